@@ -1,0 +1,57 @@
+# Everything a developer types. `make` alone lists the targets.
+
+BIN   := .venv/bin
+STAMP := .venv/.installed
+T     ?= tests
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run demo test interop check format docs bench build lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make .venv and install everything (PYTHON=... chooses the interpreter)
+
+$(STAMP): pyproject.toml constraints.txt scripts/setup
+	@scripts/setup
+	@touch $@
+
+run: setup ## run a broker in the foreground (ARGS="--amqp-port 5673" adds flags)
+	@$(BIN)/headrace serve $(ARGS)
+
+demo: setup ## show what the broker does, once, and stop
+	@$(BIN)/headrace demo $(ARGS)
+
+test: setup ## run all tests but those of foreign clients (T=path chooses)
+	@$(BIN)/python -m pytest -q -m "not interop" $(T)
+
+interop: setup ## let foreign clients judge the broker
+	@$(BIN)/python -m pytest -q -m interop tests/interop
+
+check: setup ## format, lint, types, import contracts, generated docs
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python scripts/gen_docs.py --check
+
+format: setup ## format the code and mend what lint can mend
+	@$(BIN)/ruff check --fix-only .
+	@$(BIN)/ruff format .
+
+docs: setup ## write the pages of docs/ that come from the code
+	@$(BIN)/python scripts/gen_docs.py
+
+bench: setup ## measure throughput and latency on this machine
+	@$(BIN)/headrace bench $(ARGS)
+
+build: setup ## build the wheel into dist/
+	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@ls dist/*.whl
+
+lock: setup ## renew constraints.txt with the newest versions
+	@scripts/lock
+
+clean: ## remove .venv, caches and builds (never a data directory)
+	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,271 @@
+"""Starts and stops the brokers to measure: Headrace, a private RabbitMQ, or any by address."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+import headrace
+from headrace.bench import procfs
+from headrace.bench.failure import MeasureError
+from headrace.bench.link import Address, Link
+
+_START_SECONDS = 90
+_STOP_SECONDS = 30
+_PLACES = ("/usr/lib/rabbitmq/bin/rabbitmq-server",)
+
+
+class Remote:
+    """A broker that runs already; it is measured and left alone."""
+
+    restartable = False
+    generator_cores: Collection[int] = ()
+
+    def __init__(self, address: Address) -> None:
+        self.name = f"{address[0]}:{address[1]}"
+        self.address = address
+
+    @property
+    def pids(self) -> list[int]:
+        local = self.address[0] in ("127.0.0.1", "localhost", "::1")
+        pid = procfs.find_listener(self.address[1]) if local else None
+        return procfs.tree(pid) if pid else []
+
+    def start(self) -> float:
+        return 0.0
+
+    def stop(self) -> None:
+        """Nothing of ours runs there."""
+
+
+class Started:
+    """A broker run by the bench in a directory of its own, which goes when it stops."""
+
+    restartable = True
+    name = ""
+
+    def __init__(self, parent: Path) -> None:
+        self._parent = parent
+        self._process: subprocess.Popen[bytes] | None = None
+        self._home: Path | None = None
+        self._port = 0
+
+    @property
+    def address(self) -> Address:
+        return ("127.0.0.1", self._port)
+
+    @property
+    def generator_cores(self) -> Collection[int]:
+        return ()
+
+    @property
+    def pids(self) -> list[int]:
+        return procfs.tree(self._process.pid) if self._process else []
+
+    def start(self) -> float:
+        self._home = Path(tempfile.mkdtemp(prefix="headrace-bench-", dir=self._parent))
+        begun = time.monotonic()
+        try:
+            self._launch(self._home)
+        except BaseException:
+            self.stop()
+            raise
+        return time.monotonic() - begun
+
+    def stop(self) -> None:
+        """Ends the process tree by its ids: asked first, then forced."""
+        if self._process:
+            pids = procfs.tree(self._process.pid)
+            self._ask_to_stop(self._process)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_STOP_SECONDS)
+            if self._process.poll() is None:
+                for pid in pids:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                self._process.wait()
+            self._process = None
+        if self._home:
+            shutil.rmtree(self._home, ignore_errors=True)
+            self._home = None
+
+    def _launch(self, home: Path) -> None:
+        raise NotImplementedError
+
+    def _ask_to_stop(self, process: subprocess.Popen[bytes]) -> None:
+        process.terminate()
+
+    def _run(self, command: list[str], home: Path, environment: dict[str, str]) -> None:
+        """Start in a session of its own, so that Ctrl-C reaches the bench and not the broker."""
+        with open(home / "output.log", "wb") as output:
+            self._process = subprocess.Popen(
+                command,
+                cwd=home,
+                env=os.environ | environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _wait(self, ready: Callable[[], bool], home: Path) -> None:
+        end = time.monotonic() + _START_SECONDS
+        while not ready():
+            code = self._process.poll() if self._process else 0
+            if code is not None or time.monotonic() > end:
+                tail = (home / "output.log").read_text(errors="replace").strip()[-400:]
+                raise MeasureError(f"{self.name} did not start: {' '.join(tail.split())}")
+            time.sleep(0.005)
+
+
+class Headrace(Started):
+    """`headrace serve` on free ports. Pinned to the first core when the generator has the last."""
+
+    name = "headrace"
+
+    def __init__(self, parent: Path, python: str, *, pin: bool) -> None:
+        super().__init__(parent)
+        self._python = python
+        cores = sorted(os.sched_getaffinity(0))
+        self._cores = {cores[0]} if pin and len(cores) > 1 else set()
+        self._rest = {cores[-1]} if self._cores else set()
+        self._ports: list[str] | None = None
+
+    @property
+    def generator_cores(self) -> Collection[int]:
+        return self._rest
+
+    def _launch(self, home: Path) -> None:
+        ready = home / "ready.json"
+        environment = search_path(self._python)
+        command = [self._python, "-m", "headrace", "serve"]
+        if self._ports is None:
+            self._ports = _other_ports([*command, "--help"], environment)
+        command += ["--data-dir", str(home / "data"), "--amqp-port", "0", *self._ports]
+        with _on_cores(self._cores):
+            self._run([*command, "--ready-file", str(ready)], home, environment)
+        self._wait(ready.exists, home)
+        self._port = int(json.loads(ready.read_text())["amqp"])
+
+
+class RabbitMQ(Started):
+    """A private node: own directory, own ports, own port mapper; all cores."""
+
+    name = "rabbitmq"
+
+    def __init__(self, parent: Path, program: str) -> None:
+        super().__init__(parent)
+        self._program = program
+        self._mapper: subprocess.Popen[bytes] | None = None
+
+    def _launch(self, home: Path) -> None:
+        self._port, distribution, mapper = free_ports(3)
+        if epmd := shutil.which("epmd"):  # ours, so that none is left behind
+            command = [epmd, "-address", "127.0.0.1", "-port", str(mapper)]
+            self._mapper = subprocess.Popen(command, start_new_session=True)
+        (home / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{self._port}\n")
+        (home / "enabled_plugins").write_text("[].\n")
+        self._run([self._program], home, self._environment(home, distribution, mapper))
+        self._wait(lambda: _answers(self.address), home)
+
+    def _environment(self, home: Path, distribution: int, mapper: int) -> dict[str, str]:
+        loopback = "-kernel inet_dist_use_interface {127,0,0,1}"
+        found = {
+            "HOME": str(home),
+            "RABBITMQ_NODENAME": f"headrace-bench-{os.getpid()}-{self._port}@localhost",
+            "RABBITMQ_MNESIA_BASE": str(home / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(home / "log"),
+            "RABBITMQ_CONFIG_FILE": str(home / "rabbitmq.conf"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(home / "enabled_plugins"),
+            "RABBITMQ_PID_FILE": str(home / "pid"),
+            "RABBITMQ_DIST_PORT": str(distribution),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": loopback,
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+        }
+        if self._mapper:
+            found["ERL_EPMD_PORT"] = str(mapper)
+        return found
+
+    def _ask_to_stop(self, process: subprocess.Popen[bytes]) -> None:
+        """The virtual machine stops in order on SIGTERM; the shell around it may not pass it on."""
+        pid_file = self._home / "pid" if self._home else None
+        try:
+            pid = int(pid_file.read_text()) if pid_file else process.pid
+            os.kill(pid if pid in self.pids else process.pid, signal.SIGTERM)
+        except (OSError, ValueError):
+            process.terminate()
+
+    def stop(self) -> None:
+        super().stop()
+        if self._mapper:
+            self._mapper.terminate()
+            self._mapper.wait()
+            self._mapper = None
+
+
+def find_rabbitmq() -> str | None:
+    """The server's start script, if RabbitMQ is installed."""
+    for place in _PLACES:
+        if os.access(place, os.X_OK):
+            return place
+    return shutil.which("rabbitmq-server")
+
+
+def search_path(python: str) -> dict[str, str]:
+    """Environment in which `python` finds this very package, installed there or not."""
+    if python == sys.executable and "PYTHONPATH" not in os.environ:
+        probe = subprocess.run([python, "-c", "import headrace"], capture_output=True, cwd="/")
+        if probe.returncode == 0:
+            return {}
+    root = str(Path(headrace.__file__).parent.parent)
+    return {"PYTHONPATH": os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])}
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on now."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _other_ports(help_command: list[str], environment: dict[str, str]) -> list[str]:
+    """Free ports for whatever other listeners this version of `serve` has."""
+    shown = subprocess.run(
+        help_command, capture_output=True, text=True, env=os.environ | environment, timeout=60
+    )
+    options = sorted(set(re.findall(r"--[a-z]+-port\b", shown.stdout)) - {"--amqp-port"})
+    return [word for option in options for word in (option, "0")]
+
+
+def _answers(address: Address) -> bool:
+    """Whether a whole handshake succeeds: an open port alone may be a broker still booting."""
+    try:
+        with Link(address):
+            return True
+    except (OSError, MeasureError):
+        return False
+
+
+@contextlib.contextmanager
+def _on_cores(cores: Collection[int]) -> Iterator[None]:
+    """Children started inside inherit these cores, with all their threads."""
+    before = os.sched_getaffinity(0)
+    if cores:
+        os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

@@ -1,0 +1,112 @@
+"""Measures throughput: warm up, then count messages and processor time over the steady part."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from headrace.bench import procfs
+from headrace.bench.board import Board
+from headrace.bench.cases import Case
+from headrace.bench.consumer import prepare_consumer
+from headrace.bench.crew import Crew, Role
+from headrace.bench.failure import MeasureError
+from headrace.bench.link import Link
+from headrace.bench.plan import Plan
+from headrace.bench.publisher import prepare_publisher
+from headrace.bench.target import Figure, Target, Timing
+
+_serial = itertools.count()
+
+
+@contextmanager
+def laid_out(target: Target, case: Case, *, bindings: int = 1) -> Iterator[tuple[Plan, Link]]:
+    """The queues and exchanges of a case, on a link of the runner's own; removed in the end."""
+    plan = Plan(case, f"hrb{os.getpid():07d}{next(_serial):04d}", bindings=bindings)
+    link = Link(target.address)
+    try:
+        plan.set_up(link)
+        yield plan, link
+    finally:
+        link.finish()
+        with Link(target.address) as broom:  # the first link may have been closed by an error
+            plan.tear_down(broom)
+
+
+def crew_of(target: Target, plan: Plan, board: Board) -> Crew:
+    """Publisher process and, if the case consumes, consumer process."""
+    address = target.address
+    roles: list[Role] = [lambda: prepare_publisher(address, plan, board)]
+    if plan.case.consumers:
+        roles.append(lambda: prepare_consumer(address, plan, board))
+    return Crew(board, roles, target.generator_cores)
+
+
+def measure_flow(target: Target, case: Case, timing: Timing, *, bindings: int = 1) -> Figure:
+    """Messages per second of a case.
+
+    Counted are deliveries, or confirms when nothing is consumed, or else what lies in the queues.
+    """
+    with laid_out(target, case, bindings=bindings) as (plan, link):
+        board = Board(case.pairs, case.pairs * case.consumers)
+        with crew_of(target, plan, board) as crew:
+            crew.rest(timing.warmup)
+            start = _look(target, crew, _meter(case, board, plan, link))
+            received = list(board.received)
+            limit = case.limit or 1 << 62
+            crew.rest(timing.seconds, lambda: sum(board.sent) >= limit * 0.98)
+            end = _look(target, crew, _meter(case, board, plan, link))
+            shares = [
+                after - before for before, after in zip(received, board.received, strict=True)
+            ]
+    return _figure(start, end, shares if case.consumers > 1 else [])
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    at: float
+    count: int
+    broker: float
+    generator: float
+    machine: float
+    visible: bool
+
+
+def _meter(case: Case, board: Board, plan: Plan, link: Link) -> Callable[[], int]:
+    if case.consumers:
+        return lambda: sum(board.received)
+    if case.window:
+        return lambda: sum(board.confirmed)
+    return lambda: sum(link.count(queue) for queue in plan.queues)
+
+
+def _look(target: Target, crew: Crew, meter: Callable[[], int]) -> _Look:
+    pids = target.pids
+    count = meter()
+    return _Look(
+        at=time.monotonic(),
+        count=count,
+        broker=procfs.cpu_seconds(pids),
+        generator=procfs.cpu_seconds(crew.pids),
+        machine=procfs.machine_seconds(),
+        visible=bool(pids),
+    )
+
+
+def _figure(start: _Look, end: _Look, shares: list[int]) -> Figure:
+    count, elapsed = end.count - start.count, end.at - start.at
+    if count <= 0:
+        raise MeasureError("no message went through")
+    total = sum(shares)
+    details = {f"share {n + 1}": part / total for n, part in enumerate(shares) if total}
+    generator = (end.generator - start.generator) / elapsed
+    if not start.visible:
+        return Figure(count / elapsed, generator_cores=generator, details=details)
+    used = end.broker - start.broker
+    broker = used / elapsed
+    other = max(0.0, (end.machine - start.machine) / elapsed - broker - generator)
+    return Figure(count / elapsed, used / count * 1e6, broker, generator, other, details)

@@ -1,0 +1,129 @@
+"""The publishing side of the generator: pre-encoded blocks, sent within bounds."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+
+from headrace.bench.board import Board
+from headrace.bench.cases import WRITE_BYTES
+from headrace.bench.failure import MeasureError
+from headrace.bench.frames import Confirms
+from headrace.bench.link import Address, Link
+from headrace.bench.plan import Plan
+
+_SINGLE_WRITES = 64  # writes of one message between two looks at the counters
+_PAUSE = 0.0003  # well under the time any broker needs for the permitted backlog
+
+
+class Stream:
+    """One publishing connection and its place in its blocks."""
+
+    def __init__(self, address: Address, plan: Plan, pair: int, board: Board) -> None:
+        case = plan.case
+        self.link = Link(address)
+        self._sent, self._pair = board.sent, pair
+        mine = slice(pair * case.consumers, (pair + 1) * case.consumers)
+        self._received = board.received[mine]
+        self._copies, self._backlog = case.copies, case.backlog
+        self._limit = case.limit or 1 << 62
+        self._blocks = plan.blocks(pair)
+        self._singly = case.per_write == 1
+        self._singles: list[bytes] = []
+        self._load()
+        fill = max(1, WRITE_BYTES // self._size)
+        self._per_write = min(case.per_write or fill, self._count)
+        self._writes = _SINGLE_WRITES if self._singly else 1
+
+    def _load(self) -> None:
+        block = next(self._blocks)
+        self._size, self._count, self._next = block.size, block.count, 0
+        self._view = memoryview(block.data)
+        if self._singly:  # cut beforehand: slicing would cost as much as the write
+            starts = range(0, len(block.data), block.size)
+            self._singles = [block.data[at : at + block.size] for at in starts]
+
+    @property
+    def sent(self) -> int:
+        return self._sent[self._pair]
+
+    def room(self) -> int:
+        """Messages this stream may send now: less than a full burst only near the limit."""
+        left = self._limit - self.sent
+        want = min(self._per_write * self._writes, left)
+        if len(self._received):
+            ahead = (self.sent + want) * self._copies - sum(self._received)
+            if ahead > self._backlog:
+                return 0
+        return want
+
+    def send(self, count: int) -> None:
+        """Send `count` messages, `per_write` of them in each write."""
+        sendall, left = self.link.sock.sendall, count
+        while left:
+            if self._next == self._count:
+                self._load()
+            step = min(self._per_write * self._writes, left, self._count - self._next)
+            if self._writes == 1:
+                start = self._next * self._size
+                sendall(self._view[start : start + step * self._size])
+            else:
+                for single in self._singles[self._next : self._next + step]:
+                    sendall(single)
+            self._next += step
+            left -= step
+        self._sent[self._pair] += count
+
+
+def prepare_publisher(address: Address, plan: Plan, board: Board) -> Callable[[], None]:
+    """Connect; the returned function publishes until the board says stop."""
+    streams = [Stream(address, plan, pair, board) for pair in range(plan.case.pairs)]
+    if plan.case.window:
+        streams[0].link.select_confirms()
+        return lambda: _publish_confirmed(streams[0], plan.case.window, board)
+    return lambda: _publish(streams, board)
+
+
+def _publish(streams: list[Stream], board: Board) -> None:
+    while not board.stopped:
+        busy = False
+        for stream in streams:
+            count = stream.room()
+            if count:
+                stream.send(count)
+                busy = True
+        if not busy:
+            time.sleep(_PAUSE)
+    for stream in streams:
+        stream.link.finish()
+
+
+def _publish_confirmed(stream: Stream, window: int, board: Board) -> None:
+    """Never more than `window` publishes without their confirm."""
+    confirms = Confirms()
+    stream.link.set_timeout(0.25)
+    while not board.stopped:
+        count = min(stream.room(), window - (stream.sent - confirms.count))
+        if count:
+            stream.send(count)
+        outstanding = stream.sent - confirms.count
+        if not outstanding:
+            time.sleep(_PAUSE)
+            continue
+        _take_confirms(stream, confirms, wait=outstanding >= window or not stream.room())
+        board.confirmed[0] = confirms.count
+    stream.link.finish()
+
+
+def _take_confirms(stream: Stream, confirms: Confirms, *, wait: bool) -> None:
+    try:
+        data = stream.link.sock.recv(WRITE_BYTES, 0 if wait else socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return
+    if not data:
+        raise MeasureError("the broker closed the publisher's connection")
+    try:
+        confirms.feed(data)
+    except ValueError as error:
+        raise MeasureError(str(error)) from None

@@ -1,0 +1,153 @@
+"""Runs the cases: brokers in turn within each round, so that a noisy minute hits all of them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from headrace.bench.bindings import measure_bindings
+from headrace.bench.cases import Case, Kind
+from headrace.bench.failure import MeasureError
+from headrace.bench.flow import measure_flow
+from headrace.bench.latency import measure_latency
+from headrace.bench.link import Link
+from headrace.bench.memory import measure_idle, measure_memory
+from headrace.bench.target import Figure, Target, Timing
+
+_SMALLER_IS_BETTER = (Kind.LATENCY, Kind.MEMORY, Kind.IDLE)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """All rounds of one case. `figures` and `failures` are keyed by the broker's name."""
+
+    case: Case
+    figures: dict[str, list[Figure]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.failures)
+
+    def median(self, name: str, detail: str = "") -> float | None:
+        """Median over the rounds of the value, or of one of the details."""
+        figures = self.figures.get(name, [])
+        found = [f.details.get(detail) if detail else f.value for f in figures]
+        known = [value for value in found if value is not None]
+        return statistics.median(known) if known else None
+
+    def median_of(self, name: str, read: Callable[[Figure], float | None]) -> float | None:
+        known = [value for f in self.figures.get(name, []) if (value := read(f)) is not None]
+        return statistics.median(known) if known else None
+
+    def ratio(self, first: str, second: str) -> float | None:
+        """How many times better `first` is: the median of the ratios of the rounds."""
+        pairs = zip(self.figures.get(first, []), self.figures.get(second, []), strict=False)
+        ratios = [_times_better(self.case, ours, theirs) for ours, theirs in pairs]
+        return statistics.median(ratios) if ratios else None
+
+
+def _times_better(case: Case, ours: Figure, theirs: Figure) -> float:
+    if case.kind in _SMALLER_IS_BETTER:
+        return theirs.value / ours.value
+    return ours.value / theirs.value
+
+
+class Runner:
+    """Use as a context manager: whatever it started is stopped on the way out, Ctrl-C included."""
+
+    def __init__(self, targets: list[Target], timing: Timing, say: Callable[[str], None]) -> None:
+        self._targets, self._timing, self._say = targets, timing, say
+        self._running: list[Target] = []
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._running:
+            self._running.pop().stop()
+
+    def servers(self) -> dict[str, str]:
+        """Product and version each broker gives when connected to; starts those not running."""
+        found = {}
+        for target in self._targets:
+            self._ensure(target)
+            with Link(target.address) as link:
+                found[target.name] = link.server
+        return found
+
+    def run(self, case: Case, rounds: int) -> Outcome:
+        """Measure one case; memory is measured once, as it does not vary like speed."""
+        outcome = Outcome(case)
+        fresh = case.kind in (Kind.MEMORY, Kind.IDLE)
+        for number in range(1 if fresh else rounds):
+            for target in self._targets:
+                if target.name not in outcome.failures:
+                    self._measure(target, outcome, number + 1, fresh=fresh)
+        return outcome
+
+    def _measure(self, target: Target, outcome: Outcome, number: int, *, fresh: bool) -> None:
+        case = outcome.case
+        try:
+            figure = self._fresh(target, case) if fresh else self._standing(target, case)
+        except (MeasureError, OSError) as error:
+            outcome.failures[target.name] = str(error) or type(error).__name__
+            self._say(f"{case.name}: {target.name}: failed: {error}")
+            self._replace(target)
+            return
+        outcome.figures.setdefault(target.name, []).append(figure)
+        self._say(f"{case.name} round {number}: {target.name} {figure.value:,.4g}")
+
+    def _standing(self, target: Target, case: Case) -> Figure:
+        self._ensure(target)
+        if case.kind is Kind.LATENCY:
+            return measure_latency(target, case, self._timing)
+        if case.kind is Kind.BINDINGS:
+            return measure_bindings(target, case, self._timing)
+        return measure_flow(target, case, self._timing)
+
+    def _fresh(self, target: Target, case: Case) -> Figure:
+        """On an instance of its own: memory once used and freed would hide what a case needs."""
+        if not target.restartable:
+            if case.kind is Kind.IDLE:
+                raise MeasureError("a broker given by address is not started here")
+            return measure_memory(target, case)
+        self._end(target)
+        seconds = target.start()
+        self._running.append(target)
+        try:
+            if case.kind is Kind.IDLE:
+                return measure_idle(target, seconds)
+            return measure_memory(target, case)
+        finally:
+            self._end(target)
+
+    def _ensure(self, target: Target) -> None:
+        if target not in self._running:
+            target.start()
+            self._running.append(target)
+
+    def _end(self, target: Target) -> None:
+        if target in self._running:
+            target.stop()
+            self._running.remove(target)
+
+    def _replace(self, target: Target) -> None:
+        """After a failure the next case starts on a new instance: the old one may be stuck."""
+        if target.restartable:
+            self._end(target)
+
+
+def estimate(cases: list[Case], rounds: int, targets: int, timing: Timing) -> float:
+    """About how many seconds a run takes."""
+    each = timing.warmup + timing.seconds + 0.7
+    seconds = 0.0
+    for case in cases:
+        if case.kind is Kind.MEMORY:
+            seconds += 25 * targets
+        elif case.kind is Kind.IDLE:
+            seconds += 5 * targets
+        else:
+            seconds += each * rounds * targets * (2.5 if case.kind is Kind.BINDINGS else 1)
+    return seconds

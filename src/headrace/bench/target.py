@@ -1,0 +1,56 @@
+"""What the measurements need to know of a broker, and the result of one measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from headrace.bench.link import Address
+
+
+class Target(Protocol):
+    """A broker that can be measured. `start` and `stop` come in pairs and may be repeated."""
+
+    name: str
+
+    @property
+    def address(self) -> Address: ...
+
+    @property
+    def pids(self) -> list[int]:
+        """The broker's processes; empty when they cannot be seen."""
+
+    @property
+    def generator_cores(self) -> Collection[int]:
+        """Cores the generator must keep to; empty means all."""
+
+    @property
+    def restartable(self) -> bool:
+        """Whether a fresh instance can be had, as memory figures need."""
+
+    def start(self) -> float:
+        """Seconds until the broker was ready."""
+
+    def stop(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    warmup: float = 0.5
+    seconds: float = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measurement. `value` is what the ratio is made of; its unit depends on the case.
+
+    `other_cores` is what neither the broker nor the generator used: a busy machine spoils rates.
+    """
+
+    value: float
+    cpu_us: float | None = None
+    broker_cores: float | None = None
+    generator_cores: float | None = None
+    other_cores: float | None = None
+    details: dict[str, float] = field(default_factory=dict)

@@ -1,0 +1,354 @@
+"""Every setting of the broker, declared once; defaults < TOML file < environment < flags.
+
+The name of a field gives its three spellings: `amqp_port` is the key in the file, `--amqp-port`
+the flag and `HEADRACE_AMQP_PORT` the variable. No other module reads a setting from anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from headrace.errors import ConfigError
+
+ENV_PREFIX = "HEADRACE_"
+KIB, MIB = 1024, 1024 * 1024
+
+T = TypeVar("T")
+
+
+# -- kinds of values -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a value is read (from text or TOML; ValueError when unfit) and what is allowed."""
+
+    allowed: str
+    read: Callable[[Any], Any]
+    metavar: str
+    show: Callable[[Any], str] = str
+
+
+def parse_size(value: object) -> int:
+    """Bytes from `1048576`, `"50MB"` (powers of 1000), `"50MiB"` or `"50M"` (powers of 1024)."""
+    match = re.fullmatch(r"([0-9]+)(\.[0-9]+)?\s*(?:([kmgt])(i?b)?|b)?", _plain(value).lower())
+    if match is None:
+        raise ValueError(value)
+    whole, fraction, prefix, suffix = match.groups()
+    if fraction and not prefix:  # "0.4" means 40% elsewhere; as bytes it can only be a mistake
+        raise ValueError(value)
+    unit = (1000 if suffix == "b" else 1024) ** ("kmgt".index(prefix) + 1) if prefix else 1
+    size = int(whole) * unit + int(float(fraction or 0) * unit)
+    if size >= 2**63:
+        raise ValueError(value)
+    return size
+
+
+def parse_amount(value: object, total: int) -> int:
+    """Bytes from a size, or from a percentage of `total` such as `"40%"`."""
+    text = _plain(value)
+    if not text.endswith("%"):
+        return parse_size(text)
+    percent = _number(text[:-1])
+    if not 0 < percent <= 100:
+        raise ValueError(value)
+    return int(total * percent / 100)
+
+
+def format_size(size: int) -> str:
+    """The shortest exact spelling that `parse_size` reads back."""
+    for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if size and size % KIB**power == 0:
+            return f"{size // KIB**power}{unit}"
+    return str(size)
+
+
+def _plain(value: object) -> str:
+    # bool is an int in Python, and `amqp_port = true` is a slip, not port 1
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(value)
+    return str(value).strip()
+
+
+def _number(value: object) -> float:
+    text = _plain(value)
+    if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]+)?", text):  # no nan, no inf, no sign
+        raise ValueError(value)
+    return float(text)
+
+
+def _read_seconds(value: object) -> float:
+    if not (seconds := _number(value)):
+        raise ValueError(value)
+    return seconds
+
+
+def _read_text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(value)
+    return value
+
+
+def _read_path(value: object) -> Path:
+    if isinstance(value, Path):
+        return value
+    if "\0" in (text := _read_text(value)):
+        raise ValueError(value)
+    return Path(text).expanduser()
+
+
+def _read_file(value: object) -> Path:
+    path = _read_path(value)
+    if not path.is_file():
+        raise ValueError(value)
+    return path
+
+
+def _read_yes_no(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    words = {"true": True, "yes": True, "on": True, "1": True}
+    words |= {"false": False, "no": False, "off": False, "0": False}
+    try:
+        return words[_plain(value).lower()]
+    except KeyError:
+        raise ValueError(value) from None
+
+
+def _read_amount(value: object) -> str:
+    parse_amount(value, total=0)
+    return _plain(value)
+
+
+def _whole(low: int, high: int, metavar: str = "N") -> Kind:
+    def read(value: object) -> int:
+        text = _plain(value)
+        if not re.fullmatch(r"[0-9]{1,19}", text) or not low <= int(text) <= high:
+            raise ValueError(value)
+        return int(text)
+
+    return Kind(f"a whole number from {low} to {high}", read, metavar)
+
+
+def _choice(*words: str) -> Kind:
+    def read(value: object) -> str:
+        if not isinstance(value, str) or value not in words:
+            raise ValueError(value)
+        return value
+
+    return Kind(f"one of {', '.join(words)}", read, "|".join(words))
+
+
+_TEXT = Kind("text that is not empty", _read_text, "TEXT")
+_PATH = Kind("a path", _read_path, "PATH", lambda path: f"./{path}")
+_FILE = Kind("the path of an existing file", _read_file, "FILE")
+_YES_NO = Kind("true or false", _read_yes_no, "", lambda value: str(value).lower())
+_SECONDS = Kind("a number of seconds above 0", _read_seconds, "SECONDS", "{:g}".format)
+_SIZE = Kind(
+    'a number of bytes, or a size such as "50MB" or "16MiB"', parse_size, "SIZE", format_size
+)
+_AMOUNT = Kind(
+    'a size such as "512MiB", or a share of the memory such as "40%"', _read_amount, "AMOUNT"
+)
+_PORT = _whole(0, 65535, "PORT")
+
+
+# -- the declarations ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What there is to know about one setting besides its value."""
+
+    group: str
+    help: str
+    kind: Kind
+    secret: bool = False
+    name: str = ""
+    default: Any = None
+
+    @property
+    def env(self) -> str:
+        return ENV_PREFIX + self.name.upper()
+
+    @property
+    def flag(self) -> str | None:
+        """None for a secret: every user of the machine can read a command line."""
+        return None if self.secret else "--" + self.name.replace("_", "-")
+
+    @property
+    def is_switch(self) -> bool:
+        return self.kind is _YES_NO
+
+    @property
+    def default_text(self) -> str:
+        if self.secret:
+            return "hidden"
+        return "not set" if self.default is None else self.kind.show(self.default)
+
+
+def _option(default: T, group: str, help: str, kind: Kind, *, secret: bool = False) -> T:
+    metadata = {"option": Option(group, help, kind, secret)}
+    return field(default=default, repr=not secret, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The settings of one broker. Built by `load`, or directly in tests."""
+
+    data_dir: Path = _option(
+        Path("headrace-data"), "Files", "Directory that holds everything the broker keeps.", _PATH
+    )
+    ready_file: Path | None = _option(
+        None, "Files", "Written once all listeners are up: a JSON object with pid and ports.", _PATH
+    )
+    load_definitions: Path | None = _option(
+        None, "Files", "Definitions (RabbitMQ's JSON) to import at start.", _FILE
+    )
+
+    host: str = _option("127.0.0.1", "Listeners", "Address to listen on.", _TEXT)
+    amqp: bool = _option(True, "Listeners", "Listen for AMQP 0-9-1 without TLS.", _YES_NO)
+    amqp_port: int = _option(5672, "Listeners", "Port for AMQP; 0 takes any free one.", _PORT)
+    amqps_port: int | None = _option(
+        None, "Listeners", "Port for AMQP over TLS; 0 takes any free one. Needs tls_cert.", _PORT
+    )
+    tls_cert: Path | None = _option(
+        None, "Listeners", "Certificate chain of the server, PEM. Needs tls_key.", _FILE
+    )
+    tls_key: Path | None = _option(None, "Listeners", "Private key of the certificate, PEM.", _FILE)
+    tls_ca: Path | None = _option(
+        None, "Listeners", "Authorities, PEM; when set, clients must show a certificate.", _FILE
+    )
+
+    heartbeat: int = _option(
+        60,
+        "Connections",
+        "Seconds between heartbeats offered to clients; 0 is none.",
+        _whole(0, 65535, "SECONDS"),
+    )
+    frame_max: int = _option(
+        128 * KIB,
+        "Connections",
+        "Largest frame offered to clients, in bytes.",
+        _whole(4096, 2**31 - 1, "BYTES"),
+    )
+    channel_max: int = _option(
+        2047, "Connections", "Channels a connection may open.", _whole(1, 65535)
+    )
+    handshake_timeout: float = _option(
+        10.0, "Connections", "How long a connection may take to log in.", _SECONDS
+    )
+    max_unauthenticated_per_address: int = _option(
+        100,
+        "Connections",
+        "Connections from one address that have not logged in yet.",
+        _whole(1, 1_000_000),
+    )
+
+    max_message_size: int = _option(16 * MIB, "Limits", "Largest message body.", _SIZE)
+    memory_high_watermark: str = _option(
+        "40%", "Limits", "Memory use above which publishers are held back.", _AMOUNT
+    )
+    disk_free_limit: int = _option(
+        50 * MIB, "Limits", "Free disk space below which publishers are held back.", _SIZE
+    )
+    shutdown_timeout: float = _option(10.0, "Limits", "How long a clean stop may take.", _SECONDS)
+
+    log_level: str = _option(
+        "info",
+        "Logging",
+        "Least important messages to show.",
+        _choice("debug", "info", "warning", "error"),
+    )
+    log_format: str = _option("text", "Logging", "Form of the log.", _choice("text", "json"))
+
+    cluster_name: str = _option(
+        "headrace@localhost", "Identity", "Name that clients are told.", _TEXT
+    )
+    default_user: str = _option(
+        "guest", "Identity", "User made when the data directory is new.", _TEXT
+    )
+    default_password: str = _option(
+        "guest", "Identity", "Password of that user.", _TEXT, secret=True
+    )
+
+
+@cache
+def options() -> Mapping[str, Option]:
+    """All settings by name, in the order of their declaration."""
+    return {
+        f.name: replace(f.metadata["option"], name=f.name, default=f.default)
+        for f in fields(Config)
+    }
+
+
+# -- loading ---------------------------------------------------------------------------------
+
+
+def load(
+    file: Path | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, object] | None = None,
+) -> Config:
+    """Settings from all sources; the later one wins: file, environment, flags (None = not given).
+
+    Raises ConfigError with the place, the key and what is allowed. A bad value is refused even
+    when a stronger source overrides it.
+    """
+    values = _from_file(file) if file else {}
+    # A variable that is no setting is left alone: Kubernetes adds HEADRACE_* ones for a service.
+    # An empty one counts as not set.
+    values |= _convert(
+        (option, option.env, text)
+        for option in options().values()
+        if (text := (environ or {}).get(option.env))
+    )
+    values |= _convert(
+        (options()[name], options()[name].flag or name, value)
+        for name, value in (flags or {}).items()
+        if value is not None
+    )
+    config = Config(**values)
+    _check_together(config)
+    return config
+
+
+def _from_file(file: Path) -> dict[str, Any]:
+    import tomllib  # only here: most starts have no file
+
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{file}: is not TOML: {error}") from error
+    for key in table:
+        if key not in options():
+            raise ConfigError(f"{file}: unknown key {key!r}; allowed: {', '.join(options())}")
+    return _convert((options()[key], f"{file}: {key}", value) for key, value in table.items())
+
+
+def _convert(given: Iterable[tuple[Option, str, object]]) -> dict[str, Any]:
+    values = {}
+    for option, where, value in given:
+        try:
+            values[option.name] = option.kind.read(value)
+        except (ValueError, RuntimeError):  # RuntimeError: a home directory that nobody knows
+            shown = "the value" if option.secret else repr(value)
+            raise ConfigError(f"{where}: {shown} is not {option.kind.allowed}") from None
+    return values
+
+
+def _check_together(config: Config) -> None:
+    if (config.tls_cert is None) != (config.tls_key is None):
+        raise ConfigError("tls_cert and tls_key: one without the other cannot be used")
+    if config.amqps_port is not None and config.tls_cert is None:
+        raise ConfigError("amqps_port: needs tls_cert and tls_key")
+    if not config.amqp and config.amqps_port is None:
+        raise ConfigError("amqp: is off and amqps_port is not set, so nothing would listen")

@@ -1,0 +1,1 @@
+"""The living broker: vhosts, exchanges, queues and the way of a message. No sockets."""

@@ -1,0 +1,75 @@
+"""Alarms: too little memory or disk left. Publishers wait, consumers go on, nobody is cut off."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.core.clock import Timers
+
+logger = logging.getLogger(__name__)
+
+CHECK_EVERY_MS = 500
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def resident_bytes() -> int:
+    """Memory of this process that is not backed by files."""
+    with open("/proc/self/statm", "rb") as file:
+        _, resident, shared, *_ = file.read().split()
+    return (int(resident) - int(shared)) * _PAGE
+
+
+def free_bytes(directory: Path) -> int:
+    stat = os.statvfs(directory)
+    return stat.f_bavail * stat.f_frsize
+
+
+class Alarms:
+    """Watches both, and tells listeners when the state changes."""
+
+    def __init__(
+        self, timers: Timers, directory: Path, *, memory_limit: int, disk_free_limit: int
+    ) -> None:
+        self.memory_limit = memory_limit
+        self.disk_free_limit = disk_free_limit
+        self._directory = directory
+        self._timers = timers
+        self._listeners: set[Callable[[], None]] = set()
+        self.memory = False
+        self.disk = False
+
+    @property
+    def reason(self) -> str | None:
+        """What publishers are told, or None when all is well."""
+        if self.memory and self.disk:
+            return "low on memory & disk"
+        if self.memory:
+            return "low on memory"
+        return "low on disk" if self.disk else None
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        self._listeners.add(listener)
+
+    def unsubscribe(self, listener: Callable[[], None]) -> None:
+        self._listeners.discard(listener)
+
+    def start(self) -> None:
+        self.check()
+        self._timers.after(CHECK_EVERY_MS, self.start)
+
+    def check(self) -> None:
+        """Look once. A memory alarm ends only well below the limit, so that it does not flicker."""
+        used = resident_bytes()
+        limit = self.memory_limit * 0.95 if self.memory else self.memory_limit
+        self._set(memory=used > limit, disk=free_bytes(self._directory) < self.disk_free_limit)
+
+    def _set(self, *, memory: bool, disk: bool) -> None:
+        if (memory, disk) == (self.memory, self.disk):
+            return
+        self.memory, self.disk = memory, disk
+        logger.warning("alarm: %s", self.reason or "cleared")
+        for listener in tuple(self._listeners):
+            listener()

@@ -1,0 +1,488 @@
+"""A living queue: takes messages, deals them to consumers, keeps its limits.
+
+put() only stores and marks the queue; pump(), once per turn, deals, expires and trims. Whoever
+looks at a queue (get, declare, purge) pumps it first, so the difference cannot be seen.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from headrace.core.consumer import Consumer
+from headrace.core.dealing import Dealer
+from headrace.errors import AccessRefused
+from headrace.model.arguments import QueueSettings
+from headrace.model.backlog import Backlog, PriorityBacklog
+from headrace.model.message import Batch, Run
+from headrace.model.unacked import Lease, Settled
+from headrace.wire.amqp.content import body_size
+from headrace.wire.amqp.properties import priority as priority_of
+
+if TYPE_CHECKING:
+    from headrace.core.clock import Timer
+    from headrace.core.vhost import Vhost
+
+
+class Holder(Protocol):
+    """A channel that holds unacknowledged messages of this queue."""
+
+    def expire(self, lease: Lease[Consumer]) -> list[Settled[Consumer]]:
+        """Give up what is left of the lease."""
+
+
+class _BodyRun(Run):
+    """A run that counts body bytes, for queues with a limit in bytes."""
+
+    __slots__ = ()
+    measure: ClassVar[Callable[[bytes], int]] = body_size
+
+
+class QueueCounters:
+    """What happened to a queue's messages since it was made."""
+
+    __slots__ = ("acked", "dead_lettered", "delivered", "dropped", "expired", "got", "published",
+                 "redelivered", "returned")  # fmt: skip
+
+    def __init__(self) -> None:
+        self.published = 0
+        self.delivered = 0
+        self.got = 0
+        self.redelivered = 0
+        self.acked = 0
+        self.returned = 0
+        self.expired = 0
+        self.dropped = 0
+        self.dead_lettered = 0
+
+
+class Queue:
+    """One queue of one vhost."""
+
+    __slots__ = (
+        "_ack_leases",
+        "_ack_timer",
+        "_expires_timer",
+        "_expiring",
+        "_guarded",
+        "_run_type",
+        "_ttl_timer",
+        "_turn",
+        "arguments",
+        "auto_delete",
+        "backlog",
+        "counters",
+        "dealer",
+        "deleted",
+        "durable",
+        "last_used",
+        "marked",
+        "marked_at",
+        "name",
+        "next_offset",
+        "owner",
+        "policy",
+        "settings",
+        "unacked",
+        "vhost",
+    )
+
+    def __init__(
+        self,
+        vhost: Vhost,
+        name: str,
+        *,
+        durable: bool,
+        auto_delete: bool,
+        owner: object | None,
+        arguments: Mapping[str, object],
+        settings: QueueSettings,
+    ) -> None:
+        self.vhost = vhost
+        self.name = name
+        self.durable = durable
+        self.auto_delete = auto_delete
+        self.owner = owner  # the connection of an exclusive queue
+        self.arguments = arguments
+        self.policy: str | None = None
+        self.backlog: Backlog | PriorityBacklog = Backlog()
+        self.dealer = Dealer()
+        self.next_offset = 0
+        self.unacked = 0
+        self.counters = QueueCounters()
+        self.deleted = False
+        self.marked = False
+        self.marked_at = 0
+        self.last_used = vhost.clock.now_ms()
+        self._turn = vhost.turn
+        self._expiring = False  # some message may expire
+        self._guarded = False  # put() must look at limits or priorities
+        self._run_type: type[Run] = Run
+        self._ttl_timer: Timer | None = None
+        self._expires_timer: Timer | None = None
+        self._ack_timer: Timer | None = None
+        self._ack_leases: deque[tuple[int, Holder, Lease[Consumer]]] = deque()
+        self.settings = settings
+        self.configure(settings)
+
+    # -- settings ---------------------------------------------------------------------------
+
+    def configure(self, settings: QueueSettings) -> None:
+        """Take settings as they are now; called again when a policy changes."""
+        self.settings = settings
+        self.dealer.single_active = settings.single_active_consumer
+        if settings.max_priority is not None and not isinstance(self.backlog, PriorityBacklog):
+            self.backlog = PriorityBacklog(settings.max_priority)
+        limited = settings.max_length is not None or settings.max_length_bytes is not None
+        self._guarded = limited or settings.max_priority is not None
+        run_type = _BodyRun if settings.max_length_bytes is not None else Run
+        if run_type is not self._run_type:
+            self._run_type = run_type
+            self._remeasure()
+        if settings.message_ttl_ms is not None:
+            self._expiring = True
+        self.touch()
+        if limited and self.backlog.count:
+            self.mark()
+
+    def _remeasure(self) -> None:
+        runs = self.backlog.clear()
+        for run in runs:
+            contents = run.contents[run.start :]
+            again = self._run_type(
+                run.route,
+                contents,
+                run.offsets[run.start :],
+                sum(map(self._run_type.measure, contents)),
+                origin=run.origin,
+                persistent=run.persistent,
+                expires=run.expires,
+                deliveries=run.deliveries,
+                priority=run.priority,
+            )
+            if again.deliveries:
+                self.backlog.put_back([again])
+            else:
+                self.backlog.append(again)
+
+    # -- messages in --------------------------------------------------------------------------
+
+    def put(self, batch: Batch) -> bool:
+        """Take the batch's messages; False when the length limit refused some of them."""
+        if self._guarded:
+            return self._put_guarded(batch)
+        self._append(batch, batch.contents, batch.size)
+        return True
+
+    def _append(self, batch: Batch, contents: list[bytes], size: int, priority: int = 0) -> None:
+        n = len(contents)
+        offset = self.next_offset
+        self.next_offset = offset + n
+        expires = None
+        if self._expiring or batch.ttl_ms is not None:
+            expires = self._expiry(batch.ttl_ms)
+        self.backlog.append(
+            self._run_type(
+                batch.route,
+                contents,
+                range(offset, offset + n),
+                size,
+                origin=batch.origin,
+                persistent=batch.persistent,
+                expires=expires,
+                priority=priority,
+            )
+        )
+        self.counters.published += n
+        if not self.marked:
+            self._turn.mark_queue(self)
+
+    def _expiry(self, ttl_ms: int | None) -> int | None:
+        limit = self.settings.message_ttl_ms
+        if ttl_ms is None or (limit is not None and limit < ttl_ms):
+            ttl_ms = limit
+        if ttl_ms is None:
+            return None
+        now = self.vhost.clock.now_ms()
+        if not self.marked:
+            self.marked_at = now
+        self._expiring = True
+        return now + ttl_ms
+
+    def _put_guarded(self, batch: Batch) -> bool:
+        contents = batch.contents
+        settings = self.settings
+        accepted = True
+        if settings.overflow != "drop-head":
+            keep = self._count_that_fits(contents)
+            if keep < len(contents):
+                accepted = False
+                batch.refused = (batch.refused or set()) | set(range(keep, len(contents)))
+                if settings.overflow == "reject-publish-dlx":
+                    self._bury_refused(batch, contents[keep:])
+                contents = contents[:keep]
+                if not contents:
+                    return False
+        if settings.max_priority is None:
+            self._append(batch, contents, sum(map(self._run_type.measure, contents)))
+        else:
+            self._append_by_priority(batch, contents)
+        if settings.max_length is not None or settings.max_length_bytes is not None:
+            self.pump()
+        return accepted
+
+    def _append_by_priority(self, batch: Batch, contents: list[bytes]) -> None:
+        by_level: dict[int, list[bytes]] = {}
+        for content in contents:
+            by_level.setdefault(priority_of(content), []).append(content)
+        for level, members in by_level.items():
+            self._append(batch, members, sum(map(self._run_type.measure, members)), level)
+
+    def _count_that_fits(self, contents: list[bytes]) -> int:
+        self.pump()
+        room = len(contents)
+        if self.settings.max_length is not None:
+            room = min(room, max(0, self.settings.max_length - self.backlog.count))
+        if self.settings.max_length_bytes is not None:
+            free = self.settings.max_length_bytes - self.backlog.size
+            for index, content in enumerate(contents[:room]):
+                free -= body_size(content)
+                if free < 0:
+                    return index
+        return room
+
+    def _bury_refused(self, batch: Batch, contents: list[bytes]) -> None:
+        run = Run(
+            batch.route,
+            contents,
+            range(len(contents)),
+            0,
+            origin=batch.origin,
+            persistent=batch.persistent,
+        )
+        self._bury([run], "maxlen")
+
+    # -- messages out -------------------------------------------------------------------------
+
+    def mark(self) -> None:
+        """Deal at the end of this turn."""
+        if not self.marked:
+            self.marked_at = self.vhost.clock.now_ms() if self._expiring else 0
+            self._turn.mark_queue(self)
+
+    def pump(self) -> None:
+        """Deal what is ready, then drop what has expired or is over the limit."""
+        if self._expiring:
+            # What arrived in this turn gets its chance first: a TTL of 0 means "now or never".
+            self._expire(self.marked_at - 1)
+            self._deal()
+            self._expire(self.vhost.clock.now_ms())
+            self._arm_ttl()
+        else:
+            self._deal()
+        if self._guarded and self.settings.overflow == "drop-head":
+            self._drop_head()
+
+    def _deal(self) -> None:
+        if self.backlog.count and len(self.dealer):
+            self.dealer.deal(self.backlog)
+
+    def _expire(self, now: int) -> None:
+        expired = self.backlog.take_expired(now)
+        if expired:
+            self.counters.expired += sum(map(len, expired))
+            self._bury(expired, "expired")
+
+    def _arm_ttl(self) -> None:
+        due = self.backlog.next_expiry()
+        if due is None:
+            if not self.backlog.count and self.settings.message_ttl_ms is None:
+                self._expiring = False
+            return
+        timer = self._ttl_timer
+        if timer is not None and timer.callback is not None:
+            if timer.due <= due:
+                return
+            timer.cancel()
+        self._ttl_timer = self.vhost.timers.at(due, self._ttl_due)
+
+    def _ttl_due(self) -> None:
+        if not self.deleted:
+            self._expire(self.vhost.clock.now_ms())
+            self._arm_ttl()
+
+    def _drop_head(self) -> None:
+        settings = self.settings
+        backlog = self.backlog
+        dropped: list[Run] = []
+        if settings.max_length is not None:
+            while (over := backlog.count - settings.max_length) > 0:
+                dropped.append(backlog.take(over))
+        if settings.max_length_bytes is not None:
+            while backlog.count and backlog.size > settings.max_length_bytes:
+                dropped.append(backlog.take(1))
+        if dropped:
+            self.counters.dropped += sum(map(len, dropped))
+            self._bury(dropped, "maxlen")
+
+    def take_one(self) -> Run | None:
+        """The next message, for a get; None when there is none."""
+        self.touch()
+        self.pump()
+        if not self.backlog.count:
+            return None
+        self.counters.got += 1
+        return self.backlog.take(1)
+
+    # -- settling -----------------------------------------------------------------------------
+
+    def delivered(self, consumer: Consumer, run: Run, n: int) -> None:
+        """Count a delivery. Without acks the messages are done with."""
+        counters = self.counters
+        counters.delivered += n
+        if run.deliveries:
+            counters.redelivered += n
+        if consumer.no_ack:
+            counters.acked += n
+        else:
+            consumer.unacked += n
+            self.unacked += n
+
+    def watch(self, holder: Holder, lease: Lease[Consumer]) -> None:
+        """Take the lease back when its time is over. Only for queues with an ack time-out."""
+        timeout = self.settings.ack_timeout_ms
+        if timeout is None:
+            return
+        due = self.vhost.clock.now_ms() + timeout
+        self._ack_leases.append((due, holder, lease))
+        if self._ack_timer is None or self._ack_timer.callback is None:
+            self._ack_timer = self.vhost.timers.at(due, self._ack_due)
+
+    def _ack_due(self) -> None:
+        now = self.vhost.clock.now_ms()
+        leases = self._ack_leases
+        while leases and (leases[0][0] <= now or not leases[0][2].live):
+            _, holder, lease = leases.popleft()
+            settled = holder.expire(lease) if lease.live else []
+            if settled and self.settings.ack_timeout_action == "dead-letter":
+                self.reject(settled, "ack_timeout")
+            elif settled:
+                self.requeue(settled)
+        if leases:
+            self._ack_timer = self.vhost.timers.at(leases[0][0], self._ack_due)
+
+    def acknowledge(self, part: Settled[Consumer]) -> None:
+        """The messages are done with."""
+        count = part.count
+        part.owner.unacked -= count
+        self.unacked -= count
+        self.counters.acked += count
+        if self.backlog.count and not self.marked:
+            self.mark()
+
+    def requeue(self, parts: Iterable[Settled[Consumer]]) -> None:
+        """The messages go back to their places, marked as redelivered."""
+        back: list[Run] = []
+        dead: list[Run] = []
+        limit = self.settings.delivery_limit
+        for part in parts:
+            run = self._give_up(part)
+            run.deliveries += 1
+            (dead if limit is not None and run.deliveries > limit else back).append(run)
+        if self.deleted:
+            return
+        self.counters.returned += sum(map(len, back))
+        self.backlog.put_back(back)
+        self.mark()
+        if dead:
+            self._bury(dead, "delivery_limit")
+
+    def reject(self, parts: Iterable[Settled[Consumer]], reason: str = "rejected") -> None:
+        """The messages are dead-lettered, or dropped."""
+        runs = [self._give_up(part) for part in parts]
+        if self.backlog.count:
+            self.mark()
+        self._bury(runs, reason)
+
+    def _give_up(self, part: Settled[Consumer]) -> Run:
+        part.owner.unacked -= part.count
+        self.unacked -= part.count
+        return part.piece()
+
+    def _bury(self, runs: list[Run], reason: str) -> None:
+        """To the dead-letter exchange, or to nowhere."""
+        if self.settings.dead_letter_exchange is None or self.deleted:
+            return
+        self.counters.dead_lettered += sum(map(len, runs))
+        self.vhost.dead_letters.bury(self, runs, reason)
+
+    # -- consumers ------------------------------------------------------------------------------
+
+    def subscribe(self, consumer: Consumer) -> None:
+        """Add a consumer; it is served from the next pump on."""
+        text = f"queue '{self.name}' in vhost '{self.vhost.name}' in exclusive use"
+        if consumer.exclusive and (len(self.dealer) or self.settings.single_active_consumer):
+            raise AccessRefused(text)
+        if any(other.exclusive for other in self.dealer):
+            raise AccessRefused(text)
+        self.dealer.add(consumer)
+        self.touch()
+        if self.backlog.count:
+            self.mark()
+
+    def unsubscribe(self, consumer: Consumer) -> None:
+        """Remove a consumer."""
+        self.dealer.remove(consumer)
+        self.consumers_left()
+
+    def consumers_left(self) -> None:
+        """Consumers are gone: an auto-delete queue goes with the last, others take over."""
+        if self.deleted:
+            return
+        self.touch()
+        if self.auto_delete and not len(self.dealer):
+            self.vhost.remove_queue(self)
+        elif self.backlog.count:
+            self.mark()
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def touch(self) -> None:
+        """The queue is used: x-expires begins anew."""
+        self.last_used = self.vhost.clock.now_ms()
+        expires = self.settings.expires_ms
+        timer = self._expires_timer
+        if expires is not None and (timer is None or timer.callback is None):
+            self._expires_timer = self.vhost.timers.after(expires, self._expires_due)
+
+    def _expires_due(self) -> None:
+        expires = self.settings.expires_ms
+        if self.deleted or expires is None:
+            return
+        due = self.last_used + expires
+        if len(self.dealer) or due > self.vhost.clock.now_ms():
+            due = max(due, self.vhost.clock.now_ms() + 1)
+            self._expires_timer = self.vhost.timers.at(due, self._expires_due)
+        else:
+            self.vhost.remove_queue(self)
+
+    def purge(self) -> int:
+        """Drop all ready messages; return how many."""
+        self.pump()
+        return sum(len(run) for run in self.backlog.clear())
+
+    def close(self) -> int:
+        """The queue is deleted: cancel its consumers, drop its messages; return how many."""
+        self.pump()
+        self.deleted = True
+        count = self.backlog.count
+        for consumer in list(self.dealer):
+            self.dealer.remove(consumer)
+            consumer.channel.cancelled(consumer)
+        self.backlog.clear()
+        for timer in (self._ttl_timer, self._expires_timer, self._ack_timer):
+            if timer is not None:
+                timer.cancel()
+        self._ack_leases.clear()
+        return count

@@ -1,0 +1,438 @@
+"""One virtual host: its exchanges, its queues, and the path of a publish."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from headrace.core.dead_letters import DeadLetters
+from headrace.core.delays import Waiting
+from headrace.core.exchange import KINDS, Exchange, Target
+from headrace.core.queue import Queue
+from headrace.core.replies import PREFIX, ReplyAddresses
+from headrace.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
+from headrace.model.arguments import (
+    Declared,
+    check_equivalent_exchange,
+    check_equivalent_queue,
+    check_exchange_arguments,
+    check_queue_arguments,
+    queue_settings,
+)
+from headrace.model.message import Batch, Destination, Route
+from headrace.model.names import check_new_name, generated_queue_name
+from headrace.model.policy import Policy, effective
+from headrace.model.routing.headers import check_arguments as check_headers_arguments
+from headrace.wire.amqp.values import type_name
+
+if TYPE_CHECKING:
+    from headrace.core.clock import Clock, Timers
+    from headrace.core.turn import Turn
+
+MAX_CACHED_ROUTES = 8192
+
+_PREDECLARED = (
+    ("amq.direct", "direct", False),
+    ("amq.fanout", "fanout", False),
+    ("amq.topic", "topic", False),
+    ("amq.headers", "headers", False),
+    ("amq.match", "headers", False),
+    ("amq.rabbitmq.trace", "topic", True),
+)
+_NOTHING: Mapping[str, object] = {}
+
+
+class Found(NamedTuple):
+    """The outcome of a walk through exchanges."""
+
+    destinations: list[Destination]
+    by_headers: bool
+
+
+class _DefaultRouter:
+    """The default exchange: every queue is bound by its own name, and nothing else."""
+
+    kind: ClassVar[str] = "direct"
+    by_headers: ClassVar[bool] = False
+
+    def __init__(self, vhost: Vhost) -> None:
+        self._vhost = vhost
+
+    def match(self, key: str, headers: Mapping[str, object]) -> tuple[Target, ...]:
+        queue = self._vhost.queues.get(key)
+        if queue is not None:
+            return (queue,)
+        if key.startswith(PREFIX):
+            address = self._vhost.replies.find(key)
+            return (address,) if address else ()
+        return ()
+
+    def bind(self, key: str, arguments: Mapping[str, object], target: Target) -> None:
+        raise AccessRefused("operation not permitted on the default exchange")
+
+    unbind = bind
+
+
+class Vhost:
+    """Everything in it is invisible from other vhosts."""
+
+    def __init__(self, name: str, clock: Clock, timers: Timers, turn: Turn) -> None:
+        self.name = name
+        self.clock = clock
+        self.timers = timers
+        self.turn = turn
+        self.queues: dict[str, Queue] = {}
+        self.exchanges: dict[str, Exchange] = {}
+        self.policies: dict[str, Policy] = {}
+        self.replies = ReplyAddresses()
+        self.dead_letters = DeadLetters(self)
+        self.epoch = 0  # changes whenever a cached route may have become wrong
+        self._routes: dict[tuple[str, str], Route] = {}
+        self._waiting: dict[Exchange, Waiting] = {}
+        self._exclusive: dict[object, set[Queue]] = {}
+        self.exchanges[""] = Exchange("", "direct", router=_DefaultRouter(self))
+        for exchange, kind, internal in _PREDECLARED:
+            self.exchanges[exchange] = Exchange(exchange, kind, internal=internal)
+
+    # -- routing ------------------------------------------------------------------------------
+
+    def changed(self) -> None:
+        """Some route may lead elsewhere now."""
+        self.epoch += 1
+        self._routes.clear()
+
+    def route(self, exchange_name: str, key: str) -> Route:
+        """Where messages with this exchange and key go; cached until something changes."""
+        route = self._routes.get((exchange_name, key))
+        if route is None:
+            found = self.walk(self.get_exchange(exchange_name), (key,), _NOTHING)
+            route = Route(exchange_name, key, found.destinations, by_headers=found.by_headers)
+            if len(self._routes) >= MAX_CACHED_ROUTES:
+                self._routes.clear()
+            self._routes[exchange_name, key] = route
+        return route
+
+    def find_route(
+        self, exchange_name: str, keys: Iterable[str], headers: Mapping[str, object]
+    ) -> Route:
+        """The same for one message with its headers and all its keys (the first one is shown)."""
+        keys = tuple(keys)
+        found = self.walk(self.get_exchange(exchange_name), keys, headers)
+        return Route(exchange_name, keys[0], found.destinations)
+
+    def walk(
+        self,
+        start: Exchange,
+        keys: Iterable[str],
+        headers: Mapping[str, object],
+        *,
+        past_delay: bool = False,
+    ) -> Found:
+        """Every queue that wants the message, once, through bound and alternate exchanges."""
+        keys = tuple(keys)
+        seen = {start}
+        todo = [start]
+        found: dict[Destination, None] = {}
+        by_headers = False
+        while todo:
+            exchange = todo.pop()
+            if exchange.delayed and not (past_delay and exchange is start):
+                found[self._wait(exchange)] = None
+                continue
+            by_headers = by_headers or exchange.router.by_headers
+            matched = exchange.match(keys, headers)
+            for target in matched:
+                if not isinstance(target, Exchange):
+                    found[target] = None
+                elif target not in seen:
+                    seen.add(target)
+                    todo.append(target)
+            if not matched and exchange.alternate is not None:
+                other = self.exchanges.get(exchange.alternate)
+                if other is not None and other not in seen:
+                    seen.add(other)
+                    todo.append(other)
+        return Found(list(found), by_headers)
+
+    def _wait(self, exchange: Exchange) -> Waiting:
+        waiting = self._waiting.get(exchange)
+        if waiting is None:
+            waiting = self._waiting[exchange] = Waiting(self, exchange)
+        return waiting
+
+    def publish(self, batch: Batch) -> bool:
+        """Put the messages on every destination of their route; False when one refused some.
+
+        Returning does not mean durable, and one full queue does not starve the others.
+        """
+        accepted = True
+        for destination in batch.route.destinations:
+            if not destination.put(batch):
+                accepted = False
+        return accepted
+
+    # -- exchanges ------------------------------------------------------------------------------
+
+    def get_exchange(self, name: str) -> Exchange:
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            raise NotFound(f"no exchange '{name}' in vhost '{self.name}'")
+        return exchange
+
+    def declare_exchange(
+        self,
+        name: str,
+        kind: str,
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Mapping[str, object] = _NOTHING,
+    ) -> Exchange:
+        """Make the exchange, or check that the one there is the same."""
+        self.not_default(name)
+        if kind not in KINDS:
+            raise PreconditionFailed(f"invalid exchange type '{kind}'")
+        current = self.exchanges.get(name)
+        if current is not None:
+            check_equivalent_exchange(
+                name,
+                self.name,
+                received=Declared(durable, auto_delete, False, internal, kind, arguments),
+                current=Declared(
+                    current.durable,
+                    current.auto_delete,
+                    False,
+                    current.internal,
+                    current.kind,
+                    current.arguments,
+                ),
+                type_name=type_name,
+            )
+            return current
+        check_new_name("exchange", name)
+        check_exchange_arguments(name, self.name, kind, arguments, type_name=type_name)
+        exchange = Exchange(
+            name,
+            kind,
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+            arguments=arguments,
+        )
+        self.exchanges[name] = exchange
+        self._apply_exchange_policy(exchange)
+        self.changed()
+        return exchange
+
+    def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
+        """Remove the exchange and its bindings; one that is not there is no error."""
+        self.not_default(name)
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            return
+        if name.startswith("amq."):
+            raise AccessRefused(
+                f"deletion of system exchange '{name}' in vhost '{self.name}' not allowed"
+            )
+        if if_unused and exchange.bindings:
+            raise PreconditionFailed(f"exchange '{name}' in vhost '{self.name}' in use")
+        self._remove_exchange(exchange)
+
+    def _remove_exchange(self, exchange: Exchange) -> None:
+        del self.exchanges[exchange.name]
+        self._waiting.pop(exchange, None)
+        exchange.bindings.clear()
+        self._unbind_everywhere(exchange)
+        self.changed()
+
+    def not_default(self, name: str) -> None:
+        if not name:
+            raise AccessRefused("operation not permitted on the default exchange")
+
+    # -- queues ---------------------------------------------------------------------------------
+
+    def get_queue(self, name: str) -> Queue:
+        queue = self.queues.get(name)
+        if queue is None:
+            raise NotFound(f"no queue '{name}' in vhost '{self.name}'")
+        return queue
+
+    def get_queue_for(self, name: str, connection: object) -> Queue:
+        """The queue, if ``connection`` may use it: an exclusive one has a single owner."""
+        queue = self.get_queue(name)
+        if queue.owner is not None and queue.owner is not connection:
+            raise self._locked(name)
+        return queue
+
+    def _locked(self, name: str) -> ResourceLocked:
+        return ResourceLocked(
+            f"cannot obtain exclusive access to locked queue '{name}' in vhost '{self.name}'. It "
+            "could be originally declared on another connection or the exclusive property value "
+            "does not match that of the original declaration."
+        )
+
+    def declare_queue(
+        self,
+        name: str,
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        owner: object | None = None,
+        connection: object | None = None,
+        arguments: Mapping[str, object] = _NOTHING,
+    ) -> Queue:
+        """Make the queue, or check that the one there is the same. ``owner``: it is exclusive."""
+        current = self.queues.get(name) if name else None
+        if current is not None:
+            if current.owner is not owner or (current.owner and current.owner is not connection):
+                raise self._locked(name)
+            check_equivalent_queue(
+                name,
+                self.name,
+                received=Declared(durable, auto_delete, owner is not None, arguments=arguments),
+                current=Declared(
+                    current.durable,
+                    current.auto_delete,
+                    current.owner is not None,
+                    arguments=current.arguments,
+                ),
+                type_name=type_name,
+            )
+            current.touch()
+            current.pump()
+            return current
+        if name:
+            check_new_name("queue", name)
+        else:
+            name = generated_queue_name(os.urandom(16))
+        check_queue_arguments(
+            name,
+            self.name,
+            arguments,
+            durable=durable,
+            exclusive=owner is not None,
+            auto_delete=auto_delete,
+            type_name=type_name,
+        )
+        policy = self._policy_for_queue(name, arguments)
+        queue = Queue(
+            self,
+            name,
+            durable=durable,
+            auto_delete=auto_delete,
+            owner=owner,
+            arguments=arguments,
+            settings=queue_settings(arguments, policy.definition if policy else _NOTHING),
+        )
+        queue.policy = policy.name if policy else None
+        self.queues[name] = queue
+        if owner is not None:
+            self._exclusive.setdefault(owner, set()).add(queue)
+        self.changed()
+        return queue
+
+    def delete_queue(
+        self,
+        name: str,
+        connection: object,
+        *,
+        if_unused: bool = False,
+        if_empty: bool = False,
+    ) -> int:
+        """Remove the queue; return how many ready messages went with it. None there = 0."""
+        if name not in self.queues:
+            return 0
+        queue = self.get_queue_for(name, connection)
+        queue.pump()
+        if if_unused and len(queue.dealer):
+            raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' in use")
+        if if_empty and queue.backlog.count:
+            raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' not empty")
+        return self.remove_queue(queue)
+
+    def remove_queue(self, queue: Queue) -> int:
+        """Delete unconditionally."""
+        if queue.deleted:
+            return 0
+        self.queues.pop(queue.name, None)
+        if queue.owner in self._exclusive:
+            self._exclusive[queue.owner].discard(queue)
+        self._unbind_everywhere(queue)
+        self.changed()
+        return queue.close()
+
+    # -- bindings -------------------------------------------------------------------------------
+
+    def bind(
+        self, source: str, target: Target, key: str, arguments: Mapping[str, object] = _NOTHING
+    ) -> None:
+        self.not_default(source)
+        exchange = self.get_exchange(source)
+        if exchange.router.by_headers:
+            check_headers_arguments(arguments)
+        if exchange.bind(target, key, arguments):
+            self.changed()
+
+    def unbind(
+        self, source: str, target: Target, key: str, arguments: Mapping[str, object] = _NOTHING
+    ) -> None:
+        self.not_default(source)
+        exchange = self.exchanges.get(source)
+        if exchange is not None and exchange.unbind(target, key, arguments):
+            self.changed()
+            self._auto_delete(exchange)
+
+    def _unbind_everywhere(self, target: Target) -> None:
+        for exchange in list(self.exchanges.values()):
+            if exchange.name and exchange.unbind_all(target):
+                self._auto_delete(exchange)
+
+    def _auto_delete(self, exchange: Exchange) -> None:
+        if exchange.auto_delete and not exchange.bindings and exchange.name in self.exchanges:
+            self._remove_exchange(exchange)
+
+    # -- policies -------------------------------------------------------------------------------
+
+    def set_policy(self, policy: Policy) -> None:
+        self.policies[policy.name] = policy
+        self._apply_policies()
+
+    def clear_policy(self, name: str) -> None:
+        if self.policies.pop(name, None) is None:
+            raise NotFound(f"no policy '{name}' in vhost '{self.name}'")
+        self._apply_policies()
+
+    def _policy_for_queue(self, name: str, arguments: Mapping[str, object]) -> Policy | None:
+        kind = str(arguments.get("x-queue-type", "classic"))
+        return effective(self.policies.values(), "queue", name, kind)
+
+    def _apply_policies(self) -> None:
+        for queue in self.queues.values():
+            policy = self._policy_for_queue(queue.name, queue.arguments)
+            queue.policy = policy.name if policy else None
+            queue.configure(
+                queue_settings(queue.arguments, policy.definition if policy else _NOTHING)
+            )
+        for exchange in self.exchanges.values():
+            self._apply_exchange_policy(exchange)
+        self.changed()
+
+    def _apply_exchange_policy(self, exchange: Exchange) -> None:
+        policy = effective(self.policies.values(), "exchange", exchange.name)
+        exchange.policy = policy.name if policy else None
+        alternate = policy.definition.get("alternate-exchange") if policy else None
+        exchange.policy_alternate = alternate if isinstance(alternate, str) else None
+
+    # -- life -----------------------------------------------------------------------------------
+
+    def release_exclusive(self, connection: object) -> None:
+        """The connection ends: its exclusive queues go with it."""
+        for queue in tuple(self._exclusive.get(connection, ())):
+            self.remove_queue(queue)
+        self._exclusive.pop(connection, None)
+
+    def close(self) -> None:
+        for queue in list(self.queues.values()):
+            self.remove_queue(queue)

@@ -1,0 +1,149 @@
+"""Every error Headrace reports on purpose. One class per thing a peer can be told.
+
+The class decides the consequence (a channel closes, a connection closes) and carries the
+codes of each protocol; sessions translate, nobody else does.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class BrokerError(Exception):
+    """Base of all deliberate errors; anything else that escapes is a bug."""
+
+    amqp_code: ClassVar[int] = 541
+    amqp_name: ClassVar[str] = "INTERNAL_ERROR"
+    http_status: ClassVar[int] = 500
+
+    @property
+    def reply_text(self) -> str:
+        """What an AMQP peer reads: `CODE_NAME - explanation`."""
+        return f"{self.amqp_name} - {self}"
+
+
+# -- errors that end the connection ---------------------------------------------------------
+
+
+class FatalError(BrokerError):
+    """The connection must close."""
+
+
+class ConnectionForced(FatalError):
+    """An operator or a shutdown closes the connection."""
+
+    amqp_code = 320
+    amqp_name = "CONNECTION_FORCED"
+
+
+class LoginRefused(FatalError):
+    """Wrong credentials, or credentials that are not welcome from that address."""
+
+    amqp_code = 403
+    amqp_name = "ACCESS_REFUSED"
+    http_status = 401
+
+
+class FrameError(FatalError):
+    """The peer sent bytes that are not a legal frame."""
+
+    amqp_code = 501
+    amqp_name = "FRAME_ERROR"
+    http_status = 400
+
+
+class MalformedError(FatalError):
+    """A legal frame whose payload cannot be decoded."""
+
+    amqp_code = 502
+    amqp_name = "SYNTAX_ERROR"
+    http_status = 400
+
+
+class CommandInvalid(FatalError):
+    """A method that makes no sense in the present state."""
+
+    amqp_code = 503
+    amqp_name = "COMMAND_INVALID"
+
+
+class ChannelStateError(FatalError):
+    """A method on a channel that is not open, or that is open already."""
+
+    amqp_code = 504
+    amqp_name = "CHANNEL_ERROR"
+
+
+class UnexpectedFrame(FatalError):
+    """A frame of the wrong kind for the state of its channel."""
+
+    amqp_code = 505
+    amqp_name = "UNEXPECTED_FRAME"
+
+
+class ResourceError(FatalError):
+    """The peer would make us hold more than its share."""
+
+    amqp_code = 506
+    amqp_name = "RESOURCE_ERROR"
+    http_status = 503
+
+
+class NotAllowed(FatalError):
+    """Forbidden for the whole connection: unknown vhost, too many channels, a reused tag."""
+
+    amqp_code = 530
+    amqp_name = "NOT_ALLOWED"
+    http_status = 403
+
+
+class Unsupported(FatalError):
+    """A part of the protocol that is deliberately left out."""
+
+    amqp_code = 540
+    amqp_name = "NOT_IMPLEMENTED"
+    http_status = 501
+
+
+class InternalError(FatalError):
+    """A value no decoder knows, or a bug of ours."""
+
+
+# -- errors that end the channel ------------------------------------------------------------
+
+
+class ChannelError(BrokerError):
+    """Only the channel closes; the connection lives on."""
+
+
+class AccessRefused(ChannelError):
+    amqp_code = 403
+    amqp_name = "ACCESS_REFUSED"
+    http_status = 403
+
+
+class NotFound(ChannelError):
+    amqp_code = 404
+    amqp_name = "NOT_FOUND"
+    http_status = 404
+
+
+class ResourceLocked(ChannelError):
+    """The queue belongs to another connection."""
+
+    amqp_code = 405
+    amqp_name = "RESOURCE_LOCKED"
+    http_status = 409
+
+
+class PreconditionFailed(ChannelError):
+    amqp_code = 406
+    amqp_name = "PRECONDITION_FAILED"
+    http_status = 400
+
+
+# -- errors at start -------------------------------------------------------------------------
+
+
+class ConfigError(BrokerError):
+    """A setting that cannot be used; the broker does not start."""

@@ -1,0 +1,426 @@
+"""Arguments of queues, exchanges and consumers: what is legal, what it means, what is the same.
+
+The texts of the errors are those RabbitMQ 3.10 gives, since people search for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Final
+
+from headrace.errors import PreconditionFailed
+
+TypeName = Callable[[object], str]
+
+OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
+ACK_TIMEOUT_ACTIONS: Final = ("requeue", "dead-letter")
+DELAYED_EXCHANGE: Final = "x-delayed-message"
+DELAYED_KINDS: Final = ("direct", "fanout", "topic", "headers")
+# Ten years in milliseconds: RabbitMQ takes this and refuses one more.
+MAX_DURATION_MS: Final = 315_360_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """What a queue does, after its arguments and its policy are merged. None = no limit."""
+
+    message_ttl_ms: int | None = None
+    expires_ms: int | None = None
+    max_length: int | None = None
+    max_length_bytes: int | None = None
+    overflow: str = "drop-head"
+    dead_letter_exchange: str | None = None
+    dead_letter_routing_key: str | None = None
+    max_priority: int | None = None
+    queue_type: str = "classic"
+    single_active_consumer: bool = False
+    delivery_limit: int | None = None
+    ack_timeout_ms: int | None = None
+    ack_timeout_action: str = "requeue"
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The properties of a queue or an exchange that a second declaration must repeat."""
+
+    durable: bool = False
+    auto_delete: bool = False
+    exclusive: bool = False  # queues
+    internal: bool = False  # exchanges
+    kind: str = ""  # exchanges: the type
+    arguments: Mapping[str, object] = field(default_factory=dict)
+
+
+# -- values ----------------------------------------------------------------------------------
+
+
+def plain_type_name(value: object) -> str:
+    """RabbitMQ's word for the type of a plain Python value, when the wire code is unknown."""
+    if isinstance(value, bool):  # before int, of which it is a subclass
+        return "bool"
+    if isinstance(value, int):
+        return "signedint" if -(2**31) <= value < 2**31 else "long"
+    for python_type, name in _TYPE_NAMES:
+        if isinstance(value, python_type):
+            return name
+    return type(value).__name__
+
+
+_TYPE_NAMES: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
+    (str, "longstr"),
+    ((bytes, bytearray, memoryview), "binary"),
+    (float, "double"),
+    (Decimal, "decimal"),
+    ((list, tuple), "array"),
+    (Mapping, "table"),
+    (type(None), "void"),
+)
+
+
+def comparable(value: object) -> Hashable:
+    """A hashable stand-in: two values are the same for RabbitMQ when their stand-ins are equal.
+
+    Width and code do not matter (an int of any size, string or byte array, 1 and 1.0), the kind
+    does: true is not 1, "1" is not 1, and a decimal equals decimals only. Inside arrays and tables
+    RabbitMQ also tells the codes apart; that is left out, nobody can rely on it.
+    """
+    if isinstance(value, bool):
+        return ("bool", value)
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape")
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    if isinstance(value, Decimal):
+        return ("decimal", value)
+    if isinstance(value, (list, tuple)):
+        return ("array", *map(comparable, value))
+    if isinstance(value, Mapping):
+        return ("table", frozenset((name, comparable(item)) for name, item in value.items()))
+    if isinstance(value, Hashable):  # int, float, None, time stamps
+        return value
+    raise TypeError(f"no AMQP value: {type(value).__name__}")
+
+
+def _no_integer(value: object, type_name: TypeName) -> str | None:
+    """What is wrong with a value that must be a number; a time stamp is none, for RabbitMQ."""
+    kind = type_name(value)
+    if isinstance(value, int) and kind not in ("bool", "timestamp"):
+        return None
+    return f'"expected integer, got {kind}"'
+
+
+# -- one argument of a queue: a checker returns None or what is wrong, in RabbitMQ's words --------
+
+Checker = Callable[[object, TypeName], str | None]
+
+
+def _integer(low: int = 0, high: int | None = None, above: str = "value_too_large") -> Checker:
+    def check(value: object, type_name: TypeName) -> str | None:
+        wrong = _no_integer(value, type_name)
+        if wrong is not None or not isinstance(value, int):
+            return wrong
+        if value < low:
+            return f"{{value_zero,{value}}}" if value == 0 else f"{{value_negative,{value}}}"
+        if high is not None and value > high:
+            return f"{{{above},{value}}}"
+        return None
+
+    return check
+
+
+def _text(value: object, type_name: TypeName) -> str | None:
+    return None if isinstance(value, str) else f"{{unacceptable_type,{type_name(value)}}}"
+
+
+def _boolean(value: object, type_name: TypeName) -> str | None:
+    return None if isinstance(value, bool) else f"{{unacceptable_type,{type_name(value)}}}"
+
+
+def _one_of(words: tuple[str, ...], otherwise: str) -> Checker:
+    def check(value: object, type_name: TypeName) -> str | None:
+        if not isinstance(value, str):
+            return f"{{unacceptable_type,{type_name(value)}}}"
+        return None if value in words else otherwise.format(value)
+
+    return check
+
+
+def _version(value: object, type_name: TypeName) -> str | None:
+    wrong = _no_integer(value, type_name)
+    return wrong or (None if value in (1, 2) else f"\"unsupported queue version '{value}'\"")
+
+
+# In the order in which RabbitMQ looks at them, so that of two mistakes the same one is told.
+CHECKERS: Final[dict[str, Checker]] = {
+    "x-queue-type": _one_of(("classic", "quorum"), "\"unsupported queue type '{}'\""),
+    "x-expires": _integer(1, MAX_DURATION_MS),
+    "x-message-ttl": _integer(0, MAX_DURATION_MS),
+    "x-dead-letter-exchange": _text,
+    "x-dead-letter-routing-key": _text,
+    "x-max-length": _integer(),
+    "x-max-length-bytes": _integer(),
+    "x-max-priority": _integer(0, 255, "max_value_exceeded"),
+    "x-overflow": _one_of(OVERFLOWS, "invalid_overflow"),
+    "x-queue-mode": _one_of(("default", "lazy"), "\"unsupported queue mode '{}'\""),
+    "x-queue-version": _version,
+    "x-single-active-consumer": _boolean,
+    "x-dead-letter-strategy": _one_of(("at-most-once", "at-least-once"), "invalid_dlx_strategy"),
+    "x-max-in-memory-length": _integer(),
+    "x-max-in-memory-bytes": _integer(),
+    "x-quorum-initial-group-size": _integer(1),
+    # RabbitMQ 3.10 takes anything here; negative means no limit, as in its later versions.
+    "x-delivery-limit": _no_integer,
+    "x-consumer-timeout": _integer(1, MAX_DURATION_MS),
+    "x-ack-timeout": _integer(1, MAX_DURATION_MS),
+    "x-ack-timeout-action": _one_of(ACK_TIMEOUT_ACTIONS, "invalid_ack_timeout_action"),
+}
+
+# Compared on redeclaration, besides those which have a checker.
+_COMPARED_TOO: Final = (
+    "x-queue-master-locator",
+    "x-queue-leader-locator",
+)
+
+_STREAM_ONLY: Final = ("x-max-age", "x-stream-max-segment-size-bytes", "x-initial-cluster-size")
+_NOT_FOR: Final[dict[str, tuple[str, ...]]] = {
+    "classic": (
+        "x-delivery-limit",
+        "x-dead-letter-strategy",
+        "x-max-in-memory-length",
+        "x-max-in-memory-bytes",
+        "x-quorum-initial-group-size",
+        *_STREAM_ONLY,
+    ),
+    "quorum": (
+        "x-max-priority",
+        "x-queue-mode",
+        "x-queue-version",
+        "x-queue-master-locator",
+        *_STREAM_ONLY,
+    ),
+}
+
+
+def check_queue_arguments(
+    name: str,
+    vhost: str,
+    arguments: Mapping[str, object],
+    *,
+    durable: bool,
+    exclusive: bool,
+    auto_delete: bool,
+    type_name: TypeName,
+) -> None:
+    """Raise PreconditionFailed when a new queue cannot have these arguments and properties."""
+    queue_type = arguments.get("x-queue-type", "classic")
+    if queue_type == "stream":
+        raise PreconditionFailed(
+            f"invalid arg 'x-queue-type' for queue '{name}' in vhost '{vhost}': Headrace does not "
+            "support streams; use a topic for a log that can be read again, or a quorum queue"
+        )
+    for key in _NOT_FOR.get(str(queue_type), ()):
+        if key in arguments:
+            raise PreconditionFailed(
+                f"invalid arg '{key}' for queue '{name}' in vhost '{vhost}' "
+                f"of queue type rabbit_{queue_type}_queue"
+            )
+    for key in CHECKERS:
+        if key in arguments:
+            _check_argument(key, name, vhost, arguments, type_name)
+    if queue_type == "quorum":
+        _check_replicated(name, vhost, durable, exclusive, auto_delete)
+
+
+def _check_argument(
+    key: str, name: str, vhost: str, arguments: Mapping[str, object], type_name: TypeName
+) -> None:
+    value = arguments[key]
+    what = f"queue '{name}' in vhost '{vhost}'"
+    wrong = CHECKERS[key](value, type_name)
+    if wrong is not None and key == "x-dead-letter-exchange":  # worded differently by RabbitMQ
+        raise PreconditionFailed(f"invalid type '{type_name(value)}' for arg '{key}' in {what}")
+    if key == "x-dead-letter-routing-key" and "x-dead-letter-exchange" not in arguments:
+        wrong = wrong or "routing_key_but_no_dlx_defined"
+    if wrong is not None:
+        raise PreconditionFailed(f"invalid arg '{key}' for {what}: {wrong}")
+
+
+def _check_replicated(
+    name: str, vhost: str, durable: bool, exclusive: bool, auto_delete: bool
+) -> None:
+    for wrong, claim in (
+        ("auto-delete", auto_delete),
+        ("exclusive-owner", exclusive),
+        ("non-durable", not durable),
+    ):
+        if claim:
+            raise PreconditionFailed(
+                f"invalid property '{wrong}' for queue '{name}' in vhost '{vhost}'"
+            )
+
+
+# -- what arguments and policy mean together ----------------------------------------------------
+
+
+def queue_settings(arguments: Mapping[str, object], policy: Mapping[str, object]) -> QueueSettings:
+    """Merge checked arguments with a checked policy definition.
+
+    Of two numbers the smaller wins, since both are limits; of anything else, the argument.
+    """
+    queue_type = _word(arguments, {}, "queue-type") or "classic"
+    limit = _smaller(arguments, policy, "delivery-limit") if queue_type == "quorum" else None
+    return QueueSettings(
+        message_ttl_ms=_smaller(arguments, policy, "message-ttl"),
+        expires_ms=_smaller(arguments, policy, "expires"),
+        max_length=_smaller(arguments, policy, "max-length"),
+        max_length_bytes=_smaller(arguments, policy, "max-length-bytes"),
+        overflow=_word(arguments, policy, "overflow") or "drop-head",
+        dead_letter_exchange=_word(arguments, policy, "dead-letter-exchange"),
+        dead_letter_routing_key=_word(arguments, policy, "dead-letter-routing-key"),
+        max_priority=_smaller(arguments, {}, "max-priority"),
+        queue_type=queue_type,
+        single_active_consumer=arguments.get("x-single-active-consumer") is True,
+        delivery_limit=limit,
+        ack_timeout_ms=_ack_timeout(arguments, policy),
+        ack_timeout_action=_word(arguments, policy, "ack-timeout-action") or "requeue",
+    )
+
+
+def _ack_timeout(arguments: Mapping[str, object], policy: Mapping[str, object]) -> int | None:
+    """`consumer-timeout` is RabbitMQ's name for it (there it closes the channel, here never)."""
+    given = (
+        _smaller(arguments, policy, "ack-timeout"),
+        _smaller(arguments, policy, "consumer-timeout"),
+    )
+    return min((value for value in given if value is not None), default=None)
+
+
+def _smaller(arguments: Mapping[str, object], policy: Mapping[str, object], key: str) -> int | None:
+    """The smaller of the two numbers; a negative one is no limit."""
+    given = (arguments.get("x-" + key), policy.get(key))
+    limits = [value for value in given if isinstance(value, int) and value >= 0]
+    return min(limits, default=None)
+
+
+def _word(arguments: Mapping[str, object], policy: Mapping[str, object], key: str) -> str | None:
+    for value in (arguments.get("x-" + key), policy.get(key)):
+        if isinstance(value, str):
+            return value
+    return None
+
+
+# -- redeclaration -----------------------------------------------------------------------------
+
+
+def check_equivalent_queue(
+    name: str, vhost: str, *, received: Declared, current: Declared, type_name: TypeName
+) -> None:
+    """Raise PreconditionFailed when the queue exists with other properties.
+
+    Arguments nobody knows are not compared. Who owns an exclusive queue is checked elsewhere.
+    """
+    what = f"queue '{name}' in vhost '{vhost}'"
+    _same("durable", what, received.durable, current.durable)
+    _same("auto_delete", what, received.auto_delete, current.auto_delete)
+    for key in (*CHECKERS, *_COMPARED_TOO):
+        _same_argument(key, what, received.arguments, current.arguments, type_name)
+
+
+def check_equivalent_exchange(
+    name: str, vhost: str, *, received: Declared, current: Declared, type_name: TypeName
+) -> None:
+    """Raise PreconditionFailed when the exchange exists with other properties."""
+    what = f"exchange '{name}' in vhost '{vhost}'"
+    _same("type", what, received.kind, current.kind)
+    _same("durable", what, received.durable, current.durable)
+    _same("auto_delete", what, received.auto_delete, current.auto_delete)
+    _same("internal", what, received.internal, current.internal)
+    keys = ["alternate-exchange"]
+    if current.kind == DELAYED_EXCHANGE:
+        keys.append("x-delayed-type")
+    for key in keys:
+        _same_argument(key, what, received.arguments, current.arguments, type_name)
+
+
+def _same(key: str, what: str, received: object, current: object) -> None:
+    if comparable(received) != comparable(current):
+        raise PreconditionFailed(
+            f"inequivalent arg '{key}' for {what}: "
+            f"received '{_shown(received)}' but current is '{_shown(current)}'"
+        )
+
+
+_ABSENT: Final = object()
+
+
+def _same_argument(
+    key: str,
+    what: str,
+    received: Mapping[str, object],
+    current: Mapping[str, object],
+    type_name: TypeName,
+) -> None:
+    new, old = received.get(key, _ABSENT), current.get(key, _ABSENT)
+    if new is _ABSENT and old is _ABSENT:
+        return
+    if new is _ABSENT or old is _ABSENT:
+        if key == "x-queue-type" and "classic" in (new, old):
+            return
+        raise PreconditionFailed(
+            f"inequivalent arg '{key}' for {what}: "
+            f"received {_described(new, type_name)} but current is {_described(old, type_name)}"
+        )
+    _same(key, what, new, old)
+
+
+def _described(value: object, type_name: TypeName) -> str:
+    return (
+        "none" if value is _ABSENT else f"the value '{_shown(value)}' of type '{type_name(value)}'"
+    )
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# -- exchanges and consumers -------------------------------------------------------------------
+
+
+def check_exchange_arguments(
+    name: str,
+    vhost: str,
+    kind: str,
+    arguments: Mapping[str, object],
+    *,
+    type_name: TypeName = plain_type_name,
+) -> None:
+    """Raise PreconditionFailed when a new exchange of this type cannot have these arguments."""
+    what = f"exchange '{name}' in vhost '{vhost}'"
+    alternate = arguments.get("alternate-exchange", "")
+    if not isinstance(alternate, str):
+        raise PreconditionFailed(
+            f"invalid type '{type_name(alternate)}' for arg 'alternate-exchange' in {what}"
+        )
+    if kind == DELAYED_EXCHANGE and arguments.get("x-delayed-type") not in DELAYED_KINDS:
+        raise PreconditionFailed(
+            f"invalid arg 'x-delayed-type' for {what}: it must be one of {', '.join(DELAYED_KINDS)}"
+        )
+
+
+def consumer_priority(
+    arguments: Mapping[str, object],
+    *,
+    queue: str = "",
+    vhost: str = "/",
+    type_name: TypeName = plain_type_name,
+) -> int:
+    """The consumer's priority, 0 when none is given."""
+    value = arguments.get("x-priority", 0)
+    wrong = _no_integer(value, type_name)
+    if wrong is None and isinstance(value, int):
+        return value
+    raise PreconditionFailed(
+        f"invalid arg 'x-priority' for queue '{queue}' in vhost '{vhost}': {wrong}"
+    )

@@ -1,0 +1,150 @@
+"""Messages as the core sees them: routes, and runs of equal messages. No I/O, no clock.
+
+A message's content is opaque bytes. What differs between messages and matters to the broker
+(route, expiry, how often it was delivered) is kept once per run, never once per message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Destination(Protocol):
+    """Whatever a route can end at: a queue, a waiting requester."""
+
+    name: str
+
+    def put(self, batch: Batch) -> bool:
+        """Take all messages of the batch, or return False when some were refused."""
+        ...
+
+
+class Route:
+    """Where messages with one exchange and routing key go. Shared by all such messages."""
+
+    __slots__ = ("by_headers", "destinations", "exchange", "key", "wire")
+
+    def __init__(
+        self,
+        exchange: str,
+        key: str,
+        destinations: Sequence[Destination] = (),
+        *,
+        by_headers: bool = False,
+    ) -> None:
+        self.exchange = exchange
+        self.key = key
+        self.destinations = destinations
+        self.by_headers = by_headers  # the destinations depend on each message's headers
+        self.wire: Any = None  # a protocol's encoded form, kept here by its session
+
+
+class Batch:
+    """Messages on their way from a publisher to the destinations of one route."""
+
+    __slots__ = ("contents", "origin", "persistent", "refused", "route", "size", "ttl_ms")
+
+    def __init__(
+        self,
+        route: Route,
+        contents: list[bytes],
+        size: int,
+        *,
+        origin: int = 0,
+        persistent: bool = False,
+        ttl_ms: int | None = None,
+    ) -> None:
+        self.route = route
+        self.contents = contents  # shared between destinations: never changed
+        self.size = size
+        self.origin = origin  # the channel number inside the contents' frames
+        self.persistent = persistent
+        self.ttl_ms = ttl_ms
+        self.refused: set[int] | None = None  # indices some destination refused
+
+
+class Run:
+    """Messages in a queue, or delivered from one: same route, expiry and delivery count.
+
+    ``offsets[i]`` is the queue's number of ``contents[i]``; numbers rise and are never reused, so
+    they say where a requeued message belongs. Messages before ``start`` are gone already.
+    ``measure`` says what a content counts for; queues with a limit in bytes replace it.
+    """
+
+    measure: ClassVar[Callable[[bytes], int]] = len
+
+    __slots__ = (
+        "contents",
+        "deliveries",
+        "expires",
+        "offsets",
+        "origin",
+        "owned",
+        "persistent",
+        "priority",
+        "route",
+        "size",
+        "start",
+    )
+
+    def __init__(
+        self,
+        route: Route,
+        contents: list[bytes],
+        offsets: Sequence[int],
+        size: int,
+        *,
+        origin: int = 0,
+        persistent: bool = False,
+        expires: int | None = None,
+        deliveries: int = 0,
+        priority: int = 0,
+    ) -> None:
+        self.route = route
+        self.contents = contents
+        self.origin = origin  # as in Batch
+        self.offsets = offsets
+        self.size = size  # bytes of the contents from ``start`` on
+        self.persistent = persistent
+        self.expires = expires  # on the monotonic clock, in ms
+        self.deliveries = deliveries
+        self.priority = priority
+        self.start = 0
+        self.owned = False  # True: ``contents`` belongs to this run alone and may grow
+
+    def __len__(self) -> int:
+        return len(self.contents) - self.start
+
+    def split(self, count: int) -> Run:
+        """Remove the first ``count`` messages (fewer than all) and return them as a run."""
+        start = self.start
+        stop = start + count
+        part = self.piece(slice(start, stop))
+        self.start = stop
+        self.size -= part.size
+        return part
+
+    def piece(self, where: slice) -> Run:
+        """A new run of the messages at ``where``; this one stays as it is."""
+        contents = self.contents[where]
+        return type(self)(
+            self.route,
+            contents,
+            self.offsets[where],
+            sum(map(type(self).measure, contents)),
+            origin=self.origin,
+            persistent=self.persistent,
+            expires=self.expires,
+            deliveries=self.deliveries,
+            priority=self.priority,
+        )
+
+    def deal(self, hands: int) -> Iterator[Run]:
+        """The messages dealt out in turn: with 3 hands, 0 3 6.. then 1 4 7.. then 2 5 8.."""
+        start = self.start
+        for hand in range(min(hands, len(self))):
+            yield self.piece(slice(start + hand, None, hands))

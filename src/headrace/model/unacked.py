@@ -1,0 +1,215 @@
+"""What one channel has been given and has not settled yet. Pure: no I/O, no clock.
+
+Deliveries are kept as batches of consecutive tags, not one by one: an entry per message would cost
+more than the message, and `multiple` would have to scan them all.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from headrace.errors import PreconditionFailed
+from headrace.model.message import Run
+
+Owner = TypeVar("Owner")  # who the messages were taken from and are counted against
+
+_TRIM = 64
+
+
+class Lease(Generic[Owner]):
+    """Tags ``first`` .. ``first + len(run) - 1``, delivered in one go."""
+
+    __slots__ = ("done", "first", "live", "owner", "run", "since", "start")
+
+    def __init__(self, first: int, owner: Owner, run: Run, since: int) -> None:
+        self.first = first
+        self.owner = owner
+        self.run = run
+        self.live = len(run.contents)
+        self.start = 0  # everything before it is settled
+        self.done: bytearray | None = None  # marks of what is settled out of order
+        self.since = since
+
+
+class Settled(Generic[Owner]):
+    """Messages of one lease that were settled by one request: run.contents[start:stop]."""
+
+    __slots__ = ("owner", "run", "start", "stop")
+
+    def __init__(self, owner: Owner, run: Run, start: int, stop: int) -> None:
+        self.owner = owner
+        self.run = run
+        self.start = start
+        self.stop = stop
+
+    @property
+    def count(self) -> int:
+        return self.stop - self.start
+
+    def piece(self) -> Run:
+        """The messages themselves, for giving them back."""
+        if not self.start and self.stop == len(self.run.contents):
+            return self.run
+        return self.run.piece(slice(self.start, self.stop))
+
+
+class Unacked(Generic[Owner]):
+    """All unsettled deliveries of a channel, by tag."""
+
+    __slots__ = ("_dead", "_firsts", "_head", "_leases", "count", "expired")
+
+    def __init__(self) -> None:
+        self._leases: list[Lease[Owner]] = []
+        self._firsts: list[int] = []
+        self._head = 0  # leases before it are settled
+        self._dead = 0  # settled leases still in the list
+        self.count = 0
+        self.expired: set[int] = set()  # tags taken back by a time-out: settling them is no error
+
+    def add(self, first: int, owner: Owner, run: Run, since: int = 0) -> Lease[Owner]:
+        """Note a delivery; tags must rise from call to call."""
+        lease = Lease(first, owner, run, since)
+        self._leases.append(lease)
+        self._firsts.append(first)
+        self.count += lease.live
+        return lease
+
+    def take(self, first: int, last: int) -> tuple[list[Settled[Owner]], int | None]:
+        """Settle the tags ``first`` .. ``last``; stops at an unknown one and names it."""
+        settled: list[Settled[Owner]] = []
+        unknown: int | None = None
+        tag = first
+        while tag <= last:
+            lease = self._find(tag)
+            if lease is None:
+                if tag in self.expired:
+                    self.expired.discard(tag)
+                    tag += 1
+                    continue
+                unknown = tag
+                break
+            low = tag - lease.first
+            high = min(last - lease.first + 1, len(lease.run.contents))
+            if lease.done is not None:
+                stop = lease.done.find(1, low, high)
+                if stop >= 0:
+                    high = stop
+            self._settle(lease, low, high)
+            settled.append(Settled(lease.owner, lease.run, low, high))
+            tag = lease.first + high
+        self._trim()
+        return settled, unknown
+
+    def knows(self, tag: int) -> bool:
+        """Whether the tag is outstanding (or was taken back, so that settling it is no error)."""
+        return tag in self.expired or self._find(tag) is not None
+
+    def take_upto(self, tag: int) -> list[Settled[Owner]]:
+        """Settle every outstanding tag up to ``tag`` (0 = all)."""
+        if tag:
+            if not self.knows(tag):
+                raise PreconditionFailed(f"unknown delivery tag {tag}")
+            if self.expired:
+                self.expired = {one for one in self.expired if one > tag}
+        else:
+            self.expired.clear()
+        settled: list[Settled[Owner]] = []
+        for lease in self._leases[self._head :]:
+            if tag and lease.first > tag:
+                break
+            high = min(tag - lease.first + 1, len(lease.run.contents)) if tag else None
+            settled += self._take_live(lease, high)
+        self._trim()
+        return settled
+
+    def expire(self, lease: Lease[Owner]) -> list[Settled[Owner]]:
+        """Take back what is left of a lease; settling it later is forgiven."""
+        settled = self._take_live(lease, None)
+        for part in settled:
+            self.expired.update(range(lease.first + part.start, lease.first + part.stop))
+        self._trim()
+        return settled
+
+    def leases(self) -> Iterator[Lease[Owner]]:
+        """Leases with something outstanding, oldest first."""
+        return (lease for lease in self._leases[self._head :] if lease.live)
+
+    def _find(self, tag: int) -> Lease[Owner] | None:
+        """The lease in which ``tag`` is outstanding."""
+        head = self._head
+        leases = self._leases
+        if head >= len(leases):
+            return None
+        lease = leases[head]
+        index = tag - lease.first
+        if not 0 <= index < len(lease.run.contents):
+            where = bisect_right(self._firsts, tag, head) - 1
+            if where < head:
+                return None
+            lease = leases[where]
+            index = tag - lease.first
+            if index >= len(lease.run.contents):
+                return None
+        if index < lease.start or (lease.done is not None and lease.done[index]):
+            return None
+        return lease
+
+    def _settle(self, lease: Lease[Owner], low: int, high: int) -> None:
+        """Mark [low, high), all of which is outstanding."""
+        n = high - low
+        lease.live -= n
+        self.count -= n
+        if low == lease.start:
+            lease.start = high
+        else:
+            if lease.done is None:
+                lease.done = bytearray(len(lease.run.contents))
+            lease.done[low:high] = b"\x01" * n
+        if not lease.live:
+            self._dead += 1
+
+    def _take_live(self, lease: Lease[Owner], high: int | None) -> list[Settled[Owner]]:
+        end = len(lease.run.contents) if high is None else high
+        if not lease.live or end <= lease.start:
+            return []
+        done = lease.done
+        settled: list[Settled[Owner]] = []
+        low = lease.start
+        while low < end:
+            if done is None:
+                stop = end
+            else:
+                low = done.find(0, low, end)
+                if low < 0:
+                    break
+                stop = done.find(1, low, end)
+                if stop < 0:
+                    stop = end
+            settled.append(Settled(lease.owner, lease.run, low, stop))
+            low = stop
+        taken = sum(part.count for part in settled)
+        lease.live -= taken
+        self.count -= taken
+        lease.start = end
+        if not lease.live:
+            self._dead += 1
+        return settled
+
+    def _trim(self) -> None:
+        """Drop settled leases: all at the head, and those behind a stuck one now and then."""
+        leases = self._leases
+        head = self._head
+        n = len(leases)
+        while head < n and not leases[head].live:
+            head += 1
+        self._head = head
+        if head == n:
+            leases.clear()
+            self._firsts.clear()
+            self._head = self._dead = 0
+        elif self._dead > _TRIM and self._dead * 2 > n:
+            self._leases = [lease for lease in leases if lease.live]
+            self._firsts = [lease.first for lease in self._leases]
+            self._head = self._dead = 0

@@ -1,0 +1,1 @@
+"""The I/O shell: listeners and sessions around the core."""

@@ -1,0 +1,176 @@
+"""basic.*: consuming, getting, settling. (Publishes and plain acks take the fast path.)"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from headrace.core.consumer import Consumer
+from headrace.core.replies import PSEUDO_QUEUE, ReplyAddress
+from headrace.errors import NotAllowed, PreconditionFailed, Unsupported
+from headrace.model.arguments import consumer_priority
+from headrace.model.names import generated_consumer_tag
+from headrace.server.amqp.channel import Channel
+from headrace.wire.amqp import methods as m
+
+if TYPE_CHECKING:
+    from headrace.server.amqp.session import Session
+
+
+def _qos(session: Session, channel: Channel, method: m.BasicQos) -> None:
+    if method.prefetch_size:
+        raise Unsupported(f"prefetch_size!=0 ({method.prefetch_size})")
+    if method.global_:
+        channel.prefetch = method.prefetch_count
+        channel.mark_queues()
+    else:
+        channel.default_prefetch = method.prefetch_count
+    session.send(channel.number, m.BasicQosOk())
+
+
+def _consume(session: Session, channel: Channel, method: m.BasicConsume) -> None:
+    tag = method.consumer_tag or generated_consumer_tag(os.urandom(16))
+    replies = channel.reply_address
+    if tag in channel.consumers or (replies is not None and replies.consumer_tag == tag):
+        raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
+    if method.queue == PSEUDO_QUEUE:
+        _consume_replies(session, channel, method, tag)
+    else:
+        _consume_queue(session, channel, method, tag)
+    if not method.nowait:
+        session.send(channel.number, m.BasicConsumeOk(consumer_tag=tag))
+
+
+def _consume_replies(session: Session, channel: Channel, method: m.BasicConsume, tag: str) -> None:
+    if not method.no_ack:
+        raise PreconditionFailed("reply consumer cannot acknowledge")
+    if channel.reply_address is not None:
+        raise PreconditionFailed("reply consumer already set")
+    channel.reply_address = ReplyAddress(tag, channel.deliver_reply)
+    session.open_vhost.replies.add(channel.reply_address)
+    session.open_vhost.changed()
+
+
+def _consume_queue(session: Session, channel: Channel, method: m.BasicConsume, tag: str) -> None:
+    vhost = session.open_vhost
+    name = channel.queue_name(method.queue)
+    session.check("read", "queue", name)
+    queue = vhost.get_queue_for(name, session)
+    if channel.prefetch and queue.settings.queue_type == "quorum":
+        raise Unsupported(f"queue '{name}' in vhost '{vhost.name}' does not support global qos")
+    consumer = Consumer(
+        queue,
+        channel,
+        tag,
+        no_ack=method.no_ack,
+        exclusive=method.exclusive,
+        prefetch=channel.default_prefetch,
+        priority=consumer_priority(method.arguments),
+        arguments=method.arguments,
+    )
+    queue.subscribe(consumer)
+    channel.consumers[tag] = consumer
+
+
+def _cancel(session: Session, channel: Channel, method: m.BasicCancel) -> None:
+    consumer = channel.consumers.pop(method.consumer_tag, None)
+    if not method.nowait:
+        session.send(channel.number, m.BasicCancelOk(consumer_tag=method.consumer_tag))
+    if consumer is not None:
+        consumer.queue.unsubscribe(consumer)
+    else:
+        address = channel.reply_address
+        if address is not None and address.consumer_tag == method.consumer_tag:
+            channel.close_reply_address()
+
+
+def _cancel_ok(session: Session, channel: Channel, method: m.BasicCancelOk) -> None:
+    """Some clients answer our basic.cancel although it says that they need not."""
+
+
+def _get(session: Session, channel: Channel, method: m.BasicGet) -> None:
+    name = channel.queue_name(method.queue)
+    session.check("read", "queue", name)
+    queue = session.open_vhost.get_queue_for(name, session)
+    run = queue.take_one()
+    if run is None:
+        session.send(channel.number, m.BasicGetEmpty())
+        return
+    getter = Consumer(queue, channel, "", no_ack=method.no_ack)
+    channel.delivery_tag += 1
+    tag = channel.delivery_tag
+    queue.delivered(getter, run, 1)
+    head = m.method_frame(
+        channel.number,
+        m.BasicGetOk(
+            delivery_tag=tag,
+            redelivered=run.deliveries > 0,
+            exchange=run.route.exchange,
+            routing_key=run.route.key,
+            message_count=queue.backlog.count,
+        ),
+    )
+    session.send_bytes(head + channel.adapt(channel.stamped(queue, run), run.origin)[0])
+    if not method.no_ack:
+        lease = channel.unacked.add(tag, getter, run)
+        queue.watch(channel, lease)
+
+
+def ack_in_transaction(channel: Channel, first: int, last: int | None) -> None:
+    """An ack that waits for commit; ``last`` None: everything up to ``first``."""
+    transaction = channel.transaction
+    assert transaction is not None
+    wanted = [first] if last is None else range(first, last + 1)
+    for tag in wanted:
+        _must_know(channel, tag, multiple=last is None)
+    if last is None:
+        transaction.settle(lambda: channel.acknowledge_upto(first))
+    else:
+        transaction.settle(lambda: channel.acknowledge(first, last))
+
+
+def _must_know(channel: Channel, tag: int, *, multiple: bool) -> None:
+    if not (multiple and tag == 0) and not channel.unacked.knows(tag):
+        raise PreconditionFailed(f"unknown delivery tag {tag}")
+
+
+def _settle(channel: Channel, tag: int, *, multiple: bool, requeue: bool) -> None:
+    if channel.transaction is None:
+        channel.reject(tag, multiple=multiple, requeue=requeue)
+    else:
+        _must_know(channel, tag, multiple=multiple)
+        channel.transaction.settle(lambda: channel.reject(tag, multiple=multiple, requeue=requeue))
+
+
+def _reject(session: Session, channel: Channel, method: m.BasicReject) -> None:
+    _settle(channel, method.delivery_tag, multiple=False, requeue=method.requeue)
+
+
+def _nack(session: Session, channel: Channel, method: m.BasicNack) -> None:
+    _settle(channel, method.delivery_tag, multiple=method.multiple, requeue=method.requeue)
+
+
+def _recover(session: Session, channel: Channel, method: m.BasicRecover) -> None:
+    if not method.requeue:
+        raise Unsupported("requeue=false")
+    channel.recover()
+    session.send(channel.number, m.BasicRecoverOk())
+
+
+def _recover_async(session: Session, channel: Channel, method: m.BasicRecoverAsync) -> None:
+    if not method.requeue:
+        raise Unsupported("requeue=false")
+    channel.recover()
+
+
+HANDLERS: dict[int, Any] = {
+    m.BasicQos.wire_id: _qos,
+    m.BasicConsume.wire_id: _consume,
+    m.BasicCancel.wire_id: _cancel,
+    m.BasicCancelOk.wire_id: _cancel_ok,
+    m.BasicGet.wire_id: _get,
+    m.BasicReject.wire_id: _reject,
+    m.BasicNack.wire_id: _nack,
+    m.BasicRecover.wire_id: _recover,
+    m.BasicRecoverAsync.wire_id: _recover_async,
+}

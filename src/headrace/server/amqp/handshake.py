@@ -1,0 +1,216 @@
+"""The beginning of an AMQP connection: protocol header, login, tuning, vhost.
+
+Before the vhost is open the peer is nobody: small frames, little time, and no reply beyond what the
+protocol demands.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace import __version__
+from headrace.errors import BrokerError, FrameError, LoginRefused, MalformedError, NotAllowed
+from headrace.wire.amqp import methods as m
+from headrace.wire.amqp.values import decode_table
+
+if TYPE_CHECKING:
+    from headrace.server.amqp.session import Session
+
+logger = logging.getLogger(__name__)
+
+PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
+MECHANISMS = b"AMQPLAIN PLAIN"
+REFUSAL_SECONDS = 0.5  # a wrong password costs the guesser time, not us
+FRAME_MIN = 4096
+
+# Clients switch features on by these names. `product` and `version` too: kombu and others derive
+# from them how prefetch behaves, and Headrace behaves as that version does.
+_CAPABILITIES = (
+    "publisher_confirms",
+    "exchange_exchange_bindings",
+    "basic.nack",
+    "consumer_cancel_notify",
+    "connection.blocked",
+    "consumer_priorities",
+    "authentication_failure_close",
+    "per_consumer_qos",
+    "direct_reply_to",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a connection may ask for."""
+
+    frame_max: int
+    channel_max: int
+    heartbeat: int
+    max_message: int
+    cluster_name: str
+    frame_min: int = FRAME_MIN
+
+
+class Handshake:
+    """Lives until connection.open is answered."""
+
+    __slots__ = ("_buffer", "_expected", "_refused", "_session")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._buffer: bytes | None = b""  # None once the protocol header is there
+        self._refused = False
+        self._expected: type[m.Method] = m.ConnectionStartOk
+
+    def take_header(self, data: bytes) -> bytes | None:
+        """Bytes behind the protocol header, or None when there is nothing to read yet."""
+        if self._refused:
+            return None
+        if self._buffer is None:
+            return data
+        self._buffer += data
+        if not PROTOCOL_HEADER.startswith(self._buffer[:8]):
+            self._session.link.write(PROTOCOL_HEADER)
+            self._session.link.close()
+            self._refused = True
+            return None
+        if len(self._buffer) < 8:
+            return None
+        rest, self._buffer = self._buffer[8:], None
+        self._session.send(0, self._start())
+        return rest or None
+
+    def _start(self) -> m.ConnectionStart:
+        return m.ConnectionStart(
+            version_major=0,
+            version_minor=9,
+            server_properties={
+                "product": "RabbitMQ",
+                "version": "3.10.8",
+                "platform": f"Headrace {__version__}",
+                "headrace_version": __version__,
+                "copyright": "Headrace contributors",
+                "information": "Headrace, compatible with RabbitMQ. Apache License 2.0",
+                "cluster_name": self._session.limits.cluster_name,
+                "capabilities": dict.fromkeys(_CAPABILITIES, True),
+            },
+            mechanisms=MECHANISMS,
+            locales=b"en_US",
+        )
+
+    def take(self, method: m.Method) -> None:
+        """The next step of the dance; anything out of order ends it."""
+        if self._refused:
+            return
+        if isinstance(method, m.ConnectionClose):
+            self._session.send(0, m.ConnectionCloseOk())
+            self._session.flush()
+            self._session.link.close()
+        elif not isinstance(method, self._expected):
+            self.refuse(FrameError(f"unexpected {method.name}"))
+        elif isinstance(method, m.ConnectionStartOk):
+            self._login(method)
+        elif isinstance(method, m.ConnectionTuneOk):
+            self._tuned(method)
+        elif isinstance(method, m.ConnectionOpen):
+            self._open(method)
+
+    def refuse(self, error: BrokerError) -> None:
+        """End it. Only peers that asked for it are told why a login failed."""
+        if self._refused:
+            return
+        self._refused = True
+        session = self._session
+        logger.warning("connection %s refused: %s", session.link.name, error)
+        tell = isinstance(error, NotAllowed) or (
+            isinstance(error, LoginRefused) and self._wants("authentication_failure_close")
+        )
+        if not tell:
+            if isinstance(error, LoginRefused):
+                session.link.call_later(REFUSAL_SECONDS, session.link.abort)
+            else:
+                session.link.close()
+            return
+        ids = (10, 40) if isinstance(error, NotAllowed) else (0, 0)
+        if isinstance(error, LoginRefused):
+            session.link.call_later(REFUSAL_SECONDS, lambda: session.close(error, ids))
+        else:
+            session.close(error, ids)
+
+    def _wants(self, capability: str) -> bool:
+        capabilities = self._session.client_properties.get("capabilities")
+        return isinstance(capabilities, dict) and capabilities.get(capability) is True
+
+    def _login(self, method: m.ConnectionStartOk) -> None:
+        session = self._session
+        session.client_properties = method.client_properties
+        session.notify_cancel = self._wants("consumer_cancel_notify")
+        session.notify_blocked = self._wants("connection.blocked")
+        name, password = _credentials(method.mechanism, method.response)
+        user = session.broker.authority.login(name, password, session.link.peer)
+        if user is None:
+            raise LoginRefused(
+                f"Login was refused using authentication mechanism {method.mechanism}. For details "
+                "see the broker logfile."
+            )
+        session.user = user
+        session.link.authenticated()
+        limits = session.limits
+        session.send(
+            0,
+            m.ConnectionTune(
+                channel_max=limits.channel_max,
+                frame_max=limits.frame_max,
+                heartbeat=limits.heartbeat,
+            ),
+        )
+        self._expected = m.ConnectionTuneOk
+
+    def _tuned(self, method: m.ConnectionTuneOk) -> None:
+        session = self._session
+        limits = session.limits
+        # 0 would mean "no limit" and so is higher than ours, as RabbitMQ has it.
+        if not limits.frame_min <= method.frame_max <= limits.frame_max:
+            raise FrameError(f"negotiated frame_max = {method.frame_max} is not acceptable")
+        if not 0 < method.channel_max <= limits.channel_max:
+            raise FrameError(f"negotiated channel_max = {method.channel_max} is not acceptable")
+        session.frame_max = session.reader.frame_max = method.frame_max
+        session.small_frames = method.frame_max < limits.frame_max
+        session.channel_max = method.channel_max
+        session.start_heartbeat(method.heartbeat)
+        self._expected = m.ConnectionOpen
+
+    def _open(self, method: m.ConnectionOpen) -> None:
+        session = self._session
+        vhost = session.broker.get_vhost(method.virtual_host)
+        session.user.check_vhost(vhost.name)
+        session.vhost = vhost
+        session.opened()
+        session.send(0, m.ConnectionOpenOk())
+        logger.info(
+            "connection %s opened: user '%s', vhost '%s'",
+            session.link.name,
+            session.user.name,
+            vhost.name,
+        )
+
+
+def _credentials(mechanism: str, response: bytes) -> tuple[str, str]:
+    """User and password from a SASL response."""
+    if mechanism == "PLAIN":
+        parts = response.split(b"\x00")
+        if len(parts) == 3:
+            return _text(parts[1]), _text(parts[2])
+    elif mechanism == "AMQPLAIN":
+        table, _ = decode_table(len(response).to_bytes(4, "big") + response)
+        name, password = table.get("LOGIN"), table.get("PASSWORD")
+        if isinstance(name, str) and isinstance(password, str):
+            return name, password
+    else:
+        raise MalformedError(f"unknown authentication mechanism '{mechanism}'")
+    raise LoginRefused(f"malformed response for {mechanism}")
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")

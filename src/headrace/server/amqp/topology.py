@@ -1,0 +1,193 @@
+"""exchange.* and queue.*: declarations, deletions, bindings, with the permissions each needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from headrace.core.replies import PREFIX, PSEUDO_QUEUE
+from headrace.errors import NotFound
+from headrace.server.amqp.channel import Channel
+from headrace.wire.amqp import methods as m
+
+if TYPE_CHECKING:
+    from headrace.server.amqp.session import Session
+
+
+# -- exchanges ----------------------------------------------------------------------------------
+
+
+def _exchange_declare(session: Session, channel: Channel, method: m.ExchangeDeclare) -> None:
+    vhost = session.open_vhost
+    if method.passive:
+        vhost.not_default(method.exchange)
+        vhost.get_exchange(method.exchange)
+    else:
+        vhost.not_default(method.exchange)
+        session.check("configure", "exchange", method.exchange)
+        _check_linked(session, "exchange", method.exchange, method.arguments, "alternate-exchange")
+        vhost.declare_exchange(
+            method.exchange,
+            method.type,
+            durable=method.durable,
+            auto_delete=method.auto_delete,
+            internal=method.internal,
+            arguments=method.arguments,
+        )
+    if not method.nowait:
+        session.send(channel.number, m.ExchangeDeclareOk())
+
+
+def _check_linked(
+    session: Session, kind: str, name: str, arguments: Mapping[str, object], argument: str
+) -> None:
+    """An alternate or dead-letter exchange moves messages: reading here, writing there."""
+    other = arguments.get(argument)
+    if isinstance(other, str):
+        session.check("read", kind, name)
+        session.check("write", "exchange", other)
+
+
+def _exchange_delete(session: Session, channel: Channel, method: m.ExchangeDelete) -> None:
+    session.open_vhost.not_default(method.exchange)
+    session.check("configure", "exchange", method.exchange)
+    session.open_vhost.delete_exchange(method.exchange, if_unused=method.if_unused)
+    if not method.nowait:
+        session.send(channel.number, m.ExchangeDeleteOk())
+
+
+def _exchange_bind(session: Session, channel: Channel, method: m.ExchangeBind) -> None:
+    vhost = session.open_vhost
+    vhost.not_default(method.destination)
+    vhost.not_default(method.source)
+    session.check("write", "exchange", method.destination)
+    session.check("read", "exchange", method.source)
+    target = vhost.get_exchange(method.destination)
+    vhost.bind(method.source, target, method.routing_key, method.arguments)
+    if not method.nowait:
+        session.send(channel.number, m.ExchangeBindOk())
+
+
+def _exchange_unbind(session: Session, channel: Channel, method: m.ExchangeUnbind) -> None:
+    vhost = session.open_vhost
+    vhost.not_default(method.destination)
+    vhost.not_default(method.source)
+    session.check("write", "exchange", method.destination)
+    session.check("read", "exchange", method.source)
+    target = vhost.exchanges.get(method.destination)
+    if target is not None:
+        vhost.unbind(method.source, target, method.routing_key, method.arguments)
+    if not method.nowait:
+        session.send(channel.number, m.ExchangeUnbindOk())
+
+
+# -- queues -------------------------------------------------------------------------------------
+
+
+def _queue_declare(session: Session, channel: Channel, method: m.QueueDeclare) -> None:
+    vhost = session.open_vhost
+    name = method.queue
+    if _is_reply_name(session, name):
+        _declared(session, channel, method, name, 0, 1)
+        return
+    if method.passive:
+        queue = vhost.get_queue_for(channel.queue_name(name), session)
+        queue.touch()
+        queue.pump()
+    else:
+        if name:
+            session.check("configure", "queue", name)
+        _check_linked(session, "queue", name, method.arguments, "x-dead-letter-exchange")
+        queue = vhost.declare_queue(
+            name,
+            durable=method.durable,
+            auto_delete=method.auto_delete,
+            owner=session if method.exclusive else None,
+            connection=session,
+            arguments=method.arguments,
+        )
+    channel.last_queue = queue.name
+    _declared(session, channel, method, queue.name, queue.backlog.count, len(queue.dealer))
+
+
+def _is_reply_name(session: Session, name: str) -> bool:
+    if name == PSEUDO_QUEUE:
+        return True
+    if not name.startswith(PREFIX):
+        return False
+    if session.open_vhost.replies.find(name) is None:
+        raise NotFound(f"no queue '{name}' in vhost '{session.open_vhost.name}'")
+    return True
+
+
+def _declared(
+    session: Session,
+    channel: Channel,
+    method: m.QueueDeclare,
+    name: str,
+    messages: int,
+    consumers: int,
+) -> None:
+    if not method.nowait:
+        session.send(
+            channel.number,
+            m.QueueDeclareOk(queue=name, message_count=messages, consumer_count=consumers),
+        )
+
+
+def _queue_bind(session: Session, channel: Channel, method: m.QueueBind) -> None:
+    vhost = session.open_vhost
+    name = channel.queue_name(method.queue)
+    vhost.not_default(method.exchange)
+    session.check("write", "queue", name)
+    session.check("read", "exchange", method.exchange)
+    queue = vhost.get_queue_for(name, session)
+    # Both names left out: the queue declared last, by its own name.
+    key = method.routing_key if method.queue or method.routing_key else name
+    vhost.bind(method.exchange, queue, key, method.arguments)
+    if not method.nowait:
+        session.send(channel.number, m.QueueBindOk())
+
+
+def _queue_unbind(session: Session, channel: Channel, method: m.QueueUnbind) -> None:
+    vhost = session.open_vhost
+    name = channel.queue_name(method.queue)
+    vhost.not_default(method.exchange)
+    session.check("write", "queue", name)
+    session.check("read", "exchange", method.exchange)
+    if name in vhost.queues:
+        queue = vhost.get_queue_for(name, session)
+        key = method.routing_key if method.queue or method.routing_key else name
+        vhost.unbind(method.exchange, queue, key, method.arguments)
+    session.send(channel.number, m.QueueUnbindOk())
+
+
+def _queue_purge(session: Session, channel: Channel, method: m.QueuePurge) -> None:
+    name = channel.queue_name(method.queue)
+    session.check("read", "queue", name)
+    count = session.open_vhost.get_queue_for(name, session).purge()
+    if not method.nowait:
+        session.send(channel.number, m.QueuePurgeOk(message_count=count))
+
+
+def _queue_delete(session: Session, channel: Channel, method: m.QueueDelete) -> None:
+    name = channel.queue_name(method.queue)
+    session.check("configure", "queue", name)
+    count = session.open_vhost.delete_queue(
+        name, session, if_unused=method.if_unused, if_empty=method.if_empty
+    )
+    if not method.nowait:
+        session.send(channel.number, m.QueueDeleteOk(message_count=count))
+
+
+HANDLERS: dict[int, Any] = {
+    m.ExchangeDeclare.wire_id: _exchange_declare,
+    m.ExchangeDelete.wire_id: _exchange_delete,
+    m.ExchangeBind.wire_id: _exchange_bind,
+    m.ExchangeUnbind.wire_id: _exchange_unbind,
+    m.QueueDeclare.wire_id: _queue_declare,
+    m.QueueBind.wire_id: _queue_bind,
+    m.QueueUnbind.wire_id: _queue_unbind,
+    m.QueuePurge.wire_id: _queue_purge,
+    m.QueueDelete.wire_id: _queue_delete,
+}

@@ -1,0 +1,174 @@
+"""Sockets: accepting peers and carrying bytes between them and their sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections import Counter
+from collections.abc import Callable
+from typing import Protocol, cast
+
+logger = logging.getLogger(__name__)
+
+WRITE_HIGH = 1 << 20
+WRITE_LOW = 1 << 18
+
+
+class SessionLike(Protocol):
+    """What a link drives: one protocol's session."""
+
+    def receive(self, data: bytes) -> None: ...
+    def pause_writing(self) -> None: ...
+    def resume_writing(self) -> None: ...
+    def lost(self) -> None: ...
+
+
+class Gate:
+    """Counts peers that have not logged in, per address, so that nobody can fill the house."""
+
+    def __init__(self, handshake_seconds: float, per_address: int) -> None:
+        self.handshake_seconds = handshake_seconds
+        self.per_address = per_address
+        self._waiting: Counter[str] = Counter()
+
+    def enter(self, peer: str) -> bool:
+        """False when too many from this address are in the hall already."""
+        if self._waiting[peer] >= self.per_address:
+            return False
+        self._waiting[peer] += 1
+        return True
+
+    def leave(self, peer: str) -> None:
+        self._waiting[peer] -= 1
+        if self._waiting[peer] <= 0:
+            del self._waiting[peer]
+
+
+class Link(asyncio.Protocol):
+    """One socket and its session."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        gate: Gate,
+        links: set[Link],
+        make_session: Callable[[Link], SessionLike],
+    ) -> None:
+        self._loop = loop
+        self._gate = gate
+        self._links = links
+        self._make_session = make_session
+        self._session: SessionLike | None = None
+        self._transport: asyncio.Transport | None = None
+        self._waiting = False
+        self._deadline: asyncio.TimerHandle | None = None
+        self._paused = False
+        self.peer = ""
+        self.peer_port = 0
+        self.name = "?"
+
+    # -- from the loop --------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop's is one by behaviour only
+        self._transport = transport
+        self.peer, self.peer_port = _address(transport, "peername")
+        host, port = _address(transport, "sockname")
+        self.name = f"{self.peer}:{self.peer_port} -> {host}:{port}"
+        if not self._gate.enter(self.peer):
+            logger.warning("connection %s refused: too many without login", self.name)
+            transport.abort()
+            return
+        self._waiting = True
+        self._links.add(self)
+        transport.set_write_buffer_limits(high=WRITE_HIGH, low=WRITE_LOW)
+        self._session = self._make_session(self)
+        self._deadline = self._loop.call_later(self._gate.handshake_seconds, self._too_slow)
+
+    def data_received(self, data: bytes) -> None:
+        if self._session is not None:
+            self._session.receive(data)
+
+    def pause_writing(self) -> None:
+        if self._session is not None:
+            self._session.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._session is not None:
+            self._session.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._links.discard(self)
+        self.authenticated()
+        if self._session is not None:
+            self._session.lost()
+            self._session = None
+
+    def _too_slow(self) -> None:
+        logger.warning("connection %s closed: handshake timed out", self.name)
+        self.abort()
+
+    # -- for the session ------------------------------------------------------------------------
+
+    def authenticated(self) -> None:
+        """The peer has logged in (or is gone): it does not wait in the hall any more."""
+        if self._waiting:
+            self._waiting = False
+            self._gate.leave(self.peer)
+
+    def opened(self) -> None:
+        """The handshake is over."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def unsent(self) -> int:
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    def pause_reading(self) -> None:
+        if self._transport is not None and not self._paused and not self._transport.is_closing():
+            self._paused = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._transport is not None and self._paused and not self._transport.is_closing():
+            self._paused = False
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Close once everything is written."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close_after(self, seconds: float) -> None:
+        """Close if the peer has not done so by then."""
+        self._loop.call_later(seconds, self.abort)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._loop.call_later(seconds, callback)
+
+
+def _address(transport: asyncio.Transport, which: str) -> tuple[str, int]:
+    info = transport.get_extra_info(which)
+    return (str(info[0]), int(info[1])) if isinstance(info, tuple) and len(info) >= 2 else ("", 0)
+
+
+def tls_context(cert: str, key: str, ca: str | None) -> ssl.SSLContext:
+    """A server's TLS context; with ``ca`` clients must show a certificate signed by it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(cert, key)
+    if ca is not None:
+        context.load_verify_locations(ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context

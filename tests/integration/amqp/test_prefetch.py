@@ -1,0 +1,151 @@
+"""Prefetch: how many unacknowledged messages a consumer or a channel may hold."""
+
+import pytest
+from fixturetypes import Channel, RawChannel
+from observation import Inbox, publish_all, ready
+
+from waiting import wait_for
+
+
+def test_consumer_gets_no_more_than_its_prefetch(channel: Channel, queue: str) -> None:
+    channel.basic_qos(prefetch_count=2)
+    inbox = Inbox(channel, queue)
+    publish_all(channel, queue, "1", "2", "3", "4")
+    inbox.wait(2)
+
+    assert inbox.settled() == ["1", "2"]
+    wait_for(lambda: ready(channel, queue) == 2)
+
+
+def test_each_acknowledgement_makes_room_for_one(channel: Channel, queue: str) -> None:
+    channel.basic_qos(prefetch_count=2)
+    inbox = Inbox(channel, queue)
+    publish_all(channel, queue, "1", "2", "3", "4")
+    inbox.wait(2)
+
+    channel.basic_ack(inbox.tags[0])
+    inbox.wait(3)
+    assert inbox.settled() == ["1", "2", "3"]
+
+
+def test_multiple_acknowledgement_makes_room_for_all(channel: Channel, queue: str) -> None:
+    channel.basic_qos(prefetch_count=2)
+    inbox = Inbox(channel, queue)
+    publish_all(channel, queue, *"12345")
+    inbox.wait(2)
+
+    channel.basic_ack(inbox.tags[1], multiple=True)
+    inbox.wait(4)
+    assert inbox.settled() == ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("how", ["nack", "reject"])
+def test_discarding_makes_room_too(channel: Channel, queue: str, how: str) -> None:
+    channel.basic_qos(prefetch_count=1)
+    inbox = Inbox(channel, queue)
+    publish_all(channel, queue, "1", "2")
+    inbox.wait(1)
+
+    if how == "nack":
+        channel.basic_nack(inbox.tags[0], requeue=False)
+    else:
+        channel.basic_reject(inbox.tags[0], requeue=False)
+    assert inbox.wait(2) == ["1", "2"]
+
+
+def test_limit_is_per_consumer_by_default(channel: Channel, queue: str) -> None:
+    channel.basic_qos(prefetch_count=3)
+    first, second = Inbox(channel, queue), Inbox(channel, queue)
+    publish_all(channel, queue, *"12345678")
+    first.wait(3)
+    second.wait(3)
+
+    assert len(first.settled()) == len(second.settled()) == 3
+
+
+def test_global_limit_is_shared_by_the_consumers_of_the_channel(
+    channel: Channel, queue: str
+) -> None:
+    channel.basic_qos(prefetch_count=3, global_qos=True)
+    first, second = Inbox(channel, queue), Inbox(channel, queue)
+    publish_all(channel, queue, *"12345678")
+    first.wait(2)
+    second.wait(1)
+
+    assert len(first.settled()) + len(second.settled()) == 3
+
+
+def test_global_limit_makes_room_again(channel: Channel, queue: str) -> None:
+    channel.basic_qos(prefetch_count=1, global_qos=True)
+    inbox = Inbox(channel, queue)
+    publish_all(channel, queue, "1", "2")
+    inbox.wait(1)
+
+    channel.basic_ack(inbox.tags[0])
+    assert inbox.wait(2) == ["1", "2"]
+
+
+def test_new_limit_does_not_concern_existing_consumers(channel: Channel, queue: str) -> None:
+    channel.basic_qos(prefetch_count=1)
+    first = Inbox(channel, queue)
+    channel.basic_qos(prefetch_count=2)
+    second = Inbox(channel, queue)
+    publish_all(channel, queue, *"12345")
+    first.wait(1)
+    second.wait(2)
+
+    assert (len(first.settled()), len(second.settled())) == (1, 2)
+
+
+def test_both_limits_hold_together(channel: Channel, queue: str) -> None:
+    channel.basic_qos(prefetch_count=2)
+    channel.basic_qos(prefetch_count=3, global_qos=True)
+    first, second = Inbox(channel, queue), Inbox(channel, queue)
+    publish_all(channel, queue, *"12345678")
+    first.wait(1)
+    second.wait(1)
+
+    counts = [len(first.settled()), len(second.settled())]
+    assert sum(counts) == 3
+    assert max(counts) == 2
+
+
+def test_zero_means_no_limit(channel: Channel, queue: str) -> None:
+    channel.basic_qos(prefetch_count=1)
+    channel.basic_qos(prefetch_count=0)
+    inbox = Inbox(channel, queue)
+    publish_all(channel, queue, *"123456789")
+
+    assert len(inbox.wait(9)) == 9
+
+
+def test_consumer_without_acknowledgements_is_not_limited(channel: Channel, queue: str) -> None:
+    channel.basic_qos(prefetch_count=1)
+    inbox = Inbox(channel, queue, auto_ack=True)
+    publish_all(channel, queue, "1", "2", "3")
+
+    assert inbox.wait(3) == ["1", "2", "3"]
+
+
+def test_get_is_not_limited(channel: Channel, queue: str) -> None:
+    channel.basic_qos(prefetch_count=1)
+    publish_all(channel, queue, "1", "2")
+
+    assert [channel.basic_get(queue)[2] for _ in range(2)] == [b"1", b"2"]
+
+
+def test_full_consumer_does_not_hold_up_its_neighbour(channel: Channel, queue: str) -> None:
+    channel.basic_qos(prefetch_count=1)
+    full = Inbox(channel, queue)
+    channel.basic_qos(prefetch_count=0)
+    open_ = Inbox(channel, queue)
+    publish_all(channel, queue, "1", "2", "3", "4")
+
+    assert open_.wait(3) == ["2", "3", "4"]
+    assert full.settled() == ["1"]
+
+
+def test_limit_in_bytes_is_not_implemented(raw_channel: RawChannel) -> None:
+    raw_channel.send("basic.qos", prefetch_size=1)
+
+    raw_channel.client.expect_close(540)

@@ -1,0 +1,105 @@
+"""The command line as a whole: help, version, exit codes, one line per error."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from types import ModuleType
+
+import click
+import pytest
+
+from headrace import __version__
+from headrace.cli import main as cli
+from headrace.errors import BrokerError, ConfigError, NotFound
+
+Install = Callable[[object], None]
+
+
+@pytest.fixture
+def command_that(monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Install a subcommand `probe` that raises or returns what it is given."""
+
+    def install(outcome: object) -> None:
+        @click.command()
+        def probe() -> object:
+            if isinstance(outcome, BaseException):
+                raise outcome
+            return outcome
+
+        module = ModuleType("headrace.cli.probe")
+        module.probe = probe  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        monkeypatch.setattr(cli, "COMMANDS", ("probe",))
+
+    return install
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"headrace {__version__}\n"
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_exists_and_explains_itself(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([name, "--help"]) == 0
+    assert f"Usage: headrace {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "line"),
+    [
+        (None, 0, ""),
+        (0, 0, ""),
+        (1, 1, ""),
+        (ConfigError("amqp_port: is not a port"), 2, "headrace: amqp_port: is not a port\n"),
+        (NotFound("no queue 'q'"), 1, "headrace: no queue 'q'\n"),
+        (BrokerError("two\nlines"), 1, "headrace: two lines\n"),
+        (KeyboardInterrupt(), 1, "headrace: interrupted\n"),
+    ],
+)
+def test_the_outcome_decides_exit_code_and_message(
+    outcome: object,
+    code: int,
+    line: str,
+    command_that: Install,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command_that(outcome)
+
+    assert cli.main(["probe"]) == code
+    assert capsys.readouterr().err.lstrip("\n") == line
+
+
+def test_a_bug_is_not_disguised_as_a_failure(command_that: Install) -> None:
+    command_that(ZeroDivisionError())
+
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["probe"])
+
+
+@pytest.mark.parametrize("args", [[], ["nonsense"], ["--nonsense"], ["serve", "--nonsense"]])
+def test_wrong_usage_exits_with_2(args: list[str], command_that: Install) -> None:
+    if args == []:
+        command_that(None)
+
+    assert cli.main(args) == 2
+
+
+def test_serving_imports_nothing_that_only_other_commands_need() -> None:
+    script = "import sys, headrace.cli.serve, headrace.cli.main; print(*sys.modules)"
+    path = ":".join(sys.path)
+
+    loaded = subprocess.run(
+        [sys.executable, "-c", script],
+        env={"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    heavy = {"rich", "asyncio", "uvloop", "tomllib", "headrace.cli.bench", "headrace.cli.demo"}
+    assert heavy.isdisjoint(loaded.stdout.split())
