@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -23,6 +22,7 @@ from headrace.bench.link import Address, Link
 
 _START_SECONDS = 90
 _STOP_SECONDS = 30
+_LISTENERS = ("native", "namesrv", "remoting", "http")
 _PLACES = ("/usr/lib/rabbitmq/bin/rabbitmq-server",)
 
 
@@ -246,7 +246,7 @@ def _other_ports(help_command: list[str], environment: dict[str, str]) -> list[s
     shown = subprocess.run(
         help_command, capture_output=True, text=True, env=os.environ | environment, timeout=60
     )
-    options = sorted(set(re.findall(r"--[a-z]+-port\b", shown.stdout)) - {"--amqp-port"})
+    options = [f"--{name}-port" for name in _LISTENERS if f"--{name}-port" in shown.stdout]
     return [word for option in options for word in (option, "0")]
 
 

@@ -46,6 +46,7 @@ class Case:
     limit: int = 0
     distinct_keys: int = 0
     settles: bool = True
+    bounded: bool = True
 
     @property
     def copies(self) -> int:
@@ -55,6 +56,8 @@ class Case:
     @property
     def backlog(self) -> int:
         """Deliveries a publisher may be ahead: bounded, or memory would be what is measured."""
+        if not self.bounded:
+            return 1 << 62
         return max(100, min(BACKLOG, BACKLOG_BYTES // max(1, self.body)) // self.pairs)
 
 
@@ -98,6 +101,14 @@ def _speed() -> list[Case]:
         Case(name="size-1k", about="auto ack, 1 KiB", body=1024),
         Case(name="size-16k", about="auto ack, 16 KiB", body=16_384),
         Case(name="three-consumers", about="one queue, three consumers, auto ack", consumers=3),
+        Case(
+            name="flood",
+            about="as manual-ack, but the publisher is held back by nothing but the broker",
+            manual_ack=True,
+            prefetch=PREFETCH,
+            bounded=False,
+            limit=3_000_000,
+        ),
         Case(name="latency", about="2,000 messages/s, auto ack", kind=Kind.LATENCY),
         Case(
             name="topic-bindings",

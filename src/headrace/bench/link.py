@@ -169,4 +169,6 @@ def _server_name(start: bytes) -> str:
             at += len(name) + 4
             size = int.from_bytes(start[at - 4 : at], "big")
             found.append(start[at : at + size].decode(errors="replace"))
-    return " ".join(found) or "unknown broker"
+    announced = " ".join(found) or "unknown broker"
+    # Headrace gives RabbitMQ's name, for clients derive features from it, and its own elsewhere.
+    return f"Headrace, announced as {announced}" if b"Headrace" in start else announced

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from headrace.core.vhost import Vhost
 
 
+_SWEEP = 64  # leases watched for a time-out before settled ones are looked for
+
+
 class Holder(Protocol):
     """A channel that holds unacknowledged messages of this queue."""
 
@@ -62,6 +65,7 @@ class Queue:
 
     __slots__ = (
         "_ack_leases",
+        "_ack_sweep_at",
         "_ack_timer",
         "_expires_timer",
         "_expiring",
@@ -123,6 +127,7 @@ class Queue:
         self._expires_timer: Timer | None = None
         self._ack_timer: Timer | None = None
         self._ack_leases: deque[tuple[int, Holder, Lease[Consumer]]] = deque()
+        self._ack_sweep_at = _SWEEP
         self.settings = settings
         self.configure(settings)
 
@@ -142,6 +147,8 @@ class Queue:
             self._remeasure()
         if settings.message_ttl_ms is not None:
             self._expiring = True
+        if self._expires_timer is not None:
+            self._expires_timer.cancel()  # the time may be shorter now
         self.touch()
         if limited and self.backlog.count:
             self.mark()
@@ -149,22 +156,28 @@ class Queue:
     def _remeasure(self) -> None:
         runs = self.backlog.clear()
         for run in runs:
-            contents = run.contents[run.start :]
-            again = self._run_type(
-                run.route,
-                contents,
-                run.offsets[run.start :],
-                sum(map(self._run_type.measure, contents)),
-                origin=run.origin,
-                persistent=run.persistent,
-                expires=run.expires,
-                deliveries=run.deliveries,
-                priority=run.priority,
-            )
+            again = self._measured(run)
             if again.deliveries:
                 self.backlog.put_back([again])
             else:
                 self.backlog.append(again)
+
+    def _measured(self, run: Run) -> Run:
+        """The run as this queue measures it now."""
+        if type(run) is self._run_type:
+            return run
+        contents = run.contents[run.start :]
+        return self._run_type(
+            run.route,
+            contents,
+            run.offsets[run.start :],
+            sum(map(self._run_type.measure, contents)),
+            origin=run.origin,
+            persistent=run.persistent,
+            expires=run.expires,
+            deliveries=run.deliveries,
+            priority=run.priority,
+        )
 
     # -- messages in --------------------------------------------------------------------------
 
@@ -228,8 +241,6 @@ class Queue:
             self._append(batch, contents, sum(map(self._run_type.measure, contents)))
         else:
             self._append_by_priority(batch, contents)
-        if settings.max_length is not None or settings.max_length_bytes is not None:
-            self.pump()
         return accepted
 
     def _append_by_priority(self, batch: Batch, contents: list[bytes]) -> None:
@@ -333,7 +344,10 @@ class Queue:
         if not self.backlog.count:
             return None
         self.counters.got += 1
-        return self.backlog.take(1)
+        run = self.backlog.take(1)
+        if self._expiring:
+            self._arm_ttl()  # for the new head
+        return run
 
     # -- settling -----------------------------------------------------------------------------
 
@@ -355,7 +369,12 @@ class Queue:
         if timeout is None:
             return
         due = self.vhost.clock.now_ms() + timeout
-        self._ack_leases.append((due, holder, lease))
+        leases = self._ack_leases
+        if len(leases) >= self._ack_sweep_at:
+            # Settled leases would hold their contents until the time-out.
+            leases = self._ack_leases = deque(one for one in leases if one[2].live)
+            self._ack_sweep_at = 2 * len(leases) + _SWEEP
+        leases.append((due, holder, lease))
         if self._ack_timer is None or self._ack_timer.callback is None:
             self._ack_timer = self.vhost.timers.at(due, self._ack_due)
 
@@ -387,8 +406,10 @@ class Queue:
         dead: list[Run] = []
         limit = self.settings.delivery_limit
         for part in parts:
-            run = self._give_up(part)
+            run = self._measured(self._give_up(part))
             run.deliveries += 1
+            if run.expires is not None:
+                self._expiring = True
             (dead if limit is not None and run.deliveries > limit else back).append(run)
         if self.deleted:
             return

@@ -284,6 +284,8 @@ class Vhost:
         arguments: Mapping[str, object] = _NOTHING,
     ) -> Queue:
         """Make the queue, or check that the one there is the same. ``owner``: it is exclusive."""
+        if name:
+            check_new_name("queue", name)
         current = self.queues.get(name) if name else None
         if current is not None:
             if current.owner is not owner or (current.owner and current.owner is not connection):
@@ -303,9 +305,7 @@ class Vhost:
             current.touch()
             current.pump()
             return current
-        if name:
-            check_new_name("queue", name)
-        else:
+        if not name:
             name = generated_queue_name(os.urandom(16))
         check_queue_arguments(
             name,

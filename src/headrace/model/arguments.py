@@ -154,10 +154,10 @@ def _version(value: object, type_name: TypeName) -> str | None:
 
 # In the order in which RabbitMQ looks at them, so that of two mistakes the same one is told.
 CHECKERS: Final[dict[str, Checker]] = {
+    "x-dead-letter-exchange": _text,
     "x-queue-type": _one_of(("classic", "quorum"), "\"unsupported queue type '{}'\""),
     "x-expires": _integer(1, MAX_DURATION_MS),
     "x-message-ttl": _integer(0, MAX_DURATION_MS),
-    "x-dead-letter-exchange": _text,
     "x-dead-letter-routing-key": _text,
     "x-max-length": _integer(),
     "x-max-length-bytes": _integer(),
@@ -177,8 +177,28 @@ CHECKERS: Final[dict[str, Checker]] = {
     "x-ack-timeout-action": _one_of(ACK_TIMEOUT_ACTIONS, "invalid_ack_timeout_action"),
 }
 
-# Compared on redeclaration, besides those which have a checker.
-_COMPARED_TOO: Final = (
+# Compared on redeclaration, in RabbitMQ's order; arguments nobody knows are not.
+_COMPARED: Final = (
+    "x-expires",
+    "x-message-ttl",
+    "x-dead-letter-exchange",
+    "x-dead-letter-routing-key",
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-max-priority",
+    "x-overflow",
+    "x-queue-mode",
+    "x-queue-version",
+    "x-single-active-consumer",
+    "x-dead-letter-strategy",
+    "x-max-in-memory-length",
+    "x-max-in-memory-bytes",
+    "x-quorum-initial-group-size",
+    "x-delivery-limit",
+    "x-consumer-timeout",
+    "x-ack-timeout",
+    "x-ack-timeout-action",
+    "x-queue-type",
     "x-queue-master-locator",
     "x-queue-leader-locator",
 )
@@ -220,15 +240,16 @@ def check_queue_arguments(
             f"invalid arg 'x-queue-type' for queue '{name}' in vhost '{vhost}': Headrace does not "
             "support streams; use a topic for a log that can be read again, or a quorum queue"
         )
-    for key in _NOT_FOR.get(str(queue_type), ()):
-        if key in arguments:
+    unfit = _NOT_FOR.get(str(queue_type), ())
+    for key in CHECKERS:
+        if key in arguments and key not in unfit:
+            _check_argument(key, name, vhost, arguments, type_name)
+    for key in arguments:
+        if key in unfit:
             raise PreconditionFailed(
                 f"invalid arg '{key}' for queue '{name}' in vhost '{vhost}' "
                 f"of queue type rabbit_{queue_type}_queue"
             )
-    for key in CHECKERS:
-        if key in arguments:
-            _check_argument(key, name, vhost, arguments, type_name)
     if queue_type == "quorum":
         _check_replicated(name, vhost, durable, exclusive, auto_delete)
 
@@ -319,13 +340,16 @@ def check_equivalent_queue(
 ) -> None:
     """Raise PreconditionFailed when the queue exists with other properties.
 
-    Arguments nobody knows are not compared. Who owns an exclusive queue is checked elsewhere.
+    Arguments that mean nothing to a queue of its type are not compared. Who owns an exclusive
+    queue is checked elsewhere.
     """
     what = f"queue '{name}' in vhost '{vhost}'"
     _same("durable", what, received.durable, current.durable)
     _same("auto_delete", what, received.auto_delete, current.auto_delete)
-    for key in (*CHECKERS, *_COMPARED_TOO):
-        _same_argument(key, what, received.arguments, current.arguments, type_name)
+    unfit = _NOT_FOR.get(str(current.arguments.get("x-queue-type", "classic")), ())
+    for key in _COMPARED:
+        if key not in unfit:
+            _same_argument(key, what, received.arguments, current.arguments, type_name)
 
 
 def check_equivalent_exchange(
@@ -382,6 +406,8 @@ def _described(value: object, type_name: TypeName) -> str:
 
 
 def _shown(value: object) -> str:
+    if value is None:
+        return "undefined"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

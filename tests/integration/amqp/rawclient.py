@@ -29,6 +29,9 @@ from amqpcodec import (
 
 DEFAULT_LIMIT = 5.0
 
+# Class and method of connection.close and connection.close-ok.
+_CLOSE, _CLOSE_OK = struct.pack(">HH", 10, 50), struct.pack(">HH", 10, 51)
+
 CAPABILITIES = {
     "publisher_confirms": True,
     "basic.nack": True,
@@ -79,6 +82,7 @@ class RawClient:
         self._unfinished: dict[int, Method] = {}
         self.server_properties: dict[str, Any] = {}
         self.frame_max = 131072
+        self.is_open = False
 
     # -- writing
 
@@ -154,6 +158,7 @@ class RawClient:
         if incoming.kind == HEARTBEAT:
             return None
         if incoming.kind == METHOD:
+            self.is_open &= incoming.payload[:4] not in (_CLOSE, _CLOSE_OK)
             assert incoming.channel not in self._unfinished, "a method inside another's content"
             method = decode_method(incoming)
             if method.name not in CONTENT_METHODS:
@@ -223,6 +228,7 @@ class RawClient:
         )
         self.send_method(0, "connection.open", vhost=vhost)
         assert self.read_method(0).name == "connection.open-ok"
+        self.is_open = True
         return self
 
     def open_channel(self, number: int = 1) -> "RawChannel":
@@ -251,9 +257,10 @@ class RawClient:
     def close(self) -> None:
         """Closes in order when possible, in any case lets go of the socket."""
         with contextlib.suppress(OSError, Closed, SocketEnded, NothingCame, AssertionError):
-            self.send_method(0, "connection.close", code=200)
-            while self.read_method(limit=2).name != "connection.close-ok":
-                pass
+            if self.is_open:
+                self.send_method(0, "connection.close", code=200)
+            while self.is_open:
+                self.is_open = self.read_method(limit=2).name != "connection.close-ok"
         self.socket.close()
 
     def cut(self) -> None:

@@ -395,6 +395,36 @@ def test_cycle_of_expiries_ends(raw_channel: RawChannel, name: Namer, grave: str
     assert raw_channel.call("queue.declare", queue=queue, passive=True).message_count == 0
 
 
+def test_cycle_of_expiries_over_two_queues_ends(
+    raw_channel: RawChannel, name: Namer, grave: str
+) -> None:
+    one, other = name(), name()
+    for queue, target in ((one, other), (other, one)):
+        arguments = {
+            "x-dead-letter-exchange": "",
+            "x-dead-letter-routing-key": target,
+            "x-message-ttl": 20,
+        }
+        raw_channel.call("queue.declare", queue=queue, arguments=arguments)
+    raw_channel.publish("", one, b"round")
+    _let_pass(raw_channel, grave, name)
+
+    assert raw_channel.get(one) is None
+    assert raw_channel.get(other) is None
+
+
+def test_cycle_is_broken_only_for_the_queue_which_closes_it(
+    raw_channel: RawChannel, name: Namer, dlx: str, grave: str
+) -> None:
+    queue = _declare(raw_channel, name, dlx, message_ttl=20)
+    raw_channel.call("queue.bind", queue=queue, exchange=dlx)
+    raw_channel.publish("", queue, b"round")
+
+    assert raw_channel.get_soon(grave).body == b"round"
+    _let_pass(raw_channel, grave, name)
+    assert raw_channel.get(grave) is None
+
+
 def test_cycle_with_a_rejection_goes_on(raw_channel: RawChannel, name: Namer) -> None:
     queue = name()
     arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue}

@@ -175,8 +175,11 @@ def _can_be_reached(channel: RawChannel, queue: str) -> bool:
 
 
 def _let_pass(channel: Channel, name: Namer, milliseconds: str) -> None:
-    """Waits by the broker's own clock: until a message with that limit is gone."""
-    clock = name("clock")
-    channel.queue_declare(clock)
+    """Waits by the broker's own clock: until a message with that limit has died into `chime`."""
+    clock, chime = name("clock"), name("chime")
+    channel.queue_declare(chime)
+    channel.queue_declare(
+        clock, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": chime}
+    )
     publish_all(channel, clock, "tick", expiration=milliseconds)
-    wait_for(lambda: ready(channel, clock) == 0)
+    take_soon(channel, chime)

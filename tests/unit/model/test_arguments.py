@@ -159,6 +159,13 @@ def test_of_several_mistakes_the_same_one_is_told_as_by_rabbitmq() -> None:
     assert "x-queue-type" in told({"x-expires": 0, "x-queue-type": "bogus"})
     assert "no_dlx" in told({"x-max-length": -1, "x-dead-letter-routing-key": "k"})
     assert "value_zero" in told({"x-queue-type": "quorum", "x-expires": 0}, durable=False)
+    assert "x-expires" in told({"x-delivery-limit": 5, "x-expires": 0})
+    assert "x-dead-letter-exchange" in told({"x-expires": 0, "x-dead-letter-exchange": 5})
+
+
+def test_of_several_arguments_of_another_queue_type_the_first_is_told() -> None:
+    assert "x-max-age" in told({"x-max-age": "1h", "x-delivery-limit": 5})
+    assert "x-delivery-limit" in told({"x-delivery-limit": 5, "x-max-age": "1h"})
 
 
 @pytest.mark.parametrize(
@@ -367,6 +374,7 @@ def with_arguments(**arguments: object) -> Declared:
         (Declared(), with_arguments(queue_type="classic")),
         (with_arguments(unknown=1), with_arguments(unknown=2)),
         (with_arguments(unknown=1), Declared()),
+        (with_arguments(max_in_memory_length=5, delivery_limit=5), Declared()),
     ],
 )
 def test_an_equivalent_queue_is_the_same(received: Declared, current: Declared) -> None:
@@ -424,6 +432,16 @@ def test_an_equivalent_queue_is_the_same(received: Declared, current: Declared) 
             with_arguments(max_length="5"),
             with_arguments(max_length=5),
             "'x-max-length' *: received '5' but current is '5'",
+        ),
+        (
+            with_arguments(max_length=None),
+            Declared(),
+            "'x-max-length' *: received the value 'undefined' of type 'void' but current is none",
+        ),
+        (
+            with_arguments(queue_type="quorum", delivery_limit=3),
+            with_arguments(queue_type="quorum", delivery_limit=2),
+            "'x-delivery-limit' *: received '3' but current is '2'",
         ),
         (
             with_arguments(queue_type="quorum"),

@@ -218,7 +218,8 @@ def test_repeats_of_ambiguous_groups_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [".*.*.*.*", "^.*.*.*.*.*$", "a+(b+(c+))d+", "x|.*.*.*.*|y", "^x|.*.*.*.*"]
+    "text",
+    [".*.*.*.*", "^.*.*.*.*.*$", "a+(b+(c+))d+", "x|.*.*.*.*|y", "(.*.*.*.*|y)", "^x|.*.*.*.*"],
 )
 def test_too_many_repeats_in_a_row_are_refused(text: str) -> None:
     with pytest.raises(PreconditionFailed, match=r"more than [34] open-ended repeats"):

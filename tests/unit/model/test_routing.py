@@ -233,7 +233,7 @@ class CountingKey(str):
 
     lookups = 0
 
-    def split(self, *_: object, **__: object) -> list[str]:  # type: ignore[override]
+    def split(self, *_: object, **__: object) -> list[str]:
         return [CountingWord(word, self) for word in str.split(self, ".")]
 
 

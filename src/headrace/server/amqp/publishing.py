@@ -70,8 +70,8 @@ class Publisher:
         resolved = self._routes.get(key)
         if resolved is None:
             resolved = self._resolve(key)
-        if mode > 2:
-            raise PreconditionFailed(f"invalid message: {{unknown_delivery_mode,{mode}}}")
+        if not 0 <= mode <= 2:
+            raise PreconditionFailed(f"invalid delivery mode {max(mode, 0)}")
         if channel.transaction is not None:
             channel.transaction.publish(
                 lambda: self._pass_on(channel, self._again(key), flags, mode, contents, size)

@@ -96,7 +96,7 @@ class Session:
         self.limits = limits
         self.link = link
         self.turn = broker.turn
-        self.reader = Reader(limits.frame_min, limits.max_message)
+        self.reader = Reader(limits.frame_min, limits.max_message, limits.frame_max - 8)
         self.handshake: Handshake | None = Handshake(self)
         self.user = User("")
         self.vhost: Vhost | None = None

@@ -28,6 +28,7 @@ from headrace.errors import (
     ResourceError,
     UnexpectedFrame,
 )
+from headrace.wire.amqp.values import check_table
 
 PUBLISH, ACK, ACK_UPTO, METHOD, FAULT, TOO_LARGE = range(6)
 
@@ -36,6 +37,7 @@ Event = tuple[Any, ...]  # see the module's head; telling them apart would cost 
 _FRAME = Struct(">BHI").unpack_from  # kind, channel, size
 _METHOD = Struct(">BHII").unpack_from  # kind, channel, size, class and method
 _HEADER = Struct(">BHIIQH").unpack_from  # kind, channel, size, class and weight, body size, flags
+_FRAME_HEAD = Struct(">BHI").pack
 _ACK = Struct(">BHIIQBB").unpack_from  # a whole basic.ack frame
 
 _PUBLISH_ID = 60 << 16 | 40
@@ -76,9 +78,9 @@ def _layout(flags: int) -> tuple[int, ...]:
 
 
 def scan_header(data: bytes, offset: int, end: int, flags: int) -> int:
-    """Walk the property values between ``offset`` and ``end``; return the delivery mode (0 = none).
+    """Walk the property values between ``offset`` and ``end``; return the delivery mode.
 
-    Only lengths are checked: what a table holds is the business of whoever reads it.
+    0 = none given, -1 = given as 0. Whatever passes can be decoded by those who receive it.
     """
     mode = 0
     kinds = _layouts.get(flags)
@@ -89,9 +91,9 @@ def scan_header(data: bytes, offset: int, end: int, flags: int) -> int:
             if kind == _SHORT:
                 offset += 1 + data[offset]
             elif kind == _TABLE:
-                offset += 4 + int.from_bytes(data[offset : offset + 4], "big")
+                offset = check_table(data, offset, end)
             elif kind == _MODE:
-                mode = data[offset]
+                mode = data[offset] or -1
                 offset += 1
             elif kind == _OCTET:
                 offset += 1
@@ -129,13 +131,15 @@ class Reader:
         "_partial",
         "_partial_bytes",
         "_parts",
+        "body_max",
         "frame_max",
         "max_message",
         "max_partial",
     )
 
-    def __init__(self, frame_max: int, max_message: int) -> None:
+    def __init__(self, frame_max: int, max_message: int, body_max: int = 131064) -> None:
         self.frame_max = frame_max
+        self.body_max = body_max  # bytes of body in one of our frames
         self.max_message = max_message
         self.max_partial = 4 * max_message  # half-sent contents of all channels together
         self._parts: list[bytes] = []
@@ -219,10 +223,12 @@ class Reader:
 
             if kind == 1 and method == _PUBLISH_ID and size >= 9 and channel not in partial:
                 if n - e < _HEADER_MIN:
-                    if n - e < 7 or data[e] == 2:
-                        self._need = e - o + _HEADER_MIN
-                        if n - e < 7:
-                            self._need = e - o + 7
+                    # Wait for the next frame, but no longer: it may be short, or another one.
+                    self._need = e - o + 7
+                    if n - e < 7:
+                        break
+                    self._need += 1 + _FRAME(data, e)[2]
+                    if self._need > n - o and self._need <= e - o + 8 + max_payload:
                         break
                 else:
                     h_kind, h_channel, h_size, h_class, body, flags = _HEADER(data, e)
@@ -300,6 +306,8 @@ class Reader:
         else:
             if o < n:
                 self._need = 8
+                if n - o == 7 and _FRAME(data, o)[2] > max_payload:
+                    raise FrameError("frame exceeds the negotiated frame_max")
         if run:
             events.append(
                 (PUBLISH, run_channel, run_key, run_flags, run_mode, run, sum(map(len, run)))
@@ -409,9 +417,21 @@ class Reader:
         del self._partial[channel]
         if part.too_large:
             return
-        content = b"".join(part.parts)
+        content = self._normal(part.parts, channel)
         self._partial_bytes -= part.cost
         events.append((PUBLISH, channel, part.key, part.flags, part.mode, [content], len(content)))
+
+    def _normal(self, parts: list[bytes], channel: int) -> bytes:
+        """Header and body in frames as large as we ever send, however small they came."""
+        if len(parts) <= 2:
+            return b"".join(parts)
+        body = b"".join([part[7:-1] for part in parts[1:]])
+        size = self.body_max
+        frames = parts[:1]
+        for at in range(0, len(body), size):
+            chunk = body[at : at + size]
+            frames += (_FRAME_HEAD(3, channel, len(chunk)), chunk, b"\xce")
+        return b"".join(frames)
 
     def forget(self, channel: int) -> None:
         """The channel is gone: what was half sent on it is dropped."""

@@ -69,6 +69,38 @@ def skip_value(data: bytes, offset: int, end: int) -> int:
     return _room(offset + 1, _FIXED[code][0].size, end)
 
 
+def check_table(data: bytes, offset: int, end: int) -> int:
+    """Walk the table at ``offset`` without decoding it; return the offset behind it.
+
+    On the path of every message with headers, hence the loop without calls. Nested tables and
+    arrays are walked too, so that nobody receives what cannot be decoded.
+    """
+    start, stop = _sized(data, offset, end)
+    nested = [(start, stop, True, 0)]
+    while nested:
+        at, stop_at, named, depth = nested.pop()
+        if depth >= MAX_DEPTH:
+            raise MalformedError(f"tables and arrays nested deeper than {MAX_DEPTH}")
+        while at < stop_at:
+            if named:
+                at += 1 + data[at]
+            if at >= stop_at:
+                raise MalformedError("a field name goes past the end of its table")
+            code = data[at]
+            if code == 83 or code == 120:  # S, x
+                at += 5 + int.from_bytes(data[at + 1 : at + 5], "big")
+            elif code in _WIDTHS:
+                at += 1 + _WIDTHS[code]
+            elif code in _SIZED:
+                inner, at = _sized(data, at + 1, stop_at)
+                nested.append((inner, at, code == 70, depth + 1))  # F: names before values
+            else:
+                raise InternalError(f"unknown field type {code:#04x}")
+        if at != stop_at:
+            raise MalformedError("a field value goes past the end of its table")
+    return stop
+
+
 def take_short(data: bytes, offset: int) -> tuple[str, int]:
     """Decode the short string at ``offset``; also return the offset behind it."""
     return _short(data, offset, len(data))
@@ -330,3 +362,4 @@ _BY_TYPE: dict[type, tuple[str, Callable[[Any, int], bytes]]] = {
     dict: ("table", _encode_table),
     Mapping: ("table", _encode_table),
 }
+_WIDTHS = {code: layout.size for code, (layout, _) in _FIXED.items()}

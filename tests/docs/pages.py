@@ -1,0 +1,98 @@
+"""Markdown pages as tests see them: blocks of code with their outputs, headings, links.
+
+A ```python block directly followed by an ```output block is run, and what it prints must be that
+output; `...` in an output stands for anything. Three comments, invisible to readers, steer it:
+
+    <!-- file: NAME -->     the next block is written to that file first
+    <!-- setup -->          the next ```sh block is run first
+    <!-- serve: FLAGS -->   the page's broker gets these flags (NAME of a file: its path)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+README, CHINESE = ROOT / "README.md", ROOT / "README.zh-CN.md"
+DOCS = ROOT / "docs"
+GENERATED = "<!-- Written by scripts/gen_docs.py"
+
+_FENCE = re.compile(
+    r"^(?:<!-- (?P<note>[^\n]*?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S
+)
+_SERVE = re.compile(r"^<!-- serve: (.*?) -->$", re.M)
+_HEADING = re.compile(r"^(#+) (.+)$", re.M)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block; `line` is where its text begins."""
+
+    language: str
+    text: str
+    note: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Example:
+    """A program and what it prints."""
+
+    code: str
+    output: str
+    line: int
+
+
+def all_pages() -> list[Path]:
+    return [README, CHINESE, *sorted(DOCS.rglob("*.md"))]
+
+
+def title(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text("utf-8")
+    return [
+        Block(
+            match["language"],
+            match["text"],
+            match["note"] or "",
+            text.count("\n", 0, match.start("text")) + 1,
+        )
+        for match in _FENCE.finditer(text)
+    ]
+
+
+def examples(page: Path) -> Iterator[Example]:
+    found = blocks(page)
+    for block, following in zip(found, found[1:], strict=False):
+        if block.language == "python" and following.language == "output":
+            yield Example(block.text, following.text, block.line)
+
+
+def flags(page: Path) -> list[str]:
+    match = _SERVE.search(page.read_text("utf-8"))
+    return match[1].split() if match else []
+
+
+def headings(page: Path) -> list[tuple[int, str]]:
+    prose = _FENCE.sub("", page.read_text("utf-8"))
+    return [(len(signs), text) for signs, text in _HEADING.findall(prose)]
+
+
+def links(page: Path) -> list[str]:
+    return _LINK.findall(_FENCE.sub("", page.read_text("utf-8")))
+
+
+def anchor(heading: str) -> str:
+    """The fragment by which a heading is linked."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def pattern(output: str) -> re.Pattern[str]:
+    return re.compile(re.escape(output.strip()).replace(r"\.\.\.", ".*?"), re.S)

@@ -1,0 +1,188 @@
+"""The docs say what is true: examples print what they show, nothing is missing, no link is dead."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pages
+import pytest
+
+import headrace
+from conftest import StartBroker
+from headrace import config, errors
+from headrace.cli.main import headrace as command
+from headrace.model import policy
+
+PACKAGE = Path(headrace.__file__).parent
+WITH_EXAMPLES = [page for page in pages.all_pages() if list(pages.examples(page))]
+
+
+def everything() -> str:
+    return "\n".join(page.read_text("utf-8") for page in pages.all_pages())
+
+
+# -- examples ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=pages.title)
+def test_examples_print_what_the_page_shows(
+    page: Path, tmp_path: Path, start_broker: StartBroker
+) -> None:
+    prepare(page, tmp_path)
+    flags = [str(tmp_path / flag) if (tmp_path / flag).exists() else flag
+             for flag in pages.flags(page)]  # fmt: skip
+    broker = start_broker(*flags)
+    for example in pages.examples(page):
+        code = redirect(example.code, broker.ports)
+        printed = run([sys.executable, "-c", code], tmp_path)
+        where = f"{pages.title(page)}:{example.line}"
+        assert pages.pattern(example.output).fullmatch(printed.strip()), (
+            f"{where} printed:\n{printed}\nbut the page says:\n{example.output}"
+        )
+
+
+def prepare(page: Path, directory: Path) -> None:
+    for block in pages.blocks(page):
+        if block.note.startswith("file: "):
+            (directory / block.note.removeprefix("file: ")).write_text(block.text, "utf-8")
+        elif block.note == "setup":
+            run(["sh", "-ec", block.text], directory)
+
+
+def redirect(code: str, ports: dict[str, int]) -> str:
+    """Pages name the default ports; the broker of a test has others."""
+    code = code.replace(":5672", f":{ports['amqp']}")
+    code = re.sub(r'ConnectionParameters\(\s*"127\.0\.0\.1"', rf"\g<0>, {ports['amqp']}", code)
+    return code.replace("5671", str(ports.get("amqps", 5671)))
+
+
+def run(command_line: list[str], directory: Path) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
+    done = subprocess.run(
+        command_line, cwd=directory, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", pages.all_pages(), ids=pages.title)
+def test_python_blocks_are_python(page: Path) -> None:
+    for block in pages.blocks(page):
+        if block.language == "python":
+            ast.parse(block.text, f"{pages.title(page)}:{block.line}")
+
+
+# -- nothing is missing --------------------------------------------------------------------------
+
+
+def commands(group: click.Group, path: str) -> dict[str, click.Command]:
+    found: dict[str, click.Command] = {}
+    for name in group.list_commands(click.Context(group)):
+        one = group.get_command(click.Context(group), name)
+        assert one is not None
+        found[f"{path} {name}"] = one
+        if isinstance(one, click.Group):
+            found |= commands(one, f"{path} {name}")
+    return found
+
+
+def test_every_command_and_flag_is_documented() -> None:
+    text = everything()
+    wanted: list[str] = []
+    for path, one in commands(command, "headrace").items():
+        wanted.append(path)
+        for option in one.params:
+            wanted += [flag for flag in option.opts if flag.startswith("--")]
+    assert [name for name in wanted if not _is_in(name, text)] == []
+
+
+def test_every_setting_is_documented() -> None:
+    text = everything()
+    names = [name for one in config.options().values() for name in (one.name, one.env)]
+    assert [name for name in names if not _is_in(name, text)] == []
+
+
+def test_every_argument_and_header_is_documented() -> None:
+    """Whatever looks like `x-...` in the code means something to clients."""
+    text = everything()
+    known = set()
+    for folder in ("model", "core", "server"):
+        for module in (PACKAGE / folder).rglob("*.py"):
+            known |= set(re.findall(r'"(x-[a-z][a-z-]*[a-z])"', module.read_text("utf-8")))
+    assert {"x-message-ttl", "x-match", "x-delay", "x-death", "x-priority"} <= known
+    known.add("alternate-exchange")
+    assert sorted(name for name in known if f"`{name}`" not in text) == []
+
+
+def test_every_policy_key_is_documented() -> None:
+    text = (pages.DOCS / "policies.md").read_text("utf-8")
+    keys = [*policy._LIKE_ARGUMENTS, "alternate-exchange", *policy._FREE]
+    keys += [prefix + "*" for prefix in policy._FREE_PREFIXES]
+    assert [key for key in keys if f"`{key}`" not in text] == []
+
+
+def test_every_error_is_documented() -> None:
+    text = (pages.DOCS / "errors.md").read_text("utf-8")
+    classes = [
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.BrokerError)
+    ]
+    assert len(classes) > 10
+    assert [name for name in classes if f"`{name}`" not in text] == []
+
+
+def _is_in(name: str, text: str) -> bool:
+    return re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) is not None
+
+
+# -- form ----------------------------------------------------------------------------------------
+
+
+def test_both_readmes_have_the_same_skeleton() -> None:
+    def skeleton(page: Path) -> list[int]:
+        return [level for level, _ in pages.headings(page)]
+
+    def code(page: Path) -> list[tuple[str, str]]:
+        return [(block.language, block.text) for block in pages.blocks(page)]
+
+    assert code(pages.CHINESE) == code(pages.README)
+    assert skeleton(pages.CHINESE) == skeleton(pages.README)
+
+
+def test_readme_is_short() -> None:
+    assert len(pages.README.read_text("utf-8").split()) <= 900
+
+
+@pytest.mark.parametrize("page", pages.all_pages(), ids=pages.title)
+def test_links_lead_somewhere(page: Path) -> None:
+    dead = []
+    for link in pages.links(page):
+        if "://" in link:
+            continue
+        name, _, fragment = link.partition("#")
+        target = page.parent / name if name else page
+        anchors = [pages.anchor(text) for _, text in pages.headings(target)] if fragment else []
+        if not target.exists() or (fragment and fragment not in anchors):
+            dead.append(link)
+    assert dead == []
+
+
+def test_index_leads_to_every_page() -> None:
+    index = pages.DOCS / "index.md"
+    linked = {(pages.DOCS / link).resolve() for link in pages.links(index) if "://" not in link}
+    missing = [page for page in pages.DOCS.rglob("*.md") if page not in linked | {index}]
+    assert [pages.title(page) for page in missing] == []
+
+
+@pytest.mark.parametrize("page", pages.all_pages(), ids=pages.title)
+def test_a_page_begins_with_its_only_title(page: Path) -> None:
+    levels = [level for level, _ in pages.headings(page)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1

@@ -1,0 +1,49 @@
+"""Connections which publish while the broker is short of memory are told so, and not read."""
+
+from typing import Any
+
+import pytest
+from fixturetypes import RawClient
+from rawclient import CAPABILITIES, NothingCame
+
+pytestmark = pytest.mark.usefixtures("headrace_only")
+
+
+@pytest.fixture
+def alarmed(start_broker: Any) -> tuple[str, int]:  # noqa: ANN401 - a protocol of tests/conftest.py
+    """A broker to which any memory is too much."""
+    broker = start_broker(env={"HEADRACE_MEMORY_HIGH_WATERMARK": "1MiB"})
+    return broker.host, broker.amqp_port
+
+
+def test_publisher_is_told_the_reason_and_read_no_more(alarmed: tuple[str, int]) -> None:
+    client = RawClient(alarmed).handshake()
+    channel = client.open_channel()
+    channel.publish("", "nobody", b"x")
+
+    notice = client.read_method(0)
+    assert (notice.name, notice.reason) == ("connection.blocked", "low on memory")
+    channel.send("queue.declare", queue="", exclusive=True)
+    with pytest.raises(NothingCame):
+        channel.read(limit=0.3)
+    client.cut()
+
+
+def test_client_without_the_capability_is_not_told(alarmed: tuple[str, int]) -> None:
+    silent = {"capabilities": {**CAPABILITIES, "connection.blocked": False}}
+    client = RawClient(alarmed).handshake(properties=silent)
+    client.open_channel().publish("", "nobody", b"x")
+
+    with pytest.raises(NothingCame):
+        client.read_frame(limit=0.3)
+    client.cut()
+
+
+def test_connection_which_only_consumes_goes_on(alarmed: tuple[str, int]) -> None:
+    client = RawClient(alarmed).handshake()
+    channel = client.open_channel()
+    queue = channel.call("queue.declare", queue="", exclusive=True).queue
+    channel.call("basic.consume", queue=queue)
+
+    channel.round_trip()
+    client.close()
