@@ -6,7 +6,7 @@ import sys
 from itertools import groupby
 from pathlib import Path
 
-from headrace import config
+from headrace import config, errors
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -69,7 +69,140 @@ def configuration_page() -> str:
     return "".join([*parts, SECRETS])
 
 
-PAGES = {"configuration.md": configuration_page}
+# -- errors ------------------------------------------------------------------------------------
+
+ERRORS_INTRODUCTION = """\
+# Errors
+
+<!-- Written by scripts/gen_docs.py from src/headrace/errors.py; `make docs` renews it. -->
+
+Every error that the broker reports on purpose is a class, and the class decides what happens. An
+AMQP client gets its code and a text of the form `NAME - explanation`, with the method that was at
+fault. Codes and texts are those of RabbitMQ wherever it has them; look at the code in programs, and
+at the text in logs. All derive from `BrokerError`. [Troubleshooting](troubleshooting.md) goes from
+symptoms to causes.
+"""
+
+CHANNEL_ERRORS = """\
+
+## The channel closes
+
+Classes under `ChannelError`. The connection lives on; open a new channel. Unacknowledged messages
+of the channel return to their queues, an open transaction is rolled back.
+
+"""
+
+CONNECTION_ERRORS = """\
+
+## The connection closes
+
+Classes under `FatalError`. The client does not speak the protocol as it should, may not come in, or
+the broker stops. Exclusive queues go with the connection.
+
+"""
+
+ERRORS_HEADER = """\
+| code | name | class | when | what to do |
+|---|---|---|---|---|
+"""
+
+ERRORS_END = """\
+
+## The broker does not start
+
+`ConfigError`: a setting that cannot be used. One line on standard error names the place, the key
+and what is allowed; the exit code is 2. Other failures of a command have exit code 1.
+
+## A bug
+
+What is not on this page is a bug of the broker: the client gets 541 `INTERNAL_ERROR`, the log has
+the trace.
+"""
+
+# When a client sees it, and what to do about it.
+ADVICE = {
+    "ConnectionForced": (
+        "the broker stops, or the vhost is deleted",
+        "connect again; clients with recovery do it by themselves",
+    ),
+    "LoginRefused": (
+        "wrong user or password, or not from the same machine",
+        "see [troubleshooting](troubleshooting.md#a-client-cannot-connect)",
+    ),
+    "FrameError": (
+        "bytes that are no legal frame, or a frame above the negotiated size",
+        "something else than AMQP 0-9-1 speaks, or the client is faulty",
+    ),
+    "MalformedError": (
+        "a legal frame whose content cannot be decoded",
+        "the client is faulty",
+    ),
+    "CommandInvalid": (
+        "a method that a server does not take on a channel",
+        "the client is faulty",
+    ),
+    "ChannelStateError": (
+        "a channel that is not open is used, or an open one is opened",
+        "look for a channel used after its close, or by two threads",
+    ),
+    "UnexpectedFrame": (
+        "frames of a message in the wrong order",
+        "look for a channel used by two threads",
+    ),
+    "ResourceError": (
+        "too many unfinished messages on one connection",
+        "finish messages before beginning others",
+    ),
+    "NotAllowed": (
+        "unknown vhost, too many channels, a consumer tag used twice",
+        "close channels you do not need; leave the choice of tags to the broker",
+    ),
+    "Unsupported": (
+        "`immediate`, `prefetch_size`, `channel.flow` off, and other parts that are left out",
+        "do without: see [what it does not do](what-it-does-not-do.md)",
+    ),
+    "InternalError": (
+        "a value or method that no decoder knows, or a bug of the broker",
+        "look into the broker's log",
+    ),
+    "AccessRefused": (
+        "a reserved name, an internal or the default exchange, an exclusive consumer, "
+        "no permission",
+        "the text says which",
+    ),
+    "NotFound": (
+        "no such queue or exchange",
+        "declare it first",
+    ),
+    "ResourceLocked": (
+        "the queue is exclusive and belongs to another connection",
+        "use a name of your own, or wait for the end of the other connection",
+    ),
+    "PreconditionFailed": (
+        "declared before with other arguments, an illegal argument, an unknown delivery tag, "
+        "a message above the limit",
+        "the text says which: see [troubleshooting](troubleshooting.md#a-channel-closes)",
+    ),
+}
+
+
+def error_rows(base: type[errors.BrokerError]) -> list[str]:
+    found = sorted(base.__subclasses__(), key=lambda error: error.amqp_code)
+    rows = []
+    for error in found:
+        when, cure = ADVICE[error.__name__]
+        name = f"| {error.amqp_code} | `{error.amqp_name}` | `{error.__name__}` "
+        rows.append(f"{name}| {when} | {cure} |\n")
+    return rows
+
+
+def errors_page() -> str:
+    parts = [ERRORS_INTRODUCTION, CHANNEL_ERRORS, ERRORS_HEADER, *error_rows(errors.ChannelError)]
+    parts += [CONNECTION_ERRORS, ERRORS_HEADER, *error_rows(errors.FatalError), ERRORS_END]
+    return "".join(parts)
+
+
+PAGES = {"configuration.md": configuration_page, "errors.md": errors_page}
 
 
 def main(check: bool) -> int:

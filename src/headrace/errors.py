@@ -147,3 +147,7 @@ class PreconditionFailed(ChannelError):
 
 class ConfigError(BrokerError):
     """A setting that cannot be used; the broker does not start."""
+
+
+class StoreError(BrokerError):
+    """The storage engine could not keep its promise."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,7 +71,7 @@ def blocks(page: Path) -> list[Block]:
 
 def examples(page: Path) -> Iterator[Example]:
     found = blocks(page)
-    for block, following in zip(found, found[1:], strict=False):
+    for block, following in pairwise(found):
         if block.language == "python" and following.language == "output":
             yield Example(block.text, following.text, block.line)
 

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -14,13 +15,24 @@ import pages
 import pytest
 
 import headrace
-from conftest import StartBroker
+from brokers import Broker
 from headrace import config, errors
 from headrace.cli.main import headrace as command
 from headrace.model import policy
+from waiting import wait_for
 
 PACKAGE = Path(headrace.__file__).parent
-WITH_EXAMPLES = [page for page in pages.all_pages() if list(pages.examples(page))]
+# The Chinese README has the same blocks as the English one; another test sees to that.
+WITH_EXAMPLES = [
+    page for page in pages.all_pages() if page != pages.CHINESE and list(pages.examples(page))
+]
+
+
+def is_banner(block: pages.Block) -> bool:
+    return block.language == "text" and block.text.startswith("Headrace ")
+
+
+WITH_BANNER = [page for page in pages.all_pages() if any(map(is_banner, pages.blocks(page)))]
 
 
 def everything() -> str:
@@ -32,12 +44,9 @@ def everything() -> str:
 
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=pages.title)
 def test_examples_print_what_the_page_shows(
-    page: Path, tmp_path: Path, start_broker: StartBroker
+    page: Path, tmp_path: Path, start_broker: Callable[..., Broker]
 ) -> None:
-    prepare(page, tmp_path)
-    flags = [str(tmp_path / flag) if (tmp_path / flag).exists() else flag
-             for flag in pages.flags(page)]  # fmt: skip
-    broker = start_broker(*flags)
+    broker = start(page, tmp_path, start_broker)
     for example in pages.examples(page):
         code = redirect(example.code, broker.ports)
         printed = run([sys.executable, "-c", code], tmp_path)
@@ -45,6 +54,32 @@ def test_examples_print_what_the_page_shows(
         assert pages.pattern(example.output).fullmatch(printed.strip()), (
             f"{where} printed:\n{printed}\nbut the page says:\n{example.output}"
         )
+
+
+@pytest.mark.parametrize("page", WITH_BANNER, ids=pages.title)
+def test_banner_is_what_the_broker_prints(
+    page: Path, tmp_path: Path, start_broker: Callable[..., Broker]
+) -> None:
+    broker = start(page, tmp_path, start_broker)
+    printed = wait_for(lambda: "Ctrl-C" in broker.log() and broker.log())
+    shown = [block.text for block in pages.blocks(page) if is_banner(block)]
+    assert {without_details(text) for text in shown} == {without_details(str(printed))}
+
+
+def without_details(banner: str) -> str:
+    """The banner without what differs from start to start."""
+    banner = re.sub(r"after [\d.]+ s", "after SECONDS", banner.strip())
+    banner = re.sub(r":\d+/", ":PORT/", banner)
+    return re.sub(r"(?m)^(  data +).*", r"\1DIRECTORY", banner)
+
+
+def start(page: Path, directory: Path, start_broker: Callable[..., Broker]) -> Broker:
+    """The page's own broker, after its files are written and its preparations made."""
+    prepare(page, directory)
+    names = pages.flags(page)
+    return start_broker(
+        *(str(directory / one) if (directory / one).exists() else one for one in names)
+    )
 
 
 def prepare(page: Path, directory: Path) -> None:
@@ -58,7 +93,8 @@ def prepare(page: Path, directory: Path) -> None:
 def redirect(code: str, ports: dict[str, int]) -> str:
     """Pages name the default ports; the broker of a test has others."""
     code = code.replace(":5672", f":{ports['amqp']}")
-    code = re.sub(r'ConnectionParameters\(\s*"127\.0\.0\.1"', rf"\g<0>, {ports['amqp']}", code)
+    plain = r'ConnectionParameters\(\s*"127\.0\.0\.1"(?!, \d)'
+    code = re.sub(plain, rf"\g<0>, {ports['amqp']}", code)
     return code.replace("5671", str(ports.get("amqps", 5671)))
 
 

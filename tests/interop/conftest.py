@@ -21,17 +21,6 @@ from toolchain import build
 Scenario = Callable[[str], object]
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "interop: needs Node, Go or Java and their registries")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.interop)
-
-
 @pytest.fixture(scope="session")
 def amqp_address(request: pytest.FixtureRequest) -> Address:
     """Where the broker under test listens: AMQP_TEST_PORT, or the session's own broker."""

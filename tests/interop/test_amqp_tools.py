@@ -9,6 +9,7 @@ import pytest
 from endpoint import Address, Names
 
 pytestmark = [
+    pytest.mark.interop,
     pytest.mark.timeout(60),
     pytest.mark.skipif(shutil.which("amqp-publish") is None, reason="amqp-tools not installed"),
 ]

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 from conversation import run_scenario
 
-pytestmark = pytest.mark.timeout(400)
+# the first test of a client may have to download and build it
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
 Scenario = Callable[[str], object]
 
 EXPECTED = {

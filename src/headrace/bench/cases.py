@@ -33,6 +33,7 @@ class Case:
     kind: Kind = Kind.FLOW
     body: int = 100
     celery: bool = False
+    varied: bool = False
     pairs: int = 1
     queues: int = 1
     exchange: str = ""
@@ -67,6 +68,14 @@ def _speed() -> list[Case]:
         Case(name="publish", about="publish only", consumers=0, limit=3_000_000),
         Case(name="auto-ack", about="publish, consume with automatic ack"),
         Case(name="manual-ack", about="single acks, prefetch 250", manual_ack=True, prefetch=250),
+        Case(name="varied", about="auto-ack, every message of another size and id", varied=True),
+        Case(
+            name="varied-ack",
+            about="manual-ack, every message of another size and id",
+            varied=True,
+            manual_ack=True,
+            prefetch=PREFETCH,
+        ),
         Case(name="ten-queues", about=f"{ten}, auto ack", queues=10, channel=7),
         Case(
             name="ten-queues-ack",

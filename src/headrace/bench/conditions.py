@@ -37,8 +37,8 @@ def _interpreter(python: str) -> str:
     """The interpreter under Headrace: builds of one version differ by up to 1.8 times."""
     code = (
         "import importlib.util as u, os, platform as p, sys;"
-        "print(p.python_implementation(), p.python_version(), 'of', os.path.realpath(sys.executable)"
-        " + ',', p.python_compiler() + ',',"
+        "print(p.python_implementation(), p.python_version(), 'of',"
+        " os.path.realpath(sys.executable) + ',', p.python_compiler() + ',',"
         " 'with uvloop' if u.find_spec('uvloop') else 'without uvloop')"
     )
     environment = os.environ | search_path(python)

@@ -54,10 +54,10 @@ def measure_flow(target: Target, case: Case, timing: Timing, *, bindings: int = 
     with laid_out(target, case, bindings=bindings) as (plan, link):
         board = Board(case.pairs, case.pairs * case.consumers)
         with crew_of(target, plan, board) as crew:
-            crew.rest(timing.warmup)
+            limit = case.limit or 1 << 62
+            crew.rest(timing.warmup, lambda: sum(board.sent) >= limit * 0.2)
             start = _look(target, crew, _meter(case, board, plan, link))
             received = list(board.received)
-            limit = case.limit or 1 << 62
             crew.rest(timing.seconds, lambda: sum(board.sent) >= limit * 0.98)
             end = _look(target, crew, _meter(case, board, plan, link))
             shares = [
@@ -73,6 +73,7 @@ class _Look:
     broker: float
     generator: float
     machine: float
+    disk: int
     visible: bool
 
 
@@ -93,6 +94,7 @@ def _look(target: Target, crew: Crew, meter: Callable[[], int]) -> _Look:
         broker=procfs.cpu_seconds(pids),
         generator=procfs.cpu_seconds(crew.pids),
         machine=procfs.machine_seconds(),
+        disk=procfs.disk_bytes(pids),
         visible=bool(pids),
     )
 
@@ -106,6 +108,7 @@ def _figure(start: _Look, end: _Look, shares: list[int]) -> Figure:
     generator = (end.generator - start.generator) / elapsed
     if not start.visible:
         return Figure(count / elapsed, generator_cores=generator, details=details)
+    details["disk_bytes"] = (end.disk - start.disk) / count
     used = end.broker - start.broker
     broker = used / elapsed
     other = max(0.0, (end.machine - start.machine) / elapsed - broker - generator)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from headrace.bench import frames
 
 CELERY_DISTINCT = 2000
+VARIED_DISTINCT = 2009  # a multiple of the 41 body sizes, so that a cycle has no seam
 _FLAGS_PLAIN = 0x9000  # content-type, delivery-mode
 _FLAGS_CELERY = 0xFE00  # type, encoding, headers, mode, priority, correlation-id, reply-to
 
@@ -28,6 +29,22 @@ def plain(size: int, *, persistent: bool) -> Content:
     mode = bytes((2 if persistent else 1,))
     properties = struct.pack(">H", _FLAGS_PLAIN) + frames.short("text/plain") + mode
     return Content(properties, b"x" * size)
+
+
+def varied(*, persistent: bool, count: int = VARIED_DISTINCT) -> list[Content]:
+    """Plain messages that differ in body size and message id, and still occupy the same space.
+
+    What the body lacks the id has more, so deliveries can be counted by bytes while no message
+    repeats the header of the one before.
+    """
+    mode = bytes((2 if persistent else 1,))
+    head = struct.pack(">H", _FLAGS_PLAIN | 0x0080) + frames.short("text/plain") + mode
+    found = []
+    for number in range(count):
+        size = 80 + number * 7 % 41
+        name = f"{number:08d}".ljust(36 + 120 - size, "-")
+        found.append(Content(head + frames.short(name), b"x" * size))
+    return found
 
 
 def celery(*, persistent: bool, count: int = CELERY_DISTINCT) -> list[Content]:

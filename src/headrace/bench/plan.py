@@ -36,11 +36,7 @@ class Plan:
         total = case.pairs * case.queues
         self.queues = [f"{prefix}q{number:03d}" for number in range(total)]
         self._bindings = bindings
-        self._contents = (
-            payloads.celery(persistent=case.durable)
-            if case.celery
-            else [payloads.plain(case.body, persistent=case.durable)]
-        )
+        self._contents = _contents(case)
 
     def queues_of(self, pair: int) -> list[str]:
         return self.queues[pair * self.case.queues : (pair + 1) * self.case.queues]
@@ -117,6 +113,14 @@ class Plan:
         return len(
             frames.delivery(self.tags[0], 1, self.exchange, key, content.properties, content.body)
         )
+
+
+def _contents(case: Case) -> list[payloads.Content]:
+    if case.celery:
+        return payloads.celery(persistent=case.durable)
+    if case.varied:
+        return payloads.varied(persistent=case.durable)
+    return [payloads.plain(case.body, persistent=case.durable)]
 
 
 def distinct_keys(start: int, stop: int) -> list[str]:

@@ -40,6 +40,16 @@ def cpu_seconds(pids: list[int]) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def disk_bytes(pids: list[int]) -> int:
+    """Bytes these processes have caused to be written to disks; sockets do not count."""
+    total = 0
+    for pid in pids:
+        for line in _text(_PROC / str(pid) / "io").splitlines():
+            if line.startswith("write_bytes:"):
+                total += int(line.split()[1])
+    return total
+
+
 def machine_seconds() -> float:
     """Time all cores together have been busy, waiting for disks not counted."""
     first = _text(_PROC / "stat").partition("\n")[0].split()[1:9]

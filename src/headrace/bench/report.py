@@ -36,6 +36,7 @@ def tables(outcomes: list[Outcome], names: list[str]) -> str:
             [_memory_row(o, names) for o in _of(outcomes, Kind.IDLE, Kind.MEMORY)],
         ),
         _shares(outcomes, names),
+        _notes(outcomes, names),
         _failures(outcomes),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -65,19 +66,20 @@ def _entry(outcome: Outcome, names: list[str]) -> dict[str, object]:
 
 
 def _flow_head(names: list[str]) -> Row:
-    return [
-        "case",
-        *(f"{n} msg/s" for n in names),
-        *_ratio_head(names),
-        *(f"{n} us" for n in names),
-        "",
-    ]
+    rates, costs = [f"{n} msg/s" for n in names], [f"{n} us" for n in names]
+    return ["case", *rates, *_ratio_head(names), *costs]
 
 
 def _flow_row(outcome: Outcome, names: list[str]) -> Row:
     rates = [_number(outcome.median(name), ",.0f") for name in names]
     costs = [_number(outcome.median_of(name, lambda f: f.cpu_us), ".2f") for name in names]
-    return [outcome.case.name, *rates, *_ratio(outcome, names), *costs, _doubts(outcome, names)]
+    return [outcome.case.name, *rates, *_ratio(outcome, names), *costs]
+
+
+def _notes(outcomes: list[Outcome], names: list[str]) -> str:
+    found = [(o.case.name, _doubts(o, names)) for o in outcomes]
+    lines = [f"note {name}: {doubts}" for name, doubts in found if doubts]
+    return "\n".join(lines)
 
 
 def _doubts(outcome: Outcome, names: list[str]) -> str:
@@ -91,6 +93,8 @@ def _doubts(outcome: Outcome, names: list[str]) -> str:
         other = outcome.median_of(name, lambda f: f.other_cores) or 0
         if other > _DISTURBED:
             doubts.append(f"{name}: others used {other:.1f} cores")
+        if outcome.undurable(name):
+            doubts.append(f"{name}: NOT DURABLE, confirmed without writing to disk, no ratio")
     return "; ".join(doubts)
 
 

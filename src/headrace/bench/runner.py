@@ -41,8 +41,19 @@ class Outcome:
         known = [value for f in self.figures.get(name, []) if (value := read(f)) is not None]
         return statistics.median(known) if known else None
 
+    def undurable(self, name: str) -> bool:
+        """Whether persistent messages were confirmed that cannot have been on a disk.
+
+        Without confirms nothing is promised: what is consumed early need never be written.
+        """
+        written = self.median(name, "disk_bytes")
+        promised = self.case.durable and self.case.window > 0
+        return promised and written is not None and written < self.case.body
+
     def ratio(self, first: str, second: str) -> float | None:
         """How many times better `first` is: the median of the ratios of the rounds."""
+        if self.undurable(first) or self.undurable(second):
+            return None
         pairs = zip(self.figures.get(first, []), self.figures.get(second, []), strict=False)
         ratios = [_times_better(self.case, ours, theirs) for ours, theirs in pairs]
         return statistics.median(ratios) if ratios else None

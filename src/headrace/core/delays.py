@@ -29,7 +29,8 @@ class Waiting:
     def __init__(self, vhost: Vhost, exchange: Exchange) -> None:
         self._vhost = vhost
         self._exchange = exchange
-        self.name = exchange.name
+        # A name no queue can have: a dead letter that comes here has not come round to its queue.
+        self.name = "amq.delayed." + exchange.name
         self.count = 0
 
     def put(self, batch: Batch) -> bool:
@@ -59,7 +60,9 @@ class Waiting:
             return
         headers = properties.headers.as_dict() if properties.headers else {}
         key = batch.route.key
-        queues = self._vhost.walk(self._exchange, [key], headers, past_delay=True)
+        carbon = headers.get("CC")
+        copies = carbon if isinstance(carbon, list) else []
+        queues = self._vhost.walk(self._exchange, [key, *copies], headers, past_delay=True)
         route = Route(batch.route.exchange, key, queues.destinations)
         self._vhost.publish(
             Batch(
@@ -76,7 +79,7 @@ class Waiting:
 def _delay_of(properties: Properties) -> int:
     value = properties.headers.get("x-delay") if properties.headers else None
     if isinstance(value, str):
-        value = int(value) if value.isdigit() else 0
+        value = int(value) if value.isascii() and value.isdigit() and len(value) < 20 else 0
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return 0
     return int(value) if value <= MAX_DELAY_MS else 0

@@ -224,24 +224,27 @@ class Queue:
         return now + ttl_ms
 
     def _put_guarded(self, batch: Batch) -> bool:
-        contents = batch.contents
-        settings = self.settings
-        accepted = True
-        if settings.overflow != "drop-head":
-            keep = self._count_that_fits(contents)
-            if keep < len(contents):
-                accepted = False
-                batch.refused = (batch.refused or set()) | set(range(keep, len(contents)))
-                if settings.overflow == "reject-publish-dlx":
-                    self._bury_refused(batch, contents[keep:])
-                contents = contents[:keep]
-                if not contents:
-                    return False
-        if settings.max_priority is None:
+        if self.settings.overflow == "drop-head":
+            self._append_guarded(batch, batch.contents)
+            return True
+        # Room comes back while consumers take what was just put in.
+        rest = batch.contents
+        while rest and (fitting := self._count_that_fits(rest)):
+            self._append_guarded(batch, rest[:fitting])
+            rest = rest[fitting:]
+        if not rest:
+            return True
+        n = len(batch.contents)
+        batch.refused = (batch.refused or set()) | set(range(n - len(rest), n))
+        if self.settings.overflow == "reject-publish-dlx":
+            self._bury_refused(batch, rest)
+        return False
+
+    def _append_guarded(self, batch: Batch, contents: list[bytes]) -> None:
+        if self.settings.max_priority is None:
             self._append(batch, contents, sum(map(self._run_type.measure, contents)))
         else:
             self._append_by_priority(batch, contents)
-        return accepted
 
     def _append_by_priority(self, batch: Batch, contents: list[bytes]) -> None:
         by_level: dict[int, list[bytes]] = {}

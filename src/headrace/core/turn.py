@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Protocol
 
 logger = logging.getLogger(__name__)
@@ -35,7 +36,14 @@ class Turn:
         self._loop = loop
         self._queues: list[Pumped] = []
         self._sessions: list[Flushed] = []
+        self._afterwards: list[Callable[[], None]] = []
         self._scheduled = False
+
+    def at_end(self, callback: Callable[[], None]) -> None:
+        """Call back when everything of this turn is written."""
+        self._afterwards.append(callback)
+        if not self._scheduled:
+            self._schedule()
 
     def mark_queue(self, queue: Pumped) -> None:
         """The queue has messages or credit it had not before. Callers test ``marked`` first."""
@@ -73,3 +81,6 @@ class Turn:
                 session.flush()
             except Exception:
                 logger.exception("a session failed to write")
+        afterwards, self._afterwards = self._afterwards, []
+        for callback in afterwards:
+            callback()

@@ -63,7 +63,7 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._waiting = False
         self._deadline: asyncio.TimerHandle | None = None
-        self._paused = False
+        self._paused: set[str] = set()
         self.peer = ""
         self.peer_port = 0
         self.name = "?"
@@ -130,15 +130,20 @@ class Link(asyncio.Protocol):
     def unsent(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
-    def pause_reading(self) -> None:
-        if self._transport is not None and not self._paused and not self._transport.is_closing():
-            self._paused = True
-            self._transport.pause_reading()
+    def pause_reading(self, reason: str) -> None:
+        """Stop reading; there may be several reasons at once."""
+        if self._transport is not None and not self._transport.is_closing():
+            if not self._paused:
+                self._transport.pause_reading()
+            self._paused.add(reason)
 
-    def resume_reading(self) -> None:
-        if self._transport is not None and self._paused and not self._transport.is_closing():
-            self._paused = False
-            self._transport.resume_reading()
+    def resume_reading(self, reason: str) -> None:
+        """One reason is gone; go on when it was the last."""
+        if reason in self._paused:
+            self._paused.discard(reason)
+            transport = self._transport
+            if not self._paused and transport is not None and not transport.is_closing():
+                transport.resume_reading()
 
     def close(self) -> None:
         """Close once everything is written."""

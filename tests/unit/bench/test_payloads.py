@@ -17,6 +17,16 @@ def test_task_messages_are_distinct_and_of_one_size() -> None:
     assert len({(len(task.properties), len(task.body)) for task in tasks}) == 1
 
 
+def test_varied_messages_differ_in_size_and_occupy_the_same_space() -> None:
+    found = payloads.varied(persistent=False)
+
+    assert len({message.properties for message in found}) == payloads.VARIED_DISTINCT
+    assert {len(message.body) for message in found} == set(range(80, 121))
+    assert len({len(message.properties) + len(message.body) for message in found}) == 1
+    neighbours = zip(found, found[1:] + found[:1], strict=True)
+    assert all(len(one.body) != len(other.body) for one, other in neighbours)
+
+
 def test_task_messages_have_celerys_properties_and_headers() -> None:
     task = payloads.celery(persistent=True, count=1)[0]
     payload = struct.pack(">HHQ", 60, 0, len(task.body)) + task.properties

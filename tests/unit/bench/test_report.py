@@ -37,6 +37,20 @@ def test_a_saturated_generator_and_a_busy_machine_are_said() -> None:
     assert "headrace: generator at its limit; rabbitmq: others used 0.7 cores" in text
 
 
+def test_a_durable_case_that_wrote_nothing_is_called_so() -> None:
+    ours = Figure(1.0, 1.0, 1.0, 0.1, 0.0, {"disk_bytes": 3.0})
+    theirs = Figure(1.0, 1.0, 1.0, 0.1, 0.0, {"disk_bytes": 300.0})
+    figures = {"headrace": [ours], "rabbitmq": [theirs]}
+
+    outcome = Outcome(CASES["persistent-confirm"], figures)
+    text = report.tables([outcome], NAMES)
+
+    assert "headrace: NOT DURABLE" in text
+    assert "rabbitmq: NOT" not in text
+    assert outcome.ratio(*NAMES) is None
+    assert Outcome(CASES["celery-persistent"], figures).ratio(*NAMES) == 1.0
+
+
 def test_a_failure_shows_its_reason_and_no_ratio() -> None:
     outcome = Outcome(CASES["publish"], {"rabbitmq": [Figure(1.0)]}, {"headrace": "it closed"})
 

@@ -142,7 +142,7 @@ class Inbox:
         queue.subscribe(consumer)
         return consumer
 
-    # -- what the core calls ----------------------------------------------------------------------
+    # -- what the core calls -----------------------------------------------------------------------
 
     def room(self, consumer: Consumer) -> int:
         if self.limit is not None:
@@ -174,7 +174,7 @@ class Inbox:
     def expire(self, lease: Lease[Consumer]) -> list[Settled[Consumer]]:
         return self.unacked.expire(lease)
 
-    # -- what a client does -------------------------------------------------------------------------
+    # -- what a client does ------------------------------------------------------------------------
 
     def get(self, queue: Queue) -> str | None:
         """A basic.get with an ack to come."""

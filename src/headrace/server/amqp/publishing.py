@@ -71,7 +71,7 @@ class Publisher:
         if resolved is None:
             resolved = self._resolve(key)
         if not 0 <= mode <= 2:
-            raise PreconditionFailed(f"invalid delivery mode {max(mode, 0)}")
+            raise PreconditionFailed(f"invalid message: {{delivery_mode_unknown,{max(mode, 0)}}}")
         if channel.transaction is not None:
             channel.transaction.publish(
                 lambda: self._pass_on(channel, self._again(key), flags, mode, contents, size)

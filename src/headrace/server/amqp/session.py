@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 UNREAD_HIGH = 8 << 20  # a peer that lets this much lie unread is not listened to any more
+READ_SHARE = 1 << 16  # a peer that sends more at once waits for the next turn
 CLOSE_OK_SECONDS = 3.0
 _PUBLISH_IDS = (60, 40)
 _ACK_IDS = (60, 80)
@@ -138,6 +139,10 @@ class Session:
     def receive(self, data: bytes) -> None:
         """Bytes from the peer. Never raises."""
         self.received += len(data)
+        if len(data) >= READ_SHARE:
+            # One share per turn: a flood of publishes must not keep consumers from being served.
+            self.link.pause_reading("share")
+            self.turn.at_end(self._next_share)
         if self.handshake is not None:
             rest = self.handshake.take_header(data)
             if rest is None:
@@ -159,6 +164,9 @@ class Session:
                 self._fail(ChannelStateError("expected 'channel.open'"), 0, (0, 0))
             elif not channel.closing:
                 self._message(channel, kind, event)
+
+    def _next_share(self) -> None:
+        self.link.resume_reading("share")
 
     def _message(self, channel: Channel, kind: int, event: Event) -> None:
         """The events that are not methods: publishes and acks, in runs."""
@@ -259,7 +267,7 @@ class Session:
             ),
         )
         self.flush()
-        self.link.resume_reading()
+        self.link.resume_reading("alarm")
         self.link.close_after(CLOSE_OK_SECONDS)
 
     def force_close(self, reason: str) -> None:
@@ -300,7 +308,7 @@ class Session:
             self._sent += len(data)
             self.link.write(data)
             if not self.writable and self.link.unsent() > UNREAD_HIGH:
-                self.link.pause_reading()
+                self.link.pause_reading("unread")
         self.is_full = not self.writable
         if self.starved and self.writable:
             self.feed_starved()
@@ -319,8 +327,7 @@ class Session:
     def resume_writing(self) -> None:
         self.writable = True
         self.is_full = False
-        if not self.blocked:
-            self.link.resume_reading()
+        self.link.resume_reading("unread")
         self.feed_starved()
 
     # -- alarms ---------------------------------------------------------------------------------
@@ -333,7 +340,7 @@ class Session:
         if self.notify_blocked:
             reason = self.broker.alarms.reason or "low on resources"
             self.send(0, m.ConnectionBlocked(reason=reason))
-        self.link.pause_reading()
+        self.link.pause_reading("alarm")
 
     def alarm_changed(self) -> None:
         if self.broker.alarms.reason is not None:
@@ -342,7 +349,7 @@ class Session:
             self.blocked = False
             if self.notify_blocked:
                 self.send(0, m.ConnectionUnblocked())
-            self.link.resume_reading()
+            self.link.resume_reading("alarm")
 
     # -- heartbeats -----------------------------------------------------------------------------
 

@@ -382,7 +382,7 @@ class Reader:
         if len(frame) < _HEADER_MIN:
             raise MalformedError("content header is too short")
         _, _, _, class_weight, body, flags = _HEADER(frame, 0)
-        if class_weight >> 16 != 60:
+        if class_weight != _BASIC_CLASS:
             raise UnexpectedFrame("content header of another class than its method")
         part.mode = scan_header(frame, 21, len(frame) - 1, flags)
         part.flags = flags

@@ -1,0 +1,86 @@
+"""The broker of the demonstration: a process of its own, on a free port, in a directory that goes.
+
+It is stopped by its process id; nothing else on the machine is touched.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import headrace
+from headrace.errors import BrokerError
+
+_START_SECONDS = 15.0
+_STOP_SECONDS = 10.0
+
+
+class DemoBroker:
+    """Starts when made; call stop(), or leave it running and tell its address."""
+
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="headrace-demo-"))
+        self._ready = self.directory / "ready.json"
+        self._output = self.directory / "output.txt"
+        self._process = self._launch()
+        try:
+            self.port = self._wait_until_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def url(self) -> str:
+        return f"amqp://guest:guest@127.0.0.1:{self.port}/%2F"
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def stop(self) -> bool:
+        """Ask it to stop, force it if it does not; True when it went by itself, with code 0."""
+        self._process.terminate()
+        try:
+            code = self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)
+        return code == 0
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "headrace", "serve", "--amqp-port", "0"]
+        command += ["--data-dir", str(self.directory / "data"), "--ready-file", str(self._ready)]
+        with self._output.open("wb") as output:
+            return subprocess.Popen(
+                command,
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # Ctrl-C ends the story, which then stops the broker
+            )
+
+    def _wait_until_ready(self) -> int:
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._ready.exists():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                said = self._output.read_text(errors="replace").strip() or "nothing"
+                raise BrokerError(f"the broker did not start; it said: {said}")
+            time.sleep(0.005)
+        port: int = json.loads(self._ready.read_text())["amqp"]
+        return port
+
+
+def environment() -> dict[str, str]:
+    """For processes of the demonstration: this very package, and nobody's own settings."""
+    plain = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
+    root = str(Path(headrace.__file__).parents[1])
+    path = os.pathsep.join(filter(None, [root, plain.get("PYTHONPATH")]))
+    return {**plain, "PYTHONPATH": path}

@@ -1,0 +1,145 @@
+"""Clients of the order shop: pika connections whose deliveries are collected. Nothing else.
+
+One thread serves them all in turn; waiting means serving until something has happened.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack, suppress
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import pika  # type: ignore[import-untyped]
+from pika.exceptions import AMQPError, UnroutableError  # type: ignore[import-untyped]
+
+ClientError = AMQPError
+
+PATIENCE = 5.0
+
+
+class Delivery(NamedTuple):
+    """One message as a client saw it."""
+
+    body: str
+    tag: int
+    redelivered: bool
+    properties: Any
+    at: float
+
+
+class Client:
+    """One connection with one channel."""
+
+    def __init__(self, url: str) -> None:
+        self.connection = pika.BlockingConnection(pika.URLParameters(url))
+        self.channel = self.connection.channel()
+        self.inbox: list[Delivery] = []
+
+    def queue(self, name: str, arguments: Mapping[str, object] | None = None) -> str:
+        """Declare a durable queue."""
+        self.channel.queue_declare(name, durable=True, arguments=arguments)
+        return name
+
+    def ready(self, queue: str) -> int:
+        """How many messages wait in the queue."""
+        count: int = self.channel.queue_declare(queue, passive=True).method.message_count
+        return count
+
+    def publish(
+        self, queue_or_key: str, body: str, *, exchange: str = "", **properties: object
+    ) -> None:
+        self.channel.basic_publish(
+            exchange, queue_or_key, body.encode(), pika.BasicProperties(**properties)
+        )
+
+    def is_returned(self, key: str, body: str) -> bool:
+        """Publish with `mandatory` on a confirming channel; whether it came back as unroutable."""
+        try:
+            self.channel.basic_publish("", key, body.encode(), mandatory=True)
+        except UnroutableError:
+            return True
+        return False
+
+    def get(self, queue: str) -> Delivery | None:
+        method, properties, body = self.channel.basic_get(queue)
+        if method is None:
+            return None
+        return Delivery(
+            body.decode(), method.delivery_tag, method.redelivered, properties, time.monotonic()
+        )
+
+    def consume(
+        self,
+        queue: str,
+        *,
+        prefetch: int = 0,
+        acks: bool = True,
+        then: Callable[[Delivery], None] | None = None,
+    ) -> None:
+        """Collect deliveries; ``then`` is called with each of them."""
+
+        def arrived(channel: Any, method: Any, properties: Any, body: bytes) -> None:  # noqa: ANN401
+            delivery = Delivery(
+                body.decode(), method.delivery_tag, method.redelivered, properties, time.monotonic()
+            )
+            self.inbox.append(delivery)
+            if then is not None:
+                then(delivery)
+
+        self.channel.basic_qos(prefetch_count=prefetch)
+        self.channel.basic_consume(queue, arrived, auto_ack=not acks)
+
+    def ack(self, delivery: Delivery) -> None:
+        self.channel.basic_ack(delivery.tag)
+
+    def bodies(self) -> list[str]:
+        return [delivery.body for delivery in self.inbox]
+
+
+class Clients:
+    """The clients of one chapter; all connections are closed at its end."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._open = ExitStack()
+        self._all: list[Client] = []
+
+    def __enter__(self) -> Clients:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._open.close()
+
+    def connect(self) -> Client:
+        client = Client(self.url)
+        self._open.callback(_close, client)
+        self._all.append(client)
+        return client
+
+    def until(
+        self,
+        happened: Callable[[], bool],
+        served: Iterable[Client] | None = None,
+        seconds: float = PATIENCE,
+    ) -> bool:
+        """Serve clients (all, unless told) until it has happened; False when it does not."""
+        serve = self._all if served is None else list(served)
+        deadline = time.monotonic() + seconds
+        while not happened():
+            if time.monotonic() > deadline:
+                return False
+            for client in serve:
+                client.connection.process_data_events(time_limit=0.002)
+        return True
+
+
+def _close(client: Client) -> None:
+    with suppress(AMQPError):  # closed already, by the other side
+        client.connection.close()

@@ -1,0 +1,121 @@
+"""First half of the story, an ordinary day: routing, sharing work, confirms, answers."""
+
+from __future__ import annotations
+
+from headrace.demo.clients import Client, Clients
+from headrace.demo.story import Story
+
+
+def routing(story: Story, clients: Clients) -> None:
+    """Orders find their way"""
+    shop = clients.connect()
+    shop.channel.exchange_declare("orders", "topic", durable=True)
+    for queue, pattern in (("europe", "orders.eu.*"), ("ledger", "orders.#")):
+        shop.channel.queue_bind(shop.queue(queue), "orders", pattern)
+    story.say("queue europe wants orders.eu.*   queue ledger wants orders.#")
+
+    keys = ("orders.eu.book", "orders.us.book", "orders.eu.book.used", "orders", "refunds.eu")
+    for key in keys:
+        shop.publish(key, key, exchange="orders")
+
+    story.expect("europe got orders.eu.book and nothing else", drain(shop, "europe"), [*keys[:1]])
+    story.expect("ledger got all four orders, in order", drain(shop, "ledger"), [*keys[:4]])
+
+
+def fair_sharing(story: Story, clients: Clients) -> None:
+    """Three workers take turns"""
+    shop = clients.connect()
+    queue = shop.queue("packing")
+    names = ("anna", "ben", "clara")
+    workers = [clients.connect() for _ in names]
+    for worker in workers:
+        worker.consume(queue, acks=False)
+
+    orders = [f"order {number}" for number in range(300)]
+    for order in orders:
+        shop.publish(queue, order)
+    clients.until(lambda: sum(len(worker.inbox) for worker in workers) >= len(orders))
+
+    counts = [len(worker.inbox) for worker in workers]
+    seen = "  ".join(f"{name} {count}" for name, count in zip(names, counts, strict=True))
+    story.check("300 orders, a hundred for each", counts == [100, 100, 100], seen)
+    story.expect("strictly in turn: anna has every third order", workers[0].bodies(), orders[::3])
+
+
+def slow_worker(story: Story, clients: Clients) -> None:
+    """A slow worker does not hold up the others"""
+    shop, slow, quick = clients.connect(), clients.connect(), clients.connect()
+    queue = shop.queue("wrapping")
+    slow.consume(queue, prefetch=1)  # takes one, and never finishes it
+    quick.consume(queue, prefetch=20, then=quick.ack)
+
+    for number in range(100):
+        shop.publish(queue, f"parcel {number}")
+    clients.until(lambda: len(slow.inbox) + len(quick.inbox) >= 100)
+
+    seen = f"slow {len(slow.inbox)}  quick {len(quick.inbox)}"
+    done = (len(slow.inbox), len(quick.inbox)) == (1, 99)
+    story.check("with prefetch 1 the slow one holds 1, the quick one did 99", done, seen)
+
+
+def confirms(story: Story, clients: Clients) -> None:
+    """The broker confirms, and returns what nobody wants"""
+    shop = clients.connect()
+    queue = shop.queue("invoices")
+    shop.channel.confirm_delivery()
+
+    returned = [shop.is_returned(queue, f"invoice {number}") for number in range(20)]
+    story.expect("20 invoices published and confirmed, none returned", returned, [False] * 20)
+    story.expect("all 20 are in the queue", shop.ready(queue), 20)
+    lost = shop.is_returned("no-such-queue", "invoice 21")
+    story.check("an invoice to a queue that does not exist came back", lost)
+
+
+def priorities(story: Story, clients: Clients) -> None:
+    """Express orders go first"""
+    shop = clients.connect()
+    queue = shop.queue("express", {"x-max-priority": 9})
+
+    for body, priority in (("letter", 0), ("parcel", 5), ("flowers", 9), ("card", 0)):
+        shop.publish(queue, body, priority=priority)
+
+    wanted = ["flowers", "parcel", "letter", "card"]
+    story.expect(
+        "by priority, and in order within one: " + ", ".join(wanted), drain(shop, queue), wanted
+    )
+
+
+def answers(story: Story, clients: Clients) -> None:
+    """Asking for a price and getting an answer"""
+    server, buyer = clients.connect(), clients.connect()
+    queue = server.queue("prices")
+    prices = {"tea": "3.20", "cup": "7.50"}
+    server.consume(
+        queue,
+        acks=False,
+        then=lambda asked: server.publish(
+            asked.properties.reply_to,
+            prices[asked.body],
+            correlation_id=asked.properties.correlation_id,
+        ),
+    )
+    buyer.consume("amq.rabbitmq.reply-to", acks=False)
+
+    for item in prices:
+        buyer.publish(queue, item, reply_to="amq.rabbitmq.reply-to", correlation_id=item)
+    clients.until(lambda: len(buyer.inbox) >= len(prices))
+
+    got = {answer.properties.correlation_id: answer.body for answer in buyer.inbox}
+    story.expect("both answers came straight back, without a reply queue", got, prices)
+
+
+def drain(client: Client, queue: str) -> list[str]:
+    """Everything in a queue, in order."""
+    bodies = []
+    while (delivery := client.get(queue)) is not None:
+        client.ack(delivery)
+        bodies.append(delivery.body)
+    return bodies
+
+
+CHAPTERS = (routing, fair_sharing, slow_worker, confirms, priorities, answers)

@@ -1,0 +1,55 @@
+"""What the demonstration prints: headings, remarks, and claims with their outcome."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+WIDTH = 62
+
+
+class Story:
+    """Prints as it goes and remembers whether every claim held."""
+
+    def __init__(self) -> None:
+        self.claims = 0
+        self.failures: list[str] = []
+        self._chapter = 0
+        fancy = _can_print("✓✗")
+        self._held, self._broken = ("✓", "✗") if fancy else ("ok", "NO")
+
+    def heading(self, title: str) -> None:
+        self._chapter += 1
+        click.echo("\n" + click.style(f"{self._chapter}. {title}", bold=True))
+
+    def say(self, text: str) -> None:
+        click.echo(f"   {text}")
+
+    def check(self, claim: str, held: bool, seen: object = "") -> None:
+        """One claim: printed with what was seen, counted as kept or broken."""
+        self.claims += 1
+        if not held:
+            self.failures.append(claim)
+        mark = click.style(self._held, fg="green") if held else click.style(self._broken, fg="red")
+        line = f" {mark} {claim:<{WIDTH}} {seen}"
+        click.echo(line.rstrip())
+
+    def expect(self, claim: str, seen: object, wanted: object) -> None:
+        """A claim that two values are equal; the values are shown when they are not."""
+        held = seen == wanted
+        self.check(claim, held, "" if held else f"seen {seen!r}, expected {wanted!r}")
+
+    def end(self, seconds: float) -> None:
+        kept = self.claims - len(self.failures)
+        click.echo(f"\n{kept} of {self.claims} claims held, in {seconds:.1f} s.")
+        for claim in self.failures:
+            click.echo(click.style(f"   did not hold: {claim}", fg="red"))
+
+
+def _can_print(text: str) -> bool:
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,20 @@
+"""A worker of the story that takes messages and never acknowledges them, until it is killed.
+
+`python -m headrace.demo.worker URL QUEUE`
+"""
+
+from __future__ import annotations
+
+import sys
+
+from headrace.demo.clients import Client
+
+
+def main(url: str, queue: str) -> None:
+    client = Client(url)
+    client.consume(queue)
+    client.channel.start_consuming()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])

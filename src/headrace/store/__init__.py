@@ -1,0 +1,1 @@
+"""Storage: the interfaces (api) and the engines behind them (log, sqlite, memory)."""

@@ -1,0 +1,117 @@
+"""Where a queue's messages are: offset -> record. In memory as arrays, 32 bytes per record."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from headrace.model.intervals import Intervals
+
+_TRIM = 1024
+
+
+class Entry(NamedTuple):
+    """Consecutive offsets of one queue in one record (its messages 0 .. count - 1)."""
+
+    first: int
+    stop: int
+    position: int
+    weight: int  # bytes that one message holds alive, its share of the record
+    time: int
+
+
+class QueueIndex:
+    """One queue in the journal: its records in order of offset, and what is settled."""
+
+    __slots__ = ("_firsts", "_head", "_positions", "_stops", "_times", "_weights", "next_offset",
+                 "returned", "settled")  # fmt: skip
+
+    def __init__(self, next_offset: int = 0, settled: Intervals | None = None) -> None:
+        self._firsts = array("Q")
+        self._stops = array("Q")
+        self._positions = array("Q")
+        self._weights = array("L")
+        self._times = array("Q")
+        self._head = 0  # entries before it are released
+        self.next_offset = next_offset
+        self.settled = settled or Intervals()
+        self.returned: list[tuple[int, int, int]] = []  # (first, stop, deliveries), latest last
+
+    def __len__(self) -> int:
+        return len(self._firsts) - self._head
+
+    def add(self, entry: Entry) -> None:
+        """Note a record; offsets must rise from call to call."""
+        self._firsts.append(entry.first)
+        self._stops.append(entry.stop)
+        self._positions.append(entry.position)
+        self._weights.append(entry.weight)
+        self._times.append(entry.time)
+        if entry.stop > self.next_offset:
+            self.next_offset = entry.stop
+
+    def entries(self, start: int = 0, stop: int | None = None) -> Iterator[Entry]:
+        """Entries that hold offsets of start .. stop - 1, in order."""
+        where = max(bisect_right(self._firsts, start, self._head) - 1, self._head)
+        while where < len(self._firsts):
+            if stop is not None and self._firsts[where] >= stop:
+                return
+            if self._stops[where] > start:
+                yield self._at(where)
+            where += 1
+
+    def _at(self, where: int) -> Entry:
+        return Entry(
+            self._firsts[where],
+            self._stops[where],
+            self._positions[where],
+            self._weights[where],
+            self._times[where],
+        )
+
+    def release(self) -> None:
+        """Forget entries at the head whose messages are all settled."""
+        floor = self.settled.floor
+        head = self._head
+        n = len(self._stops)
+        while head < n and self._stops[head] <= floor:
+            head += 1
+        self._head = head
+        if head > _TRIM and head * 2 > n:
+            for column in (self._firsts, self._stops, self._positions, self._weights, self._times):
+                del column[:head]
+            self._head = 0
+
+    def replace(self, low: int, high: int, entries: list[Entry]) -> None:
+        """Entries whose records lie in positions low .. high - 1 give way to others."""
+        kept = [one for one in self.entries() if not low <= one.position < high]
+        merged = sorted(kept + entries, key=lambda one: one.first)
+        next_offset = self.next_offset
+        self.clear()
+        for entry in merged:
+            self.add(entry)
+        self.next_offset = max(next_offset, self.next_offset)
+
+    def clear(self) -> None:
+        for column in (self._firsts, self._stops, self._positions, self._weights, self._times):
+            del column[:]
+        self._head = 0
+
+    def first_at(self, time: int) -> int:
+        """The lowest offset stored at ``time`` or later; next_offset when there is none."""
+        where = bisect_left(self._times, time, self._head)
+        return self._firsts[where] if where < len(self._firsts) else self.next_offset
+
+    def deliveries(self, offset: int) -> int:
+        """How often a message has been delivered, as far as it was noted."""
+        for first, stop, deliveries in reversed(self.returned):
+            if first <= offset < stop:
+                return deliveries
+        return 0
+
+    def prune_returned(self) -> None:
+        """Forget notes about messages that are settled."""
+        floor = self.settled.floor
+        self.returned = [one for one in self.returned if one[1] > floor]

@@ -1,0 +1,633 @@
+"""The journal on a commit log: one sequence of records for all queues, in segments.
+
+The loop appends and never waits; the writer thread commits. In memory there is an index per queue
+and a count of what is alive per segment; both can be found again from the files.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+from zlib import crc32
+
+from headrace.errors import StoreError
+from headrace.model.intervals import join_ranges
+from headrace.store.api import Level, Placed, Stored
+from headrace.store.disk import Disk
+from headrace.store.log import record as r
+from headrace.store.log.checkpoint import checkpoint_bytes, write_checkpoint
+from headrace.store.log.index import Entry, QueueIndex
+from headrace.store.log.recovery import (
+    Report,
+    entry_weight,
+    index_bytes,
+    recover,
+    write_index,
+)
+from headrace.store.log.segment import Segment, index_name, segment_name
+from headrace.store.log.writer import Chunk, Job, Writer
+
+logger = logging.getLogger(__name__)
+
+SEGMENT_SIZE = 32 << 20
+CHECKPOINT_EVERY = 64 << 20  # bytes of log between checkpoints
+_LOAD_BYTES = 1 << 18
+
+
+class _Unwritten(NamedTuple):
+    """A record that is not in its file yet."""
+
+    messages: r.Messages
+    contents: Sequence[bytes]
+
+
+class _Group:
+    """Work collected inside atomic()."""
+
+    __slots__ = ("messages", "returned", "settled")
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, object]] = []
+        self.settled: list[tuple[int, int, int]] = []
+        self.returned: list[tuple[int, int, int, int]] = []
+
+
+class CommitLog:
+    """See store.api.Journal for the promises."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        now_ms: Callable[[], int],
+        *,
+        segment_size: int = SEGMENT_SIZE,
+        checkpoint_every: int = CHECKPOINT_EVERY,
+    ) -> None:
+        self._disk = disk
+        self._now_ms = now_ms
+        self._segment_size = segment_size
+        self._checkpoint_every = checkpoint_every
+        state = recover(disk)
+        self.report: Report = state.report
+        self._queues = state.queues
+        self._segments = state.segments  # by base
+        self._bases = [segment.base for segment in state.segments]
+        self._next_base = max(
+            (one.base + max(one.capacity, 8) for one in self._segments), default=0
+        )
+        self._active: Segment | None = None
+        self._cold: Segment | None = None
+        self.end = self.durable = self._next_base
+        self._checkpoint_at = state.position
+        self._last_time = 0
+        self._settled: dict[int, list[tuple[int, int]]] = {}
+        self._returned: list[tuple[int, int, int, int]] = []
+        self._chunks: list[Chunk] = []
+        self._want_sync = False
+        self._unwritten: dict[int, _Unwritten] = {}
+        self._busy: Job | None = None
+        self._group: _Group | None = None
+        self._sealed: list[Segment] = []  # waiting for their index files
+        self._checkpointing = False
+        self._writer: Writer | None = None
+        self._on_durable: Callable[[], None] = lambda: None
+        self.failed: Exception | None = None
+        self.damaged = 0  # messages that could not be read
+        self.commits = 0
+        self._closed = False
+
+    # -- life -----------------------------------------------------------------------------------
+
+    def start(
+        self,
+        call_soon: Callable[[Callable[[], None]], object],
+        *,
+        on_durable: Callable[[], None],
+        on_failure: Callable[[Exception], None],
+        on_full: Callable[[bool], None],
+    ) -> None:
+        """Begin to write. The callbacks are made through ``call_soon``."""
+
+        def failed(error: Exception) -> None:
+            self.failed = error
+            on_failure(error)
+
+        self._on_durable = on_durable
+        self._writer = Writer(self._disk, call_soon, failed, on_full)
+        self._writer.start()
+
+    def retain_only(self, queues: set[int]) -> None:
+        """At start: messages of queues that are not declared are dead."""
+        for number in set(self._queues) - queues:
+            self.forget(number)
+
+    def close(self) -> None:
+        """Write everything, note a clean end."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._writer is not None and self.failed is None:
+            self._take_pending_records()
+            self._writer.stop()
+            final = Job(self._chunks, self.end, sync=True, then=lambda job: None)
+            self._chunks = []
+            self._writer.carry_out(final)
+            self.durable = self.end
+            self._write_indexes()
+            write_checkpoint(self._disk, checkpoint_bytes(self.end, self._queues, clean=True))
+        for segment in self._segments:
+            if segment.file is not None:
+                segment.file.close()
+
+    # -- what is there --------------------------------------------------------------------------
+
+    def live(self, queue: int) -> tuple[int, int]:
+        """How many messages of the queue are alive, and about how many bytes."""
+        index = self._queues.get(queue)
+        if index is None:
+            return 0, 0
+        count = size = 0
+        for entry in index.entries():
+            n = index.settled.count_missing(entry.first, entry.stop)
+            count += n
+            size += n * entry.weight
+        return count, size
+
+    def first_offset(self, queue: int) -> int:
+        """The lowest offset that is still stored."""
+        index = self._queues.get(queue)
+        if index is None:
+            return 0
+        return next((entry.first for entry in index.entries()), index.next_offset)
+
+    def next_offset(self, queue: int) -> int:
+        index = self._queues.get(queue)
+        return index.next_offset if index is not None else 0
+
+    def segments(self) -> Sequence[Segment]:
+        """For statistics: look, do not touch."""
+        return self._segments
+
+    # -- appending ------------------------------------------------------------------------------
+
+    def append(
+        self,
+        *,
+        exchange: str,
+        key: str,
+        origin: int,
+        ttl_ms: int | None,
+        contents: Sequence[bytes],
+        placed: Sequence[Placed],
+        level: Level,
+    ) -> int:
+        """Store messages once for all their queues; returns the position to wait for."""
+        if self.failed is not None:
+            raise StoreError(f"the journal has failed: {self.failed}")
+        if level >= Level.FSYNC:
+            self._want_sync = True
+        fields = {
+            "exchange": exchange,
+            "key": key,
+            "origin": origin,
+            "ttl_ms": ttl_ms,
+            "contents": contents,
+            "placed": placed,
+            "level": int(level),
+        }
+        if self._group is not None:
+            self._group.messages.append(fields)
+            # The group is appended as a whole when it is complete; wait for more than there is.
+            return self.end + 1
+        parts, size, base = self._encode(fields, self._time())
+        self._put(parts, size)
+        self._enter(fields, self.end - size, size)
+        return self.end
+
+    def _encode(self, fields: dict[str, object], time: int) -> tuple[list[bytes], int, int]:
+        base = self._active.base if self._active is not None else -1
+        parts, size = r.messages_parts(base=base, time=time, **fields)  # type: ignore[arg-type]
+        if self._make_room(size):
+            assert self._active is not None
+            base = self._active.base
+            parts, size = r.messages_parts(base=base, time=time, **fields)  # type: ignore[arg-type]
+        return parts, size, base
+
+    def _time(self) -> int:
+        """Store time never goes back, whatever the clock does."""
+        self._last_time = max(self._last_time, self._now_ms())
+        return self._last_time
+
+    def _make_room(self, size: int) -> bool:
+        """See that the active segment can take ``size`` bytes; True when it is a new one."""
+        active = self._active
+        if active is not None and active.used + size <= active.capacity:
+            return False
+        if active is not None:
+            active.sealed = True
+            self._sealed.append(active)
+        self._active = self._new_segment(size)
+        self.end = self._active.base
+        return True
+
+    def _new_segment(self, size: int) -> Segment:
+        segment = Segment(self._next_base, max(self._segment_size, size))
+        self._next_base += segment.capacity
+        self._segments.append(segment)
+        self._bases.append(segment.base)
+        return segment
+
+    def _put(self, parts: list[bytes], size: int) -> None:
+        segment = self._active
+        assert segment is not None
+        if not self._chunks or self._chunks[-1].segment is not segment:
+            self._chunks.append(Chunk(segment, segment.used))
+        self._chunks[-1].buffers += parts
+        segment.used += size
+        self.end = segment.base + segment.used
+
+    def _enter(self, fields: dict[str, object], position: int, size: int) -> None:
+        """Index an appended record."""
+        contents: Sequence[bytes] = fields["contents"]  # type: ignore[assignment]
+        placed: Sequence[Placed] = fields["placed"]  # type: ignore[assignment]
+        segment = self._active
+        assert segment is not None
+        weight = entry_weight(size, len(contents), len(placed))
+        time = self._last_time
+        for one in placed:
+            index = self._queues.get(one.queue)
+            if index is None:
+                index = self._queues[one.queue] = QueueIndex()
+            index.add(Entry(one.first, one.first + one.count, position, weight, time))
+            segment.total += one.count
+            segment.live += one.count
+            segment.live_bytes += one.count * weight
+        messages = r.Messages(
+            time,
+            fields["ttl_ms"],  # type: ignore[arg-type]
+            fields["origin"],  # type: ignore[arg-type]
+            fields["exchange"],  # type: ignore[arg-type]
+            fields["key"],  # type: ignore[arg-type]
+            tuple(placed),
+            (),
+            (),
+            0,
+        )
+        self._unwritten[position] = _Unwritten(messages, contents)
+
+    def settle(self, queue: int, offsets: Sequence[int]) -> None:
+        """The messages are done with; noted with the next commit."""
+        ranges = _ranges(offsets)
+        if self._group is not None:
+            self._group.settled += [(queue, start, stop) for start, stop in join_ranges(ranges)]
+        else:
+            self._settled.setdefault(queue, []).extend(ranges)
+
+    def returned(self, queue: int, offsets: Sequence[int], deliveries: int) -> None:
+        ranges = join_ranges(_ranges(offsets))
+        notes = [(queue, start, stop, deliveries) for start, stop in ranges]
+        if self._group is not None:
+            self._group.returned += notes
+        else:
+            self._returned += notes
+
+    @contextmanager
+    def atomic(self) -> Iterator[None]:
+        """Everything inside is one record. Nested use joins the outer one."""
+        if self._group is not None:
+            yield
+            return
+        self._group = _Group()
+        try:
+            yield
+        finally:
+            group, self._group = self._group, None
+            self._append_group(group)
+
+    def _append_group(self, group: _Group) -> None:
+        if not group.messages:
+            # Settlements alone need no company.
+            for queue, start, stop in group.settled:
+                self._settled.setdefault(queue, []).append((start, stop))
+            self._returned += group.returned
+            return
+        time = self._time()
+        parts, spots = self._group_parts(group, time)
+        size = r.HEAD_SIZE + sum(map(len, parts))
+        if self._make_room(size):
+            parts, spots = self._group_parts(group, time)
+        assert self._active is not None
+        body = b"".join(parts)
+        count = len(group.messages) + bool(group.settled) + bool(group.returned)
+        head = r.group_head(body, count, base=self._active.base, time=time)
+        self._put([head, body], size)
+        start = self.end - size + r.HEAD_SIZE
+        for fields, (at, length) in zip(group.messages, spots, strict=True):
+            self._enter(fields, start + at, length)
+        self._apply_settled(group.settled)
+        self._apply_returned(group.returned)
+        self._want_sync = True
+
+    def _group_parts(self, group: _Group, time: int) -> tuple[list[bytes], list[tuple[int, int]]]:
+        base = self._active.base if self._active is not None else -1
+        parts: list[bytes] = []
+        spots: list[tuple[int, int]] = []
+        at = 0
+        for fields in group.messages:
+            pieces, size = r.messages_parts(base=base, time=time, **fields)  # type: ignore[arg-type]
+            parts += pieces
+            spots.append((at, size))
+            at += size
+        if group.settled:
+            parts.append(r.settled_bytes(group.settled, base=base, time=time))
+        if group.returned:
+            parts.append(r.returned_bytes(group.returned, base=base, time=time))
+        return parts, spots
+
+    # -- settling -------------------------------------------------------------------------------
+
+    def _take_pending_records(self) -> None:
+        """Turn what was settled and returned since the last commit into records."""
+        if self._settled:
+            settled, self._settled = self._settled, {}
+            ranges = [
+                (queue, start, stop)
+                for queue, found in settled.items()
+                for start, stop in join_ranges(found)
+            ]
+            self._put_small(lambda base, time: r.settled_bytes(ranges, base=base, time=time))
+            self._apply_settled(ranges)
+        if self._returned:
+            notes, self._returned = self._returned, []
+            self._put_small(lambda base, time: r.returned_bytes(notes, base=base, time=time))
+            self._apply_returned(notes)
+
+    def _put_small(self, encode: Callable[[int, int], bytes]) -> None:
+        time = self._time()
+        data = encode(self._active.base if self._active is not None else -1, time)
+        if self._make_room(len(data)):
+            assert self._active is not None
+            data = encode(self._active.base, time)
+        self._put([data], len(data))
+
+    def _apply_settled(self, ranges: list[tuple[int, int, int]]) -> None:
+        for queue, start, stop in ranges:
+            index = self._queues.get(queue)
+            if index is None:
+                continue
+            for entry in index.entries(start, stop):
+                low, high = max(start, entry.first), min(stop, entry.stop)
+                self._lower(entry, index.settled.count_missing(low, high))
+            index.settled.add(start, stop)
+            index.release()
+
+    def _lower(self, entry: Entry, count: int) -> None:
+        segment = self._segment_at(entry.position)
+        segment.live -= count
+        segment.live_bytes -= count * entry.weight
+
+    def _apply_returned(self, notes: list[tuple[int, int, int, int]]) -> None:
+        for queue, start, stop, deliveries in notes:
+            index = self._queues.get(queue)
+            if index is not None:
+                index.returned.append((start, stop, deliveries))
+
+    def forget(self, queue: int) -> None:
+        """The queue is deleted: its messages are dead."""
+        self._settled.pop(queue, None)
+        self._returned = [one for one in self._returned if one[0] != queue]
+        index = self._queues.pop(queue, None)
+        if index is None:
+            return
+        for entry in index.entries():
+            self._lower(entry, index.settled.count_missing(entry.first, entry.stop))
+
+    # -- committing -----------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Hand what was appended to the writer, if it is free."""
+        if self._busy is not None or self._writer is None or self.failed is not None:
+            return
+        self._take_pending_records()
+        if not self._chunks:
+            return
+        self._submit(Job(self._chunks, self.end, sync=self._want_sync, then=self._committed))
+        self._chunks = []
+        self._want_sync = False
+
+    def _submit(self, job: Job) -> None:
+        assert self._writer is not None
+        self._busy = job
+        self._writer.submit(job)
+
+    def _committed(self, job: Job) -> None:
+        """On the loop: the job is on disk as its messages asked."""
+        self._busy = None
+        self.commits += 1
+        self.durable = job.end
+        if self._unwritten:
+            if self._chunks:
+                first = self._chunks[0].segment.base + self._chunks[0].offset
+                self._unwritten = {at: one for at, one in self._unwritten.items() if at >= first}
+            else:
+                self._unwritten.clear()
+        self._on_durable()
+        if self._sealed or self.end - self._checkpoint_at >= self._checkpoint_every:
+            self.checkpoint()
+        self.flush()
+
+    def checkpoint(self) -> None:
+        """Note the state, so that recovery need not look behind it; then drop dead segments."""
+        if self._checkpointing or self._writer is None or self.failed is not None:
+            return
+        if self._busy is not None:
+            return
+        self._take_pending_records()
+        position = self.end
+        data = checkpoint_bytes(position, self._queues, clean=False)
+        sealed, self._sealed = self._sealed, []
+        indexes = [(segment.base, self._index_of(segment)) for segment in sealed]
+        self._checkpointing = True
+
+        def task() -> None:
+            for base, index in indexes:
+                write_index(self._disk, base, index)
+            write_checkpoint(self._disk, data)
+
+        def done(job: Job) -> None:
+            self._checkpointing = False
+            self._checkpoint_at = position
+            self.drop_dead_segments()
+            self._committed(job)
+
+        # The checkpoint speaks of everything before it, so all that must be on the disk first.
+        job = Job(self._chunks, position, sync=True, then=done, task=task)
+        self._chunks = []
+        self._want_sync = False
+        self._submit(job)
+
+    def _index_of(self, segment: Segment) -> bytes:
+        entries = [
+            (number, entry)
+            for number, index in self._queues.items()
+            for entry in index.entries()
+            if segment.base <= entry.position < segment.end
+        ]
+        return index_bytes(entries, segment.used)
+
+    def _write_indexes(self) -> None:
+        for segment in self._sealed:
+            write_index(self._disk, segment.base, self._index_of(segment))
+        self._sealed = []
+
+    def drop_dead_segments(self) -> int:
+        """Delete segments with nothing alive whose records the checkpoint has taken over."""
+        dead = [
+            segment
+            for segment in self._segments
+            if not segment.live
+            and segment is not self._active
+            and segment is not self._cold
+            and segment.end <= max(self._checkpoint_at, 0)
+            and segment.file is not None
+        ]
+        for segment in dead:
+            self._remove(segment)
+        return len(dead)
+
+    def _remove(self, segment: Segment) -> None:
+        self._segments.remove(segment)
+        self._bases.remove(segment.base)
+        assert segment.file is not None
+        segment.file.close()
+        names = set(self._disk.names())
+        for name in (index_name(segment.base), segment_name(segment.base)):
+            if name in names:
+                self._disk.remove(name)
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def _segment_at(self, position: int) -> Segment:
+        return self._segments[bisect_right(self._bases, position) - 1]
+
+    def read_from(
+        self,
+        queue: int,
+        start: int,
+        stop: int,
+        *,
+        max_bytes: int = _LOAD_BYTES,
+        with_settled: bool = False,
+    ) -> tuple[list[Stored], int]:
+        """Messages of start .. stop - 1, record by record, about ``max_bytes`` of them.
+
+        Returns them and the offset at which to go on. Damaged ones are counted and left out.
+        """
+        index = self._queues.get(queue)
+        if index is None:
+            return [], stop
+        loaded: list[Stored] = []
+        size = 0
+        for entry in index.entries(start, stop):
+            if size >= max_bytes:
+                return loaded, entry.first
+            low, high = max(start, entry.first), min(stop, entry.stop)
+            ranges = [(low, high)] if with_settled else list(index.settled.missing(low, high))
+            if ranges:
+                found = self._load(queue, index, entry, ranges)
+                size += sum(len(content) for one in found for content in one.contents)
+                loaded += found
+        return loaded, stop
+
+    def _load(
+        self, queue: int, index: QueueIndex, entry: Entry, ranges: list[tuple[int, int]]
+    ) -> list[Stored]:
+        unwritten = self._unwritten.get(entry.position)
+        if unwritten is not None:
+            messages, contents = unwritten
+            pieces = [
+                (offset, contents[offset - entry.first])
+                for low, high in ranges
+                for offset in range(low, high)
+            ]
+        else:
+            messages, pieces = self._read_record(queue, entry, ranges)
+        # Messages delivered a different number of times cannot share a run.
+        groups: dict[int, tuple[list[int], list[bytes]]] = {}
+        for offset, content in pieces:
+            deliveries = index.deliveries(offset) if index.returned else 0
+            offsets, bodies = groups.setdefault(deliveries, ([], []))
+            offsets.append(offset)
+            bodies.append(content)
+        return [
+            Stored(
+                messages.exchange,
+                messages.key,
+                messages.origin,
+                messages.ttl_ms,
+                messages.time,
+                deliveries,
+                offsets,
+                bodies,
+            )
+            for deliveries, (offsets, bodies) in groups.items()
+        ]
+
+    def _read_record(
+        self, queue: int, entry: Entry, ranges: list[tuple[int, int]]
+    ) -> tuple[r.Messages, list[tuple[int, bytes]]]:
+        segment = self._segment_at(entry.position)
+        messages = self._read_head(segment, entry.position)
+        if messages is None:
+            self._report_damage(queue, ranges, f"the record at {entry.position} is damaged")
+            return r.Messages(0, None, 0, "", "", (), (), (), 0), []
+        lengths, crcs = messages.lengths, messages.crcs
+        skip = ranges[0][0] - entry.first
+        start = entry.position + messages.head_size + sum(lengths[:skip])
+        last = ranges[-1][1] - entry.first
+        data = segment.read(start, sum(lengths[skip:last]))
+        pieces: list[tuple[int, bytes]] = []
+        at = 0
+        wanted = iter(ranges)
+        low, high = next(wanted)
+        for number in range(skip, last):
+            offset = entry.first + number
+            if offset >= high:
+                low, high = next(wanted)
+            content = data[at : at + lengths[number]]
+            at += lengths[number]
+            if offset < low:
+                continue
+            if crc32(content) != crcs[number]:
+                self._report_damage(queue, [(offset, offset + 1)], "its checksum is wrong")
+            else:
+                pieces.append((offset, content))
+        return messages, pieces
+
+    def _read_head(self, segment: Segment, position: int) -> r.Messages | None:
+        data = segment.read(position, 4096)
+        head = r.read_head(data)
+        if head is None or head.kind != r.MESSAGES:
+            return None
+        if head.head_size > len(data):
+            data = segment.read(position, head.head_size)
+        if not r.head_is_good(data, head, segment.base):
+            return None
+        return r.decode_messages(data, head)
+
+    def _report_damage(self, queue: int, ranges: list[tuple[int, int]], why: str) -> None:
+        for start, stop in ranges:
+            self.damaged += stop - start
+            logger.error(
+                "messages %d to %d of queue number %d are lost: %s", start, stop - 1, queue, why
+            )
+            self.settle(queue, range(start, stop))
+
+
+def _ranges(offsets: Sequence[int]) -> list[tuple[int, int]]:
+    if isinstance(offsets, range) and offsets.step == 1:
+        return [(offsets.start, offsets.stop)] if offsets else []
+    return [(offset, offset + 1) for offset in offsets]

@@ -1,0 +1,234 @@
+"""Records of the commit log <-> bytes. No files, no clock.
+
+Little-endian. A record begins at a multiple of 8 and is padded to one:
+
+    0  u32  crc32 of bytes 4 .. head size, seeded with the segment's base position
+    4  u32  size of the whole record
+    8  u32  head size: everything before the contents
+   12  u8   kind       13  u8  level       14  u16  destinations
+   16  u32  count      20  u32  crc32 of everything behind the head (groups only)
+   24  u64  time, ms since 1970
+
+    MESSAGES  32  u64  ttl in ms + 1, 0 = none
+              40  u16  origin     42  u8 length of exchange    43  u8 length of key    44  u32  0
+              48  exchange, key, padded to 8
+                  destinations x { u64 queue, u64 first offset, u64 count }
+                  count x u32 length of content, count x u32 crc32 of content
+                  contents end to end
+    SETTLED   32  count x { u64 queue, u64 first, u64 stop }
+    RETURNED  32  count x { u64 queue, u64 first, u64 stop, u64 deliveries }
+    GROUP     32  count whole records, which apply all or not at all
+
+The seed keeps a record from being taken for one of another segment. Each content has a sum of its
+own, so damage costs one message; a group has one over everything, so it is there or it is not.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import NamedTuple
+from zlib import crc32
+
+from headrace.store.api import Placed
+
+MESSAGES, SETTLED, RETURNED, GROUP = 1, 2, 3, 4
+KINDS = frozenset((MESSAGES, SETTLED, RETURNED, GROUP))
+
+_HEAD = Struct("<IIIBBHIIQ")
+_AFTER_CRC = Struct("<IIBBHIIQ")
+_CRC = Struct("<I")
+_ROUTE = Struct("<QHBBI")
+_PLACED = Struct("<QQQ")
+_SETTLED = Struct("<QQQ")
+_RETURNED = Struct("<QQQQ")
+HEAD_SIZE = _HEAD.size
+ALIGN = 8
+assert HEAD_SIZE == 32
+assert array("I").itemsize == 4
+
+_PADDING = [bytes(n) for n in range(ALIGN)]
+
+
+class Head(NamedTuple):
+    """The fixed part of every record."""
+
+    crc: int
+    size: int
+    head_size: int
+    kind: int
+    level: int
+    destinations: int
+    count: int
+    body_crc: int
+    time: int
+
+
+class Messages(NamedTuple):
+    """The head of a MESSAGES record, decoded."""
+
+    time: int
+    ttl_ms: int | None
+    origin: int
+    exchange: str
+    key: str
+    placed: tuple[Placed, ...]
+    lengths: Sequence[int]
+    crcs: Sequence[int]
+    head_size: int
+
+
+def _seal(kind: int, head: bytes, *, size: int, base: int, count: int, time: int, level: int = 0,
+          destinations: int = 0, body_crc: int = 0) -> bytes:  # fmt: skip
+    """Fixed part and ``head`` (what follows it, before the contents), with the sum in front."""
+    head_size = HEAD_SIZE + len(head)
+    rest = _AFTER_CRC.pack(size, head_size, kind, level, destinations, count, body_crc, time) + head
+    return _CRC.pack(crc32(rest, base & 0xFFFFFFFF)) + rest
+
+
+def padding(size: int) -> bytes:
+    """What fills ``size`` up to a multiple of 8."""
+    return _PADDING[-size % ALIGN]
+
+
+def messages_parts(
+    *,
+    base: int,
+    time: int,
+    level: int,
+    exchange: str,
+    key: str,
+    origin: int,
+    ttl_ms: int | None,
+    contents: Sequence[bytes],
+    placed: Sequence[Placed],
+) -> tuple[list[bytes], int]:
+    """A MESSAGES record as pieces to be written one after the other, and its size."""
+    x = exchange.encode("utf-8", "surrogateescape")
+    k = key.encode("utf-8", "surrogateescape")
+    names = x + k
+    lengths = array("I", map(len, contents))
+    head = b"".join(
+        (
+            _ROUTE.pack(0 if ttl_ms is None else ttl_ms + 1, origin, len(x), len(k), 0),
+            names,
+            padding(len(names)),
+            *[_PLACED.pack(one.queue, one.first, one.count) for one in placed],
+            lengths.tobytes(),
+            array("I", map(crc32, contents)).tobytes(),
+        )
+    )
+    size = HEAD_SIZE + len(head) + sum(lengths)
+    pad = padding(size)
+    size += len(pad)
+    sealed = _seal(
+        MESSAGES,
+        head,
+        size=size,
+        base=base,
+        count=len(contents),
+        time=time,
+        level=level,
+        destinations=len(placed),
+    )
+    return [sealed, *contents, pad] if pad else [sealed, *contents], size
+
+
+def settled_bytes(ranges: Sequence[tuple[int, int, int]], *, base: int, time: int) -> bytes:
+    """A SETTLED record: (queue, first, stop) each."""
+    head = b"".join([_SETTLED.pack(*one) for one in ranges])
+    size = HEAD_SIZE + len(head)
+    return _seal(SETTLED, head, size=size, base=base, count=len(ranges), time=time)
+
+
+def returned_bytes(ranges: Sequence[tuple[int, int, int, int]], *, base: int, time: int) -> bytes:
+    """A RETURNED record: (queue, first, stop, deliveries) each."""
+    head = b"".join([_RETURNED.pack(*one) for one in ranges])
+    size = HEAD_SIZE + len(head)
+    return _seal(RETURNED, head, size=size, base=base, count=len(ranges), time=time)
+
+
+def group_head(body: bytes, count: int, *, base: int, time: int) -> bytes:
+    """What stands before the records of a group."""
+    return _seal(
+        GROUP,
+        b"",
+        size=HEAD_SIZE + len(body),
+        base=base,
+        count=count,
+        time=time,
+        body_crc=crc32(body),
+    )
+
+
+# -- reading ------------------------------------------------------------------------------------
+
+
+def read_head(data: bytes, offset: int = 0) -> Head | None:
+    """The fixed part at ``offset``; None unless it could be one. The sum is not checked yet."""
+    if len(data) - offset < HEAD_SIZE:
+        return None
+    head = Head(*_HEAD.unpack_from(data, offset))
+    sound = (
+        head.kind in KINDS
+        and HEAD_SIZE <= head.head_size <= head.size
+        and head.size % ALIGN == 0
+        and (head.kind == MESSAGES or head.kind == GROUP or head.head_size == head.size)
+    )
+    return head if sound else None
+
+
+def head_is_good(data: bytes, head: Head, base: int, offset: int = 0) -> bool:
+    """Whether the head's sum is right; ``data`` must hold the whole head."""
+    stop = offset + head.head_size
+    if len(data) < stop:
+        return False
+    return crc32(data[offset + 4 : stop], base & 0xFFFFFFFF) == head.crc
+
+
+def decode_messages(data: bytes, head: Head, offset: int = 0) -> Messages | None:
+    """A MESSAGES head whose sum is good; None when its parts do not add up all the same."""
+    ttl, origin, exchange_length, key_length, _ = _ROUTE.unpack_from(data, offset + HEAD_SIZE)
+    at = offset + HEAD_SIZE + _ROUTE.size
+    names = exchange_length + key_length
+    exchange = data[at : at + exchange_length].decode("utf-8", "surrogateescape")
+    key = data[at + exchange_length : at + names].decode("utf-8", "surrogateescape")
+    at += names + (-names % ALIGN)
+    table = 4 * head.count
+    if at + head.destinations * _PLACED.size + 2 * table != offset + head.head_size:
+        return None
+    placed = tuple(
+        Placed(*_PLACED.unpack_from(data, at + index * _PLACED.size))
+        for index in range(head.destinations)
+    )
+    at += head.destinations * _PLACED.size
+    lengths, crcs = array("I"), array("I")
+    lengths.frombytes(data[at : at + table])
+    crcs.frombytes(data[at + table : at + 2 * table])
+    return Messages(
+        head.time,
+        ttl - 1 if ttl else None,
+        origin,
+        exchange,
+        key,
+        placed,
+        lengths,
+        crcs,
+        head.head_size,
+    )
+
+
+def decode_settled(data: bytes, head: Head, offset: int = 0) -> Iterator[tuple[int, int, int]]:
+    return _SETTLED.iter_unpack(data[offset + HEAD_SIZE : offset + head.head_size])
+
+
+def decode_returned(
+    data: bytes, head: Head, offset: int = 0
+) -> Iterator[tuple[int, int, int, int]]:
+    return _RETURNED.iter_unpack(data[offset + HEAD_SIZE : offset + head.head_size])
+
+
+def group_is_good(data: bytes, head: Head, offset: int = 0) -> bool:
+    """Whether the records of a group are all there; ``data`` must hold the whole group."""
+    return crc32(data[offset + head.head_size : offset + head.size]) == head.body_crc

@@ -1,0 +1,289 @@
+"""Finding the state again: checkpoint, indexes of sealed segments, then the records behind it.
+
+Everything found wrong is reported; nothing is changed except that a torn tail is cut, so that no
+leftover can ever be taken for a record of later days.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from struct import Struct
+from zlib import crc32
+
+from headrace.errors import StoreError
+from headrace.store.disk import Disk
+from headrace.store.log import record as r
+from headrace.store.log.checkpoint import Checkpoint, load_checkpoint
+from headrace.store.log.index import Entry, QueueIndex
+from headrace.store.log.segment import (
+    Damage,
+    Found,
+    Segment,
+    base_of,
+    index_name,
+    parts_of,
+    segment_name,
+    walk,
+)
+
+logger = logging.getLogger(__name__)
+
+_INDEX_MAGIC = b"HRINDEX1"
+_INDEX_HEAD = Struct("<8sIIQ")  # magic, crc32 of the rest, entries, used bytes
+_INDEX_ENTRY = Struct("<QQQQQQ")  # queue, first, stop, position, weight, time
+
+
+@dataclass(slots=True)
+class Report:
+    """What recovery met."""
+
+    segments: int = 0
+    scanned_bytes: int = 0
+    messages: int = 0
+    rebuilt: list[int] = field(default_factory=list)  # segments whose index was missing or bad
+    damage: list[str] = field(default_factory=list)
+    cut: list[str] = field(default_factory=list)
+    clean: bool = False
+
+
+@dataclass(slots=True)
+class State:
+    """The journal as found."""
+
+    segments: list[Segment] = field(default_factory=list)
+    queues: dict[int, QueueIndex] = field(default_factory=dict)
+    position: int = 0  # of the checkpoint
+    report: Report = field(default_factory=Report)
+
+
+def recover(disk: Disk) -> State:
+    """Read everything. Segments stay open for reading."""
+    state = State()
+    checkpoint = _checkpoint(disk, state.report)
+    state.queues = checkpoint.queues
+    state.position = checkpoint.position
+    state.report.clean = checkpoint.clean
+    bases = sorted(base for name in disk.names() if (base := base_of(name)) is not None)
+    pending: list[tuple[int, Entry]] = []
+    for base in bases:
+        file = disk.open(segment_name(base))
+        segment = Segment(base, file.size(), file)
+        segment.sealed = True
+        state.segments.append(segment)
+        state.report.segments += 1
+        whole = base + segment.capacity <= checkpoint.position
+        entries = _read_index(disk, segment) if whole else None
+        if entries is None:
+            if whole:
+                state.report.rebuilt.append(base)
+            entries = _scan(segment, state, cut=not whole)
+        pending += entries
+    _enter(pending, state)
+    _drop_empty(disk, state)
+    _count(state)
+    return state
+
+
+def _enter(found: list[tuple[int, Entry]], state: State) -> None:
+    """Index the records. A crash during compaction leaves messages twice: the first place wins."""
+    found.sort(key=lambda one: (one[0], one[1].first, -one[1].stop))
+    stop = 0
+    last = -1
+    for queue, entry in found:
+        if queue != last:
+            last, stop = queue, 0
+        if entry.stop > stop:
+            state.queues.setdefault(queue, QueueIndex()).add(entry)
+            stop = entry.stop
+
+
+def _drop_empty(disk: Disk, state: State) -> None:
+    """A segment without any record: its place is free again."""
+    for segment in [one for one in state.segments if not one.used]:
+        state.segments.remove(segment)
+        assert segment.file is not None
+        segment.file.close()
+        disk.remove(segment_name(segment.base))
+        if index_name(segment.base) in disk.names():
+            disk.remove(index_name(segment.base))
+
+
+def _checkpoint(disk: Disk, report: Report) -> Checkpoint:
+    try:
+        found = load_checkpoint(disk)
+    except StoreError as error:
+        # Acknowledgements in segments that are gone are lost with it: some messages come again.
+        report.damage.append(f"{error}; acknowledged messages may be delivered again")
+        logger.error("%s; acknowledged messages may be delivered again", error)
+        found = None
+    return found or Checkpoint(0, False, {})
+
+
+def _scan(segment: Segment, state: State, *, cut: bool) -> list[tuple[int, Entry]]:
+    """Walk a segment's bytes; apply what lies behind the checkpoint."""
+    data = segment.read(segment.base, segment.capacity)
+    state.report.scanned_bytes += len(data)
+    start = state.position - segment.base
+    entries: list[tuple[int, Entry]] = []
+    used = 0
+    for step in walk(data, segment.base):
+        if isinstance(step, Damage):
+            _damaged(state.report, f"{step.size} bytes at {step.position} are no record")
+            continue
+        fresh = step.at >= start
+        if fresh and step.head.kind == r.GROUP and not r.group_is_good(data, step.head, step.at):
+            _damaged(state.report, f"a group of records at {step.position} is incomplete")
+            continue
+        used = step.at + step.head.size
+        if fresh:
+            _apply(step, state)
+        entries += [one for part in parts_of(step) for one in _entries(part)]
+    segment.used = used
+    if cut:
+        _cut(segment, data, used, entries, state)
+    return entries
+
+
+def _apply(step: Found, state: State) -> None:
+    """Acknowledgements and returns; messages are entered through the index."""
+    for part in parts_of(step):
+        if part.head.kind == r.SETTLED:
+            for queue, first, stop in r.decode_settled(part.data, part.head, part.at):
+                state.queues.setdefault(queue, QueueIndex()).settled.add(first, stop)
+        elif part.head.kind == r.RETURNED:
+            for queue, first, stop, count in r.decode_returned(part.data, part.head, part.at):
+                index = state.queues.setdefault(queue, QueueIndex())
+                index.returned.append((first, stop, count))
+
+
+def _entries(part: Found) -> Iterator[tuple[int, Entry]]:
+    if part.head.kind != r.MESSAGES:
+        return
+    messages = r.decode_messages(part.data, part.head, part.at)
+    if messages is None:
+        return
+    weight = entry_weight(part.head.size, part.head.count, len(messages.placed))
+    for one in messages.placed:
+        yield (
+            one.queue,
+            Entry(one.first, one.first + one.count, part.position, weight, part.head.time),
+        )
+
+
+def entry_weight(size: int, count: int, destinations: int) -> int:
+    """A message's share of its record, per queue that has it."""
+    return size // max(1, count * destinations)
+
+
+def _cut(
+    segment: Segment, data: bytes, used: int, entries: list[tuple[int, Entry]], state: State
+) -> None:
+    """Drop an unfinished record at the segment's end, and what is left behind it."""
+    while entries:
+        last = max(entry.position for _, entry in entries)
+        at = last - segment.base
+        head = r.read_head(data, at)
+        if head is None or at < state.position - segment.base or _contents_good(data, head, at):
+            break
+        if at + head.size < used:
+            break  # damaged, but not the end: its messages are judged one by one when read
+        entries[:] = [one for one in entries if one[1].position != last]
+        used = at
+        state.report.cut.append(f"an unfinished record at {last} was cut off")
+        logger.warning("an unfinished record at %d was cut off", last)
+    if any(data[used:]):
+        text = f"{len(data[used:].rstrip(bytes(1)))} bytes of an unfinished write at {segment.base + used}"
+        state.report.cut.append(text)
+        logger.warning("%s were cut off", text)
+    segment.used = used
+    assert segment.file is not None
+    if used < segment.capacity:
+        segment.file.truncate(used)
+        segment.file.sync()
+        segment.capacity = used
+
+
+def _contents_good(data: bytes, head: r.Head, at: int) -> bool:
+    messages = r.decode_messages(data, head, at) if head.kind == r.MESSAGES else None
+    if messages is None:
+        return False
+    position = at + head.head_size
+    for length, crc in zip(messages.lengths, messages.crcs, strict=True):
+        if crc32(data[position : position + length]) != crc:
+            return False
+        position += length
+    return True
+
+
+def _damaged(report: Report, text: str) -> None:
+    report.damage.append(text)
+    logger.error("damage in the journal: %s", text)
+
+
+def _count(state: State) -> None:
+    """How much of each segment is alive."""
+    by_base = {segment.base: segment for segment in state.segments}
+    bases = sorted(by_base)
+    for queue in state.queues.values():
+        for entry in queue.entries():
+            segment = by_base[bases[bisect_right(bases, entry.position) - 1]]
+            live = queue.settled.count_missing(entry.first, entry.stop)
+            segment.total += entry.stop - entry.first
+            segment.live += live
+            segment.live_bytes += live * entry.weight
+            state.report.messages += live
+        queue.release()
+
+
+# -- index files --------------------------------------------------------------------------------
+
+
+def index_bytes(entries: list[tuple[int, Entry]], used: int) -> bytes:
+    """The index of a sealed segment."""
+    body = b"".join(
+        [
+            _INDEX_ENTRY.pack(queue, one.first, one.stop, one.position, one.weight, one.time)
+            for queue, one in entries
+        ]
+    )
+    rest = _INDEX_HEAD.pack(b"", 0, len(entries), used)[12:] + body
+    return _INDEX_MAGIC + crc32(rest).to_bytes(4, "little") + rest
+
+
+def _read_index(disk: Disk, segment: Segment) -> list[tuple[int, Entry]] | None:
+    """The index of a sealed segment; None when it is missing or damaged: it can be made again."""
+    name = index_name(segment.base)
+    if name not in disk.names():
+        return None
+    file = disk.open(name)
+    try:
+        data = file.read(file.size(), 0)
+    finally:
+        file.close()
+    if len(data) < _INDEX_HEAD.size:
+        return None
+    magic, crc, count, used = _INDEX_HEAD.unpack_from(data)
+    if magic != _INDEX_MAGIC or crc32(data[12:]) != crc:
+        return None
+    if len(data) != _INDEX_HEAD.size + count * _INDEX_ENTRY.size:
+        return None
+    segment.used = used
+    return [
+        (queue, Entry(*rest)) for queue, *rest in _INDEX_ENTRY.iter_unpack(data[_INDEX_HEAD.size :])
+    ]
+
+
+def write_index(disk: Disk, base: int, data: bytes) -> None:
+    """Not synced: an index that does not survive is made again."""
+    temporary = index_name(base) + ".new"
+    if temporary in disk.names():
+        disk.remove(temporary)
+    file = disk.create(temporary)
+    try:
+        file.write(data, 0)
+    finally:
+        file.close()
+    disk.rename(temporary, index_name(base))

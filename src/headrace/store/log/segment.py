@@ -1,0 +1,125 @@
+"""One file of the commit log: a stretch of positions, and how much in it is alive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from headrace.store.disk import Disk, File
+from headrace.store.log import record as r
+
+SUFFIX = ".log"
+INDEX_SUFFIX = ".idx"
+_STEP = 8
+
+
+def segment_name(base: int) -> str:
+    return f"{base:020d}{SUFFIX}"
+
+
+def index_name(base: int) -> str:
+    return f"{base:020d}{INDEX_SUFFIX}"
+
+
+def base_of(name: str) -> int | None:
+    """The base position in a segment's file name; None for other files."""
+    stem = name.removesuffix(SUFFIX)
+    return int(stem) if name.endswith(SUFFIX) and stem.isdigit() else None
+
+
+class Segment:
+    """Positions ``base`` .. ``base + capacity``; ``used`` bytes of them are written or pending."""
+
+    __slots__ = ("base", "capacity", "cold", "file", "live", "live_bytes", "sealed", "total",
+                 "used")  # fmt: skip
+
+    def __init__(self, base: int, capacity: int, file: File | None = None) -> None:
+        self.base = base
+        self.capacity = capacity
+        self.file = file
+        self.used = 0
+        self.sealed = False
+        self.cold = False  # written by compaction
+        self.total = 0  # messages, counted once per queue
+        self.live = 0
+        self.live_bytes = 0
+
+    @property
+    def end(self) -> int:
+        return self.base + self.capacity
+
+    def create(self, disk: Disk) -> File:
+        """Make the file; its name is durable when this returns."""
+        self.file = disk.create(segment_name(self.base), self.capacity)
+        disk.sync_directory()
+        return self.file
+
+    def read(self, position: int, size: int) -> bytes:
+        assert self.file is not None, "a segment is read only after it was written"
+        return self.file.read(size, position - self.base)
+
+
+class Found(NamedTuple):
+    """A record met on a walk through a segment."""
+
+    position: int
+    head: r.Head
+    data: bytes  # the segment's bytes; the record begins at ``at``
+    at: int
+
+
+class Damage(NamedTuple):
+    """Bytes that are no record although there are records behind them."""
+
+    position: int
+    size: int
+
+
+def walk(data: bytes, base: int, start: int = 0) -> Iterator[Found | Damage]:
+    """The records of a segment's bytes, nested ones left inside their groups.
+
+    Ends at the first place behind which there is no good record any more. Where the bytes are
+    damaged the walk goes on at the next good record, and says what it stepped over.
+    """
+    at = start
+    while at + r.HEAD_SIZE <= len(data):
+        head = r.read_head(data, at)
+        if head is not None and r.head_is_good(data, head, base, at):
+            if at + head.size > len(data):
+                return  # cut off by the end of the file
+            yield Found(base + at, head, data, at)
+            at += head.size
+            continue
+        following = _next_good(data, base, at + _STEP)
+        if following is None:
+            return
+        yield Damage(base + at, following - at)
+        at = following
+
+
+def _next_good(data: bytes, base: int, at: int) -> int | None:
+    """Where the next good record begins."""
+    while at + r.HEAD_SIZE <= len(data):
+        if not any(data[at : at + 4096]):
+            at += 4096  # nothing begins in zeros
+            continue
+        head = r.read_head(data, at)
+        if head is not None and r.head_is_good(data, head, base, at):
+            return at
+        at += _STEP
+    return None
+
+
+def parts_of(found: Found) -> Iterator[Found]:
+    """The record itself, or the records of a group."""
+    if found.head.kind != r.GROUP:
+        yield found
+        return
+    at = found.at + found.head.head_size
+    stop = found.at + found.head.size
+    while at < stop:
+        head = r.read_head(found.data, at)
+        if head is None:
+            return  # cannot be: the group's sum was good
+        yield Found(found.position + at - found.at, head, found.data, at)
+        at += head.size

@@ -1,0 +1,102 @@
+"""Opening meta.db: looks before it writes, so that a file it cannot use stays as it is."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from headrace.errors import BrokerError, ConfigError, StoreError
+from headrace.store.sqlite import schema
+
+logger = logging.getLogger(__name__)
+
+_BUSY_S = 10.0  # how long an operator's tool may hold the file before that is an error
+
+
+def open_database(path: Path) -> sqlite3.Connection:
+    """Open the file, made or brought up to date as needed, ready for a single writer.
+
+    ConfigError when it was written by a newer version, StoreError when it cannot be used.
+    """
+    try:
+        _make_private(path)
+        _inspect(path)
+        return _connect(path)
+    except OSError as error:
+        raise StoreError(f"cannot open {path}: {error}") from error
+    except sqlite3.Error as error:
+        raise store_error(path, error) from error
+
+
+def store_error(path: Path, error: Exception) -> StoreError:
+    """What happened to the file, and what can be done about it."""
+    # The subclasses of DatabaseError mean locked, full, not readable and the like.
+    if type(error) is not sqlite3.DatabaseError and not isinstance(error, BrokerError):
+        return StoreError(f"cannot use {path}: {error}")
+    return StoreError(
+        f"{path} is damaged ({error}): check a copy of it with `headrace fsck`, or restore a "
+        f"backup with `headrace restore`; a {path.name} put back by hand must not find the "
+        f"{path.name}-wal of another"
+    )
+
+
+def _make_private(path: Path) -> None:
+    """Create the file for its owner alone; SQLite gives -wal and -shm the mode of the file."""
+    if not path.parent.exists():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _sync_directory(path.parent.parent)
+    # An existing file is not opened here: closing it would drop the locks of this process on it.
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+        if (found := path.with_name(name)).exists():
+            found.chmod(0o600)
+    if not path.exists():
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        _sync_directory(path.parent)
+
+
+def _sync_directory(path: Path) -> None:
+    """What was created inside must not be gone after a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _inspect(path: Path) -> None:
+    # A connection that may write would, when closed, move the -wal file into the database.
+    with closing(_raw_connection(f"{path.absolute().as_uri()}?mode=ro")) as connection:
+        found, known = schema.schema_version(connection), len(schema.MIGRATIONS)
+        if schema.is_foreign(connection):
+            raise StoreError(f"{path} is a database of another program: move it away")
+        if found > known:
+            raise ConfigError(
+                f"{path} has schema version {found}, this version of Headrace knows {known}: "
+                "run the newer version, or use another data directory"
+            )
+        damage = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
+        if damage != ["ok"]:
+            raise sqlite3.DatabaseError("; ".join(damage))
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = _raw_connection(f"{path.absolute().as_uri()}?mode=rw")
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        for name in schema.migrate(connection):
+            logger.info("%s: applied %s", path, name)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _raw_connection(uri: str) -> sqlite3.Connection:
+    """Without hidden transactions, and free to be passed to the writer thread."""
+    return sqlite3.connect(
+        uri, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+    )

@@ -1,0 +1,128 @@
+"""The tables of meta.db, as the ordered steps that led to them. A released step is never edited.
+
+``PRAGMA user_version`` is the number of steps a file has taken. Text is kept in BLOB columns:
+names may hold bytes that are no UTF-8, and are compared byte by byte.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+APPLICATION_ID: Final = 0x48644D44  # "HdMD": tells our file from any other SQLite database
+
+
+class Migration(NamedTuple):
+    """One step; all of it is applied, or nothing."""
+
+    name: str
+    sql: str
+
+
+MIGRATIONS: Final[tuple[Migration, ...]] = (
+    Migration(
+        "0001_initial",
+        f"""
+        PRAGMA application_id = {APPLICATION_ID};
+
+        CREATE TABLE vhosts (
+            name BLOB NOT NULL PRIMARY KEY
+        ) WITHOUT ROWID;
+
+        CREATE TABLE exchanges (
+            vhost BLOB NOT NULL,
+            name BLOB NOT NULL,
+            kind BLOB NOT NULL,
+            auto_delete INTEGER NOT NULL,
+            internal INTEGER NOT NULL,
+            arguments BLOB NOT NULL,
+            PRIMARY KEY (vhost, name)
+        ) WITHOUT ROWID;
+
+        CREATE TABLE queues (
+            id INTEGER NOT NULL,
+            uuid BLOB NOT NULL,
+            vhost BLOB NOT NULL,
+            name BLOB NOT NULL,
+            auto_delete INTEGER NOT NULL,
+            arguments BLOB NOT NULL,
+            PRIMARY KEY (vhost, name)
+        ) WITHOUT ROWID;
+
+        CREATE TABLE bindings (
+            vhost BLOB NOT NULL,
+            source BLOB NOT NULL,
+            to_queue INTEGER NOT NULL,
+            destination BLOB NOT NULL,
+            key BLOB NOT NULL,
+            arguments BLOB NOT NULL,
+            PRIMARY KEY (vhost, source, to_queue, destination, key, arguments)
+        ) WITHOUT ROWID;
+
+        CREATE INDEX bindings_by_destination ON bindings (vhost, to_queue, destination);
+
+        CREATE TABLE policies (
+            vhost BLOB NOT NULL,
+            name BLOB NOT NULL,
+            pattern BLOB NOT NULL,
+            apply_to BLOB NOT NULL,
+            priority INTEGER NOT NULL,
+            definition BLOB NOT NULL,
+            PRIMARY KEY (vhost, name)
+        ) WITHOUT ROWID;
+
+        CREATE TABLE users (
+            name BLOB NOT NULL PRIMARY KEY,
+            password_hash BLOB NOT NULL,
+            tags BLOB NOT NULL
+        ) WITHOUT ROWID;
+
+        CREATE TABLE permissions (
+            user BLOB NOT NULL,
+            vhost BLOB NOT NULL,
+            configure BLOB NOT NULL,
+            write BLOB NOT NULL,
+            read BLOB NOT NULL,
+            PRIMARY KEY (user, vhost)
+        ) WITHOUT ROWID;
+
+        -- What must outlive the rows it was counted from.
+        CREATE TABLE counters (
+            name TEXT NOT NULL PRIMARY KEY,
+            value INTEGER NOT NULL
+        ) WITHOUT ROWID;
+
+        INSERT INTO counters VALUES ('highest_queue_id', 0);
+        """,
+    ),
+)
+
+
+def schema_version(connection: sqlite3.Connection) -> int:
+    """The number of steps the file has taken."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def is_foreign(connection: sqlite3.Connection) -> bool:
+    """Whether the file is a database of something else."""
+    if connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID:
+        return False
+    return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+def migrate(
+    connection: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS
+) -> list[str]:
+    """Take the steps that are missing, each in a transaction; returns their names."""
+    version = schema_version(connection)
+    for number, step in enumerate(migrations[version:], version + 1):
+        try:
+            connection.executescript(
+                f"BEGIN IMMEDIATE; {step.sql}; PRAGMA user_version = {number}; COMMIT;"
+            )
+        except BaseException:
+            if connection.in_transaction:
+                connection.rollback()
+            raise
+    return [step.name for step in migrations[version:]]

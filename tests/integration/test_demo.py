@@ -1,0 +1,226 @@
+"""`headrace demo` and the examples: what a newcomer runs first must work as it says."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+
+import brokers
+from brokers import Broker
+from headrace.cli import demo as demo_command
+from headrace.cli.main import main
+from headrace.demo import run
+from headrace.demo.clients import Clients
+from headrace.demo.story import Story
+from waiting import wait_for
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"  # one that nobody has waited for yet
+
+
+def demonstrate(*args: str, **extra: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "headrace", "demo", *args],
+        env=brokers._environment(extra),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+# -- the demonstration -----------------------------------------------------------------------------
+
+
+def test_every_claim_of_the_demonstration_holds() -> None:
+    done = demonstrate(PYTHONIOENCODING="utf-8")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    assert "✗" not in done.stdout
+    assert "\x1b" not in done.stdout  # colours are for terminals
+    held = re.search(r"^(\d+) of (\d+) claims held", done.stdout, re.M)
+    assert held is not None
+    assert held[1] == held[2]
+    assert done.stdout.count("✓") == int(held[1]) >= 20
+    for chapter in run.CHAPTERS:
+        assert f". {chapter.__doc__}\n" in done.stdout
+    assert "anna 100  ben 100  clara 100" in done.stdout
+    assert re.search(r"measured here: [\d,]+ messages/s in, [\d,]+ messages/s out", done.stdout)
+
+
+def test_keep_leaves_a_broker_that_works() -> None:
+    done = demonstrate("--keep")
+    assert done.returncode == 0, done.stdout + done.stderr
+    url = re.search(r"still running: (\S+)", done.stdout)
+    stop = re.search(r"kill (\d+)   \(its files: (.*)\)", done.stdout)
+    assert url is not None
+    assert stop is not None
+    pid, directory = int(stop[1]), Path(stop[2])
+    try:
+        with pika.BlockingConnection(pika.URLParameters(url[1])) as connection:
+            declared = connection.channel().queue_declare("invoices", passive=True)
+            assert declared.method.message_count == 20
+    finally:
+        os.kill(pid, signal.SIGTERM)
+        wait_for(lambda: not is_running(pid), timeout=20)
+        shutil.rmtree(directory)
+
+
+def test_a_claim_that_does_not_hold_is_named_and_fails_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def wrong(story: Story, clients: Clients) -> None:
+        """A bad day"""
+        story.expect("two and two make five", 2 + 2, 5)
+
+    def broken(story: Story, clients: Clients) -> None:
+        """A worse day"""
+        clients.connect().channel.queue_declare("missing", passive=True)
+
+    monkeypatch.setattr(run, "CHAPTERS", (wrong, broken))
+
+    assert main(["demo"]) == 1
+    told = capsys.readouterr().out
+    assert "seen 4, expected 5" in told
+    assert "did not hold: two and two make five" in told
+    assert "ChannelClosedByBroker" in told
+    assert "1 of 3 claims held" in told
+
+
+def test_without_pika_it_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo_command, "find_spec", lambda _: None)
+
+    assert main(["demo"]) == 1
+    told = capsys.readouterr()
+    assert told.err == "headrace: the demonstration needs pika: pip install pika\n"
+    assert told.out == ""
+
+
+def test_a_demonstration_that_is_ended_takes_its_broker_along() -> None:
+    command = [sys.executable, "-m", "headrace", "demo"]
+    with subprocess.Popen(
+        command, env=brokers._environment({}), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"Headrace")  # its broker is up
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        process.send_signal(signal.SIGTERM)
+
+        assert process.wait(20) == 1
+
+    assert children
+    assert not any(is_running(int(child)) for child in children)
+
+
+def test_marks_are_plain_where_the_terminal_knows_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sink = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", sink)
+    story = Story()
+    story.check("fine", True)
+    story.check("not fine", False)
+    sink.flush()
+
+    lines = sink.buffer.getvalue().decode().splitlines()  # type: ignore[attr-defined]
+    assert lines == [" ok fine", " NO not fine"]
+
+
+# -- the examples ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def example(broker: Broker, name: str, *args: str) -> Iterator[subprocess.Popen[str]]:
+    """Run an example; one that is still running at the end gets a Ctrl-C and must exit with 0."""
+    process = subprocess.Popen(
+        [sys.executable, str(EXAMPLES / name), *args],
+        env={**os.environ, "AMQP_URL": broker.url},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        errors = process.communicate(timeout=20)[1]
+        assert (process.returncode, errors) == (0, "")
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def read_lines(process: subprocess.Popen[str], count: int) -> list[str]:
+    assert process.stdout is not None
+    return [process.stdout.readline().rstrip() for _ in range(count)]
+
+
+@pytest.fixture
+def own_broker(start_broker: Any) -> Broker:  # noqa: ANN401
+    """The examples use fixed names, so they get a broker to themselves."""
+    started: Broker = start_broker()
+    return started
+
+
+def test_a_consumer_gets_what_the_producer_sends(own_broker: Broker) -> None:
+    with example(own_broker, "consumer.py") as consumer:
+        assert read_lines(consumer, 1) == ["waiting for messages, stop with Ctrl-C"]
+        with example(own_broker, "producer.py", "3") as producer:
+            sent = read_lines(producer, 3)
+            producer.wait(20)
+
+        assert sent == [f"published message {number}" for number in (1, 2, 3)]
+        assert read_lines(consumer, 3) == [f"received message {number}" for number in (1, 2, 3)]
+
+
+def test_the_producer_may_come_first(own_broker: Broker) -> None:
+    with example(own_broker, "producer.py") as producer:
+        producer.wait(20)
+
+    with example(own_broker, "consumer.py") as consumer:
+        assert read_lines(consumer, 6)[1:] == [f"received message {n}" for n in range(1, 6)]
+
+
+@pytest.mark.parametrize("first", ["rpc_server.py", "rpc_client.py"])
+def test_requests_are_answered_whoever_comes_first(own_broker: Broker, first: str) -> None:
+    second = {"rpc_server.py": "rpc_client.py", "rpc_client.py": "rpc_server.py"}[first]
+    with example(own_broker, first) as one, example(own_broker, second) as two:
+        client = one if first == "rpc_client.py" else two
+        assert read_lines(client, 2) == ["the square of 3 is 9", "the square of 12 is 144"]
+        client.wait(20)
+
+
+def test_examples_are_short_and_told_in_their_first_line() -> None:
+    files = sorted(EXAMPLES.glob("*.py"))
+    assert [file.name for file in files] == [
+        "consumer.py",
+        "producer.py",
+        "rpc_client.py",
+        "rpc_server.py",
+    ]
+    for file in files:
+        text = file.read_text()
+        assert text.startswith('"""')
+        assert len(text.splitlines()) < 40
