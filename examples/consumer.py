@@ -2,6 +2,7 @@
 # ruff: noqa: T201
 
 import os
+from contextlib import suppress
 from typing import Any
 
 import pika
@@ -22,10 +23,8 @@ def main() -> None:
         channel.basic_qos(prefetch_count=10)
         channel.basic_consume("hello", work)
         print("waiting for messages, stop with Ctrl-C", flush=True)
-        try:
+        with suppress(KeyboardInterrupt):
             channel.start_consuming()
-        except KeyboardInterrupt:
-            channel.stop_consuming()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 # ruff: noqa: T201
 
 import os
+from contextlib import suppress
 from typing import Any
 
 import pika
@@ -27,10 +28,8 @@ def main() -> None:
         channel.basic_qos(prefetch_count=1)
         channel.basic_consume("squares", answer)
         print("waiting for requests, stop with Ctrl-C", flush=True)
-        try:
+        with suppress(KeyboardInterrupt):
             channel.start_consuming()
-        except KeyboardInterrupt:
-            channel.stop_consuming()
 
 
 if __name__ == "__main__":

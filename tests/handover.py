@@ -1,4 +1,4 @@
-"""An event loop's `call_soon` for tests of writer threads: callbacks wait here until they are run."""
+"""A `call_soon` for tests of writer threads: callbacks wait here until they are run."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ def test_arguments_keep_their_types(stage: Stage) -> None:
         "bool": True,
         "int": 1,
         "long": Long(1),
-        "large": 2**62,
+        "large": Long(2**62),
         "time": Timestamp(1),
         "float": 1.0,
         "decimal": Decimal("1.10"),

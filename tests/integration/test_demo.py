@@ -117,14 +117,17 @@ def test_without_pika_it_says_how_to_get_it(
     assert told.out == ""
 
 
-def test_a_demonstration_that_is_ended_takes_its_broker_along() -> None:
+@pytest.mark.parametrize("early", [True, False], ids=["while-starting", "while-running"])
+def test_a_demonstration_that_is_ended_takes_its_broker_along(early: bool) -> None:
     command = [sys.executable, "-m", "headrace", "demo"]
     with subprocess.Popen(
         command, env=brokers._environment({}), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
-        assert process.stdout.readline().startswith(b"Headrace")  # its broker is up
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        if not early:
+            assert process.stdout.readline().startswith(b"Headrace")  # its broker is up
+        file = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        children = wait_for(lambda: file.read_text().split(), timeout=10, interval=0.0005)
         process.send_signal(signal.SIGTERM)
 
         assert process.wait(20) == 1

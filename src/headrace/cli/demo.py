@@ -25,7 +25,11 @@ def demo(keep: bool) -> int:
     if find_spec("pika") is None:
         click.echo("headrace: the demonstration needs pika: pip install pika", err=True)
         return _FAILED
-    return _tell(keep=keep)
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return _tell(keep=keep)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _tell(*, keep: bool) -> int:
@@ -35,7 +39,6 @@ def _tell(*, keep: bool) -> int:
 
     begun = time.monotonic()
     story = Story()
-    signal.signal(signal.SIGTERM, _interrupt)
     broker = DemoBroker()
     stays = False
     try:

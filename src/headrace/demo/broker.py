@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import headrace
@@ -28,9 +31,11 @@ class DemoBroker:
         self.directory = Path(tempfile.mkdtemp(prefix="headrace-demo-"))
         self._ready = self.directory / "ready.json"
         self._output = self.directory / "output.txt"
-        self._process = self._launch()
+        self._process: subprocess.Popen[bytes] | None = None
         try:
-            self.port = self._wait_until_ready()
+            with _undisturbed():
+                self._process = self._launch()
+            self.port = self._wait_until_ready(self._process)
         except BaseException:
             self.stop()
             raise
@@ -41,16 +46,12 @@ class DemoBroker:
 
     @property
     def pid(self) -> int:
+        assert self._process is not None
         return self._process.pid
 
     def stop(self) -> bool:
         """Ask it to stop, force it if it does not; True when it went by itself, with code 0."""
-        self._process.terminate()
-        try:
-            code = self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            code = self._process.wait()
+        code = _end(self._process) if self._process is not None else None
         shutil.rmtree(self.directory, ignore_errors=True)
         return code == 0
 
@@ -67,10 +68,10 @@ class DemoBroker:
                 start_new_session=True,  # Ctrl-C ends the story, which then stops the broker
             )
 
-    def _wait_until_ready(self) -> int:
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> int:
         deadline = time.monotonic() + _START_SECONDS
         while not self._ready.exists():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if process.poll() is not None or time.monotonic() > deadline:
                 said = self._output.read_text(errors="replace").strip() or "nothing"
                 raise BrokerError(f"the broker did not start; it said: {said}")
             time.sleep(0.005)
@@ -84,3 +85,27 @@ def environment() -> dict[str, str]:
     root = str(Path(headrace.__file__).parents[1])
     path = os.pathsep.join(filter(None, [root, plain.get("PYTHONPATH")]))
     return {**plain, "PYTHONPATH": path}
+
+
+def _end(process: subprocess.Popen[bytes]) -> int:
+    process.terminate()
+    try:
+        return process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Signals wait for the end of the block: a process half started has nobody who stops it."""
+    came: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda one, _: came.append(one)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+        for late in came:
+            signal.raise_signal(late)

@@ -7,11 +7,12 @@ Whatever was delivered had a lower offset than everything still ready, so this i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
+from typing import Protocol
 
-from headrace.model.message import Run
+from headrace.model.message import STASHED, Route, Run
 
 # A run grows by small publishes up to here: enough to make the run's own cost vanish, little
 # enough that a half-consumed run does not hold much memory.
@@ -20,16 +21,40 @@ _GROW_BYTES = 1 << 16
 _SMALL = 32
 
 
+_EMPTY = Run(Route("", ""), [], range(0), 0)
+
+
+class Tail(Protocol):
+    """Messages behind those in memory, kept elsewhere. In order; the count is exact."""
+
+    count: int
+    size: int
+
+    def push(self, run: Run) -> None:
+        """Add messages at the end."""
+
+    def pull(self) -> list[Run]:
+        """Remove some messages from the beginning and bring them into memory."""
+
+    def load(self, run: Run) -> list[Run]:
+        """The messages of a stashed run, with contents."""
+
+    def clear(self) -> list[Run]:
+        """Drop everything; the runs tell the offsets only."""
+
+
 class Backlog:
     """One ordered sequence of runs."""
 
-    __slots__ = ("count", "ready", "returned", "size")
+    __slots__ = ("_tail", "count", "ready", "resident_limit", "returned", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, tail: Tail | None = None, resident_limit: int = 0) -> None:
         self.ready: deque[Run] = deque()
         self.returned: deque[Run] = deque()
-        self.count = 0
-        self.size = 0
+        self._tail = tail
+        self.resident_limit = resident_limit  # bytes in memory before the tail begins
+        self.count = tail.count if tail else 0  # all of them, also those in the tail
+        self.size = tail.size if tail else 0
 
     def append(self, run: Run) -> None:
         """Add messages at the end; the run must not be used by the caller any more."""
@@ -37,23 +62,29 @@ class Backlog:
         n = len(contents)
         self.count += n
         self.size += run.size
+        tail = self._tail
+        if tail is not None and (
+            tail.count or self.size - tail.size > self.resident_limit + run.size
+        ):
+            tail.push(run)
+            return
         ready = self.ready
         if n < _SMALL:
             if ready:
-                tail = ready[-1]
+                last = ready[-1]
                 if (
-                    tail.owned
-                    and tail.route is run.route
-                    and tail.origin == run.origin
-                    and tail.expires == run.expires
-                    and tail.persistent == run.persistent
-                    and len(tail.contents) < _GROW_COUNT
-                    and tail.size < _GROW_BYTES
-                    and tail.offsets[-1] + 1 == run.offsets[0]
+                    last.owned
+                    and last.route is run.route
+                    and last.origin == run.origin
+                    and last.expires == run.expires
+                    and last.persistent == run.persistent
+                    and len(last.contents) < _GROW_COUNT
+                    and last.size < _GROW_BYTES
+                    and last.offsets[-1] + 1 == run.offsets[0]
                 ):
-                    tail.contents += contents
-                    tail.offsets = range(tail.offsets[0], tail.offsets[-1] + 1 + n)
-                    tail.size += run.size
+                    last.contents += contents
+                    last.offsets = range(last.offsets[0], last.offsets[-1] + 1 + n)
+                    last.size += run.size
                     return
             run.contents = contents.copy()
             run.owned = True
@@ -63,12 +94,35 @@ class Backlog:
         """The run that holds the next message."""
         if self.returned:
             return self.returned[0]
+        if not self.ready and self.count:
+            self._refill()
         return self.ready[0] if self.ready else None
 
+    def _refill(self) -> None:
+        """Bring the next messages of the tail into memory."""
+        tail = self._tail
+        while tail is not None and tail.count and not self.ready:
+            count, size = tail.count, tail.size
+            pulled = tail.pull()
+            self.ready.extend(pulled)
+            # Damaged messages do not come back; the sizes of stored ones are estimates.
+            self.count += sum(map(len, pulled)) + tail.count - count
+            self.size += sum(run.size for run in pulled) + tail.size - size
+
     def take(self, limit: int) -> Run:
-        """Remove up to ``limit`` (>= 1) messages from the head: one run, at least one message."""
+        """Remove up to ``limit`` (>= 1) messages from the head: one run, at least one message.
+
+        Only with a tail may it be an empty run: when all of its messages turn out to be damaged.
+        """
         source = self.returned or self.ready
+        if not source:
+            self._refill()
+            source = self.ready
+            if not source:
+                return _EMPTY
         run = source[0]
+        if run.contents is STASHED:
+            return self._take_stashed(limit)
         n = len(run.contents) - run.start
         if n > limit:
             part = run.split(limit)
@@ -83,6 +137,18 @@ class Backlog:
             run.offsets = run.offsets[run.start :]
             run.start = 0
         return run
+
+    def _take_stashed(self, limit: int) -> Run:
+        """The head is a returned run whose contents are only stored: load it first."""
+        assert self._tail is not None, "only stored messages are stashed"
+        run = self.returned.popleft()
+        self.count -= len(run)
+        self.size -= run.size
+        for loaded in reversed(self._tail.load(run)):
+            self.returned.appendleft(loaded)
+            self.count += len(loaded)
+            self.size += loaded.size
+        return self.take(limit)
 
     def put_back(self, runs: Iterable[Run]) -> None:
         """Return messages to their places."""
@@ -115,8 +181,10 @@ class Backlog:
         return head.expires if head else None
 
     def clear(self) -> list[Run]:
-        """Remove and return everything."""
+        """Remove and return everything; what was in the tail comes without contents."""
         runs = list(self.returned) + list(self.ready)
+        if self._tail is not None:
+            runs += self._tail.clear()
         self.returned.clear()
         self.ready.clear()
         self.count = self.size = 0
@@ -161,15 +229,22 @@ def _interleave(runs: list[Run]) -> list[Run]:
 class PriorityBacklog:
     """Several backlogs, the highest priority first. Same interface as Backlog."""
 
-    __slots__ = ("count", "levels", "size")
+    __slots__ = ("levels",)
 
-    def __init__(self, highest: int) -> None:
-        self.levels = [Backlog() for _ in range(highest + 1)]
-        self.count = 0
-        self.size = 0
+    def __init__(
+        self, highest: int, tails: Callable[[], Tail] | None = None, resident_limit: int = 0
+    ) -> None:
+        self.levels = [
+            Backlog(tails() if tails else None, resident_limit) for _ in range(highest + 1)
+        ]
 
-    def _level(self, priority: int) -> Backlog:
-        return self.levels[min(priority, len(self.levels) - 1)]
+    @property
+    def count(self) -> int:
+        return sum([level.count for level in self.levels])
+
+    @property
+    def size(self) -> int:
+        return sum([level.size for level in self.levels])
 
     def _top(self) -> Backlog | None:
         for level in reversed(self.levels):
@@ -178,9 +253,7 @@ class PriorityBacklog:
         return None
 
     def append(self, run: Run) -> None:
-        self.count += len(run)
-        self.size += run.size
-        self._level(run.priority).append(run)
+        self.levels[min(run.priority, len(self.levels) - 1)].append(run)
 
     def head(self) -> Run | None:
         top = self._top()
@@ -188,34 +261,23 @@ class PriorityBacklog:
 
     def take(self, limit: int) -> Run:
         top = self._top()
-        assert top is not None, "take() from an empty backlog"
-        run = top.take(limit)
-        self.count -= len(run)
-        self.size -= run.size
-        return run
+        return top.take(limit) if top is not None else _EMPTY
 
     def put_back(self, runs: Iterable[Run]) -> None:
         by_level: dict[int, list[Run]] = {}
         for run in runs:
-            self.count += len(run)
-            self.size += run.size
             by_level.setdefault(min(run.priority, len(self.levels) - 1), []).append(run)
         for level, members in by_level.items():
             self.levels[level].put_back(members)
 
     def take_expired(self, now: int) -> list[Run]:
-        expired = [run for level in reversed(self.levels) for run in level.take_expired(now)]
-        for run in expired:
-            self.count -= len(run)
-            self.size -= run.size
-        return expired
+        return [run for level in reversed(self.levels) for run in level.take_expired(now)]
 
     def next_expiry(self) -> int | None:
         times = [time for level in self.levels if (time := level.next_expiry()) is not None]
         return min(times, default=None)
 
     def clear(self) -> list[Run]:
-        self.count = self.size = 0
         return [run for level in reversed(self.levels) for run in level.clear()]
 
     def runs(self) -> Iterator[Run]:

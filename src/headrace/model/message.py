@@ -67,6 +67,9 @@ class Batch:
         self.refused: set[int] | None = None  # indices some destination refused
 
 
+STASHED: list[bytes] = []  # in place of contents that are not in memory; told by identity
+
+
 class Run:
     """Messages in a queue, or delivered from one: same route, expiry and delivery count.
 
@@ -117,7 +120,11 @@ class Run:
         self.owned = False  # True: ``contents`` belongs to this run alone and may grow
 
     def __len__(self) -> int:
-        return len(self.contents) - self.start
+        return len(self.offsets) - self.start
+
+    def stash(self) -> None:
+        """Let go of the contents: they are stored, and read again when needed."""
+        self.contents = STASHED
 
     def split(self, count: int) -> Run:
         """Remove the first ``count`` messages (fewer than all) and return them as a run."""
@@ -130,12 +137,18 @@ class Run:
 
     def piece(self, where: slice) -> Run:
         """A new run of the messages at ``where``; this one stays as it is."""
-        contents = self.contents[where]
+        offsets = self.offsets[where]
+        if self.contents is STASHED:
+            contents = STASHED
+            size = self.size * len(offsets) // max(1, len(self))
+        else:
+            contents = self.contents[where]
+            size = sum(map(type(self).measure, contents))
         return type(self)(
             self.route,
             contents,
-            self.offsets[where],
-            sum(map(type(self).measure, contents)),
+            offsets,
+            size,
             origin=self.origin,
             persistent=self.persistent,
             expires=self.expires,

@@ -27,7 +27,7 @@ class Lease(Generic[Owner]):
         self.first = first
         self.owner = owner
         self.run = run
-        self.live = len(run.contents)
+        self.live = len(run.offsets)
         self.start = 0  # everything before it is settled
         self.done: bytearray | None = None  # marks of what is settled out of order
         self.since = since
@@ -50,7 +50,7 @@ class Settled(Generic[Owner]):
 
     def piece(self) -> Run:
         """The messages themselves, for giving them back."""
-        if not self.start and self.stop == len(self.run.contents):
+        if not self.start and self.stop == len(self.run.offsets):
             return self.run
         return self.run.piece(slice(self.start, self.stop))
 
@@ -91,7 +91,7 @@ class Unacked(Generic[Owner]):
                 unknown = tag
                 break
             low = tag - lease.first
-            high = min(last - lease.first + 1, len(lease.run.contents))
+            high = min(last - lease.first + 1, len(lease.run.offsets))
             if lease.done is not None:
                 stop = lease.done.find(1, low, high)
                 if stop >= 0:
@@ -119,7 +119,7 @@ class Unacked(Generic[Owner]):
         for lease in self._leases[self._head :]:
             if tag and lease.first > tag:
                 break
-            high = min(tag - lease.first + 1, len(lease.run.contents)) if tag else None
+            high = min(tag - lease.first + 1, len(lease.run.offsets)) if tag else None
             settled += self._take_live(lease, high)
         self._trim()
         return settled
@@ -144,13 +144,13 @@ class Unacked(Generic[Owner]):
             return None
         lease = leases[head]
         index = tag - lease.first
-        if not 0 <= index < len(lease.run.contents):
+        if not 0 <= index < len(lease.run.offsets):
             where = bisect_right(self._firsts, tag, head) - 1
             if where < head:
                 return None
             lease = leases[where]
             index = tag - lease.first
-            if index >= len(lease.run.contents):
+            if index >= len(lease.run.offsets):
                 return None
         if index < lease.start or (lease.done is not None and lease.done[index]):
             return None
@@ -165,13 +165,13 @@ class Unacked(Generic[Owner]):
             lease.start = high
         else:
             if lease.done is None:
-                lease.done = bytearray(len(lease.run.contents))
+                lease.done = bytearray(len(lease.run.offsets))
             lease.done[low:high] = b"\x01" * n
         if not lease.live:
             self._dead += 1
 
     def _take_live(self, lease: Lease[Owner], high: int | None) -> list[Settled[Owner]]:
-        end = len(lease.run.contents) if high is None else high
+        end = len(lease.run.offsets) if high is None else high
         if not lease.live or end <= lease.start:
             return []
         done = lease.done

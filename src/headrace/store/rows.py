@@ -39,7 +39,7 @@ IDENTITY: Final[Mapping[type[Row], tuple[str, ...]]] = {
 }
 
 # The order of a catalogue: oldest queue first, everything else by what identifies it.
-ORDER: Final[Mapping[type[Row], tuple[str, ...]]] = {**IDENTITY, QueueRow: ("id",)}
+ORDER: Final[Mapping[type[Row], tuple[str, ...]]] = {**IDENTITY, QueueRow: ("id", "vhost", "name")}
 
 
 def row_values(row: Row) -> Values:

@@ -1,1 +1,1 @@
-"""The commit log: one journal for all queues, in segments. docs/storage-format.md has the layout."""
+"""The commit log: one journal for all queues, in segments (docs/storage-format.md)."""

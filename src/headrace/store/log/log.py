@@ -10,7 +10,6 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 from zlib import crc32
 
 from headrace.errors import StoreError
@@ -35,13 +34,7 @@ logger = logging.getLogger(__name__)
 SEGMENT_SIZE = 32 << 20
 CHECKPOINT_EVERY = 64 << 20  # bytes of log between checkpoints
 _LOAD_BYTES = 1 << 18
-
-
-class _Unwritten(NamedTuple):
-    """A record that is not in its file yet."""
-
-    messages: r.Messages
-    contents: Sequence[bytes]
+_NOTHING = r.Messages("", "", 0, None, 0, (), (), (), 0)
 
 
 class _Group:
@@ -50,7 +43,7 @@ class _Group:
     __slots__ = ("messages", "returned", "settled")
 
     def __init__(self) -> None:
-        self.messages: list[dict[str, object]] = []
+        self.messages: list[r.Outgoing] = []
         self.settled: list[tuple[int, int, int]] = []
         self.returned: list[tuple[int, int, int, int]] = []
 
@@ -87,7 +80,7 @@ class CommitLog:
         self._returned: list[tuple[int, int, int, int]] = []
         self._chunks: list[Chunk] = []
         self._want_sync = False
-        self._unwritten: dict[int, _Unwritten] = {}
+        self._unwritten: dict[int, tuple[int, r.Outgoing]] = {}  # not in their files yet
         self._busy: Job | None = None
         self._group: _Group | None = None
         self._sealed: list[Segment] = []  # waiting for their index files
@@ -189,32 +182,23 @@ class CommitLog:
             raise StoreError(f"the journal has failed: {self.failed}")
         if level >= Level.FSYNC:
             self._want_sync = True
-        fields = {
-            "exchange": exchange,
-            "key": key,
-            "origin": origin,
-            "ttl_ms": ttl_ms,
-            "contents": contents,
-            "placed": placed,
-            "level": int(level),
-        }
+        out = r.Outgoing(exchange, key, origin, ttl_ms, contents, placed, int(level))
         if self._group is not None:
-            self._group.messages.append(fields)
+            self._group.messages.append(out)
             # The group is appended as a whole when it is complete; wait for more than there is.
             return self.end + 1
-        parts, size, base = self._encode(fields, self._time())
+        time = self._time()
+        parts, size = r.messages_parts(out, base=self._base, time=time)
+        if self._make_room(size):
+            parts, size = r.messages_parts(out, base=self._base, time=time)
         self._put(parts, size)
-        self._enter(fields, self.end - size, size)
+        self._enter(out, self.end - size, size)
         return self.end
 
-    def _encode(self, fields: dict[str, object], time: int) -> tuple[list[bytes], int, int]:
-        base = self._active.base if self._active is not None else -1
-        parts, size = r.messages_parts(base=base, time=time, **fields)  # type: ignore[arg-type]
-        if self._make_room(size):
-            assert self._active is not None
-            base = self._active.base
-            parts, size = r.messages_parts(base=base, time=time, **fields)  # type: ignore[arg-type]
-        return parts, size, base
+    @property
+    def _base(self) -> int:
+        """Of the active segment; sums are seeded with it."""
+        return self._active.base if self._active is not None else -1
 
     def _time(self) -> int:
         """Store time never goes back, whatever the clock does."""
@@ -249,15 +233,13 @@ class CommitLog:
         segment.used += size
         self.end = segment.base + segment.used
 
-    def _enter(self, fields: dict[str, object], position: int, size: int) -> None:
+    def _enter(self, out: r.Outgoing, position: int, size: int) -> None:
         """Index an appended record."""
-        contents: Sequence[bytes] = fields["contents"]  # type: ignore[assignment]
-        placed: Sequence[Placed] = fields["placed"]  # type: ignore[assignment]
         segment = self._active
         assert segment is not None
-        weight = entry_weight(size, len(contents), len(placed))
+        weight = entry_weight(size, len(out.contents), len(out.placed))
         time = self._last_time
-        for one in placed:
+        for one in out.placed:
             index = self._queues.get(one.queue)
             if index is None:
                 index = self._queues[one.queue] = QueueIndex()
@@ -265,18 +247,7 @@ class CommitLog:
             segment.total += one.count
             segment.live += one.count
             segment.live_bytes += one.count * weight
-        messages = r.Messages(
-            time,
-            fields["ttl_ms"],  # type: ignore[arg-type]
-            fields["origin"],  # type: ignore[arg-type]
-            fields["exchange"],  # type: ignore[arg-type]
-            fields["key"],  # type: ignore[arg-type]
-            tuple(placed),
-            (),
-            (),
-            0,
-        )
-        self._unwritten[position] = _Unwritten(messages, contents)
+        self._unwritten[position] = (time, out)
 
     def settle(self, queue: int, offsets: Sequence[int]) -> None:
         """The messages are done with; noted with the next commit."""
@@ -319,25 +290,24 @@ class CommitLog:
         size = r.HEAD_SIZE + sum(map(len, parts))
         if self._make_room(size):
             parts, spots = self._group_parts(group, time)
-        assert self._active is not None
         body = b"".join(parts)
         count = len(group.messages) + bool(group.settled) + bool(group.returned)
-        head = r.group_head(body, count, base=self._active.base, time=time)
+        head = r.group_head(body, count, base=self._base, time=time)
         self._put([head, body], size)
         start = self.end - size + r.HEAD_SIZE
-        for fields, (at, length) in zip(group.messages, spots, strict=True):
-            self._enter(fields, start + at, length)
+        for out, (at, length) in zip(group.messages, spots, strict=True):
+            self._enter(out, start + at, length)
         self._apply_settled(group.settled)
         self._apply_returned(group.returned)
         self._want_sync = True
 
     def _group_parts(self, group: _Group, time: int) -> tuple[list[bytes], list[tuple[int, int]]]:
-        base = self._active.base if self._active is not None else -1
+        base = self._base
         parts: list[bytes] = []
         spots: list[tuple[int, int]] = []
         at = 0
-        for fields in group.messages:
-            pieces, size = r.messages_parts(base=base, time=time, **fields)  # type: ignore[arg-type]
+        for out in group.messages:
+            pieces, size = r.messages_parts(out, base=base, time=time)
             parts += pieces
             spots.append((at, size))
             at += size
@@ -367,10 +337,9 @@ class CommitLog:
 
     def _put_small(self, encode: Callable[[int, int], bytes]) -> None:
         time = self._time()
-        data = encode(self._active.base if self._active is not None else -1, time)
+        data = encode(self._base, time)
         if self._make_room(len(data)):
-            assert self._active is not None
-            data = encode(self._active.base, time)
+            data = encode(self._base, time)
         self._put([data], len(data))
 
     def _apply_settled(self, ranges: list[tuple[int, int, int]]) -> None:
@@ -547,14 +516,16 @@ class CommitLog:
     ) -> list[Stored]:
         unwritten = self._unwritten.get(entry.position)
         if unwritten is not None:
-            messages, contents = unwritten
+            time, out = unwritten
+            route = (out.exchange, out.key, out.origin, out.ttl_ms, time)
             pieces = [
-                (offset, contents[offset - entry.first])
+                (offset, out.contents[offset - entry.first])
                 for low, high in ranges
                 for offset in range(low, high)
             ]
         else:
             messages, pieces = self._read_record(queue, entry, ranges)
+            route = messages[:5]
         # Messages delivered a different number of times cannot share a run.
         groups: dict[int, tuple[list[int], list[bytes]]] = {}
         for offset, content in pieces:
@@ -563,16 +534,7 @@ class CommitLog:
             offsets.append(offset)
             bodies.append(content)
         return [
-            Stored(
-                messages.exchange,
-                messages.key,
-                messages.origin,
-                messages.ttl_ms,
-                messages.time,
-                deliveries,
-                offsets,
-                bodies,
-            )
+            Stored(*route, deliveries, offsets, bodies)
             for deliveries, (offsets, bodies) in groups.items()
         ]
 
@@ -583,7 +545,7 @@ class CommitLog:
         messages = self._read_head(segment, entry.position)
         if messages is None:
             self._report_damage(queue, ranges, f"the record at {entry.position} is damaged")
-            return r.Messages(0, None, 0, "", "", (), (), (), 0), []
+            return _NOTHING, []
         lengths, crcs = messages.lengths, messages.crcs
         skip = ranges[0][0] - entry.first
         start = entry.position + messages.head_size + sum(lengths[:skip])

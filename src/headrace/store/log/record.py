@@ -60,7 +60,7 @@ class Head(NamedTuple):
     kind: int
     level: int
     destinations: int
-    count: int
+    items: int
     body_crc: int
     time: int
 
@@ -68,11 +68,11 @@ class Head(NamedTuple):
 class Messages(NamedTuple):
     """The head of a MESSAGES record, decoded."""
 
-    time: int
-    ttl_ms: int | None
-    origin: int
     exchange: str
     key: str
+    origin: int
+    ttl_ms: int | None
+    time: int
     placed: tuple[Placed, ...]
     lengths: Sequence[int]
     crcs: Sequence[int]
@@ -92,29 +92,32 @@ def padding(size: int) -> bytes:
     return _PADDING[-size % ALIGN]
 
 
-def messages_parts(
-    *,
-    base: int,
-    time: int,
-    level: int,
-    exchange: str,
-    key: str,
-    origin: int,
-    ttl_ms: int | None,
-    contents: Sequence[bytes],
-    placed: Sequence[Placed],
-) -> tuple[list[bytes], int]:
+class Outgoing(NamedTuple):
+    """Messages to be stored, once for all their queues."""
+
+    exchange: str
+    key: str
+    origin: int
+    ttl_ms: int | None
+    contents: Sequence[bytes]
+    placed: Sequence[Placed]
+    level: int
+
+
+def messages_parts(out: Outgoing, *, base: int, time: int) -> tuple[list[bytes], int]:
     """A MESSAGES record as pieces to be written one after the other, and its size."""
-    x = exchange.encode("utf-8", "surrogateescape")
-    k = key.encode("utf-8", "surrogateescape")
-    names = x + k
+    contents = out.contents
+    exchange = out.exchange.encode("utf-8", "surrogateescape")
+    key = out.key.encode("utf-8", "surrogateescape")
+    ttl = 0 if out.ttl_ms is None else out.ttl_ms + 1
+    names = exchange + key
     lengths = array("I", map(len, contents))
     head = b"".join(
         (
-            _ROUTE.pack(0 if ttl_ms is None else ttl_ms + 1, origin, len(x), len(k), 0),
+            _ROUTE.pack(ttl, out.origin, len(exchange), len(key), 0),
             names,
             padding(len(names)),
-            *[_PLACED.pack(one.queue, one.first, one.count) for one in placed],
+            *[_PLACED.pack(one.queue, one.first, one.count) for one in out.placed],
             lengths.tobytes(),
             array("I", map(crc32, contents)).tobytes(),
         )
@@ -129,10 +132,10 @@ def messages_parts(
         base=base,
         count=len(contents),
         time=time,
-        level=level,
-        destinations=len(placed),
+        level=out.level,
+        destinations=len(out.placed),
     )
-    return [sealed, *contents, pad] if pad else [sealed, *contents], size
+    return ([sealed, *contents, pad] if pad else [sealed, *contents]), size
 
 
 def settled_bytes(ranges: Sequence[tuple[int, int, int]], *, base: int, time: int) -> bytes:
@@ -195,7 +198,7 @@ def decode_messages(data: bytes, head: Head, offset: int = 0) -> Messages | None
     exchange = data[at : at + exchange_length].decode("utf-8", "surrogateescape")
     key = data[at + exchange_length : at + names].decode("utf-8", "surrogateescape")
     at += names + (-names % ALIGN)
-    table = 4 * head.count
+    table = 4 * head.items
     if at + head.destinations * _PLACED.size + 2 * table != offset + head.head_size:
         return None
     placed = tuple(
@@ -207,11 +210,11 @@ def decode_messages(data: bytes, head: Head, offset: int = 0) -> Messages | None
     lengths.frombytes(data[at : at + table])
     crcs.frombytes(data[at + table : at + 2 * table])
     return Messages(
-        head.time,
-        ttl - 1 if ttl else None,
-        origin,
         exchange,
         key,
+        origin,
+        ttl - 1 if ttl else None,
+        head.time,
         placed,
         lengths,
         crcs,

@@ -165,7 +165,7 @@ def _entries(part: Found) -> Iterator[tuple[int, Entry]]:
     messages = r.decode_messages(part.data, part.head, part.at)
     if messages is None:
         return
-    weight = entry_weight(part.head.size, part.head.count, len(messages.placed))
+    weight = entry_weight(part.head.size, part.head.items, len(messages.placed))
     for one in messages.placed:
         yield (
             one.queue,
@@ -195,7 +195,8 @@ def _cut(
         state.report.cut.append(f"an unfinished record at {last} was cut off")
         logger.warning("an unfinished record at %d was cut off", last)
     if any(data[used:]):
-        text = f"{len(data[used:].rstrip(bytes(1)))} bytes of an unfinished write at {segment.base + used}"
+        left = len(data[used:].rstrip(bytes(1)))
+        text = f"{left} bytes of an unfinished write at {segment.base + used}"
         state.report.cut.append(text)
         logger.warning("%s were cut off", text)
     segment.used = used

@@ -11,10 +11,14 @@ import errno
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
+from typing import TypeVar
 
-from headrace.store.disk import Disk
+from headrace.store.disk import Disk, File
 from headrace.store.log.segment import Segment
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -96,15 +100,12 @@ class Writer:
 
     def carry_out(self, job: Job) -> None:
         """Write, sync; raises when the disk fails."""
-        files = {}
+        files: dict[int, File] = {}
         for chunk in job.chunks:
             file = chunk.segment.file
             if file is None:
-                file = self._patiently(lambda segment=chunk.segment: segment.create(self._disk))
-            data = b"".join(chunk.buffers)
-            self._patiently(
-                lambda file=file, data=data, chunk=chunk: file.write(data, chunk.offset)
-            )
+                file = self._patiently(partial(chunk.segment.create, self._disk))
+            self._patiently(partial(file.write, b"".join(chunk.buffers), chunk.offset))
             files[chunk.segment.base] = file
         if job.sync:
             for file in files.values():
@@ -112,7 +113,7 @@ class Writer:
         if job.task is not None:
             job.task()
 
-    def _patiently(self, action: Callable[[], object]) -> object:
+    def _patiently(self, action: Callable[[], T]) -> T:
         """Try again while the disk is full; anything else is an error."""
         told = False
         while True:

@@ -1,0 +1,178 @@
+"""Opening meta.db: private files, and files that must be left alone."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import stat
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from handover import Handover
+from headrace.errors import ConfigError, StoreError
+from headrace.store.api import Catalogue, ExchangeRow
+from headrace.store.sqlite import SqliteMetadata, database
+from headrace.store.sqlite.schema import MIGRATIONS
+
+
+def modes(directory: Path) -> dict[str, int]:
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()}
+
+
+def fill(directory: Path, count: int = 300) -> None:
+    store = SqliteMetadata(directory)
+    Handover().start(store)
+    for number in range(count):
+        store.save(ExchangeRow("/", f"exchange {number}", "topic"))
+    store.close()
+
+
+def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+    store, loop = SqliteMetadata(tmp_path / "new" / "data"), Handover()
+    loop.start(store)
+    loop.wait_for_commit(store.save_vhost("/"))
+
+    found = modes(tmp_path / "new" / "data")
+    store.close()
+
+    assert found == {"meta.db": 0o600, "meta.db-wal": 0o600, "meta.db-shm": 0o600}
+    assert modes(tmp_path / "new")["data"] == 0o700
+
+
+def test_files_that_others_could_read_are_made_private(tmp_path: Path) -> None:
+    fill(tmp_path)
+    (tmp_path / "meta.db").chmod(0o644)
+    SqliteMetadata(tmp_path).close()
+
+    assert modes(tmp_path) == {"meta.db": 0o600}
+
+
+def test_a_closed_store_is_a_single_file_in_wal_mode(tmp_path: Path) -> None:
+    fill(tmp_path)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["meta.db"]
+    with closing(sqlite3.connect(tmp_path / "meta.db")) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_commits_are_synced(tmp_path: Path) -> None:
+    store = SqliteMetadata(tmp_path)
+    (synchronous,) = store._connection.execute("PRAGMA synchronous").fetchone()
+    store.close()
+
+    assert synchronous == 2  # FULL
+
+
+def test_a_directory_name_may_hold_anything(tmp_path: Path) -> None:
+    directory = tmp_path / "50% of what? #1 'größer'"
+    fill(directory, 1)
+
+    assert (directory / "meta.db").exists()
+
+
+# -- files that cannot be used --------------------------------------------------------------------
+
+
+def test_a_newer_version_is_refused_and_nothing_is_changed(tmp_path: Path) -> None:
+    fill(tmp_path / "made")
+    with closing(sqlite3.connect(tmp_path / "made" / "meta.db")) as connection:
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+        # Taken while it is open: the version is in the -wal file only, as after a crash.
+        (tmp_path / "data").mkdir()
+        for name in ("meta.db", "meta.db-wal"):
+            shutil.copy(tmp_path / "made" / name, tmp_path / "data" / name)
+    before = [(tmp_path / "data" / name).read_bytes() for name in ("meta.db", "meta.db-wal")]
+
+    with pytest.raises(ConfigError, match=r"meta\.db has schema version 2.* knows 1"):
+        SqliteMetadata(tmp_path / "data")
+
+    assert before[1]
+    after = [(tmp_path / "data" / name).read_bytes() for name in ("meta.db", "meta.db-wal")]
+    assert after == before
+
+
+def not_a_database(path: Path) -> None:
+    path.write_bytes(b"these are not the bytes you are looking for" * 100)
+
+
+def too_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-4096])
+
+
+def a_page_overwritten(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-4096:] = b"\xa5" * 4096
+    path.write_bytes(content)
+
+
+def the_header_torn(path: Path) -> None:
+    path.write_bytes(bytes(512) + path.read_bytes()[512:])
+
+
+@pytest.mark.parametrize("damage", [not_a_database, too_short, a_page_overwritten, the_header_torn])
+def test_a_damaged_file_is_reported_and_left_alone(
+    damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    fill(tmp_path)
+    path = tmp_path / "meta.db"
+    damage(path)
+    before = path.read_bytes()
+
+    with pytest.raises(StoreError, match=r"meta\.db is damaged \(.*fsck.*restore"):
+        SqliteMetadata(tmp_path)
+
+    assert path.read_bytes() == before
+
+
+def test_a_row_that_cannot_be_decoded_is_reported(tmp_path: Path) -> None:
+    fill(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "meta.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE exchanges SET arguments = x'000000ff'")
+    store = SqliteMetadata(tmp_path)
+    with pytest.raises(StoreError, match=r"meta\.db is damaged"):
+        store.load()
+    store.close()
+
+
+def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "meta.db", isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE recipes (name)")
+    before = (tmp_path / "meta.db").read_bytes()
+
+    with pytest.raises(StoreError, match="another program"):
+        SqliteMetadata(tmp_path)
+
+    assert (tmp_path / "meta.db").read_bytes() == before
+
+
+def test_a_path_that_is_no_file_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "meta.db").mkdir()
+    with pytest.raises(StoreError, match=r"cannot use .*meta\.db"):
+        SqliteMetadata(tmp_path)
+
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match=r"cannot open .*meta\.db"):
+        SqliteMetadata(tmp_path / "file")
+
+
+def test_a_file_locked_by_another_is_reported_and_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_BUSY_S", 0.01)
+    fill(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "meta.db", isolation_level=None)) as connection:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreError, match=r"cannot use .*meta\.db: database is locked"):
+            SqliteMetadata(tmp_path)
+
+
+def test_a_crash_before_the_first_step_leaves_a_file_that_can_be_used(tmp_path: Path) -> None:
+    (tmp_path / "meta.db").touch(0o600)
+    store = SqliteMetadata(tmp_path)
+
+    assert store.load() == Catalogue()
+    store.close()
