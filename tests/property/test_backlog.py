@@ -16,6 +16,7 @@ appends = st.tuples(
     st.just("append"),
     st.integers(1, 70),
     st.integers(0, 1),  # route
+    st.integers(1, 3),  # distance of the numbers: those between are of another priority
     st.integers(0, 4),  # priority
     st.sampled_from([None, None, 3, 6, 9]),  # expiry
 )
@@ -50,9 +51,12 @@ class Pair:
         self.out: list[Run] = []  # delivered, may be returned
         self.next_offset = 0
 
-    def append(self, count: int, route: int, priority: int, expires: int | None) -> None:
-        offsets = range(self.next_offset, self.next_offset + count)
-        self.next_offset += count
+    def append(
+        self, count: int, route: int, distance: int, priority: int, expires: int | None
+    ) -> None:
+        end = self.next_offset + count * distance
+        offsets = range(self.next_offset, end, distance)
+        self.next_offset = offsets[-1] + 1
         items = [Item(at, min(priority, self.levels - 1), expires) for at in offsets]
         self.items |= dict(zip(offsets, items, strict=True))
         self.model += items

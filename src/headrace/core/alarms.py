@@ -40,6 +40,12 @@ class Alarms:
         self._listeners: set[Callable[[], None]] = set()
         self.memory = False
         self.disk = False
+        self._disk_full = False
+
+    def set_disk_full(self, full: bool) -> None:
+        """A write found no room, or found it again."""
+        self._disk_full = full
+        self.check()
 
     @property
     def reason(self) -> str | None:
@@ -64,7 +70,8 @@ class Alarms:
         """Look once. A memory alarm ends only well below the limit, so that it does not flicker."""
         used = resident_bytes()
         limit = self.memory_limit * 0.95 if self.memory else self.memory_limit
-        self._set(memory=used > limit, disk=free_bytes(self._directory) < self.disk_free_limit)
+        low = self._disk_full or free_bytes(self._directory) < self.disk_free_limit
+        self._set(memory=used > limit, disk=low)
 
     def _set(self, *, memory: bool, disk: bool) -> None:
         if (memory, disk) == (self.memory, self.disk):

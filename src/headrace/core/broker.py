@@ -10,6 +10,7 @@ from typing import Protocol
 from headrace.core.alarms import Alarms
 from headrace.core.auth import Authority, GuestOnly
 from headrace.core.clock import Clock, Timers
+from headrace.core.storage import Storage
 from headrace.core.turn import Turn
 from headrace.core.vhost import Vhost
 from headrace.errors import NotAllowed, PreconditionFailed
@@ -41,10 +42,14 @@ class Broker:
         user: str = "guest",
         password: str = "guest",
         clock: Clock | None = None,
+        storage: Storage | None = None,
+        turn: Turn | None = None,
     ) -> None:
         self.clock = clock or Clock()
         self.timers = Timers(self.clock, loop)
-        self.turn = Turn(loop)
+        self.turn = turn or Turn(loop)
+        self.storage = storage or Storage(self.turn)
+        self.turn.before_writing = self.storage.flush
         self.alarms = Alarms(
             self.timers, directory, memory_limit=memory_limit, disk_free_limit=disk_free_limit
         )
@@ -62,7 +67,9 @@ class Broker:
             raise PreconditionFailed("a vhost's name has 1 to 255 bytes")
         vhost = self.vhosts.get(name)
         if vhost is None:
-            vhost = self.vhosts[name] = Vhost(name, self.clock, self.timers, self.turn)
+            vhost = Vhost(name, self.clock, self.timers, self.turn, self.storage)
+            self.vhosts[name] = vhost
+            self.storage.save_vhost(name)
         return vhost
 
     def delete_vhost(self, name: str) -> None:
@@ -72,6 +79,7 @@ class Broker:
         for connection in [one for one in self.connections if one.vhost is vhost]:
             connection.force_close(f"vhost '{name}' is deleted")
         vhost.close()
+        self.storage.delete_vhost(name)
 
     def get_vhost(self, name: str) -> Vhost:
         vhost = self.vhosts.get(name)
@@ -94,4 +102,6 @@ class Broker:
         }
 
     def close(self) -> None:
+        """Stop the clock and make everything safe. Connections must be gone."""
         self.timers.close()
+        self.storage.close()

@@ -16,6 +16,9 @@ from itertools import count
 logger = logging.getLogger(__name__)
 
 
+_SWEEP = 1024  # timers that may wait before cancelled ones are looked for
+
+
 class Clock:
     """The machine's clocks."""
 
@@ -94,12 +97,15 @@ class Timers:
         self._loop = loop
         self._heap: list[tuple[int, int, Timer]] = []
         self._numbers = count()
+        self._sweep_at = _SWEEP
         self._armed: int | None = None
         self._disarm: Callable[[], None] | None = None
 
     def at(self, due_ms: int, callback: Callable[[], None]) -> Timer:
         """Call ``callback`` once the clock has reached ``due_ms``."""
         timer = Timer(due_ms, callback)
+        if len(self._heap) >= self._sweep_at:
+            self._sweep()
         heapq.heappush(self._heap, (due_ms, next(self._numbers), timer))
         if self._armed is None or due_ms < self._armed:
             self._arm(due_ms)
@@ -107,6 +113,12 @@ class Timers:
 
     def after(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
         return self.at(self.clock.now_ms() + delay_ms, callback)
+
+    def _sweep(self) -> None:
+        """Forget cancelled timers: many queues are made with a long time and deleted soon."""
+        self._heap[:] = [entry for entry in self._heap if entry[2].callback is not None]
+        heapq.heapify(self._heap)
+        self._sweep_at = 2 * len(self._heap) + _SWEEP
 
     def close(self) -> None:
         self._heap.clear()

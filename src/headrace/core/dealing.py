@@ -97,16 +97,17 @@ class Dealer:
     ) -> None:
         k = len(hands)
         rounds = 1
-        if backlog.count > k > 1:
+        # Room comes back only after this call: a lone hand need not wait for the full ones.
+        if backlog.count > k and not self._shared:
             rounds = min([one.channel.room(one) for one in hands])
         run = backlog.take(rounds * k)
         n = len(run)
-        if n == 1:
+        if n == 1 or k == 1:
             hands[0].channel.deliver(hands[0], run)
         else:
             for consumer, part in zip(hands, run.deal(k), strict=False):
                 consumer.channel.deliver(consumer, part)
-        served = n if n <= k else n % k
+        served = n if n <= k else (n % k if k > 1 else 1)
         if not served:
             return
         if tier[served - 1] is hands[served - 1]:

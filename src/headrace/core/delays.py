@@ -34,6 +34,14 @@ class Waiting:
         self.count = 0
 
     def put(self, batch: Batch) -> bool:
+        later = Batch(  # what a waiting message needs to know of its batch, without its neighbours
+            batch.route,
+            [],
+            0,
+            origin=batch.origin,
+            persistent=batch.persistent,
+            ttl_ms=batch.ttl_ms,
+        )
         for content in batch.contents:
             properties = properties_of(content)
             delay = _delay_of(properties)
@@ -45,7 +53,7 @@ class Waiting:
             properties.headers.set("x-delay", -delay)
             waiting = with_properties(content, properties)
             self.count += 1
-            self._vhost.timers.after(delay, lambda c=waiting: self._due(batch, c))  # type: ignore[misc]
+            self._vhost.timers.after(delay, lambda c=waiting: self._due(later, c))  # type: ignore[misc]
         return True
 
     def _due(self, batch: Batch, content: bytes) -> None:

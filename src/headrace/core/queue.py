@@ -7,16 +7,19 @@ looks at a queue (get, declare, purge) pumps it first, so the difference cannot 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from headrace.core.consumer import Consumer
 from headrace.core.dealing import Dealer
+from headrace.core.storage import LEVELS
+from headrace.core.tail import QueueTail
 from headrace.errors import AccessRefused
 from headrace.model.arguments import QueueSettings
 from headrace.model.backlog import Backlog, PriorityBacklog
-from headrace.model.message import Batch, Run
+from headrace.model.message import STASHED, Batch, Run
 from headrace.model.unacked import Lease, Settled
+from headrace.store.api import Journal, Stored
 from headrace.wire.amqp.content import body_size
 from headrace.wire.amqp.properties import priority as priority_of
 
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
 
 
 _SWEEP = 64  # leases watched for a time-out before settled ones are looked for
+
+
+RESIDENT_LIMIT = 8 << 20  # bytes of one queue's messages in memory; the rest is a tail
 
 
 class Holder(Protocol):
@@ -70,6 +76,8 @@ class Queue:
         "_expires_timer",
         "_expiring",
         "_guarded",
+        "_journal",
+        "_level",
         "_run_type",
         "_ttl_timer",
         "_turn",
@@ -85,10 +93,12 @@ class Queue:
         "marked_at",
         "name",
         "next_offset",
+        "number",
         "owner",
         "policy",
         "settings",
         "unacked",
+        "uuid",
         "vhost",
     )
 
@@ -102,15 +112,21 @@ class Queue:
         owner: object | None,
         arguments: Mapping[str, object],
         settings: QueueSettings,
+        number: int | None = None,
+        uuid: str = "",
     ) -> None:
         self.vhost = vhost
         self.name = name
+        self.number = number  # in the journal; None = its messages are not stored
+        self.uuid = uuid
+        self._journal = vhost.storage.journal if number is not None else None
+        self._level = 0
         self.durable = durable
         self.auto_delete = auto_delete
         self.owner = owner  # the connection of an exclusive queue
         self.arguments = arguments
         self.policy: str | None = None
-        self.backlog: Backlog | PriorityBacklog = Backlog()
+        self.backlog = self._new_backlog(settings)
         self.dealer = Dealer()
         self.next_offset = 0
         self.unacked = 0
@@ -130,6 +146,8 @@ class Queue:
         self._ack_sweep_at = _SWEEP
         self.settings = settings
         self.configure(settings)
+        if self._journal is not None:
+            self._restore(self._journal)
 
     # -- settings ---------------------------------------------------------------------------
 
@@ -137,8 +155,7 @@ class Queue:
         """Take settings as they are now; called again when a policy changes."""
         self.settings = settings
         self.dealer.single_active = settings.single_active_consumer
-        if settings.max_priority is not None and not isinstance(self.backlog, PriorityBacklog):
-            self.backlog = PriorityBacklog(settings.max_priority)
+        self._level = LEVELS[settings.durability]
         limited = settings.max_length is not None or settings.max_length_bytes is not None
         self._guarded = limited or settings.max_priority is not None
         run_type = _BodyRun if settings.max_length_bytes is not None else Run
@@ -153,7 +170,55 @@ class Queue:
         if limited and self.backlog.count:
             self.mark()
 
+    def _new_backlog(self, settings: QueueSettings) -> Backlog | PriorityBacklog:
+        if settings.max_priority is not None:
+            return PriorityBacklog(settings.max_priority, self._new_tail, RESIDENT_LIMIT)
+        return Backlog(self._new_tail(), RESIDENT_LIMIT)
+
+    def _new_tail(self) -> QueueTail:
+        storage = self.vhost.storage
+        return QueueTail(storage.scratch, self._journal, self.number or 0, self._stored_expiry)
+
+    def _stored_expiry(self, stored: Stored) -> int | None:
+        """When a message read back expires: its time went on while it was on the disk."""
+        limits = [self.settings.message_ttl_ms, stored.ttl_ms]
+        known = [ms for ms in limits if ms is not None]
+        if not known:
+            return None
+        clock = self.vhost.clock
+        age = int(clock.wall_seconds() * 1000) - stored.time
+        self._expiring = True
+        return clock.now_ms() + min(known) - max(age, 0)
+
+    def _restore(self, journal: Journal) -> None:
+        """Take up what the journal holds of this queue."""
+        number = self.number or 0
+        self.next_offset = journal.next_offset(number)
+        count, size = journal.live(number)
+        if not count:
+            return
+        tail = self._new_tail()
+        tail.restore(0, self.next_offset, count, size)
+        if not self.vhost.storage.clean:
+            tail.suspect_below = self.next_offset
+        if isinstance(self.backlog, Backlog):
+            self.backlog = Backlog(tail, RESIDENT_LIMIT)
+        else:
+            while tail.count:
+                for run in tail.pull():
+                    self._restore_by_priority(self.backlog, run)
+        self._expiring = True
+        self.mark()
+
+    def _restore_by_priority(self, backlog: PriorityBacklog, run: Run) -> None:
+        for index, content in enumerate(run.contents):
+            one = run.piece(slice(index, index + 1))
+            one.priority = priority_of(content)
+            backlog.append(one)
+
     def _remeasure(self) -> None:
+        if sum(len(run) for run in self.backlog.runs()) < self.backlog.count:
+            return  # what is not in memory keeps its measure
         runs = self.backlog.clear()
         for run in runs:
             again = self._measured(run)
@@ -164,7 +229,7 @@ class Queue:
 
     def _measured(self, run: Run) -> Run:
         """The run as this queue measures it now."""
-        if type(run) is self._run_type:
+        if type(run) is self._run_type or run.contents is STASHED:
             return run
         contents = run.contents[run.start :]
         return self._run_type(
@@ -185,13 +250,34 @@ class Queue:
         """Take the batch's messages; False when the length limit refused some of them."""
         if self._guarded:
             return self._put_guarded(batch)
-        self._append(batch, batch.contents, batch.size)
+        n = len(batch.contents)
+        first = self._number(batch, n)
+        self._append(batch, batch.contents, batch.size, range(first, first + n))
         return True
 
-    def _append(self, batch: Batch, contents: list[bytes], size: int, priority: int = 0) -> None:
-        n = len(contents)
-        offset = self.next_offset
-        self.next_offset = offset + n
+    def _number(self, batch: Batch, n: int) -> int:
+        """Offsets for ``n`` more messages; notes where they are to be stored."""
+        first = self.next_offset
+        self.next_offset = first + n
+        if batch.persistent and self._journal is not None and self._level:
+            placed = batch.placed
+            if placed and placed[-1][0] == self.number:
+                placed[-1] = (placed[-1][0], placed[-1][1], placed[-1][2] + n)
+            else:
+                placed.append((self.number or 0, first, n))
+            if self._level > batch.level:
+                batch.level = self._level
+        self.counters.published += n
+        return first
+
+    def _append(
+        self,
+        batch: Batch,
+        contents: list[bytes],
+        size: int,
+        offsets: Sequence[int],
+        priority: int = 0,
+    ) -> None:
         expires = None
         if self._expiring or batch.ttl_ms is not None:
             expires = self._expiry(batch.ttl_ms)
@@ -199,15 +285,14 @@ class Queue:
             self._run_type(
                 batch.route,
                 contents,
-                range(offset, offset + n),
+                offsets,
                 size,
                 origin=batch.origin,
-                persistent=batch.persistent,
+                persistent=batch.persistent and self._level > 0,
                 expires=expires,
                 priority=priority,
             )
         )
-        self.counters.published += n
         if not self.marked:
             self._turn.mark_queue(self)
 
@@ -241,17 +326,19 @@ class Queue:
         return False
 
     def _append_guarded(self, batch: Batch, contents: list[bytes]) -> None:
+        n = len(contents)
+        offsets = range(first := self._number(batch, n), first + n)
+        measure = self._run_type.measure
         if self.settings.max_priority is None:
-            self._append(batch, contents, sum(map(self._run_type.measure, contents)))
-        else:
-            self._append_by_priority(batch, contents)
-
-    def _append_by_priority(self, batch: Batch, contents: list[bytes]) -> None:
-        by_level: dict[int, list[bytes]] = {}
-        for content in contents:
-            by_level.setdefault(priority_of(content), []).append(content)
-        for level, members in by_level.items():
-            self._append(batch, members, sum(map(self._run_type.measure, members)), level)
+            self._append(batch, contents, sum(map(measure, contents)), offsets)
+            return
+        by_level: dict[int, list[int]] = {}
+        for index, content in enumerate(contents):
+            by_level.setdefault(priority_of(content), []).append(index)
+        for level, indices in by_level.items():
+            members = [contents[index] for index in indices]
+            numbers = [offsets[index] for index in indices]
+            self._append(batch, members, sum(map(measure, members)), numbers, level)
 
     def _count_that_fits(self, contents: list[bytes]) -> int:
         self.pump()
@@ -275,7 +362,8 @@ class Queue:
             origin=batch.origin,
             persistent=batch.persistent,
         )
-        self._bury([run], "maxlen")
+        if self.settings.dead_letter_exchange is not None:
+            self.vhost.dead_letters.bury(self, [run], "maxlen")
 
     # -- messages out -------------------------------------------------------------------------
 
@@ -346,10 +434,12 @@ class Queue:
         self.pump()
         if not self.backlog.count:
             return None
-        self.counters.got += 1
         run = self.backlog.take(1)
         if self._expiring:
             self._arm_ttl()  # for the new head
+        if not len(run):
+            return None
+        self.counters.got += 1
         return run
 
     # -- settling -----------------------------------------------------------------------------
@@ -362,9 +452,15 @@ class Queue:
             counters.redelivered += n
         if consumer.no_ack:
             counters.acked += n
+            self._settle(run, run.offsets)
         else:
             consumer.unacked += n
             self.unacked += n
+
+    def _settle(self, run: Run, offsets: Sequence[int]) -> None:
+        """The messages are done with; the journal must not bring them back."""
+        if run.persistent and self._journal is not None:
+            self._journal.settle(self.number or 0, offsets)
 
     def watch(self, holder: Holder, lease: Lease[Consumer]) -> None:
         """Take the lease back when its time is over. Only for queues with an ack time-out."""
@@ -400,6 +496,7 @@ class Queue:
         part.owner.unacked -= count
         self.unacked -= count
         self.counters.acked += count
+        self._settle(part.run, part.run.offsets[part.start : part.stop])
         if self.backlog.count and not self.marked:
             self.mark()
 
@@ -416,6 +513,10 @@ class Queue:
             (dead if limit is not None and run.deliveries > limit else back).append(run)
         if self.deleted:
             return
+        if self._journal is not None:
+            for run in back:
+                if run.persistent:
+                    self._journal.returned(self.number or 0, run.offsets, run.deliveries)
         self.counters.returned += sum(map(len, back))
         self.backlog.put_back(back)
         self.mark()
@@ -435,11 +536,19 @@ class Queue:
         return part.piece()
 
     def _bury(self, runs: list[Run], reason: str) -> None:
-        """To the dead-letter exchange, or to nowhere."""
-        if self.settings.dead_letter_exchange is None or self.deleted:
+        """To the dead-letter exchange, or to nowhere; and no more in this queue either way."""
+        if self.deleted:
             return
-        self.counters.dead_lettered += sum(map(len, runs))
-        self.vhost.dead_letters.bury(self, runs, reason)
+        with self.vhost.storage.atomic():
+            if self.settings.dead_letter_exchange is not None:
+                self.counters.dead_lettered += sum(map(len, runs))
+                runs = [one for run in runs for one in self._with_contents(run)]
+                self.vhost.dead_letters.bury(self, runs, reason)
+            for run in runs:
+                self._settle(run, run.offsets[run.start :])
+
+    def _with_contents(self, run: Run) -> list[Run]:
+        return self._new_tail().load(run) if run.contents is STASHED else [run]
 
     # -- consumers ------------------------------------------------------------------------------
 
@@ -494,7 +603,10 @@ class Queue:
     def purge(self) -> int:
         """Drop all ready messages; return how many."""
         self.pump()
-        return sum(len(run) for run in self.backlog.clear())
+        count = self.backlog.count
+        for run in self.backlog.clear():
+            self._settle(run, run.offsets[run.start :])
+        return count
 
     def close(self) -> int:
         """The queue is deleted: cancel its consumers, drop its messages; return how many."""
@@ -505,6 +617,8 @@ class Queue:
             self.dealer.remove(consumer)
             consumer.channel.cancelled(consumer)
         self.backlog.clear()
+        if self._journal is not None:
+            self._journal.forget(self.number or 0)
         for timer in (self._ttl_timer, self._expires_timer, self._ack_timer):
             if timer is not None:
                 timer.cancel()

@@ -38,6 +38,7 @@ class Turn:
         self._sessions: list[Flushed] = []
         self._afterwards: list[Callable[[], None]] = []
         self._scheduled = False
+        self.before_writing: Callable[[], None] = lambda: None  # the journal begins its commit
 
     def at_end(self, callback: Callable[[], None]) -> None:
         """Call back when everything of this turn is written."""
@@ -74,6 +75,7 @@ class Turn:
                     queue.pump()
                 except Exception:
                     logger.exception("a queue failed to deliver")
+        self.before_writing()
         sessions, self._sessions = self._sessions, []
         for session in sessions:
             session.marked = False

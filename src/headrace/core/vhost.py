@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from uuid import uuid4
 
 from headrace.core.dead_letters import DeadLetters
 from headrace.core.delays import Waiting
 from headrace.core.exchange import KINDS, Exchange, Target
 from headrace.core.queue import Queue
 from headrace.core.replies import PREFIX, ReplyAddresses
+from headrace.core.storage import Storage
 from headrace.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from headrace.model.arguments import (
     Declared,
@@ -24,6 +26,7 @@ from headrace.model.message import Batch, Destination, Route
 from headrace.model.names import check_new_name, generated_queue_name
 from headrace.model.policy import Policy, effective
 from headrace.model.routing.headers import check_arguments as check_headers_arguments
+from headrace.store.api import BindingRow, ExchangeRow, Level, Placed, PolicyRow, QueueRow
 from headrace.wire.amqp.values import type_name
 
 if TYPE_CHECKING:
@@ -77,8 +80,11 @@ class _DefaultRouter:
 class Vhost:
     """Everything in it is invisible from other vhosts."""
 
-    def __init__(self, name: str, clock: Clock, timers: Timers, turn: Turn) -> None:
+    def __init__(
+        self, name: str, clock: Clock, timers: Timers, turn: Turn, storage: Storage | None = None
+    ) -> None:
         self.name = name
+        self.storage = storage or Storage(turn)
         self.clock = clock
         self.timers = timers
         self.turn = turn
@@ -170,7 +176,24 @@ class Vhost:
         for destination in batch.route.destinations:
             if not destination.put(batch):
                 accepted = False
+        if batch.placed:
+            self._store(batch)
         return accepted
+
+    def _store(self, batch: Batch) -> None:
+        journal = self.storage.journal
+        assert journal is not None, "only a journal numbers queues"
+        contents = batch.contents
+        longest = max([count for _, _, count in batch.placed])
+        batch.position = journal.append(
+            exchange=batch.route.exchange,
+            key=batch.route.key,
+            origin=batch.origin,
+            ttl_ms=batch.ttl_ms,
+            contents=contents if longest == len(contents) else contents[:longest],
+            placed=[Placed(*one) for one in batch.placed],
+            level=Level(batch.level),
+        )
 
     # -- exchanges ------------------------------------------------------------------------------
 
@@ -222,6 +245,8 @@ class Vhost:
             arguments=arguments,
         )
         self.exchanges[name] = exchange
+        if durable:
+            self.storage.save(ExchangeRow(self.name, name, kind, auto_delete, internal, arguments))
         self._apply_exchange_policy(exchange)
         self.changed()
         return exchange
@@ -242,6 +267,8 @@ class Vhost:
 
     def _remove_exchange(self, exchange: Exchange) -> None:
         del self.exchanges[exchange.name]
+        if exchange.durable:
+            self.storage.delete(ExchangeRow(self.name, exchange.name, exchange.kind))
         self._waiting.pop(exchange, None)
         exchange.bindings.clear()
         self._unbind_everywhere(exchange)
@@ -282,6 +309,7 @@ class Vhost:
         owner: object | None = None,
         connection: object | None = None,
         arguments: Mapping[str, object] = _NOTHING,
+        stored: QueueRow | None = None,
     ) -> Queue:
         """Make the queue, or check that the one there is the same. ``owner``: it is exclusive."""
         if name:
@@ -317,6 +345,9 @@ class Vhost:
             type_name=type_name,
         )
         policy = self._policy_for_queue(name, arguments)
+        number = stored.id if stored else None
+        if durable and owner is None and stored is None:
+            number = self.storage.new_queue_number()
         queue = Queue(
             self,
             name,
@@ -325,7 +356,12 @@ class Vhost:
             owner=owner,
             arguments=arguments,
             settings=queue_settings(arguments, policy.definition if policy else _NOTHING),
+            number=number,
+            uuid=stored.uuid if stored else uuid4().hex,
         )
+        if number is not None and stored is None:
+            row = QueueRow(number, queue.uuid, self.name, name, auto_delete, arguments)
+            self.storage.save(row)
         queue.policy = policy.name if policy else None
         self.queues[name] = queue
         if owner is not None:
@@ -357,6 +393,8 @@ class Vhost:
         if queue.deleted:
             return 0
         self.queues.pop(queue.name, None)
+        if queue.number is not None:
+            self.storage.delete(QueueRow(queue.number, queue.uuid, self.name, queue.name))
         if queue.owner in self._exclusive:
             self._exclusive[queue.owner].discard(queue)
         self._unbind_everywhere(queue)
@@ -373,6 +411,8 @@ class Vhost:
         if exchange.router.by_headers:
             check_headers_arguments(arguments)
         if exchange.bind(target, key, arguments):
+            if (row := self._binding_row(exchange, target, key, arguments)) is not None:
+                self.storage.save(row)
             self.changed()
 
     def unbind(
@@ -381,8 +421,21 @@ class Vhost:
         self.not_default(source)
         exchange = self.exchanges.get(source)
         if exchange is not None and exchange.unbind(target, key, arguments):
+            if (row := self._binding_row(exchange, target, key, arguments)) is not None:
+                self.storage.delete(row)
             self.changed()
             self._auto_delete(exchange)
+
+    def _binding_row(
+        self, source: Exchange, target: Target, key: str, arguments: Mapping[str, object]
+    ) -> BindingRow | None:
+        """A binding is durable when both its ends are."""
+        to_queue = isinstance(target, Queue)
+        if not source.durable or not getattr(target, "durable", False):
+            return None
+        if isinstance(target, Queue) and target.number is None:
+            return None
+        return BindingRow(self.name, source.name, to_queue, target.name, key, arguments)
 
     def _unbind_everywhere(self, target: Target) -> None:
         for exchange in list(self.exchanges.values()):
@@ -397,11 +450,14 @@ class Vhost:
 
     def set_policy(self, policy: Policy) -> None:
         self.policies[policy.name] = policy
+        self.storage.save(_policy_row(policy))
         self._apply_policies()
 
     def clear_policy(self, name: str) -> None:
-        if self.policies.pop(name, None) is None:
+        policy = self.policies.pop(name, None)
+        if policy is None:
             raise NotFound(f"no policy '{name}' in vhost '{self.name}'")
+        self.storage.delete(_policy_row(policy))
         self._apply_policies()
 
     def _policy_for_queue(self, name: str, arguments: Mapping[str, object]) -> Policy | None:
@@ -436,3 +492,14 @@ class Vhost:
     def close(self) -> None:
         for queue in list(self.queues.values()):
             self.remove_queue(queue)
+
+
+def _policy_row(policy: Policy) -> PolicyRow:
+    return PolicyRow(
+        policy.vhost,
+        policy.name,
+        policy.pattern,
+        policy.apply_to,
+        policy.priority,
+        policy.definition,
+    )

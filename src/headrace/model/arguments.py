@@ -16,6 +16,7 @@ TypeName = Callable[[object], str]
 
 OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
 ACK_TIMEOUT_ACTIONS: Final = ("requeue", "dead-letter")
+DURABILITIES: Final = ("fsync", "os", "memory")  # what a confirm promises
 DELAYED_EXCHANGE: Final = "x-delayed-message"
 DELAYED_KINDS: Final = ("direct", "fanout", "topic", "headers")
 # Ten years in milliseconds: RabbitMQ takes this and refuses one more.
@@ -39,6 +40,7 @@ class QueueSettings:
     delivery_limit: int | None = None
     ack_timeout_ms: int | None = None
     ack_timeout_action: str = "requeue"
+    durability: str = "fsync"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,7 @@ CHECKERS: Final[dict[str, Checker]] = {
     "x-consumer-timeout": _integer(1, MAX_DURATION_MS),
     "x-ack-timeout": _integer(1, MAX_DURATION_MS),
     "x-ack-timeout-action": _one_of(ACK_TIMEOUT_ACTIONS, "invalid_ack_timeout_action"),
+    "x-durability": _one_of(DURABILITIES, "invalid_durability"),
 }
 
 # Compared on redeclaration, in RabbitMQ's order; arguments nobody knows are not.
@@ -198,6 +201,7 @@ _COMPARED: Final = (
     "x-consumer-timeout",
     "x-ack-timeout",
     "x-ack-timeout-action",
+    "x-durability",
     "x-queue-type",
     "x-queue-master-locator",
     "x-queue-leader-locator",
@@ -306,6 +310,7 @@ def queue_settings(arguments: Mapping[str, object], policy: Mapping[str, object]
         delivery_limit=limit,
         ack_timeout_ms=_ack_timeout(arguments, policy),
         ack_timeout_action=_word(arguments, policy, "ack-timeout-action") or "requeue",
+        durability=_word(arguments, policy, "durability") or "fsync",
     )
 
 

@@ -81,6 +81,7 @@ class Backlog:
                     and len(last.contents) < _GROW_COUNT
                     and last.size < _GROW_BYTES
                     and last.offsets[-1] + 1 == run.offsets[0]
+                    and run.offsets[-1] - last.offsets[0] + 1 == len(last.offsets) + n
                 ):
                     last.contents += contents
                     last.offsets = range(last.offsets[0], last.offsets[-1] + 1 + n)

@@ -46,7 +46,18 @@ class Route:
 class Batch:
     """Messages on their way from a publisher to the destinations of one route."""
 
-    __slots__ = ("contents", "origin", "persistent", "refused", "route", "size", "ttl_ms")
+    __slots__ = (
+        "contents",
+        "level",
+        "origin",
+        "persistent",
+        "placed",
+        "position",
+        "refused",
+        "route",
+        "size",
+        "ttl_ms",
+    )
 
     def __init__(
         self,
@@ -65,6 +76,9 @@ class Batch:
         self.persistent = persistent
         self.ttl_ms = ttl_ms
         self.refused: set[int] | None = None  # indices some destination refused
+        self.placed: list[tuple[int, int, int]] = []  # (queue number, first offset, count)
+        self.level = 0  # the strongest durability that a destination asks for
+        self.position = 0  # in the journal: to wait for before a confirm; 0 = nothing
 
 
 STASHED: list[bytes] = []  # in place of contents that are not in memory; told by identity

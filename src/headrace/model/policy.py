@@ -42,6 +42,7 @@ _LIKE_ARGUMENTS: Final = (
     "delivery-limit",
     "consumer-timeout",
     "ack-timeout",
+    "durability",
     "ack-timeout-action",
 )
 # Known, and without effect on the type of the value: parts of a cluster, streams, retention.

@@ -19,11 +19,13 @@ from headrace.config import Config, parse_amount
 from headrace.core.broker import Broker
 from headrace.core.clock import Clock
 from headrace.core.definitions import load_definitions
+from headrace.core.turn import Turn
 from headrace.errors import ConfigError
 from headrace.server.amqp.handshake import Limits
 from headrace.server.amqp.session import Session
 from headrace.server.listener import Gate, Link, tls_context
 from headrace.server.logs import configure_logging
+from headrace.server.stores import Stores
 
 logger = logging.getLogger(__name__)
 
@@ -40,12 +42,17 @@ class Server:
         self._listeners: list[asyncio.Server] = []
         self._links: set[Link] = set()
         self.broker: Broker | None = None
+        self._stores: Stores | None = None
+        self.failure: Exception | None = None
+        self.stopped = asyncio.Event()  # set when the broker has to end by itself
 
     async def start(self) -> None:
         """Returns once every listener is up."""
         config = self.config
         loop = asyncio.get_running_loop()
-        _make_directory(config.data_dir)
+        turn = Turn(loop)
+        self._stores = Stores(config.data_dir, turn)
+        self._stores.storage.on_failure = self._storage_failed
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self.broker = Broker(
             loop,
@@ -55,7 +62,10 @@ class Server:
             user=config.default_user,
             password=config.default_password,
             clock=self._clock,
+            storage=self._stores.storage,
+            turn=turn,
         )
+        self._stores.restore(self.broker, loop)
         if config.load_definitions is not None:
             load_definitions(self.broker, config.load_definitions)
         self.broker.start()
@@ -65,6 +75,10 @@ class Server:
             await self._listen("amqps", config.amqps_port, _tls(config))
         if config.ready_file is not None:
             _write_atomically(config.ready_file, json.dumps({"pid": os.getpid(), **self.ports}))
+
+    @property
+    def recovered(self) -> str:
+        return self._stores.summary if self._stores is not None else "nothing stored"
 
     async def _listen(self, name: str, port: int, tls: ssl.SSLContext | None) -> None:
         config, broker = self.config, self.broker
@@ -93,6 +107,14 @@ class Server:
         self._listeners.append(server)
         self.ports[name] = server.sockets[0].getsockname()[1]
 
+    def _storage_failed(self, error: Exception) -> None:
+        """Nothing can be promised any more: tell everybody, and end."""
+        self.failure = error
+        assert self.broker is not None
+        for connection in tuple(self.broker.connections):
+            connection.force_close(f"storage has failed: {error}")
+        self.stopped.set()
+
     async def stop(self) -> None:
         """Close the doors, tell everybody, wait a little, leave."""
         for listener in self._listeners:
@@ -109,13 +131,8 @@ class Server:
             link.abort()
         await asyncio.sleep(0)
         broker.close()
-
-
-def _make_directory(path: Path) -> None:
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot use data directory {path}: {error.strerror}") from error
+        if self._stores is not None:
+            self._stores.close()
 
 
 def _tls(config: Config) -> ssl.SSLContext:
@@ -141,16 +158,16 @@ def _banner(server: Server, seconds: float) -> str:
     for name, port in server.ports.items():
         lines.append(f"  {name:<9} {name}://{config.host}:{port}/")
     lines += [
-        f"  data      {config.data_dir}",
-        "  durability: memory (messages do not survive a restart in this version)",
+        f"  data      {config.data_dir} ({server.recovered})",
+        "  durability: fsync (a confirm means on disk)",
         "Stop with Ctrl-C.",
     ]
     return "\n".join(lines)
 
 
-async def _serve(config: Config, started: float) -> None:
+async def _serve(config: Config, started: float) -> int:
     server = Server(config)
-    stop = asyncio.Event()
+    stop = server.stopped
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -166,6 +183,7 @@ async def _serve(config: Config, started: float) -> None:
         logger.info("stopping")
     finally:
         await server.stop()
+    return 1 if server.failure is not None else 0
 
 
 def run(config: Config) -> int:
@@ -176,7 +194,5 @@ def run(config: Config) -> int:
         import uvloop
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(config, started))
-        return 0
-    asyncio.run(_serve(config, started))
-    return 0
+            return runner.run(_serve(config, started))
+    return asyncio.run(_serve(config, started))

@@ -42,6 +42,17 @@ def test_a_cancelled_timer_does_not_fire(stage: Stage, caplog: pytest.LogCapture
     assert not caplog.records
 
 
+def test_cancelled_timers_are_forgotten_long_before_they_are_due(stage: Stage) -> None:
+    log: list[str] = []
+    stage.timers.after(10, note(log, "kept"))
+    for _ in range(20_000):
+        stage.timers.after(3_600_000, lambda: None).cancel()
+
+    assert len(stage.timers._heap) < 3000
+    stage.clock.advance(10)
+    assert log == ["kept"]
+
+
 def test_a_timer_can_be_cancelled_by_one_which_is_due_with_it(stage: Stage) -> None:
     log: list[str] = []
     stage.timers.after(10, lambda: victim.cancel())

@@ -171,3 +171,16 @@ def test_uneven_credit_is_used_up_to_the_last(stage: Stage) -> None:
 
     assert [len(inbox.seen) for inbox in inboxes] == [1, 4, 7]
     assert queue.backlog.count == 8
+
+
+def test_the_only_one_with_room_gets_its_messages_in_one_go(stage: Stage) -> None:
+    queue = stage.queue()
+    full, free = Inbox(), Inbox()
+    full.consume(queue, prefetch=1)
+    free.consume(queue)
+    stage.publish("0")
+
+    stage.publish(*numbers(500, start=1))
+
+    assert (full.seen, free.seen) == (["0"], numbers(500, start=1))
+    assert len(free.runs) == 1

@@ -221,6 +221,22 @@ def test_a_requeued_message_returns_to_its_place_in_its_level(stage: Stage) -> N
     assert ready(queue) == ["3a", "3b", "1a", "1b"]
 
 
+def test_requeued_messages_of_mixed_priorities_return_to_their_places(stage: Stage) -> None:
+    queue = stage.queue(max_priority=1)
+    inbox = Inbox()
+    names = ("1a", "0a", "1b", "1c", "0b", "1d")
+    stage.publish_contents([message(body, priority=int(body[0])) for body in names[:3]])
+    for body in names[3:]:
+        stage.publish_contents([message(body, priority=int(body[0]))])
+    for _ in names:
+        inbox.get(queue)
+
+    for tag in (6, 3, 1, 5, 2, 4):
+        inbox.requeue(tag)
+
+    assert ready(queue) == ["1a", "1b", "1c", "1d", "0a", "0b"]
+
+
 def test_drop_head_drops_what_would_be_delivered_next(stage: Stage) -> None:
     queue = stage.queue(max_priority=3, max_length=2)
 

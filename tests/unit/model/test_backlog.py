@@ -65,6 +65,19 @@ def test_unlike_messages_stay_apart(different: dict[str, object]) -> None:
     assert len(list(backlog.runs())) == 2
 
 
+@pytest.mark.parametrize(("first", "second"), [([0, 2], [3]), ([0], [1, 3]), ([0, 1], [2])])
+def test_growing_keeps_every_number(first: list[int], second: list[int]) -> None:
+    """Messages of one priority do not follow each other without gaps."""
+    backlog = Backlog()
+    backlog.append(run_of(first))
+    backlog.append(run_of(second))
+
+    assert offsets(backlog) == first + second
+    assert [len(run.offsets) for run in backlog.runs()] == [
+        len(run.contents) for run in backlog.runs()
+    ]
+
+
 def test_growing_leaves_the_publishers_list_alone() -> None:
     backlog = Backlog()
     first = run_of(range(0, 1))

@@ -30,6 +30,7 @@ _tag_bytes = Struct(">Q").pack
 _HEAD = Struct(">BHIHH").pack
 
 OUT_HIGH = 1 << 20  # bytes collected for one socket in one turn before consumers must wait
+HELD_LIMIT = 16 << 20  # bytes a channel holds unacknowledged in memory; more is only stored
 UNLIMITED = 1024  # messages handed to a consumer without a limit before others get a look
 
 
@@ -44,6 +45,7 @@ class Channel:
         "default_prefetch",
         "delivery_tag",
         "held",
+        "held_bytes",
         "last_queue",
         "number",
         "prefetch",
@@ -61,6 +63,7 @@ class Channel:
         self.consumers: dict[str, Consumer] = {}
         self.unacked: Unacked[Consumer] = Unacked()
         self.held = 0  # unacknowledged deliveries to consumers (gets do not count)
+        self.held_bytes = 0
         self.delivery_tag = 0
         self.default_prefetch = 0  # for consumers to come
         self.prefetch = 0  # shared by all consumers of the channel
@@ -95,6 +98,8 @@ class Channel:
         session = self.session
         contents = run.contents
         n = len(contents)
+        if not n:
+            return  # everything in it was damaged
         route = run.route
         wire = route.wire or _wire(route)
         tail = wire[1] if run.deliveries else wire[0]
@@ -113,7 +118,10 @@ class Channel:
         queue.delivered(consumer, run, n)
         if not consumer.no_ack:
             self.held += n
+            self.held_bytes += run.size
             lease = self.unacked.add(tag, consumer, run)
+            if run.persistent and queue.number is not None and self.held_bytes > HELD_LIMIT:
+                run.stash()
             if queue.settings.ack_timeout_ms is not None:
                 queue.watch(self, lease)
 
@@ -227,6 +235,7 @@ class Channel:
     def _release(self, part: Settled[Consumer]) -> None:
         if part.owner.tag:
             self.held -= part.count
+            self.held_bytes -= part.run.size * part.count // len(part.run.offsets)
 
     def _credit(self) -> None:
         """With a limit shared by the channel, any settling may let any of its queues go on."""

@@ -2,35 +2,51 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from headrace.wire.amqp.methods import BasicAck, BasicNack, Method
 
 
 class Confirms:
-    """Publishes are numbered from 1. Each number is answered exactly once."""
+    """Publishes are numbered from 1. A number is answered when it and all before it are safe."""
 
-    __slots__ = ("_refused", "answered", "published")
+    __slots__ = ("_refused", "_waiting", "answered", "published")
 
     def __init__(self) -> None:
         self.published = 0
         self.answered = 0
-        self._refused: list[int] = []
+        self._refused: deque[int] = deque()
+        self._waiting: deque[tuple[int, int]] = deque()  # (first number, position in the journal)
 
-    def refuse(self, first: int, indices: set[int]) -> None:
-        """Messages of a run that began at number ``first`` were refused by a queue."""
-        self._refused += [first + index for index in sorted(indices)]
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._waiting)
 
-    def take_answers(self) -> list[Method]:
-        """Answer everything published so far: acks for whole stretches, nacks in between."""
+    def add(self, count: int, position: int, refused: set[int] | None = None) -> None:
+        """``count`` more publishes, safe once the journal is (0 = they are); some were refused."""
+        first = self.published + 1
+        self.published += count
+        if position:
+            self._waiting.append((first, position))
+        if refused:
+            self._refused += [first + index for index in sorted(refused)]
+
+    def take_answers(self, durable: int = 0) -> list[Method]:
+        """Answer everything that is safe: acks for whole stretches, nacks in between."""
+        waiting = self._waiting
+        while waiting and waiting[0][1] <= durable:
+            waiting.popleft()
+        safe = waiting[0][0] - 1 if waiting else self.published
         answers: list[Method] = []
-        for number in self._refused:
+        while self._refused and self._refused[0] <= safe:
+            number = self._refused.popleft()
             if number - 1 > self.answered:
                 answers.append(_ack(self.answered, number - 1))
             answers.append(BasicNack(delivery_tag=number))
             self.answered = number
-        self._refused.clear()
-        if self.published > self.answered:
-            answers.append(_ack(self.answered, self.published))
-            self.answered = self.published
+        if safe > self.answered:
+            answers.append(_ack(self.answered, safe))
+            self.answered = safe
         return answers
 
 

@@ -131,20 +131,15 @@ class Publisher:
     def _publish_batch(self, channel: Channel, batch: Batch, mandatory: bool) -> None:
         session = self._session
         n = len(batch.contents)
-        confirms = channel.confirms
-        if confirms is not None:
-            first = confirms.published + 1
-            confirms.published += n
+        if batch.route.destinations:
+            session.open_vhost.publish(batch)
+        elif mandatory:
+            self._return(channel, batch)
+        if channel.confirms is not None:
+            channel.confirms.add(n, batch.position, batch.refused)
             session.confirming.add(channel)
             if not session.marked:
                 session.turn.mark_session(session)
-        if not batch.route.destinations:
-            if mandatory:
-                self._return(channel, batch)
-            return
-        accepted = session.open_vhost.publish(batch)
-        if not accepted and confirms is not None and batch.refused:
-            confirms.refuse(first, batch.refused)
 
     def _return(self, channel: Channel, batch: Batch) -> None:
         session = self._session

@@ -86,6 +86,7 @@ class Session:
         "received",
         "small_frames",
         "starved",
+        "ticket",
         "turn",
         "user",
         "vhost",
@@ -116,6 +117,7 @@ class Session:
         self.is_full = False  # no room for deliveries now
         self.starved: set[Queue] = set()  # queues that wait for room
         self.marked = False
+        self.ticket = 0  # of the metadata that our answers speak of
         self.closing = False  # we sent connection.close, or answered it
         self.closed = False
         self.blocked = False
@@ -199,6 +201,7 @@ class Session:
         ids = _ids(payload)
         try:
             dispatch(self, number, channel, m.decode_method(payload))
+            self.ticket = self.broker.storage.issued
         except BrokerError as error:
             self._fail(error, number, ids)
         except Exception:
@@ -290,16 +293,24 @@ class Session:
 
     def answer_confirms(self, channel: Channel) -> None:
         """Confirm what was published on the channel and is safe."""
-        self.confirming.discard(channel)
-        if channel.confirms is not None:
-            for answer in channel.confirms.take_answers():
+        confirms = channel.confirms
+        if confirms is not None:
+            for answer in confirms.take_answers(self.broker.storage.durable):
                 self.out.append(m.method_frame(channel.number, answer))
+        if confirms is None or not confirms.is_waiting:
+            self.confirming.discard(channel)
 
     def flush(self) -> None:
         """End of a turn: answer publishers, write everything at once."""
+        storage = self.broker.storage
         if self.confirming:
             for channel in tuple(self.confirming):
                 self.answer_confirms(channel)
+            if self.confirming:
+                storage.wait(self)
+        if self.ticket > storage.committed and not self.closed:
+            storage.wait(self)  # an answer in there speaks of something not on disk yet
+            return
         out = self.out
         if out and not self.closed:
             data = b"".join(out)

@@ -36,7 +36,7 @@ class QueueIndex:
         self._times = array("Q")
         self._head = 0  # entries before it are released
         self.next_offset = next_offset
-        self.settled = settled or Intervals()
+        self.settled = Intervals() if settled is None else settled
         self.returned: list[tuple[int, int, int]] = []  # (first, stop, deliveries), latest last
 
     def __len__(self) -> int:

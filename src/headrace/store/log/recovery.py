@@ -194,8 +194,8 @@ def _cut(
         used = at
         state.report.cut.append(f"an unfinished record at {last} was cut off")
         logger.warning("an unfinished record at %d was cut off", last)
-    if any(data[used:]):
-        left = len(data[used:].rstrip(bytes(1)))
+    left = len(data[used:].rstrip(b"\x00"))
+    if left:
         text = f"{left} bytes of an unfinished write at {segment.base + used}"
         state.report.cut.append(text)
         logger.warning("%s were cut off", text)

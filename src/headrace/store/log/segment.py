@@ -82,7 +82,8 @@ def walk(data: bytes, base: int, start: int = 0) -> Iterator[Found | Damage]:
     damaged the walk goes on at the next good record, and says what it stepped over.
     """
     at = start
-    while at + r.HEAD_SIZE <= len(data):
+    limit = len(data.rstrip(b"\x00"))  # nothing begins in the zeros of unused space
+    while at < limit and at + r.HEAD_SIZE <= len(data):
         head = r.read_head(data, at)
         if head is not None and r.head_is_good(data, head, base, at):
             if at + head.size > len(data):
@@ -90,19 +91,16 @@ def walk(data: bytes, base: int, start: int = 0) -> Iterator[Found | Damage]:
             yield Found(base + at, head, data, at)
             at += head.size
             continue
-        following = _next_good(data, base, at + _STEP)
+        following = _next_good(data, base, at + _STEP, limit)
         if following is None:
             return
         yield Damage(base + at, following - at)
         at = following
 
 
-def _next_good(data: bytes, base: int, at: int) -> int | None:
+def _next_good(data: bytes, base: int, at: int, limit: int) -> int | None:
     """Where the next good record begins."""
-    while at + r.HEAD_SIZE <= len(data):
-        if not any(data[at : at + 4096]):
-            at += 4096  # nothing begins in zeros
-            continue
+    while at < limit and at + r.HEAD_SIZE <= len(data):
         head = r.read_head(data, at)
         if head is not None and r.head_is_good(data, head, base, at):
             return at

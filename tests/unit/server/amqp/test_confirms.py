@@ -1,4 +1,4 @@
-"""Publisher confirms: every number answered once, in few frames."""
+"""Publisher confirms: every number answered once, in order, and not before it is safe."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from headrace.server.amqp.confirms import Confirms
 from headrace.wire.amqp.methods import BasicAck, BasicNack
 
-
-def publish(confirms: Confirms, count: int, refused: set[int] | None = None) -> None:
-    first = confirms.published + 1
-    confirms.published += count
-    if refused:
-        confirms.refuse(first, refused)
+runs = st.tuples(
+    st.integers(1, 12),  # messages
+    st.sets(st.integers(0, 11)),  # refused, as far as there are so many
+    st.booleans(),  # stored: it has a position in the journal
+    st.integers(0, 3),  # how far the journal gets before the next run
+)
 
 
 def test_nothing_published_needs_no_answer() -> None:
@@ -24,7 +24,7 @@ def test_nothing_published_needs_no_answer() -> None:
 
 def test_one_publish_gets_one_ack() -> None:
     confirms = Confirms()
-    publish(confirms, 1)
+    confirms.add(1, 0)
 
     assert confirms.take_answers() == [BasicAck(delivery_tag=1, multiple=False)]
     assert confirms.take_answers() == []
@@ -32,16 +32,16 @@ def test_one_publish_gets_one_ack() -> None:
 
 def test_a_stretch_gets_one_ack_for_all() -> None:
     confirms = Confirms()
-    publish(confirms, 3)
-    publish(confirms, 2)
+    confirms.add(3, 0)
+    confirms.add(2, 0)
 
     assert confirms.take_answers() == [BasicAck(delivery_tag=5, multiple=True)]
 
 
 def test_refused_messages_are_nacked_between_the_acks() -> None:
     confirms = Confirms()
-    publish(confirms, 2)
-    publish(confirms, 3, {1})
+    confirms.add(2, 0)
+    confirms.add(3, 0, {1})
 
     assert confirms.take_answers() == [
         BasicAck(delivery_tag=3, multiple=True),
@@ -50,28 +50,47 @@ def test_refused_messages_are_nacked_between_the_acks() -> None:
     ]
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 12), st.sets(st.integers(0, 11)), st.booleans()), max_size=20)
-)
-def test_each_number_is_answered_once_and_acks_never_touch(
-    runs: list[tuple[int, set[int], bool]],
+def test_stored_messages_wait_for_the_journal_and_hold_up_those_behind() -> None:
+    confirms = Confirms()
+    confirms.add(1, 0)
+    confirms.add(2, 100)
+    confirms.add(1, 0)
+
+    assert confirms.take_answers(99) == [BasicAck(delivery_tag=1, multiple=False)]
+    assert confirms.is_waiting
+    assert confirms.take_answers(100) == [BasicAck(delivery_tag=4, multiple=True)]
+    assert not confirms.is_waiting
+
+
+@given(st.lists(runs, max_size=20))
+def test_each_number_is_answered_once_and_not_too_early(
+    published: list[tuple[int, set[int], bool, int]],
 ) -> None:
     confirms = Confirms()
     wrong: set[int] = set()
+    unsafe: dict[int, int] = {}  # number -> position it waits for
     verdicts: list[bool] = []
-    for count, indices, flush in [*runs, (1, set(), True)]:
+    position = durable = 0
+    for count, indices, stored, progress in published:
         refused = {index for index in indices if index < count}
-        wrong |= {confirms.published + 1 + index for index in refused}
-        publish(confirms, count, refused)
-        if flush:
-            _note(confirms, verdicts)
+        first = confirms.published + 1
+        wrong |= {first + index for index in refused}
+        position += stored
+        if stored:
+            unsafe |= dict.fromkeys(range(first, first + count), position)
+        confirms.add(count, position if stored else 0, refused)
+        durable = min(position, durable + progress)
+        _note(confirms, durable, verdicts)
+        assert all(place <= durable for number, place in unsafe.items() if number <= len(verdicts))
+    _note(confirms, position, verdicts)
 
     assert verdicts == [number not in wrong for number in range(1, confirms.published + 1)]
+    assert not confirms.is_waiting
 
 
-def _note(confirms: Confirms, verdicts: list[bool]) -> None:
-    """Answer, and write the verdict on each number at its place, as a client would."""
-    answers = confirms.take_answers()
+def _note(confirms: Confirms, durable: int, verdicts: list[bool]) -> None:
+    """Take the answers, and write down the verdict on each number, as a client would."""
+    answers = confirms.take_answers(durable)
     for answer in answers:
         assert isinstance(answer, BasicAck | BasicNack)
         new = answer.delivery_tag - len(verdicts)

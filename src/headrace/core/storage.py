@@ -1,0 +1,134 @@
+"""Storage as the core uses it: journal, metadata and scratch together, and who waits for them.
+
+A confirm waits until the messages are on disk and so are the queues they are in. A declaration's
+answer waits until the declaration is on disk.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+from headrace.core.turn import Flushed, Turn
+from headrace.store.api import Journal, Level, Metadata, Row
+from headrace.store.scratch import Scratch
+
+logger = logging.getLogger(__name__)
+
+LEVELS = {"memory": Level.MEMORY, "os": Level.OS, "fsync": Level.FSYNC}
+
+
+class Storage:
+    """With no journal and no metadata everything lives in memory, and nobody waits."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        *,
+        journal: Journal | None = None,
+        metadata: Metadata | None = None,
+        scratch: Scratch | None = None,
+        clean: bool = True,
+    ) -> None:
+        self.journal = journal
+        self.scratch = scratch
+        self.clean = clean  # the last end was an orderly one
+        self._metadata = metadata
+        self._turn = turn
+        self._recording = False
+        self.durable = journal.durable if journal is not None else 0
+        self._gated: list[tuple[int, int]] = []  # (position, ticket it has to wait for)
+        self._waiting: set[Flushed] = set()
+        self.on_failure: Callable[[Exception], None] = lambda error: None
+        self._next_queue = 1
+
+    # -- metadata -------------------------------------------------------------------------------
+
+    def record_from_now_on(self, next_queue: int) -> None:
+        """Restoring is over: changes are new from here."""
+        self._recording = True
+        self._next_queue = next_queue
+
+    def new_queue_number(self) -> int | None:
+        """A number for a durable queue; None when nothing is stored."""
+        if self.journal is None or not self._recording:
+            return None
+        number = self._next_queue
+        self._next_queue += 1
+        return number
+
+    @property
+    def issued(self) -> int:
+        return self._metadata.issued if self._metadata is not None else 0
+
+    @property
+    def committed(self) -> int:
+        return self._metadata.committed if self._metadata is not None else 0
+
+    def save(self, row: Row) -> None:
+        if self._recording and self._metadata is not None:
+            self._metadata.save(row)
+
+    def delete(self, row: Row) -> None:
+        if self._recording and self._metadata is not None:
+            self._metadata.delete(row)
+
+    def save_vhost(self, name: str) -> None:
+        if self._recording and self._metadata is not None:
+            self._metadata.save_vhost(name)
+
+    def delete_vhost(self, name: str) -> None:
+        if self._recording and self._metadata is not None:
+            self._metadata.delete_vhost(name)
+
+    # -- waiting --------------------------------------------------------------------------------
+
+    def wait(self, session: Flushed) -> None:
+        """Flush the session again when something has become safe."""
+        self._waiting.add(session)
+
+    def metadata_committed(self, ticket: int) -> None:
+        while self._gated and self._gated[0][1] <= ticket:
+            self.durable = self._gated.pop(0)[0]
+        self._wake()
+
+    def journal_committed(self) -> None:
+        assert self.journal is not None
+        position = self.journal.durable
+        if self.issued > self.committed:
+            # A queue that these messages are in may not be on disk yet.
+            self._gated.append((position, self.issued))
+        elif not self._gated:
+            self.durable = position
+        else:
+            self._gated.append((position, self._gated[-1][1]))
+        self._wake()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, set()
+        for session in waiting:
+            if not session.marked:
+                self._turn.mark_session(session)
+
+    def failed(self, error: Exception) -> None:
+        logger.critical("storage has failed, the broker stops: %s", error)
+        self.on_failure(error)
+
+    # -- journal --------------------------------------------------------------------------------
+
+    def atomic(self) -> AbstractContextManager[None]:
+        return self.journal.atomic() if self.journal is not None else nullcontext()
+
+    def flush(self) -> None:
+        if self.journal is not None:
+            self.journal.flush()
+
+    def close(self) -> None:
+        """Everything safe, files closed."""
+        if self.journal is not None:
+            self.journal.close()
+        if self._metadata is not None:
+            self._metadata.close()
+        if self.scratch is not None:
+            self.scratch.close()

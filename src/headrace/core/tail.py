@@ -1,0 +1,205 @@
+"""The part of a queue that is not in memory: spans of the journal, and scratch files.
+
+Stored messages are only remembered as "from this offset to that one": a million of them cost
+nothing here. Others are put aside in scratch files, run by run.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from headrace.model.message import STASHED, Route, Run
+from headrace.store.api import Journal, Stored
+from headrace.store.scratch import Scratch, Slot
+
+_MAX_ROUTES = 1024
+
+
+class _Span:
+    """Stored messages start .. stop - 1, as far as they are alive."""
+
+    __slots__ = ("count", "size", "start", "stop")
+
+    def __init__(self, start: int, stop: int, count: int, size: int) -> None:
+        self.start = start
+        self.stop = stop
+        self.count = count
+        self.size = size
+
+
+class _Aside:
+    """A run whose contents are in a scratch file."""
+
+    __slots__ = ("run", "slot")
+
+    def __init__(self, run: Run, slot: Slot) -> None:
+        self.run = run
+        self.slot = slot
+
+
+class QueueTail:
+    """See model.backlog.Tail. ``journal`` None: nothing of this queue is stored."""
+
+    __slots__ = ("_expiry", "_items", "_journal", "_queue", "_routes", "_scratch", "count", "size",
+                 "suspect_below")  # fmt: skip
+
+    def __init__(
+        self,
+        scratch: Scratch | None,
+        journal: Journal | None,
+        queue: int,
+        expiry: Callable[[Stored], int | None],
+    ) -> None:
+        self._scratch = scratch
+        self._journal = journal
+        self._queue = queue
+        self._expiry = expiry
+        self._items: deque[_Span | _Aside | Run] = deque()
+        self._routes: dict[tuple[str, str], Route] = {}
+        self.count = 0
+        self.size = 0
+        self.suspect_below = 0  # offsets below it may have been delivered before a crash
+
+    def restore(self, start: int, stop: int, count: int, size: int) -> None:
+        """Begin with what was found in the journal."""
+        if count:
+            self._items.append(_Span(start, stop, count, size))
+            self.count += count
+            self.size += size
+
+    def push(self, run: Run) -> None:
+        n = len(run)
+        self.count += n
+        self.size += run.size
+        last = self._items[-1] if self._items else None
+        if self._is_stored(run):
+            first, stop = run.offsets[0], run.offsets[-1] + 1
+            if isinstance(last, _Span):
+                last.stop = stop
+                last.count += n
+                last.size += run.size
+            else:
+                self._items.append(_Span(first, stop, n, run.size))
+            return
+        self._items.append(self._put_aside(run))
+
+    def _is_stored(self, run: Run) -> bool:
+        # A span stands for every live message in it, so a run must be without holes.
+        whole = run.offsets[-1] - run.offsets[0] + 1 == len(run.offsets)
+        return self._journal is not None and run.persistent and whole and not run.priority
+
+    def _put_aside(self, run: Run) -> _Aside | Run:
+        if self._scratch is None:
+            return run
+        try:
+            slot = self._scratch.write(run.contents[run.start :])
+        except OSError:
+            return run  # no room on the disk: it stays in memory, and the alarm does the rest
+        run.offsets = run.offsets[run.start :]
+        run.start = 0
+        run.stash()
+        return _Aside(run, slot)
+
+    def pull(self) -> list[Run]:
+        item = self._items[0]
+        if isinstance(item, _Span):
+            return self._pull_span(item)
+        self._items.popleft()
+        run = item.run if isinstance(item, _Aside) else item
+        if isinstance(item, _Aside):
+            assert self._scratch is not None
+            run.contents = self._scratch.read(item.slot)
+            self._scratch.free(item.slot)
+        self.count -= len(run)
+        self.size -= run.size
+        return [run]
+
+    def _pull_span(self, span: _Span) -> list[Run]:
+        assert self._journal is not None
+        stored, following = self._journal.read_from(self._queue, span.start, span.stop)
+        runs = [run for one in stored for run in self._runs(one)]
+        if following >= span.stop:
+            # Whatever is missing now was damaged: it is gone from the counts too.
+            self._items.popleft()
+            count, size = span.count, span.size
+        else:
+            count = sum(map(len, runs))
+            size = min(span.size, sum(run.size for run in runs))
+            span.start = following
+            span.count -= count
+            span.size -= size
+        self.count -= count
+        self.size -= size
+        return runs
+
+    def _runs(self, stored: Stored) -> Iterable[Run]:
+        route = self._route(stored.exchange, stored.key)
+        suspect = stored.offsets[-1] < self.suspect_below
+        yield Run(
+            route,
+            stored.contents,
+            stored.offsets,
+            sum(map(len, stored.contents)),
+            origin=stored.origin,
+            persistent=True,
+            expires=self._expiry(stored),
+            deliveries=max(stored.deliveries, 1) if suspect else stored.deliveries,
+        )
+
+    def _route(self, exchange: str, key: str) -> Route:
+        route = self._routes.get((exchange, key))
+        if route is None:
+            if len(self._routes) >= _MAX_ROUTES:
+                self._routes.clear()
+            route = self._routes[exchange, key] = Route(exchange, key)
+        return route
+
+    def load(self, run: Run) -> list[Run]:
+        assert self._journal is not None
+        wanted = set(run.offsets[run.start :])
+        loaded: list[Run] = []
+        start, stop = min(wanted), max(wanted) + 1
+        while start < stop:
+            stored, start = self._journal.read_from(self._queue, start, stop)
+            for one in stored:
+                pairs = [
+                    (offset, content)
+                    for offset, content in zip(one.offsets, one.contents, strict=True)
+                    if offset in wanted
+                ]
+                if pairs:
+                    loaded.append(_again(run, pairs))
+        return loaded
+
+    def clear(self) -> list[Run]:
+        runs: list[Run] = []
+        nowhere = Route("", "")
+        for item in self._items:
+            if isinstance(item, _Span):
+                offsets = range(item.start, item.stop)
+                runs.append(Run(nowhere, STASHED, offsets, 0, persistent=True))
+            elif isinstance(item, _Aside):
+                assert self._scratch is not None
+                self._scratch.free(item.slot)
+                runs.append(item.run)
+            else:
+                runs.append(item)
+        self._items.clear()
+        self.count = self.size = 0
+        return runs
+
+
+def _again(run: Run, pairs: list[tuple[int, bytes]]) -> Run:
+    contents = [content for _, content in pairs]
+    return type(run)(
+        run.route,
+        contents,
+        [offset for offset, _ in pairs],
+        sum(map(type(run).measure, contents)),
+        origin=run.origin,
+        persistent=run.persistent,
+        expires=run.expires,
+        deliveries=run.deliveries,
+        priority=run.priority,
+    )

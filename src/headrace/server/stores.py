@@ -1,0 +1,80 @@
+"""The storage engines of a broker: opened, recovered, started, closed. Names the engines."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.core.broker import Broker
+from headrace.core.restore import restore
+from headrace.core.storage import Storage
+from headrace.core.turn import Turn
+from headrace.store.directory import DataDirectory
+from headrace.store.disk import RealDisk
+from headrace.store.log.log import CommitLog
+from headrace.store.scratch import Scratch
+from headrace.store.sqlite.metadata import SqliteMetadata
+
+logger = logging.getLogger(__name__)
+
+JOURNAL = "journal"
+
+
+class Stores:
+    """Everything a broker keeps in its data directory."""
+
+    def __init__(self, path: Path, turn: Turn) -> None:
+        started = time.monotonic()
+        self._directory = DataDirectory(path)
+        try:
+            self._metadata = SqliteMetadata(path)
+            self._catalogue = self._metadata.load()
+            self._journal = CommitLog(
+                RealDisk(path / JOURNAL), now_ms=lambda: time.time_ns() // 1_000_000
+            )
+        except BaseException:
+            self._directory.close()
+            raise
+        self._journal.retain_only({queue.id for queue in self._catalogue.queues})
+        self.storage = Storage(
+            turn,
+            journal=self._journal,
+            metadata=self._metadata,
+            scratch=Scratch(path),
+            clean=self._journal.report.clean,
+        )
+        report = self._journal.report
+        self.summary = (
+            f"{len(self._catalogue.queues)} queues, {report.messages} messages, recovered in "
+            f"{time.monotonic() - started:.2f} s"
+        )
+        if report.damage or report.cut:
+            logger.warning(
+                "recovery: %d places damaged, %d cut", len(report.damage), len(report.cut)
+            )
+
+    def restore(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
+        """Declare what was declared; from then on changes are recorded."""
+        restore(broker, self._catalogue)
+        storage = self.storage
+
+        def call_soon(callback: Callable[[], None]) -> None:
+            loop.call_soon_threadsafe(callback)
+
+        self._metadata.start(call_soon, storage.metadata_committed, storage.failed)
+        self._journal.start(
+            call_soon,
+            on_durable=storage.journal_committed,
+            on_failure=storage.failed,
+            on_full=broker.alarms.set_disk_full,
+        )
+        storage.record_from_now_on(self._catalogue.next_queue_id)
+        if not self._catalogue.vhosts:
+            for name in broker.vhosts:
+                storage.save_vhost(name)
+
+    def close(self) -> None:
+        self._directory.close()

@@ -1,0 +1,65 @@
+"""The data directory: one broker at a time, and only a format that this version knows."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from headrace.errors import ConfigError
+
+FORMAT = "headrace 1"
+_LOCK = "lock"
+_FORMAT = "format"
+
+
+class DataDirectory:
+    """Locked while it is open. The lock ends with the process, however that ends."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.chmod(0o700)
+            self._fd = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ConfigError(f"cannot use data directory {path}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._fd)
+            raise ConfigError(f"data directory {path} is in use by another broker") from error
+        try:
+            self._check_format()
+        except BaseException:
+            self.close()
+            raise
+
+    def _check_format(self) -> None:
+        file = self.path / _FORMAT
+        try:
+            found = file.read_text().strip()
+        except FileNotFoundError:
+            others = {entry.name for entry in self.path.iterdir()} - {_LOCK}
+            if {"meta.db", "journal"} & others:
+                raise ConfigError(f"data directory {self.path} has no format file") from None
+            self._write_format(file)
+            return
+        if found != FORMAT:
+            raise ConfigError(
+                f"data directory {self.path} has format {found!r}; this version of Headrace "
+                f"knows only {FORMAT!r}"
+            )
+
+    def _write_format(self, file: Path) -> None:
+        fd = os.open(file, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600)
+        try:
+            os.write(fd, FORMAT.encode() + b"\n")
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
