@@ -307,7 +307,8 @@ def test_deleting_a_queue_removes_its_bindings_only(stage: Stage) -> None:
         BindingRow("other", "ex", True, "q", ""),
     ]
     store = stage.start()
-    for row in (QUEUE, BINDING, BindingRow("/", "e2", True, "q", "b"), *others):
+    rows: list[Row] = [QUEUE, BINDING, BindingRow("/", "e2", True, "q", "b"), *others]
+    for row in rows:
         store.save(row)
     store.delete(QUEUE)
 
@@ -317,7 +318,8 @@ def test_deleting_a_queue_removes_its_bindings_only(stage: Stage) -> None:
 def test_deleting_an_exchange_removes_bindings_at_both_ends(stage: Stage) -> None:
     others = [BindingRow("/", "e2", True, "ex", "the queue of that name")]
     store = stage.start()
-    for row in (EXCHANGE, BINDING, BindingRow("/", "e2", False, "ex", ""), *others):
+    rows: list[Row] = [EXCHANGE, BINDING, BindingRow("/", "e2", False, "ex", ""), *others]
+    for row in rows:
         store.save(row)
     store.delete(EXCHANGE)
 
@@ -450,9 +452,10 @@ def test_a_closed_store_refuses_changes(stage: Stage) -> None:
     store = stage.start()
     store.close()
 
-    for change in (lambda: store.save(USER), lambda: store.delete_vhost("/")):
-        with pytest.raises(StoreError, match="not open"):
-            change()
+    with pytest.raises(StoreError, match="not open"):
+        store.save(USER)
+    with pytest.raises(StoreError, match="not open"):
+        store.delete_vhost("/")
     assert stage.reopen() == Catalogue()
 
 

@@ -84,6 +84,7 @@ class Pair:
         assert 1 <= len(run) <= limit
         expected, self.model = self.model[: len(run)], self.model[len(run) :]
         assert run.contents == [item.content for item in expected]
+        assert list(run.offsets) == [item.key[1] for item in expected]
         assert run.size == sum(map(len, run.contents))
 
     def put_back(self, count: int, random: object) -> None:
@@ -126,6 +127,8 @@ class Pair:
         assert self.real.size == sum(len(item.content) for item in self.model)
         held = [run.contents[run.start :] for run in self.real.runs()]
         assert [one for part in held for one in part] == [item.content for item in self.model]
+        numbers = [run.offsets[run.start :] for run in self.real.runs()]
+        assert [one for part in numbers for one in part] == [item.key[1] for item in self.model]
 
 
 @pytest.mark.parametrize("levels", [1, HIGHEST + 1], ids=["plain", "priorities"])

@@ -60,6 +60,7 @@ class Broker:
 
     def start(self) -> None:
         self.alarms.start()
+        self.storage.start_tidying(self.timers)
 
     def add_vhost(self, name: str) -> Vhost:
         """Make a vhost; one that is there already stays as it is."""

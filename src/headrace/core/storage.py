@@ -10,11 +10,15 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
+from headrace.core.clock import Timers
 from headrace.core.turn import Flushed, Turn
 from headrace.store.api import Journal, Level, Metadata, Row
 from headrace.store.scratch import Scratch
 
 logger = logging.getLogger(__name__)
+
+TIDY_BUSY_MS = 20
+TIDY_IDLE_MS = 2000
 
 LEVELS = {"memory": Level.MEMORY, "os": Level.OS, "fsync": Level.FSYNC}
 
@@ -42,6 +46,7 @@ class Storage:
         self._waiting: set[Flushed] = set()
         self.on_failure: Callable[[Exception], None] = lambda error: None
         self._next_queue = 1
+        self._timers: Timers
 
     # -- metadata -------------------------------------------------------------------------------
 
@@ -123,6 +128,15 @@ class Storage:
     def flush(self) -> None:
         if self.journal is not None:
             self.journal.flush()
+
+    def tidy(self) -> None:
+        """Free space in the background: quickly while there is some to free."""
+        busy = self.journal is not None and self.journal.tidy()
+        self._timers.after(TIDY_BUSY_MS if busy else TIDY_IDLE_MS, self.tidy)
+
+    def start_tidying(self, timers: Timers) -> None:
+        self._timers = timers
+        self.tidy()
 
     def close(self) -> None:
         """Everything safe, files closed."""

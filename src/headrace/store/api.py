@@ -225,5 +225,8 @@ class Journal(Protocol):
     def flush(self) -> None:
         """Hand what was appended to the writer, if it is free."""
 
+    def tidy(self) -> bool:
+        """Free space, a little at a time; False when there is nothing to do at present."""
+
     def close(self) -> None:
         """Write and sync everything, note a clean end. Idempotent."""

@@ -16,6 +16,7 @@ from zlib import crc32
 from headrace.errors import StoreError
 from headrace.model.intervals import Intervals
 from headrace.store.disk import Disk
+from headrace.store.failpoints import passing
 from headrace.store.log.index import QueueIndex
 
 NAME = "checkpoint"
@@ -74,17 +75,22 @@ def read_checkpoint(data: bytes) -> Checkpoint:
 
 def write_checkpoint(disk: Disk, data: bytes) -> None:
     """Replace the checkpoint; whatever happens meanwhile, the old or the new one is there."""
+    passing("checkpoint.write")
     temporary = NAME + ".new"
     if temporary in disk.names():
         disk.remove(temporary)
     file = disk.create(temporary)
     try:
         file.write(data, 0)
+        passing("checkpoint.written")
         file.sync()
+        passing("checkpoint.synced")
     finally:
         file.close()
     disk.rename(temporary, NAME)
+    passing("checkpoint.renamed")
     disk.sync_directory()
+    passing("checkpoint.done")
 
 
 def load_checkpoint(disk: Disk) -> Checkpoint | None:

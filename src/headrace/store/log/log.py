@@ -16,8 +16,10 @@ from headrace.errors import StoreError
 from headrace.model.intervals import join_ranges
 from headrace.store.api import Level, Placed, Stored
 from headrace.store.disk import Disk
+from headrace.store.failpoints import passing
 from headrace.store.log import record as r
 from headrace.store.log.checkpoint import checkpoint_bytes, write_checkpoint
+from headrace.store.log.compaction import Compactor, Rule
 from headrace.store.log.index import Entry, QueueIndex
 from headrace.store.log.recovery import (
     Report,
@@ -58,6 +60,7 @@ class CommitLog:
         *,
         segment_size: int = SEGMENT_SIZE,
         checkpoint_every: int = CHECKPOINT_EVERY,
+        compaction: Rule | None = None,
     ) -> None:
         self._disk = disk
         self._now_ms = now_ms
@@ -91,6 +94,9 @@ class CommitLog:
         self.damaged = 0  # messages that could not be read
         self.commits = 0
         self._closed = False
+        self.compactor = Compactor(self, compaction or Rule())
+        self._cold_chunks: list[Chunk] = []
+        self._after_cold: Callable[[], None] | None = None
 
     # -- life -----------------------------------------------------------------------------------
 
@@ -125,15 +131,24 @@ class CommitLog:
         if self._writer is not None and self.failed is None:
             self._take_pending_records()
             self._writer.stop()
-            final = Job(self._chunks, self.end, sync=True, then=lambda job: None)
-            self._chunks = []
-            self._writer.carry_out(final)
+            self._writer.carry_out(self._next_job(sync=True))
+            passing("close.synced")
             self.durable = self.end
+            self._trim_active()
             self._write_indexes()
             write_checkpoint(self._disk, checkpoint_bytes(self.end, self._queues, clean=True))
         for segment in self._segments:
             if segment.file is not None:
                 segment.file.close()
+
+    def _trim_active(self) -> None:
+        """At a clean end: give unused space back, so that the next start need not look at it."""
+        for segment in (self._active, self._cold):
+            if segment is not None and segment.file is not None:
+                segment.file.truncate(segment.used)
+                segment.file.sync()
+                segment.capacity = segment.used
+                self._sealed.append(segment)
 
     # -- what is there --------------------------------------------------------------------------
 
@@ -211,6 +226,7 @@ class CommitLog:
         if active is not None and active.used + size <= active.capacity:
             return False
         if active is not None:
+            passing("journal.roll")
             active.sealed = True
             self._sealed.append(active)
         self._active = self._new_segment(size)
@@ -374,6 +390,106 @@ class CommitLog:
         for entry in index.entries():
             self._lower(entry, index.settled.count_missing(entry.first, entry.stop))
 
+    # -- compaction -----------------------------------------------------------------------------
+
+    def tidy(self) -> bool:
+        """Free space, a little at a time; False when there is nothing to do at present."""
+        if self._writer is None or self.failed is not None:
+            return False
+        busy = self.compactor.step()
+        if not busy and self._cold is not None and not self._cold.live:
+            self._sealed.append(self._cold)
+            self._cold = None
+        if not busy and self._has_dead_segment():
+            self.checkpoint()
+        return busy
+
+    def _has_dead_segment(self) -> bool:
+        idle = self.idle_segments()
+        return any(not segment.live for segment in idle) or bool(self._sealed)
+
+    def idle_segments(self) -> list[Segment]:
+        """Segments that are not written to any more."""
+        return [
+            segment
+            for segment in self._segments
+            if segment is not self._active and segment is not self._cold and segment.file
+        ]
+
+    def records_in(self, segment: Segment) -> Iterator[tuple[int, list[tuple[int, Entry]]]]:
+        """Positions of records with live messages, and in which queues they are."""
+        holders: dict[int, list[tuple[int, Entry]]] = {}
+        for number, index in self._queues.items():
+            for entry in index.entries():
+                if segment.base <= entry.position < segment.end:
+                    holders.setdefault(entry.position, []).append((number, entry))
+        return iter(sorted(holders.items()))
+
+    def is_alive(self, queue: int, offset: int) -> bool:
+        index = self._queues.get(queue)
+        return index is not None and offset not in index.settled
+
+    def read_record(self, position: int) -> tuple[r.Messages, list[bytes | None]]:
+        """A whole record; None for each damaged message."""
+        segment = self._segment_at(position)
+        messages = self._read_head(segment, position)
+        if messages is None:
+            return _NOTHING, []
+        data = segment.read(position + messages.head_size, sum(messages.lengths))
+        contents: list[bytes | None] = []
+        at = 0
+        for length, crc in zip(messages.lengths, messages.crcs, strict=True):
+            content = data[at : at + length]
+            at += length
+            contents.append(content if crc32(content) == crc else None)
+        return messages, contents
+
+    def append_cold(self, out: r.Outgoing, time: int) -> list[tuple[int, Entry]]:
+        """Copy messages to the cold segment; they count from swap() on."""
+        cold = self._cold
+        base = cold.base if cold is not None else -1
+        parts, size = r.messages_parts(out, base=base, time=time)
+        if cold is None or cold.used + size > cold.capacity:
+            if cold is not None:
+                cold.sealed = True
+                self._sealed.append(cold)
+            cold = self._cold = self._new_segment(size)
+            cold.cold = True
+            parts, size = r.messages_parts(out, base=cold.base, time=time)
+        if not self._cold_chunks or self._cold_chunks[-1].segment is not cold:
+            self._cold_chunks.append(Chunk(cold, cold.used))
+        self._cold_chunks[-1].buffers += parts
+        position = cold.base + cold.used
+        cold.used += size
+        weight = entry_weight(size, len(out.contents), len(out.placed))
+        return [
+            (one.queue, Entry(one.first, one.first + one.count, position, weight, time))
+            for one in out.placed
+        ]
+
+    def commit_cold(self, then: Callable[[], None]) -> None:
+        """Write the copies with the next commit, synced; call back when they are on disk."""
+        self._after_cold = then
+        self.flush()
+
+    def swap(self, segment: Segment, entries: dict[int, list[Entry]]) -> None:
+        """The copies take the place of what is left in ``segment``."""
+        for number, index in self._queues.items():
+            moved = entries.get(number, [])
+            if not moved and not any(
+                segment.base <= entry.position < segment.end for entry in index.entries()
+            ):
+                continue
+            index.replace(segment.base, segment.end, moved)
+            for entry in moved:
+                new = self._segment_at(entry.position)
+                live = index.settled.count_missing(entry.first, entry.stop)
+                new.total += entry.stop - entry.first
+                new.live += live
+                new.live_bytes += live * entry.weight
+            index.release()
+        segment.live = segment.live_bytes = 0
+
     # -- committing -----------------------------------------------------------------------------
 
     def flush(self) -> None:
@@ -381,11 +497,25 @@ class CommitLog:
         if self._busy is not None or self._writer is None or self.failed is not None:
             return
         self._take_pending_records()
-        if not self._chunks:
+        if not self._chunks and not self._cold_chunks and self._after_cold is None:
             return
-        self._submit(Job(self._chunks, self.end, sync=self._want_sync, then=self._committed))
+        self._submit(self._next_job())
+
+    def _next_job(self, *, sync: bool = False, task: Callable[[], None] | None = None) -> Job:
+        """Everything appended so far as one commit."""
+        cold, self._cold_chunks = self._cold_chunks, []
+        after, self._after_cold = self._after_cold, None
+        sync = sync or self._want_sync or bool(cold)
+
+        def then(job: Job) -> None:
+            if after is not None:
+                after()
+            self._committed(job)
+
+        job = Job(self._chunks + cold, self.end, sync=sync, then=then, task=task)
         self._chunks = []
         self._want_sync = False
+        return job
 
     def _submit(self, job: Job) -> None:
         assert self._writer is not None
@@ -426,16 +556,17 @@ class CommitLog:
                 write_index(self._disk, base, index)
             write_checkpoint(self._disk, data)
 
+        # The checkpoint speaks of everything before it, so all that must be on the disk first.
+        job = self._next_job(sync=True, task=task)
+        then = job.then
+
         def done(job: Job) -> None:
             self._checkpointing = False
             self._checkpoint_at = position
             self.drop_dead_segments()
-            self._committed(job)
+            then(job)
 
-        # The checkpoint speaks of everything before it, so all that must be on the disk first.
-        job = Job(self._chunks, position, sync=True, then=done, task=task)
-        self._chunks = []
-        self._want_sync = False
+        job.then = done
         self._submit(job)
 
     def _index_of(self, segment: Segment) -> bytes:
@@ -460,7 +591,8 @@ class CommitLog:
             if not segment.live
             and segment is not self._active
             and segment is not self._cold
-            and segment.end <= max(self._checkpoint_at, 0)
+            # A cold segment holds only copies, nothing a checkpoint would have to take over.
+            and (segment.cold or segment.end <= self._checkpoint_at)
             and segment.file is not None
         ]
         for segment in dead:
@@ -468,6 +600,7 @@ class CommitLog:
         return len(dead)
 
     def _remove(self, segment: Segment) -> None:
+        passing("segment.remove")
         self._segments.remove(segment)
         self._bases.remove(segment.base)
         assert segment.file is not None
@@ -476,6 +609,7 @@ class CommitLog:
         for name in (index_name(segment.base), segment_name(segment.base)):
             if name in names:
                 self._disk.remove(name)
+        passing("segment.removed")
 
     # -- reading --------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from zlib import crc32
 
 from headrace.errors import StoreError
 from headrace.store.disk import Disk
+from headrace.store.failpoints import passing
 from headrace.store.log import record as r
 from headrace.store.log.checkpoint import Checkpoint, load_checkpoint
 from headrace.store.log.index import Entry, QueueIndex
@@ -26,6 +27,7 @@ from headrace.store.log.segment import (
     index_name,
     parts_of,
     segment_name,
+    used_length,
     walk,
 )
 
@@ -194,7 +196,7 @@ def _cut(
         used = at
         state.report.cut.append(f"an unfinished record at {last} was cut off")
         logger.warning("an unfinished record at %d was cut off", last)
-    left = len(data[used:].rstrip(b"\x00"))
+    left = max(0, used_length(data) - used)
     if left:
         text = f"{left} bytes of an unfinished write at {segment.base + used}"
         state.report.cut.append(text)
@@ -202,6 +204,7 @@ def _cut(
     segment.used = used
     assert segment.file is not None
     if used < segment.capacity:
+        passing("recovery.cut")
         segment.file.truncate(used)
         segment.file.sync()
         segment.capacity = used
@@ -288,3 +291,4 @@ def write_index(disk: Disk, base: int, data: bytes) -> None:
     finally:
         file.close()
     disk.rename(temporary, index_name(base))
+    passing("index.written")

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from headrace.store.disk import Disk, File
+from headrace.store.failpoints import passing
 from headrace.store.log import record as r
 
 SUFFIX = ".log"
 INDEX_SUFFIX = ".idx"
 _STEP = 8
+_ZEROS = bytes(1 << 16)
 
 
 def segment_name(base: int) -> str:
@@ -50,13 +52,25 @@ class Segment:
 
     def create(self, disk: Disk) -> File:
         """Make the file; its name is durable when this returns."""
+        passing("segment.create")
         self.file = disk.create(segment_name(self.base), self.capacity)
         disk.sync_directory()
+        passing("segment.created")
         return self.file
 
     def read(self, position: int, size: int) -> bytes:
         assert self.file is not None, "a segment is read only after it was written"
         return self.file.read(size, position - self.base)
+
+
+def used_length(data: bytes) -> int:
+    """How long ``data`` is without the zeros at its end."""
+    end = len(data)
+    # Block by block: stripping byte by byte takes 5 ms per MiB.
+    while end >= len(_ZEROS) and data[end - len(_ZEROS) : end] == _ZEROS:
+        end -= len(_ZEROS)
+    start = max(0, end - len(_ZEROS))
+    return start + len(data[start:end].rstrip(b"\x00"))
 
 
 class Found(NamedTuple):
@@ -82,7 +96,7 @@ def walk(data: bytes, base: int, start: int = 0) -> Iterator[Found | Damage]:
     damaged the walk goes on at the next good record, and says what it stepped over.
     """
     at = start
-    limit = len(data.rstrip(b"\x00"))  # nothing begins in the zeros of unused space
+    limit = used_length(data)  # nothing begins in the zeros of unused space
     while at < limit and at + r.HEAD_SIZE <= len(data):
         head = r.read_head(data, at)
         if head is not None and r.head_is_good(data, head, base, at):

@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from headrace.store.disk import Disk, File
+from headrace.store.failpoints import passing
 from headrace.store.log.segment import Segment
 
 T = TypeVar("T")
@@ -105,11 +106,14 @@ class Writer:
             file = chunk.segment.file
             if file is None:
                 file = self._patiently(partial(chunk.segment.create, self._disk))
+            passing("journal.write")
             self._patiently(partial(file.write, b"".join(chunk.buffers), chunk.offset))
+            passing("journal.written")
             files[chunk.segment.base] = file
         if job.sync:
             for file in files.values():
                 file.sync()
+            passing("journal.synced")
         if job.task is not None:
             job.task()
 

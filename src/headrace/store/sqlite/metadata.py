@@ -25,6 +25,7 @@ from headrace.store.api import (
     Row,
     UserRow,
 )
+from headrace.store.failpoints import passing
 from headrace.store.rows import Kept, R, field_names, make_row, read_text, row_values
 from headrace.store.sqlite import statements
 from headrace.store.sqlite.database import open_database, store_error
@@ -169,7 +170,9 @@ class SqliteMetadata:
         for change in changes:
             for statement in change.statements:
                 execute(statement, change.values)
+        passing("metadata.commit")
         execute("COMMIT")
+        passing("metadata.committed")
 
     def _fail(self, error: Exception) -> None:
         """The end: what was not committed is not tried again, and nothing later is accepted."""

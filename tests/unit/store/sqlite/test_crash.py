@@ -24,7 +24,7 @@ store.start(calls.put, lambda ticket: os.write(1, b"%d\\n" % ticket), sys.exit)
 for number in itertools.count(1):
     store.save(QueueRow(number, "u", "/", f"q{number}"))
     store.save(BindingRow("/", "ex", True, f"q{number}", ""))
-    calls.get()()  # at least one commit per round, so that there is no end of batches
+    calls.get(timeout=20)()  # at least one commit per round, so that there is no end of batches
 """
 
 
@@ -34,8 +34,10 @@ def test_everything_reported_as_committed_survives_a_kill(tmp_path: Path) -> Non
         [sys.executable, "-c", DECLARE_FOR_EVER, str(tmp_path)], stdout=subprocess.PIPE, env=env
     ) as process:
         assert process.stdout is not None
-        told = [process.stdout.readline() for _ in range(20)]
-        process.kill()
+        try:
+            told = [process.stdout.readline() for _ in range(20)]
+        finally:
+            process.kill()
         told += process.stdout.readlines()
     assert process.returncode == -9
 

@@ -108,11 +108,18 @@ def a_page_overwritten(path: Path) -> None:
     path.write_bytes(content)
 
 
+def a_name_changed(path: Path) -> None:
+    """Every page can be read, but the rows are out of order."""
+    path.write_bytes(path.read_bytes().replace(b"exchange 150", b"zxchange 150"))
+
+
 def the_header_torn(path: Path) -> None:
     path.write_bytes(bytes(512) + path.read_bytes()[512:])
 
 
-@pytest.mark.parametrize("damage", [not_a_database, too_short, a_page_overwritten, the_header_torn])
+@pytest.mark.parametrize(
+    "damage", [not_a_database, too_short, a_page_overwritten, a_name_changed, the_header_torn]
+)
 def test_a_damaged_file_is_reported_and_left_alone(
     damage: Callable[[Path], None], tmp_path: Path
 ) -> None:
