@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import islice
 from typing import Generic, TypeVar
 
 from headrace.errors import PreconditionFailed
+from headrace.model.intervals import Intervals
 from headrace.model.message import Run
 
 Owner = TypeVar("Owner")  # who the messages were taken from and are counted against
@@ -66,7 +68,7 @@ class Unacked(Generic[Owner]):
         self._head = 0  # leases before it are settled
         self._dead = 0  # settled leases still in the list
         self.count = 0
-        self.expired: set[int] = set()  # tags taken back by a time-out: settling them is no error
+        self.expired = Intervals()  # tags taken back by a time-out: settling them is no error
 
     def add(self, first: int, owner: Owner, run: Run, since: int = 0) -> Lease[Owner]:
         """Note a delivery; tags must rise from call to call."""
@@ -85,7 +87,6 @@ class Unacked(Generic[Owner]):
             lease = self._find(tag)
             if lease is None:
                 if tag in self.expired:
-                    self.expired.discard(tag)
                     tag += 1
                     continue
                 unknown = tag
@@ -108,15 +109,10 @@ class Unacked(Generic[Owner]):
 
     def take_upto(self, tag: int) -> list[Settled[Owner]]:
         """Settle every outstanding tag up to ``tag`` (0 = all)."""
-        if tag:
-            if not self.knows(tag):
-                raise PreconditionFailed(f"unknown delivery tag {tag}")
-            if self.expired:
-                self.expired = {one for one in self.expired if one > tag}
-        else:
-            self.expired.clear()
+        if tag and not self.knows(tag):
+            raise PreconditionFailed(f"unknown delivery tag {tag}")
         settled: list[Settled[Owner]] = []
-        for lease in self._leases[self._head :]:
+        for lease in islice(self._leases, self._head, None):
             if tag and lease.first > tag:
                 break
             high = min(tag - lease.first + 1, len(lease.run.offsets)) if tag else None
@@ -128,7 +124,7 @@ class Unacked(Generic[Owner]):
         """Take back what is left of a lease; settling it later is forgiven."""
         settled = self._take_live(lease, None)
         for part in settled:
-            self.expired.update(range(lease.first + part.start, lease.first + part.stop))
+            self.expired.add(lease.first + part.start, lease.first + part.stop)
         self._trim()
         return settled
 

@@ -39,11 +39,13 @@ class Confirms:
         safe = waiting[0][0] - 1 if waiting else self.published
         answers: list[Method] = []
         while self._refused and self._refused[0] <= safe:
-            number = self._refused.popleft()
-            if number - 1 > self.answered:
-                answers.append(_ack(self.answered, number - 1))
-            answers.append(BasicNack(delivery_tag=number))
-            self.answered = number
+            first = last = self._refused.popleft()
+            while self._refused and self._refused[0] == last + 1 <= safe:
+                last = self._refused.popleft()
+            if first - 1 > self.answered:
+                answers.append(_ack(self.answered, first - 1))
+            answers.append(BasicNack(delivery_tag=last, multiple=last > first))
+            self.answered = last
         if safe > self.answered:
             answers.append(_ack(self.answered, safe))
             self.answered = safe

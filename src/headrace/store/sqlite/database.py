@@ -77,7 +77,7 @@ def _inspect(path: Path) -> None:
                 f"{path} has schema version {found}, this version of Headrace knows {known}: "
                 "run the newer version, or use another data directory"
             )
-        damage = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
+        damage = [" ".join(text.split()) for (text,) in connection.execute("PRAGMA quick_check(3)")]
         if damage != ["ok"]:
             raise sqlite3.DatabaseError("; ".join(damage))
 
