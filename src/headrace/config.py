@@ -210,6 +210,9 @@ class Config:
     load_definitions: Path | None = _option(
         None, "Files", "Definitions (RabbitMQ's JSON) to import at start.", _FILE
     )
+    segment_size: int = _option(
+        32 * MIB, "Files", "Size of one file of the journal; space comes back file by file.", _SIZE
+    )
 
     host: str = _option("127.0.0.1", "Listeners", "Address to listen on.", _TEXT)
     amqp: bool = _option(True, "Listeners", "Listen for AMQP 0-9-1 without TLS.", _YES_NO)

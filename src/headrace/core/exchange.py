@@ -99,13 +99,13 @@ class Exchange:
         self.router.bind(key, arguments, target)
         return True
 
-    def unbind(self, target: Target, key: str, arguments: Mapping[str, object]) -> bool:
-        """Remove a binding; False when there is none."""
+    def unbind(self, target: Target, key: str, arguments: Mapping[str, object]) -> Binding | None:
+        """Remove a binding and return it as it was made; None when there is none."""
         identity = (target, key, freeze(arguments))
-        if identity not in self.bindings:
-            return False
-        self._remove(identity)
-        return True
+        binding = self.bindings.get(identity)
+        if binding is not None:
+            self._remove(identity)
+        return binding
 
     def unbind_all(self, target: Target) -> bool:
         """Remove every binding to ``target``; False when there was none."""

@@ -17,6 +17,7 @@ from headrace.store.scratch import Scratch
 
 logger = logging.getLogger(__name__)
 
+BEHIND_LIMIT = 16 << 20  # bytes appended and not committed before publishers wait
 TIDY_BUSY_MS = 20
 TIDY_IDLE_MS = 2000
 
@@ -44,6 +45,8 @@ class Storage:
         self.durable = journal.durable if journal is not None else 0
         self._gated: list[tuple[int, int]] = []  # (position, ticket it has to wait for)
         self._waiting: set[Flushed] = set()
+        self._stalled: list[Callable[[], None]] = []
+        self.has_failed = False
         self.on_failure: Callable[[Exception], None] = lambda error: None
         self._next_queue = 1
         self._timers: Timers
@@ -89,9 +92,23 @@ class Storage:
 
     # -- waiting --------------------------------------------------------------------------------
 
+    @property
+    def end(self) -> int:
+        """Everything appended so far is safe once ``durable`` is there."""
+        return self.journal.end if self.journal is not None else 0
+
     def wait(self, session: Flushed) -> None:
         """Flush the session again when something has become safe."""
         self._waiting.add(session)
+
+    @property
+    def is_behind(self) -> bool:
+        """The disk is slower than the publishers: they should wait."""
+        journal = self.journal
+        return journal is not None and journal.end - journal.durable > BEHIND_LIMIT
+
+    def when_caught_up(self, callback: Callable[[], None]) -> None:
+        self._stalled.append(callback)
 
     def metadata_committed(self, ticket: int) -> None:
         while self._gated and self._gated[0][1] <= ticket:
@@ -109,6 +126,10 @@ class Storage:
         else:
             self._gated.append((position, self._gated[-1][1]))
         self._wake()
+        if self._stalled and not self.is_behind:
+            stalled, self._stalled = self._stalled, []
+            for callback in stalled:
+                callback()
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, set()
@@ -118,6 +139,7 @@ class Storage:
 
     def failed(self, error: Exception) -> None:
         logger.critical("storage has failed, the broker stops: %s", error)
+        self.has_failed = True
         self.on_failure(error)
 
     # -- journal --------------------------------------------------------------------------------

@@ -420,8 +420,13 @@ class Vhost:
     ) -> None:
         self.not_default(source)
         exchange = self.exchanges.get(source)
-        if exchange is not None and exchange.unbind(target, key, arguments):
-            if (row := self._binding_row(exchange, target, key, arguments)) is not None:
+        if exchange is None:
+            return
+        binding = exchange.unbind(target, key, arguments)
+        if binding is not None:
+            # Its own arguments: those of the request may be equal and yet written differently.
+            row = self._binding_row(exchange, target, key, binding.arguments)
+            if row is not None:
                 self.storage.delete(row)
             self.changed()
             self._auto_delete(exchange)

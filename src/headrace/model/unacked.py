@@ -86,7 +86,7 @@ class Unacked(Generic[Owner]):
         while tag <= last:
             lease = self._find(tag)
             if lease is None:
-                if tag in self.expired:
+                if tag > 0 and tag in self.expired:
                     tag += 1
                     continue
                 unknown = tag

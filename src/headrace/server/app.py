@@ -51,7 +51,7 @@ class Server:
         config = self.config
         loop = asyncio.get_running_loop()
         turn = Turn(loop)
-        self._stores = Stores(config.data_dir, turn)
+        self._stores = Stores(config.data_dir, turn, segment_size=config.segment_size)
         self._stores.storage.on_failure = self._storage_failed
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self.broker = Broker(

@@ -130,6 +130,10 @@ class Link(asyncio.Protocol):
     def unsent(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
+    @property
+    def is_paused(self) -> bool:
+        return bool(self._paused)
+
     def pause_reading(self, reason: str) -> None:
         """Stop reading; there may be several reasons at once."""
         if self._transport is not None and not self._transport.is_closing():

@@ -14,7 +14,8 @@ from headrace.core.storage import Storage
 from headrace.core.turn import Turn
 from headrace.store.directory import DataDirectory
 from headrace.store.disk import RealDisk
-from headrace.store.log.log import CommitLog
+from headrace.store.log.compaction import Rule
+from headrace.store.log.log import SEGMENT_SIZE, CommitLog
 from headrace.store.scratch import Scratch
 from headrace.store.sqlite.metadata import SqliteMetadata
 
@@ -26,14 +27,17 @@ JOURNAL = "journal"
 class Stores:
     """Everything a broker keeps in its data directory."""
 
-    def __init__(self, path: Path, turn: Turn) -> None:
+    def __init__(self, path: Path, turn: Turn, *, segment_size: int = SEGMENT_SIZE) -> None:
         started = time.monotonic()
         self._directory = DataDirectory(path)
         try:
             self._metadata = SqliteMetadata(path)
             self._catalogue = self._metadata.load()
             self._journal = CommitLog(
-                RealDisk(path / JOURNAL), now_ms=lambda: time.time_ns() // 1_000_000
+                RealDisk(path / JOURNAL),
+                now_ms=lambda: time.time_ns() // 1_000_000,
+                segment_size=segment_size,
+                compaction=Rule(size=segment_size // 4),
             )
         except BaseException:
             self._directory.close()
@@ -71,7 +75,10 @@ class Stores:
             on_failure=storage.failed,
             on_full=broker.alarms.set_disk_full,
         )
-        storage.record_from_now_on(self._catalogue.next_queue_id)
+        # The journal may know a queue whose declaration a crash kept from the disk. Its number is
+        # not given again: the next queue would inherit its messages.
+        next_queue = max(self._catalogue.next_queue_id, self._journal.highest_queue + 1)
+        storage.record_from_now_on(next_queue)
         if not self._catalogue.vhosts:
             for name in broker.vhosts:
                 storage.save_vhost(name)

@@ -131,7 +131,11 @@ def _transaction(channel: Channel) -> Transaction:
 
 
 def _tx_commit(session: Session, channel: Channel, method: m.TxCommit) -> None:
-    _transaction(channel).commit()
+    storage = session.broker.storage
+    transaction = _transaction(channel)
+    with storage.atomic():
+        transaction.commit()
+    session.position = storage.end
     session.send(channel.number, m.TxCommitOk())
 
 

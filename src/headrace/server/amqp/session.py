@@ -80,6 +80,7 @@ class Session:
         "notify_cancel",
         "out",
         "out_bytes",
+        "position",
         "published",
         "publisher",
         "reader",
@@ -118,6 +119,7 @@ class Session:
         self.starved: set[Queue] = set()  # queues that wait for room
         self.marked = False
         self.ticket = 0  # of the metadata that our answers speak of
+        self.position = 0  # in the journal, of the transactions that our answers speak of
         self.closing = False  # we sent connection.close, or answered it
         self.closed = False
         self.blocked = False
@@ -170,6 +172,9 @@ class Session:
     def _next_share(self) -> None:
         self.link.resume_reading("share")
 
+    def _caught_up(self) -> None:
+        self.link.resume_reading("journal")
+
     def _message(self, channel: Channel, kind: int, event: Event) -> None:
         """The events that are not methods: publishes and acks, in runs."""
         try:
@@ -178,6 +183,9 @@ class Session:
                 if self.broker.alarms.reason is not None:
                     self.block()
                 self.publisher.publish(channel, *event[2:])
+                if self.broker.storage.is_behind:
+                    self.link.pause_reading("journal")
+                    self.broker.storage.when_caught_up(self._caught_up)
             elif channel.transaction is not None:
                 self._ack_later(channel, kind, event)
             elif kind == ACK:
@@ -256,6 +264,10 @@ class Session:
             return
         if isinstance(error, FatalError) and not isinstance(error, ConnectionForced):
             logger.warning("connection %s closed: %s", self.link.name, error)
+        if self.broker.storage.has_failed:
+            # What waits for the disk will never be true; the peer must hear of the end at once.
+            self.out.clear()
+            self.out_bytes = self.ticket = self.position = 0
         for channel in self.channels.values():
             self.answer_confirms(channel)
         self.release()
@@ -308,7 +320,8 @@ class Session:
                 self.answer_confirms(channel)
             if self.confirming:
                 storage.wait(self)
-        if self.ticket > storage.committed and not self.closed:
+        unsafe = self.ticket > storage.committed or self.position > storage.durable
+        if unsafe and not self.closed:
             storage.wait(self)  # an answer in there speaks of something not on disk yet
             return
         out = self.out
@@ -377,7 +390,7 @@ class Session:
             self.link.write(b"\x08\x00\x00\x00\x00\x00\x00\xce")
         self._sent_seen = self._sent
         # While we do not read, silence is our own doing.
-        quiet = self.received == self._seen and not self.blocked
+        quiet = self.received == self._seen and not self.link.is_paused
         self._idle_ticks = self._idle_ticks + 1 if quiet else 0
         self._seen = self.received
         if self._idle_ticks > 4:

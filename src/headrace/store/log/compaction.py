@@ -7,6 +7,7 @@ crash is found twice and taken once.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ from headrace.store.log.segment import Segment
 
 if TYPE_CHECKING:
     from headrace.store.log.log import CommitLog
+
+logger = logging.getLogger(__name__)
 
 STEP_BYTES = 1 << 20
 
@@ -63,6 +66,11 @@ class Compactor:
     def is_busy(self) -> bool:
         return self._move is not None
 
+    @property
+    def segment(self) -> Segment | None:
+        """The one on its way out."""
+        return self._move.segment if self._move is not None else None
+
     def step(self, *, force: bool = False) -> bool:
         """Do a little; False when there is nothing to do."""
         if self._move is None:
@@ -93,17 +101,15 @@ class Compactor:
     def _copy_record(self, move: Move, position: int, holders: list[tuple[int, Entry]]) -> int:
         messages, contents = self._log.read_record(position)
         copied = 0
-        for start, stop, queues in self._alive(holders, len(contents)):
+        self._report_damage(position, holders, contents)
+        for start, stop, queues in self._alive(holders, contents):
             placed = [Placed(queue, entry.first + start, stop - start) for queue, entry in queues]
-            kept = contents[start:stop]
-            if any(content is None for content in kept):
-                continue  # damaged; told when it was read
             out = r.Outgoing(
                 messages.exchange,
                 messages.key,
                 messages.origin,
                 messages.ttl_ms,
-                [content for content in kept if content is not None],
+                [content for content in contents[start:stop] if content is not None],
                 placed,
                 2,
             )
@@ -114,10 +120,26 @@ class Compactor:
             copied += sum(map(len, out.contents))
         return copied
 
+    def _report_damage(
+        self, position: int, holders: list[tuple[int, Entry]], contents: list[bytes | None]
+    ) -> None:
+        """What cannot be read cannot be moved: that is its end, so it is told here."""
+        for queue, entry in holders:
+            for number in range(entry.stop - entry.first):
+                whole = number < len(contents) and contents[number] is not None
+                if not whole and self._log.is_alive(queue, entry.first + number):
+                    logger.error(
+                        "message %d of queue number %d is lost: the record at %d is damaged",
+                        entry.first + number,
+                        queue,
+                        position,
+                    )
+
     def _alive(
-        self, holders: list[tuple[int, Entry]], count: int
+        self, holders: list[tuple[int, Entry]], contents: list[bytes | None]
     ) -> Iterator[tuple[int, int, list[tuple[int, Entry]]]]:
-        """Stretches of a record's messages that are alive in the same queues."""
+        """Stretches of a record's messages that are whole, and alive in the same queues."""
+        count = len(contents)
         previous: list[tuple[int, Entry]] = []
         start = 0
         for number in range(count + 1):
@@ -125,6 +147,7 @@ class Compactor:
                 (queue, entry)
                 for queue, entry in holders
                 if number < count
+                and contents[number] is not None
                 and entry.first + number < entry.stop
                 and self._log.is_alive(queue, entry.first + number)
             ]

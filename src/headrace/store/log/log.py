@@ -71,9 +71,11 @@ class CommitLog:
         self._queues = state.queues
         self._segments = state.segments  # by base
         self._bases = [segment.base for segment in state.segments]
-        self._next_base = max(
-            (one.base + max(one.capacity, 8) for one in self._segments), default=0
-        )
+        # Behind the checkpoint too: its segments may be gone, and what lies before its position
+        # would not be looked at after a crash.
+        ends = (one.base + max(one.capacity, 8) for one in self._segments)
+        self._next_base = max([state.position, *ends])
+        self.highest_queue = max(state.queues, default=0)  # as found
         self._active: Segment | None = None
         self._cold: Segment | None = None
         self.end = self.durable = self._next_base
@@ -87,6 +89,7 @@ class CommitLog:
         self._busy: Job | None = None
         self._group: _Group | None = None
         self._sealed: list[Segment] = []  # waiting for their index files
+        self._sealed_cold: list[Segment] = []  # the same, but their copies do not count yet
         self._checkpointing = False
         self._writer: Writer | None = None
         self._on_durable: Callable[[], None] = lambda: None
@@ -115,6 +118,10 @@ class CommitLog:
             on_failure(error)
 
         self._on_durable = on_durable
+        if self.report.clean:
+            # From here on only close() makes a clean end, also when nothing is appended any more.
+            data = checkpoint_bytes(self._checkpoint_at, self._queues, clean=False)
+            write_checkpoint(self._disk, data)
         self._writer = Writer(self._disk, call_soon, failed, on_full)
         self._writer.start()
 
@@ -123,20 +130,22 @@ class CommitLog:
         for number in set(self._queues) - queues:
             self.forget(number)
 
-    def close(self) -> None:
-        """Write everything, note a clean end."""
+    def close(self, *, clean: bool = True) -> None:
+        """Write everything, note a clean end, unless it is not the end of a broker."""
         if self._closed:
             return
         self._closed = True
         if self._writer is not None and self.failed is None:
             self._take_pending_records()
             self._writer.stop()
+            self.failed = self._writer.error  # which may not have been called back yet
+        if self._writer is not None and self.failed is None:
             self._writer.carry_out(self._next_job(sync=True))
             passing("close.synced")
             self.durable = self.end
             self._trim_active()
             self._write_indexes()
-            write_checkpoint(self._disk, checkpoint_bytes(self.end, self._queues, clean=True))
+            write_checkpoint(self._disk, checkpoint_bytes(self.end, self._queues, clean=clean))
         for segment in self._segments:
             if segment.file is not None:
                 segment.file.close()
@@ -318,7 +327,7 @@ class CommitLog:
         self._want_sync = True
 
     def _group_parts(self, group: _Group, time: int) -> tuple[list[bytes], list[tuple[int, int]]]:
-        base = self._base
+        base = r.inner_base(self._base)
         parts: list[bytes] = []
         spots: list[tuple[int, int]] = []
         at = 0
@@ -409,11 +418,16 @@ class CommitLog:
         return any(not segment.live for segment in idle) or bool(self._sealed)
 
     def idle_segments(self) -> list[Segment]:
-        """Segments that are not written to any more."""
+        """Segments that are written to the end."""
+        waiting = self._chunks + self._cold_chunks + (self._busy.chunks if self._busy else [])
+        unfinished = {chunk.segment.base for chunk in waiting}
         return [
             segment
             for segment in self._segments
-            if segment is not self._active and segment is not self._cold and segment.file
+            if segment is not self._active
+            and segment is not self._cold
+            and segment.file
+            and segment.base not in unfinished
         ]
 
     def records_in(self, segment: Segment) -> Iterator[tuple[int, list[tuple[int, Entry]]]]:
@@ -452,7 +466,7 @@ class CommitLog:
         if cold is None or cold.used + size > cold.capacity:
             if cold is not None:
                 cold.sealed = True
-                self._sealed.append(cold)
+                self._sealed_cold.append(cold)
             cold = self._cold = self._new_segment(size)
             cold.cold = True
             parts, size = r.messages_parts(out, base=cold.base, time=time)
@@ -489,6 +503,8 @@ class CommitLog:
                 new.live_bytes += live * entry.weight
             index.release()
         segment.live = segment.live_bytes = 0
+        self._sealed += self._sealed_cold
+        self._sealed_cold = []
 
     # -- committing -----------------------------------------------------------------------------
 
@@ -547,6 +563,7 @@ class CommitLog:
         self._take_pending_records()
         position = self.end
         data = checkpoint_bytes(position, self._queues, clean=False)
+        dead = self._dead_segments(position)
         sealed, self._sealed = self._sealed, []
         indexes = [(segment.base, self._index_of(segment)) for segment in sealed]
         self._checkpointing = True
@@ -563,7 +580,8 @@ class CommitLog:
         def done(job: Job) -> None:
             self._checkpointing = False
             self._checkpoint_at = position
-            self.drop_dead_segments()
+            for segment in dead:
+                self._remove(segment)
             then(job)
 
         job.then = done
@@ -583,21 +601,23 @@ class CommitLog:
             write_index(self._disk, segment.base, self._index_of(segment))
         self._sealed = []
 
-    def drop_dead_segments(self) -> int:
-        """Delete segments with nothing alive whose records the checkpoint has taken over."""
-        dead = [
+    def _dead_segments(self, position: int) -> list[Segment]:
+        """Segments with nothing alive whose records a checkpoint there takes over.
+
+        Asked when the checkpoint is taken: what was settled since then may not be on disk.
+        """
+        return [
             segment
             for segment in self._segments
             if not segment.live
             and segment is not self._active
             and segment is not self._cold
             # A cold segment holds only copies, nothing a checkpoint would have to take over.
-            and (segment.cold or segment.end <= self._checkpoint_at)
+            and (segment.cold or segment.end <= position)
+            and segment is not self.compactor.segment  # which is being read
+            and segment not in self._sealed_cold  # whose copies do not count yet
             and segment.file is not None
         ]
-        for segment in dead:
-            self._remove(segment)
-        return len(dead)
 
     def _remove(self, segment: Segment) -> None:
         passing("segment.remove")
@@ -710,7 +730,8 @@ class CommitLog:
             return None
         if head.head_size > len(data):
             data = segment.read(position, head.head_size)
-        if not r.head_is_good(data, head, segment.base):
+        inner = r.inner_base(segment.base)
+        if not r.head_is_good(data, head, segment.base) and not r.head_is_good(data, head, inner):
             return None
         return r.decode_messages(data, head)
 

@@ -21,6 +21,7 @@ Little-endian. A record begins at a multiple of 8 and is padded to one:
 
 The seed keeps a record from being taken for one of another segment. Each content has a sum of its
 own, so damage costs one message; a group has one over everything, so it is there or it is not.
+Records inside a group have a seed of their own: what is left of a torn group is no record.
 """
 
 from __future__ import annotations
@@ -85,6 +86,11 @@ def _seal(kind: int, head: bytes, *, size: int, base: int, count: int, time: int
     head_size = HEAD_SIZE + len(head)
     rest = _AFTER_CRC.pack(size, head_size, kind, level, destinations, count, body_crc, time) + head
     return _CRC.pack(crc32(rest, base & 0xFFFFFFFF)) + rest
+
+
+def inner_base(base: int) -> int:
+    """What seeds the sums of records inside a group. Bases are multiples of 8."""
+    return base | 1
 
 
 def padding(size: int) -> bytes:

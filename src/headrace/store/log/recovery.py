@@ -77,7 +77,7 @@ def recover(disk: Disk) -> State:
         state.segments.append(segment)
         state.report.segments += 1
         whole = base + segment.capacity <= checkpoint.position
-        entries = _read_index(disk, segment) if whole else None
+        entries = read_index(disk, segment) if whole else None
         if entries is None:
             if whole:
                 state.report.rebuilt.append(base)
@@ -137,16 +137,23 @@ def _scan(segment: Segment, state: State, *, cut: bool) -> list[tuple[int, Entry
             continue
         fresh = step.at >= start
         if fresh and step.head.kind == r.GROUP and not r.group_is_good(data, step.head, step.at):
-            _damaged(state.report, f"a group of records at {step.position} is incomplete")
+            _refuse(segment, step, state.report)
             continue
         used = step.at + step.head.size
         if fresh:
             _apply(step, state)
-        entries += [one for part in parts_of(step) for one in _entries(part)]
+        entries += [one for part in parts_of(step) for one in entries_of(part)]
     segment.used = used
     if cut:
         _cut(segment, data, used, entries, state)
     return entries
+
+
+def _refuse(segment: Segment, step: Found, report: Report) -> None:
+    """A group that is not whole counts for nothing, now and behind later checkpoints: blot it."""
+    _damaged(report, f"a group of records at {step.position} is incomplete")
+    assert segment.file is not None
+    segment.file.write(bytes(r.HEAD_SIZE), step.at)
 
 
 def _apply(step: Found, state: State) -> None:
@@ -154,14 +161,18 @@ def _apply(step: Found, state: State) -> None:
     for part in parts_of(step):
         if part.head.kind == r.SETTLED:
             for queue, first, stop in r.decode_settled(part.data, part.head, part.at):
-                state.queues.setdefault(queue, QueueIndex()).settled.add(first, stop)
+                index = state.queues.setdefault(queue, QueueIndex())
+                index.settled.add(first, stop)
+                index.next_offset = max(index.next_offset, stop)
         elif part.head.kind == r.RETURNED:
             for queue, first, stop, count in r.decode_returned(part.data, part.head, part.at):
                 index = state.queues.setdefault(queue, QueueIndex())
                 index.returned.append((first, stop, count))
+                index.next_offset = max(index.next_offset, stop)
 
 
-def _entries(part: Found) -> Iterator[tuple[int, Entry]]:
+def entries_of(part: Found) -> Iterator[tuple[int, Entry]]:
+    """What a record adds to the index, per queue."""
     if part.head.kind != r.MESSAGES:
         return
     messages = r.decode_messages(part.data, part.head, part.at)
@@ -206,8 +217,10 @@ def _cut(
     if used < segment.capacity:
         passing("recovery.cut")
         segment.file.truncate(used)
-        segment.file.sync()
         segment.capacity = used
+    # Also when there is nothing to cut: after a crash of the broker alone, what was found may be
+    # in the system's memory only, and from now on more is built on it.
+    segment.file.sync()
 
 
 def _contents_good(data: bytes, head: r.Head, at: int) -> bool:
@@ -257,7 +270,7 @@ def index_bytes(entries: list[tuple[int, Entry]], used: int) -> bytes:
     return _INDEX_MAGIC + crc32(rest).to_bytes(4, "little") + rest
 
 
-def _read_index(disk: Disk, segment: Segment) -> list[tuple[int, Entry]] | None:
+def read_index(disk: Disk, segment: Segment) -> list[tuple[int, Entry]] | None:
     """The index of a sealed segment; None when it is missing or damaged: it can be made again."""
     name = index_name(segment.base)
     if name not in disk.names():

@@ -129,9 +129,11 @@ def parts_of(found: Found) -> Iterator[Found]:
         return
     at = found.at + found.head.head_size
     stop = found.at + found.head.size
+    inner = r.inner_base(found.position - found.at)
     while at < stop:
         head = r.read_head(found.data, at)
-        if head is None:
-            return  # cannot be: the group's sum was good
+        # Behind a checkpoint the group's own sum does not count, so each part must show its own.
+        if head is None or not r.head_is_good(found.data, head, inner, at):
+            return
         yield Found(found.position + at - found.at, head, found.data, at)
         at += head.size

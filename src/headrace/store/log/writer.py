@@ -75,6 +75,7 @@ class Writer:
         self._on_full = on_full
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._stopping = threading.Event()
+        self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="headrace-journal", daemon=True)
 
     def start(self) -> None:
@@ -95,6 +96,7 @@ class Writer:
                 self.carry_out(job)
             except Exception as error:
                 logger.critical("the journal cannot be written: %s", error)
+                self.error = error
                 self._call_soon(lambda error=error: self._on_failure(error))  # type: ignore[misc]
                 return
             self._call_soon(lambda job=job: job.then(job))  # type: ignore[misc]

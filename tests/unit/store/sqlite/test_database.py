@@ -121,7 +121,8 @@ def the_header_torn(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [not_a_database, too_short, a_page_overwritten, a_name_changed, the_header_torn]
+    "damage",
+    [not_a_database, too_short, a_page_overwritten, two_rows_in_one_place, the_header_torn],
 )
 def test_a_damaged_file_is_reported_and_left_alone(
     damage: Callable[[Path], None], tmp_path: Path

@@ -1,0 +1,224 @@
+"""Copying a data directory while its broker runs, and putting such a copy back.
+
+The journal is only appended to, so a copy needs no stop. What could go wrong is that a segment is
+deleted meanwhile: its acknowledgements live on in the checkpoint that came before the deletion.
+So the checkpoint is read first, then all segments are opened (an open file outlives its name), and
+if there is another checkpoint by then, all this begins again; it takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import StoreError
+from headrace.store.directory import FORMAT
+from headrace.store.fsck import check
+from headrace.store.log.checkpoint import NAME as CHECKPOINT
+from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX
+from headrace.store.offline import FORMAT_FILE, JOURNAL, check_format, held
+from headrace.store.sqlite.metadata import FILE_NAME
+
+_ATTEMPTS = 1000
+_PAGE = 4096
+_CHUNK = 1 << 20
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What a backup or a restore copied."""
+
+    segments: int
+    bytes: int
+
+
+class _Snapshot:
+    """The journal at one moment: the checkpoint, and all files it may need, open."""
+
+    def __init__(self, checkpoint: bytes | None, files: dict[str, int]) -> None:
+        self.checkpoint = checkpoint
+        self.files = files
+
+
+def backup(path: Path, target: Path, progress: Progress = lambda done, total: None) -> Copied:
+    """Copy a data directory to ``target``, which must not exist; complete, or not there at all."""
+    check_format(path)
+    if target.exists():
+        raise StoreError(f"{target} exists already: name a new directory")
+    partial = target.with_name(target.name + ".partial")
+    try:
+        partial.mkdir(mode=0o700)
+    except OSError as error:
+        raise StoreError(f"cannot make {partial}: {error.strerror}") from error
+    try:
+        copied = _copy_all(path, partial, progress)
+        os.rename(partial, target)
+        _sync_directory(target.parent)
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(f"cannot copy {path} to {target}: {error}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return copied
+
+
+def restore(source: Path, target: Path, progress: Progress = lambda done, total: None) -> Copied:
+    """Put a backup into ``target``, which must be empty or absent. Damaged ones are refused."""
+    _require_empty(target)
+    with held(source):
+        findings = check(source)
+        if not findings.is_sound:
+            raise StoreError(
+                f"{source} is damaged: see `headrace fsck {source}`; with --repair it can be used"
+            )
+        try:
+            target.mkdir(mode=0o700, parents=True, exist_ok=True)
+            target.chmod(0o700)
+            return _copy_all(source, target, progress)
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"cannot copy {source} to {target}: {error}") from error
+
+
+def _require_empty(target: Path) -> None:
+    try:
+        found = {entry.name for entry in target.iterdir()} - {"lost+found"}  # of a mounted disk
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreError(f"cannot use {target}: {error.strerror}") from error
+    if found:
+        raise StoreError(f"{target} is not empty: nothing there is overwritten")
+
+
+def _copy_all(source: Path, target: Path, progress: Progress) -> Copied:
+    journal = target / JOURNAL
+    journal.mkdir(mode=0o700)
+    size = 0
+    with _snapshot(source / JOURNAL) as snapshot:
+        if snapshot.checkpoint is not None:
+            _write(journal / CHECKPOINT, snapshot.checkpoint)
+        for number, (name, fd) in enumerate(snapshot.files.items(), 1):
+            is_sealed = name.removesuffix(SUFFIX) + INDEX_SUFFIX in snapshot.files
+            size += _copy_file(fd, journal / name, _CHUNK if is_sealed else _PAGE)
+            progress(number, len(snapshot.files))
+        segments = sum(1 for name in snapshot.files if name.endswith(SUFFIX))
+    # After the journal, so that every queue which has messages in it is there.
+    _copy_metadata(source / FILE_NAME, target / FILE_NAME)
+    _sync_directory(journal)
+    # Last: without it no broker starts on a copy that is not complete.
+    _write(target / FORMAT_FILE, FORMAT.encode() + b"\n")
+    _sync_directory(target)
+    return Copied(segments, size)
+
+
+@contextmanager
+def _snapshot(journal: Path) -> Iterator[_Snapshot]:
+    _allow_many_files()
+    for _ in range(_ATTEMPTS):
+        with ExitStack() as stack:
+            checkpoint = _read(journal / CHECKPOINT)
+            files = _open_all(journal, stack)
+            if files is not None and _read(journal / CHECKPOINT) == checkpoint:
+                yield _Snapshot(checkpoint, files)
+                return
+    raise StoreError(f"{journal} changes too fast to be copied: try again")
+
+
+def _open_all(journal: Path, stack: ExitStack) -> dict[str, int] | None:
+    """Every segment and index file, open; None when one was deleted meanwhile."""
+    if not journal.is_dir():
+        return {}
+    files: dict[str, int] = {}
+    for name in sorted(os.listdir(journal)):
+        if name.endswith((SUFFIX, INDEX_SUFFIX)):
+            try:
+                fd = os.open(journal / name, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return None
+            stack.callback(os.close, fd)
+            files[name] = fd
+    return files
+
+
+def _copy_file(fd: int, target: Path, chunk: int) -> int:
+    """From the end to the beginning: whatever is in the copy, all that was written before is too.
+
+    A file that is being appended to is read page by page; larger reads could be overtaken.
+    """
+    size = os.fstat(fd).st_size
+    zeros = bytes(chunk)
+    out = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        os.ftruncate(out, size)
+        for offset in range((max(size, 1) - 1) // chunk * chunk, -1, -chunk):
+            data = os.pread(fd, min(chunk, size - offset), offset)
+            if data != zeros:  # what was only set aside takes no space here
+                _write_all(out, data, offset)
+        os.fsync(out)
+        return os.fstat(out).st_blocks * 512
+    finally:
+        os.close(out)
+
+
+def _write_all(fd: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def _copy_metadata(source: Path, target: Path) -> None:
+    """SQLite makes the copy itself: consistent, with the changes that are still in the -wal."""
+    if not source.exists():
+        return
+    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    uri = f"{source.absolute().as_uri()}?mode=ro"
+    with (
+        closing(sqlite3.connect(uri, uri=True, timeout=10)) as origin,
+        closing(sqlite3.connect(target)) as copy,
+    ):
+        origin.backup(copy)
+        copy.execute("PRAGMA journal_mode = DELETE")
+    fd = os.open(target, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _read(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _write(file: Path, data: bytes) -> None:
+    fd = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        _write_all(fd, data, 0)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _sync_directory(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _allow_many_files() -> None:
+    """Two files per 32 MiB are open at once."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,154 @@
+"""Checking a data directory: every file, every record, every checksum. Changes nothing.
+
+Recovery is run as the broker would, on files that refuse to be written to; then every segment is
+walked again, and what recovery takes on trust (contents, index files) is compared.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.errors import StoreError
+from headrace.model.intervals import join_ranges
+from headrace.store.disk import RealDisk
+from headrace.store.findings import Findings, Place, Range, Remedy
+from headrace.store.log.checkpoint import NAME as CHECKPOINT
+from headrace.store.log.checkpoint import read_checkpoint
+from headrace.store.log.index import Entry, QueueIndex
+from headrace.store.log.recovery import recover
+from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX, base_of
+from headrace.store.offline import FORMAT_FILE, JOURNAL, ReadOnlyDisk, read_catalogue
+from headrace.store.segment_check import SegmentCheck
+from headrace.store.sqlite.metadata import FILE_NAME
+
+Progress = Callable[[int, int], None]  # done, of how many
+
+
+def check(path: Path, progress: Progress = lambda done, total: None) -> Findings:
+    """Read everything in a data directory that no broker is using."""
+    findings = Findings()
+    if not (path / FORMAT_FILE).exists():
+        findings.places.append(Place(FORMAT_FILE, 0, 0, "the file is missing", Remedy.RENEW))
+    _check_metadata(path, findings)
+    _check_checkpoint(path / JOURNAL / CHECKPOINT, findings)
+    try:
+        _check_journal(path / JOURNAL, findings, progress)
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error}") from error
+    return findings
+
+
+def _check_metadata(path: Path, findings: Findings) -> None:
+    try:
+        catalogue = read_catalogue(path)
+    except StoreError as error:
+        findings.places.append(Place(FILE_NAME, 0, 0, str(error), Remedy.NONE))
+        return
+    findings.queues = {queue.id: (queue.vhost, queue.name) for queue in catalogue.queues}
+
+
+def _check_checkpoint(file: Path, findings: Findings) -> None:
+    try:
+        found = read_checkpoint(file.read_bytes())
+    except FileNotFoundError:
+        return  # no broker has written one yet
+    except StoreError:
+        what = "its checksum is wrong: messages that were acknowledged may come again"
+        size = file.stat().st_size
+        findings.places.append(Place(f"{JOURNAL}/{CHECKPOINT}", 0, size, what, Remedy.RENEW))
+        return
+    findings.position = found.position
+    findings.is_clean_end = found.clean
+
+
+def _check_journal(directory: Path, findings: Findings, progress: Progress) -> None:
+    if not directory.is_dir():
+        return
+    names = sorted(entry.name for entry in directory.iterdir() if entry.is_file())
+    bases = [base for name in names if (base := base_of(name)) is not None]
+    total, done = 2 * len(bases), 0  # recovery reads them, and so does the check
+
+    def step(name: str = SUFFIX) -> None:
+        nonlocal done
+        if name.endswith(SUFFIX):
+            done += 1
+            progress(done, total)
+
+    state = findings.state = recover(ReadOnlyDisk(directory, step))
+    used = {segment.base: segment.used for segment in state.segments}
+    for segment in state.segments:
+        if segment.file is not None:
+            segment.file.close()
+    _count_orphans(findings)
+    books = Books(findings, bases)
+    disk = RealDisk(directory)
+    for base in bases:
+        one = SegmentCheck(disk, base, used.get(base, 0), findings, books)
+        findings.segments.append(one.run())
+        step()
+    _note_leftovers(names, bases, findings)
+
+
+def _count_orphans(findings: Findings) -> None:
+    """Messages of queues that are not declared any more: the broker drops them when it starts."""
+    if findings.queues is None:
+        return
+    for number, index in findings.state.queues.items():
+        if number not in findings.queues:
+            live = sum(index.settled.count_missing(one.first, one.stop) for one in index.entries())
+            if live:
+                findings.orphans[number] = live
+
+
+def _note_leftovers(names: list[str], bases: list[int], findings: Findings) -> None:
+    for name in names:
+        alone = name.endswith(INDEX_SUFFIX) and base_of(_segment_of(name)) not in bases
+        if name.endswith(".new") or alone:
+            findings.notes.append(f"{JOURNAL}/{name} is left over and not used")
+
+
+def _segment_of(index: str) -> str:
+    return index.removesuffix(INDEX_SUFFIX) + SUFFIX
+
+
+class Books:
+    """What recovery knows about the messages: which are alive, and where they are."""
+
+    def __init__(self, findings: Findings, bases: list[int]) -> None:
+        self._declared = findings.queues
+        self._queues = findings.state.queues
+        self._bases = bases
+        self._by_base: dict[int, list[tuple[int, Entry, int]]] = {}
+        for number, index in self._queues.items():
+            if not self.is_declared(number):
+                continue
+            for entry in index.entries():
+                live = index.settled.count_missing(entry.first, entry.stop)
+                if live:
+                    base = bases[bisect_right(bases, entry.position) - 1]
+                    self._by_base.setdefault(base, []).append((number, entry, live))
+
+    def is_declared(self, queue: int) -> bool:
+        return self._declared is None or queue in self._declared
+
+    def alive_in(self, base: int) -> list[tuple[int, Entry, int]]:
+        """(queue, entry, live messages) of a segment."""
+        return self._by_base.get(base, [])
+
+    def lost(self, ranges: list[Range], position: int | None = None) -> list[Range]:
+        """Those messages that are not done with, and not found at another position."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for queue, first, stop in ranges:
+            if not self.is_declared(queue):
+                continue
+            index = self._queues.get(queue) or QueueIndex()
+            alive = [
+                offset
+                for low, high in index.settled.missing(first, stop)
+                for offset in range(low, high)
+                if all(one.position == position for one in index.entries(offset, offset + 1))
+            ]
+            found.setdefault(queue, []).extend((one, one + 1) for one in alive)
+        return [(queue, low, high) for queue in found for low, high in join_ranges(found[queue])]

@@ -1,0 +1,170 @@
+"""A data directory without its broker: held for a tool, read without a change, its log run by hand.
+
+Reading here never writes: no tail is cut, no file is made, also where recovery would.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+from shutil import copyfile
+
+from headrace.errors import BrokerError, StoreError
+from headrace.store.api import Catalogue
+from headrace.store.directory import FORMAT
+from headrace.store.disk import RealFile
+from headrace.store.log.log import CommitLog
+from headrace.store.sqlite.metadata import FILE_NAME, SqliteMetadata
+
+JOURNAL = "journal"
+FORMAT_FILE = "format"
+LOCK_FILE = "lock"
+
+
+@contextmanager
+def held(path: Path, *, create: bool = False) -> Iterator[None]:
+    """Keep brokers away from a data directory. StoreError when one is there, or it is none.
+
+    A copy has no lock file; it gets one only with ``create``, which who writes should ask for.
+    """
+    check_format(path)
+    flags = os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
+    try:
+        fd = os.open(path / LOCK_FILE, flags | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        yield
+        return
+    except OSError as error:
+        raise StoreError(f"cannot lock {path}: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise StoreError(f"a broker is running on {path}: stop it first") from error
+        yield
+    finally:
+        os.close(fd)
+
+
+def check_format(path: Path) -> None:
+    """StoreError unless it is a data directory of a format that this version knows."""
+    try:
+        found = (path / FORMAT_FILE).read_text().strip()
+    except FileNotFoundError:
+        if (path / JOURNAL).is_dir() or (path / FILE_NAME).exists():
+            return  # only that file is missing
+        raise StoreError(f"{path} is no data directory of Headrace") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreError(f"cannot read {path / FORMAT_FILE}: {error}") from error
+    if found != FORMAT:
+        raise StoreError(f"{path} has format {found!r}; this version knows only {FORMAT!r}")
+
+
+def read_catalogue(path: Path) -> Catalogue:
+    """What is declared, from a copy of meta.db that was checked first; StoreError if damaged."""
+    if not (path / FILE_NAME).exists():
+        return Catalogue()
+    with tempfile.TemporaryDirectory(prefix="headrace-") as name:
+        copy = Path(name)
+        for suffix in ("", "-wal"):
+            file = path / (FILE_NAME + suffix)
+            if file.exists():
+                copyfile(file, copy / file.name)
+        try:
+            with closing(sqlite3.connect(copy / FILE_NAME)) as connection:
+                found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(10)")]
+            if found != ["ok"]:
+                raise StoreError(f"{FILE_NAME} is damaged: {'; '.join(found)}")
+            metadata = SqliteMetadata(copy)
+            try:
+                return metadata.load()
+            finally:
+                metadata.close()
+        except sqlite3.Error as error:
+            raise StoreError(f"{FILE_NAME} is damaged: {error}") from error
+        except BrokerError as error:
+            raise StoreError(str(error).replace(f"{copy}{os.sep}", "")) from error
+
+
+class _ReadOnlyFile(RealFile):
+    """What recovery does to torn tails and groups is left undone."""
+
+    __slots__ = ()
+
+    def write(self, data: bytes, offset: int) -> None:
+        return
+
+    def sync(self) -> None:
+        return
+
+    def truncate(self, size: int) -> None:
+        return
+
+
+class ReadOnlyDisk:
+    """The journal's directory for recovery that changes nothing, with index files out of sight.
+
+    Without them recovery reads every record, so what it finds does not depend on them.
+    """
+
+    def __init__(self, directory: Path, on_open: Callable[[str], None] = lambda name: None) -> None:
+        self._directory = directory
+        self._on_open = on_open
+
+    def names(self) -> Iterator[str]:
+        if not self._directory.is_dir():
+            return iter(())
+        found = sorted(entry.name for entry in os.scandir(self._directory) if entry.is_file())
+        return (name for name in found if not name.endswith(".idx"))
+
+    def create(self, name: str, size: int = 0) -> RealFile:
+        raise StoreError(f"{name} was to be made by a check")
+
+    def open(self, name: str) -> RealFile:
+        self._on_open(name)
+        return _ReadOnlyFile(os.open(self._directory / name, os.O_RDONLY | os.O_CLOEXEC))
+
+    def rename(self, old: str, new: str) -> None:
+        raise StoreError(f"{old} was to be renamed by a check")
+
+    def remove(self, name: str) -> None:
+        return  # recovery drops empty segments
+
+    def sync_directory(self) -> None:
+        return
+
+
+class LogDriver:
+    """Runs a commit log where there is no event loop: callbacks are made by whoever waits."""
+
+    def __init__(self, log: CommitLog) -> None:
+        self.log = log
+        self._callbacks: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        log.start(
+            self._callbacks.put,
+            on_durable=lambda: None,
+            on_failure=lambda error: None,  # the log keeps it
+            on_full=self._refuse_to_wait,
+        )
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Make callbacks until the condition holds; StoreError when the log fails."""
+        while not condition():
+            self._callbacks.get()()
+            if self.log.failed is not None:
+                raise StoreError(f"the journal cannot be written: {self.log.failed}")
+
+    def commit(self) -> None:
+        """Everything appended so far is on disk when this returns."""
+        self.log.flush()
+        self.wait_for(lambda: self.log.durable >= self.log.end)
+
+    def _refuse_to_wait(self, full: bool) -> None:
+        if full:
+            raise StoreError("the disk is full: make room and try again")

@@ -1,0 +1,162 @@
+"""Making a damaged journal consistent again. Good messages are not touched.
+
+Every damaged byte is put aside first. Then, in this order, so that a crash at any moment leaves
+something that recovery understands: unreadable ranges become empty records of the same size,
+a new checkpoint takes over everything known, unfinished ends are cut, index files are made again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from headrace.errors import StoreError
+from headrace.store.directory import FORMAT
+from headrace.store.disk import RealDisk
+from headrace.store.findings import Findings, Place, Remedy, SegmentFindings
+from headrace.store.log import record as r
+from headrace.store.log.checkpoint import NAME as CHECKPOINT
+from headrace.store.log.checkpoint import checkpoint_bytes, write_checkpoint
+from headrace.store.log.index import Entry
+from headrace.store.log.recovery import index_bytes, write_index
+from headrace.store.log.segment import Found, base_of, index_name, segment_name, walk
+from headrace.store.offline import FORMAT_FILE, JOURNAL
+
+LOST_AND_FOUND = "lost+found"
+
+
+def repair(path: Path, findings: Findings) -> list[str]:
+    """Do what the findings ask for; returns what was done. The directory must be held."""
+    try:
+        return list(_Repair(path, findings).run())
+    except OSError as error:
+        raise StoreError(f"the repair of {path} stopped: {error}") from error
+
+
+class _Repair:
+    def __init__(self, path: Path, findings: Findings) -> None:
+        self._path = path
+        self._findings = findings
+        self._places = [one for one in findings.places if one.remedy is not Remedy.NONE]
+
+    def run(self) -> Iterator[str]:
+        for place in self._findings.places:
+            if place.remedy is Remedy.NONE:
+                yield f"{place.file} cannot be repaired: restore a backup"
+        if any(place.file == FORMAT_FILE for place in self._places):
+            (self._path / FORMAT_FILE).write_text(FORMAT + "\n")
+            yield f"wrote {FORMAT_FILE}"
+        self._places = [place for place in self._places if place.file != FORMAT_FILE]
+        if not self._places and not self._findings.notes:
+            return
+        for place in self._places:
+            yield from self._put_aside(place)
+        disk = RealDisk(self._path / JOURNAL)
+        for place in self._places:
+            yield from self._fill(place)
+            yield from self._settle(place)
+        yield self._write_checkpoint(disk)
+        for segment in self._findings.segments:
+            yield from self._cut(disk, segment)
+            yield from self._renew_index(disk, segment)
+        yield from self._remove_leftovers(disk)
+        disk.sync_directory()
+
+    def _put_aside(self, place: Place) -> Iterator[str]:
+        if not place.size or place.file.endswith(".idx"):
+            return  # an index holds nothing of its own
+        directory = self._path / LOST_AND_FOUND
+        directory.mkdir(mode=0o700, exist_ok=True)
+        with (self._path / place.file).open("rb") as file:
+            file.seek(place.offset)
+            data = file.read(place.size)
+        copy = directory / f"{Path(place.file).stem}-{place.offset}.bin"
+        fd = os.open(copy, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(fd, "wb") as sink:
+            sink.write(data)
+            sink.flush()
+            os.fsync(fd)
+        yield f"put {len(data)} bytes aside in {LOST_AND_FOUND}/{copy.name}"
+
+    def _fill(self, place: Place) -> Iterator[str]:
+        """A group of no records says nothing, in as many bytes as it is given."""
+        if place.remedy is not Remedy.FILL:
+            return
+        base = base_of(Path(place.file).name)
+        assert base is not None
+        path = self._path / place.file
+        data = path.read_bytes()
+        body = bytes(place.size - r.HEAD_SIZE)
+        seed = r.inner_base(base) if _is_nested(data, base, place.offset) else base
+        head = r.group_head(body, 0, base=seed, time=0)
+        with path.open("r+b") as file:
+            file.seek(place.offset)
+            file.write(head + body)
+            file.flush()
+            os.fsync(file.fileno())
+        yield f"made {place.size} bytes at {place.offset} of {place.file} an empty record"
+
+    def _settle(self, place: Place) -> Iterator[str]:
+        if place.remedy is not Remedy.SETTLE:
+            return
+        for queue, first, stop in place.lost:
+            self._findings.state.queues[queue].settled.add(first, stop)
+        yield f"marked {place.messages} damaged messages of {place.file} as done with"
+
+    def _write_checkpoint(self, disk: RealDisk) -> str:
+        state = self._findings.state
+        ends = [one.base + one.size for one in self._findings.segments]
+        position = max([self._findings.position, *ends])
+        clean = self._findings.is_clean_end
+        write_checkpoint(disk, checkpoint_bytes(position, state.queues, clean=clean))
+        return f"wrote {JOURNAL}/{CHECKPOINT} for position {position}"
+
+    def _cut(self, disk: RealDisk, segment: SegmentFindings) -> Iterator[str]:
+        """The end that no record reaches. The space set aside for more goes with it."""
+        if segment.used >= segment.size:
+            return
+        name = segment_name(segment.base)
+        if not segment.used:
+            disk.remove(name)
+            yield f"removed {JOURNAL}/{name}, which has no record"
+            return
+        file = disk.open(name)
+        try:
+            file.truncate(segment.used)
+            file.sync()
+        finally:
+            file.close()
+        yield f"cut {JOURNAL}/{name} at {segment.used}"
+
+    def _renew_index(self, disk: RealDisk, segment: SegmentFindings) -> Iterator[str]:
+        name = index_name(segment.base)
+        if not segment.used:
+            if name in disk.names():
+                disk.remove(name)
+            return
+        low, high = segment.base, segment.base + segment.used
+        entries: list[tuple[int, Entry]] = [
+            (number, entry)
+            for number, index in self._findings.state.queues.items()
+            for entry in index.entries()
+            if low <= entry.position < high
+        ]
+        write_index(disk, segment.base, index_bytes(entries, segment.used))
+        yield f"wrote {JOURNAL}/{name}"
+
+    def _remove_leftovers(self, disk: RealDisk) -> Iterator[str]:
+        bases = {segment.base for segment in self._findings.segments}
+        for name in list(disk.names()):
+            alone = name.endswith(".idx") and base_of(name[:-4] + ".log") not in bases
+            if name.endswith(".new") or alone:
+                disk.remove(name)
+                yield f"removed {JOURNAL}/{name}"
+
+
+def _is_nested(data: bytes, base: int, at: int) -> bool:
+    """Whether that place is inside a group; sums there have another seed."""
+    return any(
+        isinstance(step, Found) and step.at < at < step.at + step.head.size
+        for step in walk(data, base)
+    )

@@ -1,0 +1,75 @@
+"""The crash test: load, kill, restart, again and again; then every promise is looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from headrace.verify import topology as t
+from headrace.verify.ledger import Ledger, Verdict
+from headrace.verify.load import Load, drain
+from headrace.verify.node import Node
+
+REPEATED = 0.5  # share of unanswered messages that publishers send again
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One life of the broker, as it was when it had ended."""
+
+    number: int
+    sent: int
+    confirmed: int
+    died_by_itself: bool
+
+
+class CrashTest:
+    """Rounds on one data directory. All chance comes from one seed."""
+
+    def __init__(self, node: Node, seed: int, *, size: int = 600) -> None:
+        self.node = node
+        self.chance = Random(seed)
+        self.ledger = Ledger(t.HOMES, t.UNORDERED)
+        self.rounds: list[Round] = []
+        self._size = size
+
+    def round(self, seconds: float, **env: str) -> Round:
+        """Start the broker, load it for about ``seconds``, kill it unless it has ended."""
+        self.node.start(**env)
+        load = Load(self.node, self.ledger, self.chance, size=self._size)
+        load.repeat_unanswered(REPEATED)
+        alive = load.run(seconds * self.chance.uniform(0.7, 1.3))
+        self.node.kill()
+        load.finish()
+        done = Round(
+            number=len(self.rounds) + 1,
+            sent=len(self.ledger.sent),
+            confirmed=sum(one.outcome.value == "confirmed" for one in self.ledger.sent.values()),
+            died_by_itself=not alive,
+        )
+        self.rounds.append(done)
+        return done
+
+    def conclude(self) -> Verdict:
+        """Start it once more, consume everything, stop it in order, and judge."""
+        self.node.start()
+        drain(self.node, self.ledger, self.chance)
+        self.node.stop()
+        return self.ledger.judge()
+
+
+def run(
+    node: Node,
+    *,
+    rounds: int,
+    seconds: float,
+    seed: int,
+    told: Callable[[Round], None] = lambda one: None,
+) -> Verdict:
+    """A whole test; ``told`` is called after every round."""
+    test = CrashTest(node, seed)
+    with node:
+        for _ in range(rounds):
+            told(test.round(seconds))
+        return test.conclude()

@@ -1,0 +1,209 @@
+"""A small AMQP connection for crash tests: nothing is hidden, nothing repeated, no threads."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TypeVar
+
+from headrace.errors import BrokerError
+from headrace.verify.node import VerifyError
+from headrace.wire.amqp import methods as m
+from headrace.wire.amqp.content import make_content
+from headrace.wire.amqp.properties import Properties
+
+M = TypeVar("M", bound=m.Method)
+
+_HEAD = struct.Struct(">BHI")
+_METHOD, _HEADER, _BODY, _HEARTBEAT = 1, 2, 3, 8
+_FRAME_MAX = 131072
+_CAPABILITIES = {
+    "publisher_confirms": True,
+    "basic.nack": True,
+    "consumer_cancel_notify": True,
+    "connection.blocked": True,
+}
+SECONDS = 20.0
+
+
+class LinkLost(BrokerError):
+    """The connection is gone. ``code`` is that of the broker's close, 0 when it said nothing."""
+
+    def __init__(self, text: str, code: int = 0) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@dataclass(slots=True)
+class Event:
+    """A method from the broker, with its content if it has one."""
+
+    channel: int
+    method: m.Method
+    properties: Properties | None = None
+    body: bytes = b""
+
+
+class Link:
+    """One connection. Frames are read only inside poll() and call()."""
+
+    def __init__(self, port: int, *, heartbeat: int = 0, vhost: str = "/") -> None:
+        self.blocked = False
+        self.heartbeats = 0
+        self._buffer = bytearray()
+        self._events: deque[Event] = deque()
+        self._open: dict[int, tuple[Event, int]] = {}  # contents that are not complete yet
+        try:
+            self._socket = socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
+        except OSError as error:
+            raise LinkLost(str(error)) from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._handshake(heartbeat, vhost)
+
+    def _handshake(self, heartbeat: int, vhost: str) -> None:
+        self.send_bytes(b"AMQP\x00\x00\x09\x01")
+        self.wait_for(m.ConnectionStart)
+        properties: dict[str, object] = {"product": "verify", "capabilities": _CAPABILITIES}
+        self.send(0, m.ConnectionStartOk(properties, "PLAIN", b"\0guest\0guest", "en_US"))
+        self.wait_for(m.ConnectionTune)
+        self.send(0, m.ConnectionTuneOk(2047, _FRAME_MAX, heartbeat))
+        self.call(0, m.ConnectionOpen(vhost), m.ConnectionOpenOk)
+
+    # -- sending --------------------------------------------------------------------------------
+
+    def send_bytes(self, data: bytes) -> None:
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise LinkLost(str(error)) from error
+
+    def send(self, channel: int, method: m.Method) -> None:
+        self.send_bytes(m.method_frame(channel, method))
+
+    def publish(
+        self, channel: int, exchange: str, key: str, body: bytes, properties: Properties
+    ) -> None:
+        method = m.method_frame(channel, m.BasicPublish(exchange=exchange, routing_key=key))
+        self.send_bytes(method + make_content(properties, body, channel))
+
+    def open_channel(self, channel: int) -> int:
+        self.call(channel, m.ChannelOpen(), m.ChannelOpenOk)
+        return channel
+
+    def beat(self) -> None:
+        self.send_bytes(b"\x08\x00\x00\x00\x00\x00\x00\xce")
+
+    # -- receiving ------------------------------------------------------------------------------
+
+    def call(self, channel: int, method: m.Method, answer: type[M]) -> M:
+        """Send, and wait for the answer; whatever else comes meanwhile is kept for poll()."""
+        self.send(channel, method)
+        return self.wait_for(answer, channel)
+
+    def wait_for(self, wanted: type[M], channel: int = 0, seconds: float = SECONDS) -> M:
+        """The next method of that type on the channel; others are kept for poll()."""
+        deadline = time.monotonic() + seconds
+        while True:
+            for event in self._events:
+                if isinstance(event.method, wanted) and event.channel == channel:
+                    self._events.remove(event)
+                    return event.method
+            if time.monotonic() > deadline:
+                raise VerifyError(f"no {wanted.name} within {seconds:g} s")
+            self._read(0.05)
+
+    def poll(self, seconds: float = 0.0) -> list[Event]:
+        """What has arrived, waiting up to ``seconds`` for the first. LinkLost after the last."""
+        if not self._events:
+            self._read(seconds)
+        events = list(self._events)
+        self._events.clear()
+        return events
+
+    def _read(self, seconds: float) -> None:
+        self._socket.settimeout(max(seconds, 0.0001))
+        try:
+            data = self._socket.recv(1 << 18)
+        except TimeoutError:
+            return
+        except OSError as error:
+            raise LinkLost(str(error)) from error
+        finally:
+            self._socket.settimeout(SECONDS)
+        if not data:
+            raise LinkLost("the broker hung up")
+        self._buffer += data
+        self._take_frames()
+
+    def _take_frames(self) -> None:
+        at = 0
+        while len(self._buffer) - at >= _HEAD.size:
+            kind, channel, size = _HEAD.unpack_from(self._buffer, at)
+            stop = at + _HEAD.size + size + 1
+            if stop > len(self._buffer):
+                break
+            if self._buffer[stop - 1] != 0xCE:
+                raise VerifyError("a frame without its end octet")
+            self._frame(kind, channel, bytes(self._buffer[at + _HEAD.size : stop - 1]))
+            at = stop
+        del self._buffer[:at]
+
+    def _frame(self, kind: int, channel: int, payload: bytes) -> None:
+        if kind == _METHOD:
+            self._method(channel, m.decode_method(payload))
+        elif kind == _HEADER:
+            event, _ = self._open[channel]
+            event.properties, size = Properties.decode(payload)
+            self._content(channel, event, size)
+        elif kind == _BODY:
+            event, size = self._open[channel]
+            event.body += payload
+            self._content(channel, event, size)
+        elif kind == _HEARTBEAT:
+            self.heartbeats += 1
+
+    def _content(self, channel: int, event: Event, size: int) -> None:
+        if len(event.body) < size:
+            self._open[channel] = (event, size)
+        else:
+            self._open.pop(channel, None)
+            self._events.append(event)
+
+    def _method(self, channel: int, method: m.Method) -> None:
+        if isinstance(method, m.ConnectionBlocked | m.ConnectionUnblocked):
+            self.blocked = isinstance(method, m.ConnectionBlocked)
+        elif isinstance(method, m.ConnectionClose):
+            self._answer_close()
+            raise LinkLost(method.reply_text, method.reply_code)
+        elif isinstance(method, m.ChannelClose):
+            raise LinkLost(method.reply_text, method.reply_code)
+        elif isinstance(method, m.BasicDeliver | m.BasicGetOk | m.BasicReturn):
+            self._open[channel] = (Event(channel, method), 0)
+        else:
+            self._events.append(Event(channel, method))
+
+    def _answer_close(self) -> None:
+        try:
+            self.send(0, m.ConnectionCloseOk())
+        except LinkLost:
+            pass  # the close is what matters, and it is told
+
+    # -- ending ---------------------------------------------------------------------------------
+
+    def rest(self) -> list[Event]:
+        """After the broker's end: what it had sent before, down to the last whole frame."""
+        events: list[Event] = list(self._events)
+        self._events.clear()
+        try:
+            while True:
+                events += self.poll(1.0)
+        except LinkLost:
+            events += self._events
+        self.close()
+        return events
+
+    def close(self) -> None:
+        self._socket.close()

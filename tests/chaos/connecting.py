@@ -1,0 +1,14 @@
+"""How chaos tests connect: by a fixture that closes what it has opened."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from headrace.verify.link import Link
+from headrace.verify.node import Node
+
+
+class Connect(Protocol):
+    """A connection with channel 1 open."""
+
+    def __call__(self, node: Node, *, heartbeat: int = 0) -> Link: ...

@@ -1,0 +1,72 @@
+"""A broker whose disk does as it is told: a file says what is wrong with it at the moment.
+
+Run as a program it is that broker; imported, it is the means to start and hurt it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from headrace.verify.node import Node
+
+ORDERS = "SABOTAGE"
+FINE, SYNC_FAILS, FULL, SLOW = "", "sync fails", "full", "slow"
+SLOW_SECONDS = 0.5
+
+
+class Saboteur(Node):
+    """Start it like any other node; then `order()` a fault, or FINE again."""
+
+    def __init__(self, directory: Path, *flags: str) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._orders = directory / "orders"
+        self.order(FINE)
+        super().__init__(
+            directory,
+            "--segment-size",
+            "64KiB",
+            *flags,
+            env={ORDERS: str(self._orders)},
+            command=(sys.executable, __file__, "serve"),
+        )
+
+    def order(self, fault: str) -> None:
+        new = self._orders.with_suffix(".new")
+        new.write_text(fault)
+        new.replace(self._orders)
+
+
+def _sabotage(orders: Path) -> None:
+    """Replace the calls by which the journal reaches the disk."""
+
+    def spoiled(call: Callable[..., Any], faults: dict[str, Callable[[], None]]) -> Any:  # noqa: ANN401
+        def instead(*args: object) -> object:
+            faults.get(orders.read_text(), lambda: None)()
+            return call(*args)
+
+        return instead
+
+    def fail(code: int) -> Callable[[], None]:
+        def raise_it() -> None:
+            raise OSError(code, os.strerror(code))
+
+        return raise_it
+
+    full = {FULL: fail(errno.ENOSPC)}
+    sync = {SYNC_FAILS: fail(errno.EIO), SLOW: lambda: time.sleep(SLOW_SECONDS)}
+    os.fdatasync = spoiled(os.fdatasync, sync)
+    os.posix_fallocate = spoiled(os.posix_fallocate, full)
+    os.pwrite = spoiled(os.pwrite, full)
+
+
+if __name__ == "__main__":
+    from headrace.cli.main import main
+
+    _sabotage(Path(os.environ[ORDERS]))
+    sys.exit(main())

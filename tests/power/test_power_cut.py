@@ -1,0 +1,74 @@
+"""Power cuts: what was confirmed stays, what was settled is gone, a move happens whole or not.
+
+Each guard is shown to be needed: with one sync taken out, some seed must break a promise.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from power.workload import Mutation, Workload
+
+SEEDS = 60
+MANY_SEEDS = 500
+PATIENCE = 400  # seeds, until a missing sync must have shown
+
+MUTATIONS: dict[str, Mutation] = {
+    "the journal is not synced": lambda operation, name, cold: (
+        operation == "sync" and name.endswith(".log") and not cold
+    ),
+    "cold segments are not synced": lambda operation, name, cold: (
+        operation == "sync" and name.endswith(".log") and cold
+    ),
+    "the name of a segment is not synced": lambda operation, name, cold: (
+        operation == "sync_directory" and name.endswith(".log")
+    ),
+    "the checkpoint is not synced": lambda operation, name, cold: (
+        operation == "sync" and name.startswith("checkpoint")
+    ),
+    "the name of the checkpoint is not synced": lambda operation, name, cold: (
+        operation == "sync_directory" and name == "checkpoint"
+    ),
+    "what recovery found is not synced": lambda operation, name, cold: operation == "recovery",
+}
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Every torn tail is told; here there are thousands."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def broken_seed(seeds: range, mutation: Mutation) -> int | None:
+    for seed in seeds:
+        try:
+            Workload(seed, mutation).run()
+        except Exception:
+            return seed
+    return None
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_promises_are_kept_over_power_cuts(seed: int) -> None:
+    Workload(seed).run()
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("seed", range(SEEDS, SEEDS + MANY_SEEDS))
+def test_promises_are_kept_over_many_power_cuts(seed: int) -> None:
+    Workload(seed).run()
+
+
+@pytest.mark.parametrize("what", MUTATIONS)
+def test_a_missing_sync_breaks_a_promise(
+    what: str, record_property: Callable[[str, object], None]
+) -> None:
+    seed = broken_seed(range(PATIENCE), MUTATIONS[what])
+
+    assert seed is not None, f"{what}, and {PATIENCE} seeds did not notice"
+    record_property("broken_seed", seed)
