@@ -6,10 +6,11 @@ keeps the others until their time has come; then they are routed as if just publ
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.errors import BrokerError
 from headrace.model.message import Batch, Route
+from headrace.store.api import Level, Placed
 from headrace.wire.amqp.content import properties_of, with_properties
 from headrace.wire.amqp.properties import Properties
 
@@ -20,17 +21,25 @@ if TYPE_CHECKING:
 # As the plugin: about 49 days. More is taken for an accident, not for a wish.
 MAX_DELAY_MS = (1 << 32) - 1
 
+NAME_PREFIX = "amq.delayed."
+
 
 class Waiting:
-    """The place where messages of one delayed exchange wait."""
+    """The place where messages of one delayed exchange wait.
 
-    __slots__ = ("_exchange", "_vhost", "count", "name")
+    Persistent ones of a durable exchange are in the journal meanwhile, as in a queue of their own;
+    when their time has come they leave it and enter their queues in one step.
+    """
 
-    def __init__(self, vhost: Vhost, exchange: Exchange) -> None:
+    __slots__ = ("_exchange", "_next_offset", "_vhost", "count", "name", "number")
+
+    def __init__(self, vhost: Vhost, exchange: Exchange, number: int | None = None) -> None:
         self._vhost = vhost
         self._exchange = exchange
         # A name no queue can have: a dead letter that comes here has not come round to its queue.
-        self.name = "amq.delayed." + exchange.name
+        self.name = NAME_PREFIX + exchange.name
+        self.number = number  # in the journal
+        self._next_offset = 0
         self.count = 0
 
     def put(self, batch: Batch) -> bool:
@@ -46,42 +55,97 @@ class Waiting:
             properties = properties_of(content)
             delay = _delay_of(properties)
             if delay <= 0:
-                self._release(batch, content, properties)
-                continue
-            # The header stays, turned negative: the receiver sees that the wait is over.
-            assert properties.headers is not None
-            properties.headers.set("x-delay", -delay)
-            waiting = with_properties(content, properties)
-            self.count += 1
-            self._vhost.timers.after(delay, lambda c=waiting: self._due(later, c))  # type: ignore[misc]
+                position = self._release(batch, content, properties)
+            else:
+                # The header stays, turned negative: the receiver sees that the wait is over.
+                assert properties.headers is not None
+                properties.headers.set("x-delay", -delay)
+                waiting = with_properties(content, properties)
+                offset, position = self._store(later, waiting)
+                self._wait(later, waiting, offset, delay)
+            batch.position = max(batch.position, position)
         return True
 
-    def _due(self, batch: Batch, content: bytes) -> None:
-        self.count -= 1
-        try:
-            self._release(batch, content, properties_of(content))
-        except BrokerError:
-            return  # the exchange was deleted meanwhile: there is nowhere to go
+    def _wait(self, batch: Batch, content: bytes, offset: int | None, delay_ms: int) -> None:
+        self.count += 1
+        self._vhost.timers.after(delay_ms, partial(self._due, batch, content, offset))
 
-    def _release(self, batch: Batch, content: bytes, properties: Properties) -> None:
+    def _store(self, batch: Batch, content: bytes) -> tuple[int | None, int]:
+        """Put the message into the journal; returns its offset and the position to wait for."""
+        journal = self._vhost.storage.journal
+        if not batch.persistent or not self._exchange.durable or journal is None:
+            return None, 0
+        if self.number is None:
+            self.number = self._vhost.number_waiting(self)
+            if self.number is None:
+                return None, 0
+        offset = self._next_offset
+        self._next_offset += 1
+        position = journal.append(
+            exchange=batch.route.exchange,
+            key=batch.route.key,
+            origin=batch.origin,
+            ttl_ms=batch.ttl_ms,
+            contents=[content],
+            placed=[Placed(self.number, offset, 1)],
+            level=Level.FSYNC,
+        )
+        return offset, position
+
+    def restore(self) -> None:
+        """Go on waiting after a restart; what is overdue goes at once."""
+        journal = self._vhost.storage.journal
+        assert journal is not None and self.number is not None
+        self._next_offset = journal.next_offset(self.number)
+        now = int(self._vhost.clock.wall_seconds() * 1000)
+        start = 0
+        while start < self._next_offset:
+            found, start = journal.read_from(self.number, start, self._next_offset)
+            for stored in found:
+                batch = Batch(
+                    Route(stored.exchange, stored.key),
+                    [],
+                    0,
+                    origin=stored.origin,
+                    persistent=True,
+                    ttl_ms=stored.ttl_ms,
+                )
+                for offset, content in zip(stored.offsets, stored.contents, strict=True):
+                    delay = -_raw_delay(properties_of(content))
+                    left = max(0, stored.time + delay - now)
+                    self._wait(batch, content, offset, left)
+
+    def _due(self, batch: Batch, content: bytes, offset: int | None) -> None:
+        self.count -= 1
+        storage = self._vhost.storage
+        with storage.atomic():
+            self._release(batch, content, properties_of(content))
+            if offset is not None and self.number is not None and storage.journal is not None:
+                storage.journal.settle(self.number, range(offset, offset + 1))
+
+    def _release(self, batch: Batch, content: bytes, properties: Properties) -> int:
         if self._vhost.exchanges.get(self._exchange.name) is not self._exchange:
-            return
+            return 0  # deleted meanwhile: there is nowhere to go
         headers = properties.headers.as_dict() if properties.headers else {}
         key = batch.route.key
         carbon = headers.get("CC")
         copies = carbon if isinstance(carbon, list) else []
         queues = self._vhost.walk(self._exchange, [key, *copies], headers, past_delay=True)
-        route = Route(batch.route.exchange, key, queues.destinations)
-        self._vhost.publish(
-            Batch(
-                route,
-                [content],
-                len(content),
-                origin=batch.origin,
-                persistent=batch.persistent,
-                ttl_ms=batch.ttl_ms,
-            )
+        released = Batch(
+            Route(batch.route.exchange, key, queues.destinations),
+            [content],
+            len(content),
+            origin=batch.origin,
+            persistent=batch.persistent,
+            ttl_ms=batch.ttl_ms,
         )
+        self._vhost.publish(released)
+        return released.position
+
+
+def _raw_delay(properties: Properties) -> int:
+    value = properties.headers.get("x-delay") if properties.headers else None
+    return value if isinstance(value, int) else 0
 
 
 def _delay_of(properties: Properties) -> int:

@@ -156,6 +156,8 @@ class Queue:
         self.settings = settings
         self.dealer.single_active = settings.single_active_consumer
         self._level = LEVELS[settings.durability]
+        if self._journal is not None:
+            self._journal.set_retention(self.number or 0, settings.retention)
         limited = settings.max_length is not None or settings.max_length_bytes is not None
         self._guarded = limited or settings.max_priority is not None
         run_type = _BodyRun if settings.max_length_bytes is not None else Run

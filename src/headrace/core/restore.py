@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from headrace.core.broker import Broker
+from headrace.core.delays import NAME_PREFIX
 from headrace.core.exchange import Target
 from headrace.errors import BrokerError
 from headrace.model.policy import Policy
@@ -36,6 +37,9 @@ def restore(broker: Broker, catalogue: Catalogue) -> None:
             arguments=exchange.arguments,
         )
     for queue in catalogue.queues:
+        if queue.name.startswith(NAME_PREFIX):
+            broker.vhosts[queue.vhost].restore_waiting(queue)
+            continue
         broker.vhosts[queue.vhost].declare_queue(
             queue.name,
             durable=True,

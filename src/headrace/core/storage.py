@@ -162,9 +162,11 @@ class Storage:
 
     def close(self) -> None:
         """Everything safe, files closed."""
-        if self.journal is not None:
-            self.journal.close()
-        if self._metadata is not None:
-            self._metadata.close()
-        if self.scratch is not None:
-            self.scratch.close()
+        try:
+            if self.journal is not None:
+                self.journal.close()
+        finally:
+            if self._metadata is not None:
+                self._metadata.close()
+            if self.scratch is not None:
+                self.scratch.close()

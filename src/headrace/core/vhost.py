@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from uuid import uuid4
 
 from headrace.core.dead_letters import DeadLetters
-from headrace.core.delays import Waiting
+from headrace.core.delays import NAME_PREFIX, Waiting
 from headrace.core.exchange import KINDS, Exchange, Target
 from headrace.core.queue import Queue
 from headrace.core.replies import PREFIX, ReplyAddresses
@@ -167,6 +167,20 @@ class Vhost:
             waiting = self._waiting[exchange] = Waiting(self, exchange)
         return waiting
 
+    def number_waiting(self, waiting: Waiting) -> int | None:
+        """A place in the journal for the delayed messages of an exchange."""
+        number = self.storage.new_queue_number()
+        if number is not None:
+            self.storage.save(QueueRow(number, uuid4().hex, self.name, waiting.name))
+        return number
+
+    def restore_waiting(self, row: QueueRow) -> None:
+        """Delayed messages found in the journal go on waiting."""
+        exchange = self.exchanges.get(row.name.removeprefix(NAME_PREFIX))
+        if exchange is not None and exchange.delayed:
+            waiting = self._waiting[exchange] = Waiting(self, exchange, row.id)
+            waiting.restore()
+
     def publish(self, batch: Batch) -> bool:
         """Put the messages on every destination of their route; False when one refused some.
 
@@ -269,7 +283,11 @@ class Vhost:
         del self.exchanges[exchange.name]
         if exchange.durable:
             self.storage.delete(ExchangeRow(self.name, exchange.name, exchange.kind))
-        self._waiting.pop(exchange, None)
+        waiting = self._waiting.pop(exchange, None)
+        if waiting is not None and waiting.number is not None:
+            self.storage.delete(QueueRow(waiting.number, "", self.name, waiting.name))
+            if self.storage.journal is not None:
+                self.storage.journal.forget(waiting.number)
         exchange.bindings.clear()
         self._unbind_everywhere(exchange)
         self.changed()

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Final
 
 from headrace.errors import PreconditionFailed
+from headrace.model.retention import Retention, parse_retention
 
 TypeName = Callable[[object], str]
 
@@ -41,6 +42,7 @@ class QueueSettings:
     ack_timeout_ms: int | None = None
     ack_timeout_action: str = "requeue"
     durability: str = "fsync"
+    retention: Retention | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,12 @@ def _one_of(words: tuple[str, ...], otherwise: str) -> Checker:
     return check
 
 
+def _retention(value: object, type_name: TypeName) -> str | None:
+    if not isinstance(value, str):
+        return f"{{unacceptable_type,{type_name(value)}}}"
+    return None if parse_retention(value) is not None else "invalid_retention"
+
+
 def _version(value: object, type_name: TypeName) -> str | None:
     wrong = _no_integer(value, type_name)
     return wrong or (None if value in (1, 2) else f"\"unsupported queue version '{value}'\"")
@@ -178,6 +186,7 @@ CHECKERS: Final[dict[str, Checker]] = {
     "x-ack-timeout": _integer(1, MAX_DURATION_MS),
     "x-ack-timeout-action": _one_of(ACK_TIMEOUT_ACTIONS, "invalid_ack_timeout_action"),
     "x-durability": _one_of(DURABILITIES, "invalid_durability"),
+    "x-retention": _retention,
 }
 
 # Compared on redeclaration, in RabbitMQ's order; arguments nobody knows are not.
@@ -202,6 +211,7 @@ _COMPARED: Final = (
     "x-ack-timeout",
     "x-ack-timeout-action",
     "x-durability",
+    "x-retention",
     "x-queue-type",
     "x-queue-master-locator",
     "x-queue-leader-locator",
@@ -311,6 +321,7 @@ def queue_settings(arguments: Mapping[str, object], policy: Mapping[str, object]
         ack_timeout_ms=_ack_timeout(arguments, policy),
         ack_timeout_action=_word(arguments, policy, "ack-timeout-action") or "requeue",
         durability=_word(arguments, policy, "durability") or "fsync",
+        retention=parse_retention(_word(arguments, policy, "retention") or ""),
     )
 
 

@@ -43,10 +43,11 @@ _LIKE_ARGUMENTS: Final = (
     "consumer-timeout",
     "ack-timeout",
     "durability",
+    "retention",
     "ack-timeout-action",
 )
 # Known, and without effect on the type of the value: parts of a cluster, streams, retention.
-_FREE: Final = ("max-age", "retention", "max-in-memory-length", "max-in-memory-bytes")
+_FREE: Final = ("max-age", "max-in-memory-length", "max-in-memory-bytes")
 _FREE_PREFIXES: Final = ("ha-", "federation-")
 
 

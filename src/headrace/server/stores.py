@@ -63,6 +63,7 @@ class Stores:
     def restore(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
         """Declare what was declared; from then on changes are recorded."""
         restore(broker, self._catalogue)
+        self._journal.release_settled()
         storage = self.storage
 
         def call_soon(callback: Callable[[], None]) -> None:

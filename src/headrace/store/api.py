@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from headrace.model.retention import Retention
+
 
 class Level(enum.IntEnum):
     """What a confirm of a queue promises."""
@@ -218,6 +220,9 @@ class Journal(Protocol):
 
         Damaged ones are reported and left out.
         """
+
+    def set_retention(self, queue: int, retention: Retention | None) -> None:
+        """From now on, keep settled messages of the queue that long; None: not at all."""
 
     def forget(self, queue: int) -> None:
         """The queue is deleted: its messages are dead."""

@@ -76,6 +76,8 @@ class SegmentCheck:
             what = "a group of records is incomplete, so nothing of it counts"
             self._damaged(step.at, step.head.size, what, told)
             return
+        if group and whole and not step.head.items:
+            return  # left by a repair: it says nothing
         end = step.at + step.head.head_size if group else step.at
         for part in parts_of(step):
             self._check_part(part)
@@ -120,11 +122,8 @@ class SegmentCheck:
     def _damaged(self, at: int, size: int, what: str, told: Iterable[Range] = ()) -> None:
         """Bytes that have to go; what was in them is known from the index, if at all."""
         low, high = self._base + at, self._base + at + size
-        ranges = [
-            *told,
-            *_ranges(one for one in self._index or () if low <= one[1].position < high),
-        ]
-        lost = self._books.lost(ranges)
+        inside = [one for one in self._index or () if low <= one[1].position < high]
+        lost = self._books.lost([*told, *_ranges(inside)])
         self._findings.places.append(Place(self._name, at, size, what, Remedy.FILL, lost))
 
     def _check_tail(self) -> None:
@@ -136,12 +135,10 @@ class SegmentCheck:
             # Written to when the checkpoint was taken, and that comes after everything before it.
             known = max(known, self._findings.position - self._base)
         if known > used:
-            ranges = _ranges(
-                one for one in self._index or () if one[1].position >= self._base + used
-            )
+            beyond = [one for one in self._index or () if one[1].position >= self._base + used]
             what = "the end of the segment cannot be read"
             size = max(0, min(len(self._data), max(known, used + left)) - used)
-            lost = self._books.lost(ranges)
+            lost = self._books.lost([*_ranges(beyond)])
             self._findings.places.append(Place(self._name, used, size, what, Remedy.CUT, lost))
         elif left > 0:
             self._findings.notes.append(

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from random import Random
 
 from headrace.verify import topology as t
-from headrace.verify.ledger import Ledger, Verdict
+from headrace.verify.ledger import Ledger, Outcome, Verdict
 from headrace.verify.load import Load, drain
-from headrace.verify.node import Node
+from headrace.verify.node import Node, VerifyError
 
 REPEATED = 0.5  # share of unanswered messages that publishers send again
 
@@ -36,20 +36,24 @@ class CrashTest:
 
     def round(self, seconds: float, **env: str) -> Round:
         """Start the broker, load it for about ``seconds``, kill it unless it has ended."""
-        self.node.start(**env)
+        try:
+            self.node.start(**env)
+        except VerifyError:
+            if "HEADRACE_FAILPOINT" not in env:
+                raise
+            return self._note(died=True)
         load = Load(self.node, self.ledger, self.chance, size=self._size)
         load.repeat_unanswered(REPEATED)
         alive = load.run(seconds * self.chance.uniform(0.7, 1.3))
         self.node.kill()
         load.finish()
-        done = Round(
-            number=len(self.rounds) + 1,
-            sent=len(self.ledger.sent),
-            confirmed=sum(one.outcome.value == "confirmed" for one in self.ledger.sent.values()),
-            died_by_itself=not alive,
-        )
-        self.rounds.append(done)
-        return done
+        return self._note(died=not alive)
+
+    def _note(self, *, died: bool) -> Round:
+        sent = self.ledger.sent.values()
+        confirmed = sum(one.outcome is Outcome.CONFIRMED for one in sent)
+        self.rounds.append(Round(len(self.rounds) + 1, len(sent), confirmed, died))
+        return self.rounds[-1]
 
     def conclude(self) -> Verdict:
         """Start it once more, consume everything, stop it in order, and judge."""

@@ -50,7 +50,7 @@ def crash(driver: LogDriver) -> None:
 
 def compact(driver: LogDriver, step: Callable[[], bool]) -> None:
     while step():
-        driver.wait_for(lambda: driver.log._busy is None)
+        driver.wait_for(lambda: not driver.log.is_writing)
 
 
 def test_positions_go_on_behind_a_checkpoint_whose_segments_are_all_gone(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_positions_go_on_behind_a_checkpoint_whose_segments_are_all_gone(tmp_pat
     driver.log.close()
     driver = open_log(tmp_path)
     driver.log.tidy()
-    driver.wait_for(lambda: driver.log._busy is None)
+    driver.wait_for(lambda: not driver.log.is_writing)
     driver.log.close()
     assert not [*tmp_path.glob("*.log")]
 
@@ -85,7 +85,7 @@ def test_a_segment_whose_messages_were_moved_after_the_checkpoint_is_kept(
     put(driver.log, 2, [b"n" * 3000])  # the first segment is full now
     driver.commit()
 
-    driver.wait_for(lambda: driver.log._busy is None)
+    driver.wait_for(lambda: not driver.log.is_writing)
 
     driver.log.checkpoint()
     with driver.log.atomic():
@@ -94,7 +94,7 @@ def test_a_segment_whose_messages_were_moved_after_the_checkpoint_is_kept(
     # The checkpoint is done while the group is still in memory only: now the power goes.
     monkeypatch.setattr(driver.log, "flush", lambda: None)
     monkeypatch.setattr(driver.log, "checkpoint", lambda: None)
-    driver.wait_for(lambda: driver.log._busy is None)
+    driver.wait_for(lambda: not driver.log.is_writing)
     crash(driver)
 
     driver = open_log(tmp_path)
@@ -133,7 +133,7 @@ def test_a_segment_that_dies_while_it_is_compacted_stays_until_that_is_over(
     assert driver.log.compactor.step(force=True)
     driver.log.settle(1, range(3))
     driver.log.checkpoint()
-    driver.wait_for(lambda: driver.log._busy is None)
+    driver.wait_for(lambda: not driver.log.is_writing)
     compact(driver, lambda: driver.log.compactor.step(force=True))
     compact(driver, driver.log.tidy)
 
@@ -171,7 +171,7 @@ def test_a_cold_segment_that_fills_up_in_the_middle_of_a_move_keeps_everything(
     while log.compactor.step():
         put(log, 2, [b"traffic"])  # every commit may be followed by a checkpoint
         driver.commit()
-        driver.wait_for(lambda: log._busy is None)
+        driver.wait_for(lambda: not log.is_writing)
     driver.log.close()
 
     driver = open_log(tmp_path)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from headrace.model.intervals import Intervals
+from headrace.model.retention import Retention
 
 _TRIM = 1024
 
@@ -25,8 +26,19 @@ class Entry(NamedTuple):
 class QueueIndex:
     """One queue in the journal: its records in order of offset, and what is settled."""
 
-    __slots__ = ("_firsts", "_head", "_positions", "_stops", "_times", "_weights", "next_offset",
-                 "returned", "settled")  # fmt: skip
+    __slots__ = (
+        "_firsts",
+        "_head",
+        "_positions",
+        "_stops",
+        "_times",
+        "_weights",
+        "gone",
+        "next_offset",
+        "retention",
+        "returned",
+        "settled",
+    )  # fmt: skip
 
     def __init__(self, next_offset: int = 0, settled: Intervals | None = None) -> None:
         self._firsts = array("Q")
@@ -37,6 +49,8 @@ class QueueIndex:
         self._head = 0  # entries before it are released
         self.next_offset = next_offset
         self.settled = Intervals() if settled is None else settled
+        self.gone = self.settled  # what need not be kept; less than settled if there is retention
+        self.retention: Retention | None = None
         self.returned: list[tuple[int, int, int]] = []  # (first, stop, deliveries), latest last
 
     def __len__(self) -> int:
@@ -72,8 +86,8 @@ class QueueIndex:
         )
 
     def release(self) -> None:
-        """Forget entries at the head whose messages are all settled."""
-        floor = self.settled.floor
+        """Forget entries at the head whose messages need not be kept."""
+        floor = self.gone.floor
         head = self._head
         n = len(self._stops)
         while head < n and self._stops[head] <= floor:

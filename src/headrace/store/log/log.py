@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from zlib import crc32
 
 from headrace.errors import StoreError
-from headrace.model.intervals import join_ranges
+from headrace.model.intervals import Intervals, join_ranges
+from headrace.model.retention import Retention
 from headrace.store.api import Level, Placed, Stored
 from headrace.store.disk import Disk
 from headrace.store.failpoints import passing
@@ -119,36 +120,58 @@ class CommitLog:
 
         self._on_durable = on_durable
         if self.report.clean:
-            # From here on only close() makes a clean end, also when nothing is appended any more.
-            data = checkpoint_bytes(self._checkpoint_at, self._queues, clean=False)
-            write_checkpoint(self._disk, data)
+            self._unmark_clean_end()
         self._writer = Writer(self._disk, call_soon, failed, on_full)
         self._writer.start()
+
+    def _unmark_clean_end(self) -> None:
+        """From now on only close() makes a clean end, also when nothing more is appended."""
+        data = checkpoint_bytes(self._checkpoint_at, self._queues, clean=False)
+        try:
+            write_checkpoint(self._disk, data)
+        except OSError as error:
+            # A full disk must not keep consumers from what is there.
+            logger.error("after a crash duplicates would not be marked as such: %s", error)
 
     def retain_only(self, queues: set[int]) -> None:
         """At start: messages of queues that are not declared are dead."""
         for number in set(self._queues) - queues:
             self.forget(number)
 
+    def release_settled(self) -> None:
+        """At start, once every queue has said what it retains: the rest need not be indexed."""
+        for index in self._queues.values():
+            index.release()
+
     def close(self, *, clean: bool = True) -> None:
         """Write everything, note a clean end, unless it is not the end of a broker."""
         if self._closed:
             return
         self._closed = True
-        if self._writer is not None and self.failed is None:
-            self._take_pending_records()
-            self._writer.stop()
-            self.failed = self._writer.error  # which may not have been called back yet
-        if self._writer is not None and self.failed is None:
-            self._writer.carry_out(self._next_job(sync=True))
+        try:
+            if self._writer is not None and self.failed is None:
+                self._finish(self._writer, clean=clean)
+        finally:
+            for segment in self._segments:
+                if segment.file is not None:
+                    segment.file.close()
+
+    def _finish(self, writer: Writer, *, clean: bool) -> None:
+        """Write what is left. When that fails there is no clean end, and nothing is tried again."""
+        self._take_pending_records()
+        writer.stop()
+        try:
+            if writer.error is not None:
+                raise writer.error
+            writer.carry_out(self._next_job(sync=True))
             passing("close.synced")
             self.durable = self.end
             self._trim_active()
             self._write_indexes()
             write_checkpoint(self._disk, checkpoint_bytes(self.end, self._queues, clean=clean))
-        for segment in self._segments:
-            if segment.file is not None:
-                segment.file.close()
+        except Exception as error:
+            self.failed = error
+            raise StoreError(f"the journal could not be written to its end: {error}") from error
 
     def _trim_active(self) -> None:
         """At a clean end: give unused space back, so that the next start need not look at it."""
@@ -187,6 +210,11 @@ class CommitLog:
     def segments(self) -> Sequence[Segment]:
         """For statistics: look, do not touch."""
         return self._segments
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a commit is under way."""
+        return self._busy is not None
 
     # -- appending ------------------------------------------------------------------------------
 
@@ -374,7 +402,8 @@ class CommitLog:
                 continue
             for entry in index.entries(start, stop):
                 low, high = max(start, entry.first), min(stop, entry.stop)
-                self._lower(entry, index.settled.count_missing(low, high))
+                if index.retention is None:
+                    self._lower(entry, index.settled.count_missing(low, high))
             index.settled.add(start, stop)
             index.release()
 
@@ -397,7 +426,41 @@ class CommitLog:
         if index is None:
             return
         for entry in index.entries():
-            self._lower(entry, index.settled.count_missing(entry.first, entry.stop))
+            self._lower(entry, index.gone.count_missing(entry.first, entry.stop))
+
+    def set_retention(self, queue: int, retention: Retention | None) -> None:
+        """From now on, keep settled messages of the queue that long; None: not at all."""
+        index = self._queues.get(queue)
+        if index is None:
+            if retention is None:
+                return
+            index = self._queues[queue] = QueueIndex()
+        had, index.retention = index.retention, retention
+        if (had is None) == (retention is None):
+            return
+        gone = index.settled if retention is None else Intervals(self.first_offset(queue))
+        for entry in index.entries():
+            before = index.gone.count_missing(entry.first, entry.stop)
+            self._lower(entry, before - gone.count_missing(entry.first, entry.stop))
+        index.gone = gone
+        index.release()
+
+    def _end_retention(self) -> None:
+        """Let go of settled messages that were kept long enough."""
+        now = self._time()
+        for index in self._queues.values():
+            retention = index.retention
+            if retention is None:
+                continue
+            kept = sum((entry.stop - entry.first) * entry.weight for entry in index.entries())
+            for entry in list(index.entries()):
+                settled = index.settled.count_missing(entry.first, entry.stop) == 0
+                if not settled or not retention.ends(stored_at=entry.time, now=now, kept=kept):
+                    break
+                self._lower(entry, index.gone.count_missing(entry.first, entry.stop))
+                index.gone.add(index.gone.floor, entry.stop)
+                kept -= (entry.stop - entry.first) * entry.weight
+            index.release()
 
     # -- compaction -----------------------------------------------------------------------------
 
@@ -405,6 +468,7 @@ class CommitLog:
         """Free space, a little at a time; False when there is nothing to do at present."""
         if self._writer is None or self.failed is not None:
             return False
+        self._end_retention()
         busy = self.compactor.step()
         if not busy and self._cold is not None and not self._cold.live:
             self._sealed.append(self._cold)
@@ -441,7 +505,7 @@ class CommitLog:
 
     def is_alive(self, queue: int, offset: int) -> bool:
         index = self._queues.get(queue)
-        return index is not None and offset not in index.settled
+        return index is not None and offset not in index.gone
 
     def read_record(self, position: int) -> tuple[r.Messages, list[bytes | None]]:
         """A whole record; None for each damaged message."""
@@ -497,7 +561,7 @@ class CommitLog:
             index.replace(segment.base, segment.end, moved)
             for entry in moved:
                 new = self._segment_at(entry.position)
-                live = index.settled.count_missing(entry.first, entry.stop)
+                live = index.gone.count_missing(entry.first, entry.stop)
                 new.total += entry.stop - entry.first
                 new.live += live
                 new.live_bytes += live * entry.weight

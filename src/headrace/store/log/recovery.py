@@ -252,7 +252,6 @@ def _count(state: State) -> None:
             segment.live += live
             segment.live_bytes += live * entry.weight
             state.report.messages += live
-        queue.release()
 
 
 # -- index files --------------------------------------------------------------------------------
