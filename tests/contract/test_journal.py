@@ -40,7 +40,7 @@ def total_size(disk: Disk) -> int:
     return size
 
 
-# -- what is appended -------------------------------------------------------------------------------
+# -- what is appended ----------------------------------------------------------------------------
 
 
 def test_messages_are_readable_before_they_are_written(stage: JournalStage) -> None:
@@ -121,7 +121,7 @@ def test_what_is_not_committed_is_not_found_after_a_crash(stage: JournalStage) -
     assert stage.held() == {0: b"a"}
 
 
-# -- what becomes of it -----------------------------------------------------------------------------
+# -- what becomes of it --------------------------------------------------------------------------
 
 
 @again
@@ -205,7 +205,7 @@ def test_queues_that_are_not_declared_are_dropped_at_start(stage: JournalStage) 
     assert stage.held(2) == {0: b"a"}
 
 
-# -- groups -----------------------------------------------------------------------------------------
+# -- groups --------------------------------------------------------------------------------------
 
 
 def move(stage: JournalStage, offset: int, source: int, target: int, content: bytes) -> None:
@@ -277,7 +277,7 @@ def test_settlements_alone_make_no_group(stage: JournalStage, again: Again) -> N
     assert [(list(one.offsets), one.deliveries) for one in stage.read()] == [([1], 4)]
 
 
-# -- reading ----------------------------------------------------------------------------------------
+# -- reading -------------------------------------------------------------------------------------
 
 
 def test_reading_stops_at_about_the_bytes_asked_for_and_goes_on_from_there(
@@ -332,7 +332,7 @@ def test_messages_are_found_by_time(stage: JournalStage) -> None:
     assert [index.first_at(at) for at in (0, 1000, 1001, 2000, 2001, 9999)] == [0, 0, 1, 1, 3, 4]
 
 
-# -- space ------------------------------------------------------------------------------------------
+# -- space ---------------------------------------------------------------------------------------
 
 
 @again
@@ -388,7 +388,7 @@ def test_compaction_keeps_the_live_messages_and_frees_the_rest(
     assert (stage.held(1), stage.held(2)) == (alive, alive)
 
 
-# -- ends -------------------------------------------------------------------------------------------
+# -- ends ----------------------------------------------------------------------------------------
 
 
 def test_only_an_orderly_end_is_clean(stage: JournalStage) -> None:

@@ -1,4 +1,4 @@
-"""The journal against a dict: after any traffic, restarts, crashes and compaction, the same state."""
+"""The journal against a dict: the same after any traffic, restart, crash and compaction."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ class JournalMachine(RuleBasedStateMachine):
             self._append([self._content(100)], {number % 3 + 1, number % 2 + 1})
         self.stage.commit()
 
-    @rule(count=st.integers(1, 4), size=sizes, targets=st.sets(queues, min_size=1), gap=sizes)
-    def publish(self, count: int, size: int, targets: set[int], gap: int) -> None:
-        self._append([self._content(size) for _ in range(count)], targets, gap)
+    @rule(count=st.integers(1, 4), size=sizes, where=st.sets(queues, min_size=1), gap=sizes)
+    def publish(self, count: int, size: int, where: set[int], gap: int) -> None:
+        self._append([self._content(size) for _ in range(count)], where, gap)
 
     @rule(queue=queues, every=st.integers(1, 5), skip=st.integers(0, 4))
     def settle(self, queue: int, every: int, skip: int) -> None:
@@ -75,14 +75,14 @@ class JournalMachine(RuleBasedStateMachine):
             del self.now[queue][offset]
 
     @precondition(lambda self: any(self.now.values()))
-    @rule(queue=queues, target=queues, which=st.integers(0, 50))
-    def move(self, queue: int, target: int, which: int) -> None:
+    @rule(queue=queues, other=queues, which=st.integers(0, 50))
+    def move(self, queue: int, other: int, which: int) -> None:
         offsets = sorted(self.now[queue])
-        if not offsets or queue == target:
+        if not offsets or queue == other:
             return
         offset = offsets[which % len(offsets)]
         with self.stage.log.atomic():
-            self._append([self.now[queue].pop(offset)], {target})
+            self._append([self.now[queue].pop(offset)], {other})
             self.stage.log.settle(queue, [offset])
 
     @rule()

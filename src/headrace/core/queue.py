@@ -6,11 +6,12 @@ looks at a queue (get, declare, purge) pumps it first, so the difference cannot 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
+from headrace.core.ack_timeouts import AckTimeouts, Holder
 from headrace.core.consumer import Consumer
+from headrace.core.counters import QueueCounters
 from headrace.core.dealing import Dealer
 from headrace.core.storage import LEVELS
 from headrace.core.tail import QueueTail
@@ -28,17 +29,7 @@ if TYPE_CHECKING:
     from headrace.core.vhost import Vhost
 
 
-_SWEEP = 64  # leases watched for a time-out before settled ones are looked for
-
-
 RESIDENT_LIMIT = 8 << 20  # bytes of one queue's messages in memory; the rest is a tail
-
-
-class Holder(Protocol):
-    """A channel that holds unacknowledged messages of this queue."""
-
-    def expire(self, lease: Lease[Consumer]) -> list[Settled[Consumer]]:
-        """Give up what is left of the lease."""
 
 
 class _BodyRun(Run):
@@ -48,31 +39,11 @@ class _BodyRun(Run):
     measure: ClassVar[Callable[[bytes], int]] = body_size
 
 
-class QueueCounters:
-    """What happened to a queue's messages since it was made."""
-
-    __slots__ = ("acked", "dead_lettered", "delivered", "dropped", "expired", "got", "published",
-                 "redelivered", "returned")  # fmt: skip
-
-    def __init__(self) -> None:
-        self.published = 0
-        self.delivered = 0
-        self.got = 0
-        self.redelivered = 0
-        self.acked = 0
-        self.returned = 0
-        self.expired = 0
-        self.dropped = 0
-        self.dead_lettered = 0
-
-
 class Queue:
     """One queue of one vhost."""
 
     __slots__ = (
-        "_ack_leases",
-        "_ack_sweep_at",
-        "_ack_timer",
+        "_ack_timeouts",
         "_expires_timer",
         "_expiring",
         "_guarded",
@@ -141,9 +112,7 @@ class Queue:
         self._run_type: type[Run] = Run
         self._ttl_timer: Timer | None = None
         self._expires_timer: Timer | None = None
-        self._ack_timer: Timer | None = None
-        self._ack_leases: deque[tuple[int, Holder, Lease[Consumer]]] = deque()
-        self._ack_sweep_at = _SWEEP
+        self._ack_timeouts = AckTimeouts(vhost.timers, self._timed_out)
         self.settings = settings
         self.configure(settings)
         if self._journal is not None:
@@ -466,31 +435,14 @@ class Queue:
 
     def watch(self, holder: Holder, lease: Lease[Consumer]) -> None:
         """Take the lease back when its time is over. Only for queues with an ack time-out."""
-        timeout = self.settings.ack_timeout_ms
-        if timeout is None:
-            return
-        due = self.vhost.clock.now_ms() + timeout
-        leases = self._ack_leases
-        if len(leases) >= self._ack_sweep_at:
-            # Settled leases would hold their contents until the time-out.
-            leases = self._ack_leases = deque(one for one in leases if one[2].live)
-            self._ack_sweep_at = 2 * len(leases) + _SWEEP
-        leases.append((due, holder, lease))
-        if self._ack_timer is None or self._ack_timer.callback is None:
-            self._ack_timer = self.vhost.timers.at(due, self._ack_due)
+        if self.settings.ack_timeout_ms is not None:
+            self._ack_timeouts.watch(holder, lease, self.settings.ack_timeout_ms)
 
-    def _ack_due(self) -> None:
-        now = self.vhost.clock.now_ms()
-        leases = self._ack_leases
-        while leases and (leases[0][0] <= now or not leases[0][2].live):
-            _, holder, lease = leases.popleft()
-            settled = holder.expire(lease) if lease.live else []
-            if settled and self.settings.ack_timeout_action == "dead-letter":
-                self.reject(settled, "ack_timeout")
-            elif settled:
-                self.requeue(settled)
-        if leases:
-            self._ack_timer = self.vhost.timers.at(leases[0][0], self._ack_due)
+    def _timed_out(self, parts: list[Settled[Consumer]]) -> None:
+        if self.settings.ack_timeout_action == "dead-letter":
+            self.reject(parts, "ack_timeout")
+        else:
+            self.requeue(parts)
 
     def acknowledge(self, part: Settled[Consumer]) -> None:
         """The messages are done with."""
@@ -621,8 +573,8 @@ class Queue:
         self.backlog.clear()
         if self._journal is not None:
             self._journal.forget(self.number or 0)
-        for timer in (self._ttl_timer, self._expires_timer, self._ack_timer):
+        self._ack_timeouts.close()
+        for timer in (self._ttl_timer, self._expires_timer):
             if timer is not None:
                 timer.cancel()
-        self._ack_leases.clear()
         return count

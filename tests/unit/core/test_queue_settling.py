@@ -189,7 +189,7 @@ def test_settled_deliveries_are_not_kept_until_their_timeout(stage: Stage) -> No
         busy.get(queue)
         busy.ack(tag)
 
-    assert len(queue._ack_leases) < 200
+    assert len(queue._ack_timeouts._leases) < 200
 
 
 def test_a_deleted_queue_ignores_late_settlements(stage: Stage) -> None:

@@ -129,19 +129,21 @@ def test_it_begins_again_when_there_is_a_new_checkpoint(
     data: Path, driver: LogDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise an acknowledgement would be missing: its segment is gone, the message is not."""
-    put(driver, b"acknowledged" * 400)
-    acknowledge = put(driver, b"x" * 4000)
-    put(driver, b"y" * 4000)
+    acknowledged = put(driver, b"acknowledged")
+    put(driver, b"x" * 6000)
+    dead = put(driver, b"y" * 4000)  # in the second segment
     driver.wait_for(lambda: not driver.log.is_writing)
     opened = backups._open_all
 
-    def checkpoint() -> None:
-        driver.log.settle(QUEUE, [0])
-        driver.log.settle(QUEUE, acknowledge)
-        driver.log.checkpoint()
+    def move_on() -> None:
+        driver.log.settle(QUEUE, acknowledged)
+        driver.log.settle(QUEUE, dead)
+        driver.commit()
+        put(driver, b"z" * 6000)  # in the third: the second is sealed, found dead, and deleted
         driver.wait_for(lambda: not driver.log.is_writing)
+        assert len(driver.log.segments()) == 2
 
-    meanwhile = once(checkpoint)
+    meanwhile = once(move_on)
 
     def slow(*args: object) -> object:
         meanwhile()
@@ -150,7 +152,7 @@ def test_it_begins_again_when_there_is_a_new_checkpoint(
     monkeypatch.setattr(backups, "_open_all", slow)
     backup(data, tmp_path / "copy")
 
-    assert contents(tmp_path / "copy") == [b"y" * 4000]
+    assert contents(tmp_path / "copy") == [b"x" * 6000, b"z" * 6000]
     driver.log.close()
 
 

@@ -1,0 +1,65 @@
+"""Time-outs of unacknowledged messages: what a consumer sits on too long is taken back.
+
+The channel stays open: one slow message is no reason to lose the others.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from headrace.core.clock import Timer, Timers
+from headrace.core.consumer import Consumer
+from headrace.model.unacked import Lease, Settled
+
+_SWEEP = 64  # leases watched before settled ones are looked for
+
+
+class Holder(Protocol):
+    """A channel that holds unacknowledged messages."""
+
+    def expire(self, lease: Lease[Consumer]) -> list[Settled[Consumer]]:
+        """Give up what is left of the lease."""
+
+
+class AckTimeouts:
+    """The leases of one queue, in the order in which they were given."""
+
+    __slots__ = ("_give_back", "_leases", "_sweep_at", "_timer", "_timers")
+
+    def __init__(
+        self, timers: Timers, give_back: Callable[[list[Settled[Consumer]]], None]
+    ) -> None:
+        self._timers = timers
+        self._give_back = give_back
+        self._leases: deque[tuple[int, Holder, Lease[Consumer]]] = deque()
+        self._sweep_at = _SWEEP
+        self._timer: Timer | None = None
+
+    def watch(self, holder: Holder, lease: Lease[Consumer], timeout_ms: int) -> None:
+        """Take the lease back when its time is over."""
+        due = self._timers.clock.now_ms() + timeout_ms
+        leases = self._leases
+        if len(leases) >= self._sweep_at:
+            # Settled leases would hold their contents until the time-out.
+            leases = self._leases = deque(one for one in leases if one[2].live)
+            self._sweep_at = 2 * len(leases) + _SWEEP
+        leases.append((due, holder, lease))
+        if self._timer is None or self._timer.callback is None:
+            self._timer = self._timers.at(due, self._due)
+
+    def _due(self) -> None:
+        now = self._timers.clock.now_ms()
+        leases = self._leases
+        while leases and (leases[0][0] <= now or not leases[0][2].live):
+            _, holder, lease = leases.popleft()
+            if lease.live:
+                self._give_back(holder.expire(lease))
+        if leases:
+            self._timer = self._timers.at(leases[0][0], self._due)
+
+    def close(self) -> None:
+        self._leases.clear()
+        if self._timer is not None:
+            self._timer.cancel()
