@@ -45,7 +45,7 @@ def _tell(*, keep: bool) -> int:
         ready = f"ready after {time.monotonic() - begun:.2f} s: {broker.url}"
         click.echo(f"Headrace {__version__}: the day of a small order shop")
         click.echo(f"   broker {ready}")
-        tell(story, broker.url)
+        tell(story, broker)
         stays = keep
     finally:
         clean = stays or broker.stop()

@@ -92,10 +92,9 @@ class Storage:
 
     # -- waiting --------------------------------------------------------------------------------
 
-    @property
-    def end(self) -> int:
-        """Everything appended so far is safe once ``durable`` is there."""
-        return self.journal.end if self.journal is not None else 0
+    def position(self) -> int:
+        """Everything appended and settled so far is safe once ``durable`` is there."""
+        return self.journal.settled_position() if self.journal is not None else 0
 
     def wait(self, session: Flushed) -> None:
         """Flush the session again when something has become safe."""

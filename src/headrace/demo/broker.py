@@ -34,7 +34,7 @@ class DemoBroker:
         self._process: subprocess.Popen[bytes] | None = None
         try:
             with _undisturbed():
-                self._process = self._launch()
+                self._process = self._launch(port=0)
             self.port = self._wait_until_ready(self._process)
         except BaseException:
             self.stop()
@@ -55,8 +55,23 @@ class DemoBroker:
         shutil.rmtree(self.directory, ignore_errors=True)
         return code == 0
 
-    def _launch(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "headrace", "serve", "--amqp-port", "0"]
+    def kill(self) -> None:
+        """As a power cut for the process: SIGKILL, no chance to tidy up."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def restart(self) -> float:
+        """Start again on the same directory and port; returns how long it took."""
+        begun = time.monotonic()
+        self._ready.unlink(missing_ok=True)
+        with _undisturbed():
+            self._process = self._launch(port=self.port)
+        self._wait_until_ready(self._process)
+        return time.monotonic() - begun
+
+    def _launch(self, port: int) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "headrace", "serve", "--amqp-port", str(port)]
         command += ["--data-dir", str(self.directory / "data"), "--ready-file", str(self._ready)]
         with self._output.open("wb") as output:
             return subprocess.Popen(

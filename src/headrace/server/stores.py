@@ -43,6 +43,8 @@ class Stores:
             self._directory.close()
             raise
         self._journal.retain_only({queue.id for queue in self._catalogue.queues})
+        if not self._journal.report.clean:
+            self._journal.suspect_all()
         self.storage = Storage(
             turn,
             journal=self._journal,

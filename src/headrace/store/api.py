@@ -204,6 +204,9 @@ class Journal(Protocol):
     def returned(self, queue: int, offsets: Sequence[int], deliveries: int) -> None:
         """The messages were given back and have been delivered that often."""
 
+    def settled_position(self) -> int:
+        """The position to wait for, to know that all that was settled so far is on disk."""
+
     def atomic(self) -> AbstractContextManager[None]:
         """Everything appended inside is found again after a crash, or nothing of it."""
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import StoreError
+from headrace.model.arguments import queue_settings
+from headrace.model.policy import Policy, effective
+from headrace.store.api import Catalogue
 from headrace.store.disk import RealDisk
 from headrace.store.log.compaction import Rule
 from headrace.store.log.log import CommitLog
@@ -47,6 +50,7 @@ def compact(path: Path, progress: Callable[[int, int], None]) -> tuple[Space, Sp
     try:
         log = CommitLog(RealDisk(journal), now_ms=lambda: time.time_ns() // 1_000_000)
         log.retain_only({queue.id for queue in catalogue.queues})
+        _retain(log, catalogue)
         messages = sum(segment.live for segment in log.segments())
         _run(log, progress)
         alive = sum(segment.live for segment in log.segments())
@@ -56,6 +60,22 @@ def compact(path: Path, progress: Callable[[int, int], None]) -> tuple[Space, Sp
     except OSError as error:
         raise StoreError(f"cannot compact {path}: {error}") from error
     return Space(*before, messages), Space(*after, alive)
+
+
+def _retain(log: CommitLog, catalogue: Catalogue) -> None:
+    """Acknowledged messages that a queue still keeps are not dead."""
+    policies: dict[str, list[Policy]] = {}
+    for row in catalogue.policies:
+        policy = Policy(
+            row.name, row.vhost, row.pattern, row.apply_to, row.priority, row.definition
+        )
+        policies.setdefault(row.vhost, []).append(policy)
+    for queue in catalogue.queues:
+        kind = str(queue.arguments.get("x-queue-type", "classic"))
+        found = effective(policies.get(queue.vhost, ()), "queue", queue.name, kind)
+        settings = queue_settings(queue.arguments, found.definition if found else {})
+        log.set_retention(queue.id, settings.retention)
+    log.release_settled()
 
 
 def _run(log: CommitLog, progress: Callable[[int, int], None]) -> None:

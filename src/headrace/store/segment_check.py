@@ -116,7 +116,7 @@ class SegmentCheck:
             self._findings.places.append(Place(self._name, at, size, what, Remedy.SETTLE, lost))
         else:
             self._findings.notes.append(
-                f"{self._name}: a message at {at} is damaged, but nobody needs it any more"
+                f"{self._name}: a message at {at} is damaged, but it was done with already"
             )
 
     def _damaged(self, at: int, size: int, what: str, told: Iterable[Range] = ()) -> None:

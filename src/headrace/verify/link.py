@@ -61,7 +61,11 @@ class Link:
         except OSError as error:
             raise LinkLost(str(error)) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._handshake(heartbeat, vhost)
+        try:
+            self._handshake(heartbeat, vhost)
+        except BaseException:
+            self.close()
+            raise
 
     def _handshake(self, heartbeat: int, vhost: str) -> None:
         self.send_bytes(b"AMQP\x00\x00\x09\x01")

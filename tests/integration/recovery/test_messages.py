@@ -170,6 +170,8 @@ def test_dead_letter_settings_survive(site: Site) -> None:
     )
     assert body == b"x"
     assert properties.headers["x-death"][0]["reason"] == "rejected"
+    channel.queue_declare("other", durable=True)
+    site.publish(channel, "other", "behind it")  # confirmed, so what came before it is written
     site.crash()
     method, properties, body = site.channel().basic_get("dead")
     assert properties.headers["x-death"][0]["queue"] == "q"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import StoreError
+from headrace.model.retention import Retention
 from headrace.store import backup as backups
 from headrace.store.api import Level, Placed, QueueRow
 from headrace.store.backup import backup, restore
@@ -256,6 +257,27 @@ def test_compacting_gives_space_back_and_keeps_what_is_alive(data: Path, driver:
     assert (after.segments, check(data).is_sound) == (1, True)
     assert contents(data) == alive
     assert len(alive) == 4
+
+
+def test_compacting_keeps_what_a_queue_retains(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    DataDirectory(data).close()
+    metadata = SqliteMetadata(data)
+    metadata.start(lambda callback: None, lambda ticket: None, lambda error: None)
+    metadata.save(QueueRow(QUEUE, "u1", "/", "orders", arguments={"x-retention": "1GB"}))
+    metadata.close()
+    driver = open_log(data)
+    driver.log.set_retention(QUEUE, Retention(size=10**9))
+    put(driver, b"a", b"b", b"c")
+    driver.log.settle(QUEUE, [1])
+    driver.log.close()
+
+    compact(data, lambda done, total: None)
+
+    driver = open_log(data)
+    found, _ = driver.log.read_from(QUEUE, 0, 3, with_settled=True)
+    assert [content for one in found for content in one.contents] == [b"a", b"b", b"c"]
+    driver.log.close()
 
 
 def test_compacting_twice_changes_nothing_more(data: Path, driver: LogDriver) -> None:

@@ -135,7 +135,7 @@ def _tx_commit(session: Session, channel: Channel, method: m.TxCommit) -> None:
     transaction = _transaction(channel)
     with storage.atomic():
         transaction.commit()
-    session.position = storage.end
+    session.position = storage.position()
     session.send(channel.number, m.TxCommitOk())
 
 

@@ -119,7 +119,7 @@ class Session:
         self.starved: set[Queue] = set()  # queues that wait for room
         self.marked = False
         self.ticket = 0  # of the metadata that our answers speak of
-        self.position = 0  # in the journal, of the transactions that our answers speak of
+        self.position = 0  # in the journal, of what our answers speak of
         self.closing = False  # we sent connection.close, or answered it
         self.closed = False
         self.blocked = False

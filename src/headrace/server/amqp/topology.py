@@ -166,6 +166,7 @@ def _queue_purge(session: Session, channel: Channel, method: m.QueuePurge) -> No
     name = channel.queue_name(method.queue)
     session.check("read", "queue", name)
     count = session.open_vhost.get_queue_for(name, session).purge()
+    session.position = session.broker.storage.position()
     if not method.nowait:
         session.send(channel.number, m.QueuePurgeOk(message_count=count))
 

@@ -418,6 +418,21 @@ class CommitLog:
             if index is not None:
                 index.returned.append((start, stop, deliveries))
 
+    def suspect_all(self) -> None:
+        """After a crash: nobody noted what was being delivered, so it may have been anything."""
+        for index in self._queues.values():
+            stop = index.next_offset
+            # First, so that whatever was noted of a message counts more than the suspicion.
+            others = [one for one in index.returned if one[2] > 1 or one[1] > stop]
+            index.returned = [(index.settled.floor, stop, 1), *others]
+
+    def settled_position(self) -> int:
+        """Wait for it to know that everything settled so far is on disk."""
+        if self._settled or self._returned:
+            self._take_pending_records()
+            self._want_sync = True
+        return self.end
+
     def forget(self, queue: int) -> None:
         """The queue is deleted: its messages are dead."""
         self._settled.pop(queue, None)
@@ -744,17 +759,17 @@ class CommitLog:
         else:
             messages, pieces = self._read_record(queue, entry, ranges)
             route = messages[:5]
-        # Messages delivered a different number of times cannot share a run.
-        groups: dict[int, tuple[list[int], list[bytes]]] = {}
+        # Messages delivered a different number of times cannot share a run; and none overtakes.
+        found: list[Stored] = []
+        offsets: list[int] = []
         for offset, content in pieces:
             deliveries = index.deliveries(offset) if index.returned else 0
-            offsets, bodies = groups.setdefault(deliveries, ([], []))
+            if not found or found[-1].deliveries != deliveries:
+                offsets = []
+                found.append(Stored(*route, deliveries, offsets, []))
             offsets.append(offset)
-            bodies.append(content)
-        return [
-            Stored(*route, deliveries, offsets, bodies)
-            for deliveries, (offsets, bodies) in groups.items()
-        ]
+            found[-1].contents.append(content)
+        return found
 
     def _read_record(
         self, queue: int, entry: Entry, ranges: list[tuple[int, int]]

@@ -14,10 +14,12 @@ from struct import Struct
 from zlib import crc32
 
 from headrace.errors import StoreError
+from headrace.model.intervals import Intervals
 from headrace.store.disk import Disk
 from headrace.store.failpoints import passing
 from headrace.store.log import record as r
 from headrace.store.log.checkpoint import Checkpoint, load_checkpoint
+from headrace.store.log.duplicates import sound_contents, sound_messages, without_duplicates
 from headrace.store.log.index import Entry, QueueIndex
 from headrace.store.log.segment import (
     Damage,
@@ -82,6 +84,8 @@ def recover(disk: Disk) -> State:
             if whole:
                 state.report.rebuilt.append(base)
             entries = _scan(segment, state, cut=not whole)
+        if whole and not checkpoint.clean:
+            file.sync()  # as in _cut
         pending += entries
     _enter(pending, state)
     _drop_empty(disk, state)
@@ -90,16 +94,21 @@ def recover(disk: Disk) -> State:
 
 
 def _enter(found: list[tuple[int, Entry]], state: State) -> None:
-    """Index the records. A crash during compaction leaves messages twice: the first place wins."""
-    found.sort(key=lambda one: (one[0], one[1].first, -one[1].stop))
-    stop = 0
-    last = -1
+    """Index the records. A crash during compaction leaves messages twice."""
+    bases = [segment.base for segment in state.segments]
+
+    def settled(queue: int) -> Intervals:
+        return state.queues[queue].settled
+
+    def sound(entry: Entry) -> list[bool]:
+        segment = state.segments[bisect_right(bases, entry.position) - 1]
+        return sound_messages(segment, entry)
+
     for queue, entry in found:
-        if queue != last:
-            last, stop = queue, 0
-        if entry.stop > stop:
-            state.queues.setdefault(queue, QueueIndex()).add(entry)
-            stop = entry.stop
+        index = state.queues.setdefault(queue, QueueIndex())
+        index.next_offset = max(index.next_offset, entry.stop)
+    for queue, entry in without_duplicates(found, settled, sound):
+        state.queues[queue].add(entry)
 
 
 def _drop_empty(disk: Disk, state: State) -> None:
@@ -224,15 +233,8 @@ def _cut(
 
 
 def _contents_good(data: bytes, head: r.Head, at: int) -> bool:
-    messages = r.decode_messages(data, head, at) if head.kind == r.MESSAGES else None
-    if messages is None:
-        return False
-    position = at + head.head_size
-    for length, crc in zip(messages.lengths, messages.crcs, strict=True):
-        if crc32(data[position : position + length]) != crc:
-            return False
-        position += length
-    return True
+    found = sound_contents(data, head, at)
+    return found is not None and all(found)
 
 
 def _damaged(report: Report, text: str) -> None:

@@ -1,0 +1,68 @@
+"""Last chapter: the broker is killed in the middle of the work; a ledger tells the outcome."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+
+import pika  # type: ignore[import-untyped]
+
+from headrace.demo.broker import DemoBroker
+from headrace.demo.clients import ClientError, Clients
+from headrace.demo.story import Story
+
+QUEUE = "orders-in-the-storm"
+BEFORE_THE_KILL = 300
+
+
+class _Publisher(threading.Thread):
+    """Publishes persistent orders with confirms until the broker is gone; keeps the ledger."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(daemon=True)
+        self.sent: list[str] = []
+        self.confirmed: list[str] = []
+        self.far_enough = threading.Event()
+        self._url = url
+
+    def run(self) -> None:
+        with suppress(ClientError, OSError):
+            connection = pika.BlockingConnection(pika.URLParameters(self._url))
+            channel = connection.channel()
+            channel.confirm_delivery()
+            persistent = pika.BasicProperties(delivery_mode=2)
+            while True:
+                order = f"order {len(self.sent)}"
+                self.sent.append(order)
+                channel.basic_publish("", QUEUE, order.encode(), persistent)
+                self.confirmed.append(order)
+                if len(self.confirmed) == BEFORE_THE_KILL:
+                    self.far_enough.set()
+
+
+def crash(story: Story, broker: DemoBroker) -> None:
+    """The broker is killed with -9, and nothing is lost"""
+    with Clients(broker.url) as clients:
+        clients.connect().queue(QUEUE)
+    publisher = _Publisher(broker.url)
+    publisher.start()
+    publisher.far_enough.wait(20)
+    broker.kill()
+    publisher.join(10)
+    story.say(f"killed while publishing: {len(publisher.confirmed)} orders were confirmed")
+    seconds = broker.restart()
+    story.say(f"started again in {seconds:.2f} s")
+    with Clients(broker.url) as clients:
+        reader = clients.connect()
+        waiting = reader.ready(QUEUE)
+        reader.consume(QUEUE)
+        clients.until(lambda: len(reader.inbox) >= waiting)
+        found = reader.bodies()
+        redelivered = [one.redelivered for one in reader.inbox]
+    lost = set(publisher.confirmed) - set(found)
+    story.check("the publisher was in the middle of it", publisher.far_enough.is_set())
+    story.expect("no confirmed order was lost", len(lost), 0)
+    story.expect("none was found that was never sent", len(set(found) - set(publisher.sent)), 0)
+    story.expect("none was found twice", len(found) - len(set(found)), 0)
+    story.expect("they are in their order", found, publisher.sent[: len(found)])
+    story.check("and all are marked: some may have been delivered before", all(redelivered))

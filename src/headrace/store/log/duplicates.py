@@ -1,0 +1,88 @@
+"""Messages that are in the log more than once: copies that a crash kept compaction from finishing.
+
+Copies of different attempts can overlap, and some may be damaged. What counts is that each message
+is found once and whole; one of the copies that compaction meant always covers all of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from zlib import crc32
+
+from headrace.model.intervals import Intervals
+from headrace.store.log import record as r
+from headrace.store.log.index import Entry
+from headrace.store.log.segment import Segment
+
+Sound = Callable[[Entry], list[bool]]  # per message of the record: can it be read
+
+
+def without_duplicates(
+    found: list[tuple[int, Entry]], settled: Callable[[int], Intervals], sound: Sound
+) -> Iterator[tuple[int, Entry]]:
+    """Entries of all queues, in order, no two of them with the same offset of a queue."""
+    found.sort(key=lambda one: (one[0], one[1].first, -one[1].stop))
+    queue, stop = -1, 0
+    overlapping: list[Entry] = []
+    for number, entry in found:
+        if number != queue or entry.first >= stop:
+            yield from ((queue, one) for one in _chosen(overlapping, settled, queue, sound))
+            queue, stop, overlapping = number, 0, []
+        overlapping.append(entry)
+        stop = max(stop, entry.stop)
+    yield from ((queue, one) for one in _chosen(overlapping, settled, queue, sound))
+
+
+def _chosen(
+    entries: list[Entry], settled: Callable[[int], Intervals], queue: int, sound: Sound
+) -> list[Entry]:
+    """Of entries that overlap those which do not, and together hold the most messages."""
+    if len(entries) < 2:
+        return entries
+    entries = sorted(entries, key=lambda one: one.stop)
+    stops = [entry.stop for entry in entries]
+    best: list[tuple[int, list[Entry]]] = [(0, [])]  # among the first n
+    for number, entry in enumerate(entries):
+        worth = _worth(entry, settled(queue), sound(entry))
+        before = best[min(number, bisect_right(stops, entry.first))]
+        taken = (before[0] + worth, [*before[1], entry])
+        best.append(taken if taken[0] > best[-1][0] else best[-1])
+    return best[-1][1]
+
+
+def _worth(entry: Entry, settled: Intervals, sound: list[bool]) -> int:
+    """Messages that are alive and whole; if there are none, damaged ones are better than nothing,
+    since they are reported when they are read."""
+    whole = alive = 0
+    for low, high in settled.missing(entry.first, entry.stop):
+        whole += sum(sound[low - entry.first : high - entry.first])
+        alive += high - low
+    return (whole << 32) + alive
+
+
+def sound_messages(segment: Segment, entry: Entry) -> list[bool]:
+    """Which messages of a record can be read."""
+    start = segment.read(entry.position, r.HEAD_SIZE)
+    head = r.read_head(start)
+    data = segment.read(entry.position, head.size) if head is not None else b""
+    nothing = [False] * (entry.stop - entry.first)
+    if head is None or head.kind != r.MESSAGES:
+        return nothing
+    seeds = (segment.base, r.inner_base(segment.base))
+    if not any(r.head_is_good(data, head, seed) for seed in seeds):
+        return nothing
+    return sound_contents(data, head, 0) or nothing
+
+
+def sound_contents(data: bytes, head: r.Head, at: int) -> list[bool] | None:
+    """Message by message whether its sum is right; None if the head cannot be decoded."""
+    messages = r.decode_messages(data, head, at) if head.kind == r.MESSAGES else None
+    if messages is None:
+        return None
+    position = at + head.head_size
+    sound = []
+    for length, crc in zip(messages.lengths, messages.crcs, strict=True):
+        sound.append(crc32(data[position : position + length]) == crc)
+        position += length
+    return sound
