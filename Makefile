@@ -5,7 +5,7 @@ STAMP := .venv/.installed
 T     ?= tests
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test interop check format docs bench build lock clean
+.PHONY: help setup run demo test chaos interop check format docs bench build lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,8 +22,11 @@ run: setup ## run a broker in the foreground (ARGS="--amqp-port 5673" adds flags
 demo: setup ## show what the broker does, once, and stop
 	@$(BIN)/headrace demo $(ARGS)
 
-test: setup ## run all tests but those of foreign clients (T=path chooses)
-	@$(BIN)/python -m pytest -q -m "not interop" $(T)
+test: setup ## run all tests but the long ones below (T=path chooses)
+	@$(BIN)/python -m pytest -q -m "not interop and not chaos" $(T)
+
+chaos: setup ## kill brokers and break disks for ten minutes (CHAOS_SEED=N repeats a run)
+	@$(BIN)/python -m pytest -q -m chaos tests
 
 interop: setup ## let foreign clients judge the broker
 	@$(BIN)/python -m pytest -q -m interop tests/interop

@@ -113,6 +113,14 @@ ERRORS_END = """\
 `ConfigError`: a setting that cannot be used. One line on standard error names the place, the key
 and what is allowed; the exit code is 2. Other failures of a command have exit code 1.
 
+## Storage fails
+
+`StoreError`: what is stored cannot be read, or cannot be written any more. A running broker
+confirms nothing more, disconnects its clients with 320 and exits with 1; what was confirmed is
+safe. A command that looks after a data directory says what is wrong in one line and exits with 1.
+See
+[operations](operations.md).
+
 ## A bug
 
 What is not on this page is a bug of the broker: the client gets 541 `INTERNAL_ERROR`, the log has

@@ -34,6 +34,10 @@ class Broker:
     def url(self) -> str:
         return f"amqp://guest:guest@{self.host}:{self.amqp_port}/%2F"
 
+    @property
+    def native_port(self) -> int:
+        return self.ports["native"]
+
     def log(self) -> str:
         """What the process wrote to stdout and stderr so far."""
         return self.output.read_text(errors="replace") if self.output else ""
@@ -64,7 +68,8 @@ def start(directory: Path, *args: str, env: dict[str, str] | None = None) -> Bro
     """
     ready, output = directory / "ready.json", directory / "output.txt"
     ready.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "headrace", "serve", "--amqp-port", "0"]
+    command = [sys.executable, "-m", "headrace", "serve"]
+    command += ["--amqp-port", "0", "--native-port", "0"]
     command += ["--data-dir", str(directory / "data"), "--ready-file", str(ready), *args]
     with output.open("wb") as sink:
         environment = _environment(env or {})

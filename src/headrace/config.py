@@ -220,6 +220,10 @@ class Config:
     amqps_port: int | None = _option(
         None, "Listeners", "Port for AMQP over TLS; 0 takes any free one. Needs tls_cert.", _PORT
     )
+    native: bool = _option(True, "Listeners", "Listen for the native protocol.", _YES_NO)
+    native_port: int = _option(
+        9090, "Listeners", "Port for the native protocol; 0 takes any free one.", _PORT
+    )
     tls_cert: Path | None = _option(
         None, "Listeners", "Certificate chain of the server, PEM. Needs tls_key.", _FILE
     )
@@ -239,6 +243,9 @@ class Config:
         "Connections",
         "Largest frame offered to clients, in bytes.",
         _whole(4096, 2**31 - 1, "BYTES"),
+    )
+    native_frame_max: int = _option(
+        64 * MIB, "Connections", "Largest frame of the native protocol.", _SIZE
     )
     channel_max: int = _option(
         2047, "Connections", "Channels a connection may open.", _whole(1, 65535)
@@ -353,5 +360,5 @@ def _check_together(config: Config) -> None:
         raise ConfigError("tls_cert and tls_key: one without the other cannot be used")
     if config.amqps_port is not None and config.tls_cert is None:
         raise ConfigError("amqps_port: needs tls_cert and tls_key")
-    if not config.amqp and config.amqps_port is None:
-        raise ConfigError("amqp: is off and amqps_port is not set, so nothing would listen")
+    if not config.amqp and config.amqps_port is None and not config.native:
+        raise ConfigError("amqp, amqps_port and native are all off, so nothing would listen")

@@ -13,10 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from headrace.server.amqp.confirms import Confirms
 from headrace.verify.node import Node
 
 ORDERS = "SABOTAGE"
 FINE, SYNC_FAILS, FULL, SLOW = "", "sync fails", "full", "slow"
+LIES = "confirms at once"  # to be ordered before the start
 SLOW_SECONDS = 0.5
 
 
@@ -60,9 +62,13 @@ def _sabotage(orders: Path) -> None:
 
     full = {FULL: fail(errno.ENOSPC)}
     sync = {SYNC_FAILS: fail(errno.EIO), SLOW: lambda: time.sleep(SLOW_SECONDS)}
+    sync[LIES] = lambda: time.sleep(SLOW_SECONDS / 10)  # so that there is something to lie about
     os.fdatasync = spoiled(os.fdatasync, sync)
     os.posix_fallocate = spoiled(os.posix_fallocate, full)
     os.pwrite = spoiled(os.pwrite, full)
+    if orders.read_text() == LIES:
+        add = Confirms.add
+        Confirms.add = lambda self, count, _, refused=None: add(self, count, 0, refused)  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

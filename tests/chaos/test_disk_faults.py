@@ -8,13 +8,13 @@ import time
 from pathlib import Path
 
 import pytest
+from connecting import Connect
+from saboteur import FINE, FULL, SLOW, SLOW_SECONDS, SYNC_FAILS, Saboteur
 
 from headrace.verify.link import Event, Link, LinkLost
 from headrace.verify.node import SERVE, Node
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.properties import Properties
-from saboteur import FINE, FULL, SLOW, SLOW_SECONDS, SYNC_FAILS, Saboteur
-from connecting import Connect
 from waiting import wait_for
 
 PERSISTENT = Properties(delivery_mode=2)
@@ -83,7 +83,9 @@ def check_that_all_is_there(node: Node, connect: Connect, before: int) -> None:
     assert node.stop() == 0
 
 
-def test_a_failed_sync_ends_the_broker_and_nothing_of_it_is_confirmed(saboteur: Saboteur, connect: Connect) -> None:
+def test_a_failed_sync_ends_the_broker_and_nothing_of_it_is_confirmed(
+    saboteur: Saboteur, connect: Connect
+) -> None:
     desk = Desk(connect(saboteur.start()))
     desk.publish(50)
     desk.wait_for_confirms()
@@ -111,7 +113,9 @@ def test_a_failed_sync_leaves_no_transaction_answered(saboteur: Saboteur, connec
     assert saboteur.wait(10) == 1
 
 
-def test_a_sync_that_fails_while_the_broker_stops_is_not_a_clean_end(saboteur: Saboteur, connect: Connect) -> None:
+def test_a_sync_that_fails_while_the_broker_stops_is_not_a_clean_end(
+    saboteur: Saboteur, connect: Connect
+) -> None:
     desk = Desk(connect(saboteur.start()))
     desk.publish(50)
     desk.wait_for_confirms()
@@ -146,7 +150,9 @@ def test_a_sync_that_the_kernel_fails_ends_the_broker(tmp_path: Path, connect: C
         check_that_all_is_there(node.start(), connect, before)
 
 
-def test_a_full_disk_blocks_publishers_until_there_is_room(saboteur: Saboteur, connect: Connect) -> None:
+def test_a_full_disk_blocks_publishers_until_there_is_room(
+    saboteur: Saboteur, connect: Connect
+) -> None:
     desk = Desk(connect(saboteur.start()))
     desk.publish(20)
     desk.wait_for_confirms()
@@ -192,7 +198,9 @@ def test_a_broker_that_is_stopped_on_a_full_disk_keeps_what_it_confirmed(
     check_that_all_is_there(saboteur.start(), connect, before=20)
 
 
-def test_a_slow_disk_does_not_stop_heartbeats_or_others(saboteur: Saboteur, connect: Connect) -> None:
+def test_a_slow_disk_does_not_stop_heartbeats_or_others(
+    saboteur: Saboteur, connect: Connect
+) -> None:
     desk = Desk(connect(saboteur.start(), heartbeat=1))
     other = connect(saboteur)
     other.call(1, m.QueueDeclare(queue="t"), m.QueueDeclareOk)

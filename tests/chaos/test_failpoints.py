@@ -27,9 +27,7 @@ MOMENTS = [
 
 
 @pytest.mark.parametrize(("name", "passage"), MOMENTS)
-def test_a_death_under_load_loses_nothing(
-    node: Node, seed: int, name: str, passage: int
-) -> None:
+def test_a_death_under_load_loses_nothing(node: Node, seed: int, name: str, passage: int) -> None:
     test = CrashTest(node, seed)
     if not name.startswith("metadata."):  # only the first start has something to declare
         test.round(0.5)

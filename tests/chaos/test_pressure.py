@@ -8,11 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from connecting import Connect
+
 import headrace
 from headrace.verify.node import Node
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.properties import Properties
-from connecting import Connect
 from waiting import wait_for
 
 MESSAGE = bytes(1 << 20)
@@ -32,7 +33,9 @@ while True:
 """
 
 
-def test_too_much_memory_blocks_publishers_until_there_is_room(tmp_path: Path, connect: Connect) -> None:
+def test_too_much_memory_blocks_publishers_until_there_is_room(
+    tmp_path: Path, connect: Connect
+) -> None:
     with Node(tmp_path, env={"HEADRACE_MEMORY_HIGH_WATERMARK": "100MiB"}) as node:
         publisher, consumer = connect(node.start()), connect(node)
         publisher.call(1, m.QueueDeclare(queue="t"), m.QueueDeclareOk)
@@ -51,11 +54,15 @@ def test_too_much_memory_blocks_publishers_until_there_is_room(tmp_path: Path, c
         wait_for(lambda: publisher.poll(0.01) is not None and not publisher.blocked)
         publisher.publish(1, "", "t", b"after", Properties())
         bodies: list[bytes] = []
-        wait_for(lambda: bodies.extend(one.body for one in consumer.poll(0.1)) or b"after" in bodies)
+        wait_for(
+            lambda: bodies.extend(one.body for one in consumer.poll(0.1)) or b"after" in bodies
+        )
         assert node.stop() == 0
 
 
-def test_messages_of_a_stopped_consumer_go_back_after_the_heartbeat(tmp_path: Path, connect: Connect) -> None:
+def test_messages_of_a_stopped_consumer_go_back_after_the_heartbeat(
+    tmp_path: Path, connect: Connect
+) -> None:
     with Node(tmp_path) as node:
         link = connect(node.start())
         link.call(1, m.QueueDeclare(queue="q", durable=True), m.QueueDeclareOk)

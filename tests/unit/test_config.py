@@ -141,7 +141,7 @@ def test_a_file_that_cannot_be_read_is_told(file: Path) -> None:
         ({"amqps_port": 0}, "needs tls_cert and tls_key"),
         ({"tls_cert": __file__}, "one without the other"),
         ({"tls_key": __file__}, "one without the other"),
-        ({"amqp": False}, "nothing would listen"),
+        ({"amqp": False, "native": False}, "nothing would listen"),
     ],
 )
 def test_settings_that_do_not_fit_together_are_refused(

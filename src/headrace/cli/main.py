@@ -18,7 +18,7 @@ DONE, FAILED, USAGE = 0, 1, 2
 
 # The subcommands, in the order of the help. Each is the click command of that name in
 # headrace.cli.<name>.
-COMMANDS = ("serve", "demo", "bench", "fsck", "compact", "backup", "restore")
+COMMANDS = ("serve", "demo", "bench", "verify", "fsck", "compact", "backup", "restore")
 
 
 class _LazyGroup(click.Group):

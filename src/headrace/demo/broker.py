@@ -72,6 +72,7 @@ class DemoBroker:
 
     def _launch(self, port: int) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "headrace", "serve", "--amqp-port", str(port)]
+        command += ["--native-port", "0"]
         command += ["--data-dir", str(self.directory / "data"), "--ready-file", str(self._ready)]
         with self._output.open("wb") as output:
             return subprocess.Popen(

@@ -161,11 +161,11 @@ class SegmentCheck:
                 found.index = "damaged"
                 self._bad_index("its checksum is wrong; the broker makes it again")
             return
-        listed = set(self._index)
+        listed = {_place(*one) for one in self._index}
         missing = [
             (queue, entry.first, entry.stop)
             for queue, entry, _ in self._books.alive_in(self._base)
-            if (queue, entry) not in listed
+            if _place(queue, entry) not in listed
         ]
         found.index = "damaged" if missing or not self._is_true(listed) else "good"
         if missing:
@@ -174,7 +174,7 @@ class SegmentCheck:
         elif found.index == "damaged":
             self._bad_index("it lists messages that are not in the segment")
 
-    def _is_true(self, listed: set[tuple[int, Entry]]) -> bool:
+    def _is_true(self, listed: set[tuple[int, int, int, int]]) -> bool:
         """Whether the index names only records that are there, damaged places aside."""
         damaged = [
             (self._base + one.offset, self._base + one.offset + one.size)
@@ -182,8 +182,8 @@ class SegmentCheck:
             if one.file == self._name
         ]
         return all(
-            any(low <= entry.position < high for low, high in damaged)
-            for _, entry in listed - self._entries
+            any(low <= position < high for low, high in damaged)
+            for *_, position in listed - {_place(*one) for one in self._entries}
         )
 
     def _bad_index(self, what: str) -> None:
@@ -195,3 +195,8 @@ class SegmentCheck:
 def _ranges(entries: Iterable[tuple[int, Entry]]) -> Iterator[Range]:
     for queue, entry in entries:
         yield queue, entry.first, entry.stop
+
+
+def _place(queue: int, entry: Entry) -> tuple[int, int, int, int]:
+    """What an index must have right; weight and time only help."""
+    return queue, entry.first, entry.stop, entry.position

@@ -6,6 +6,7 @@ import socket
 import struct
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -190,10 +191,8 @@ class Link:
             self._events.append(Event(channel, method))
 
     def _answer_close(self) -> None:
-        try:
+        with suppress(LinkLost):  # the close is what matters, and it is told
             self.send(0, m.ConnectionCloseOk())
-        except LinkLost:
-            pass  # the close is what matters, and it is told
 
     # -- ending ---------------------------------------------------------------------------------
 

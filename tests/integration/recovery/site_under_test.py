@@ -38,8 +38,10 @@ class Site:
 
     # -- the broker
 
-    def stop(self) -> None:
-        """A clean stop; connections are open meanwhile."""
+    def stop(self, *, in_talks: bool = False) -> None:
+        """A clean stop; ``in_talks``: while the connections are open, which takes longer."""
+        if not in_talks:
+            self.hang_up()
         assert self.node.stop() == 0, self.node.log()
         self.hang_up()
 

@@ -7,6 +7,7 @@ import time
 import pika
 import pytest
 from site_under_test import Site
+
 from waiting import wait_for
 
 
@@ -53,7 +54,8 @@ def test_after_a_clean_stop_only_what_was_delivered_is_marked(site: Site) -> Non
     site.publish(channel, "q", "1", "2", "3", "4")
     site.hold(channel, "q", 2)
 
-    site.restart()
+    site.stop(in_talks=True)
+    site.node.start()
 
     taken = site.take(site.channel(), "q")
     assert taken == [("1", True), ("2", True), ("3", False), ("4", False)]
@@ -165,7 +167,7 @@ def test_dead_letter_settings_survive(site: Site) -> None:
     channel = site.channel()
     channel.basic_reject(site.hold(channel, "q", 1)[0][0].delivery_tag, requeue=False)
 
-    method, properties, body = wait_for(
+    _, properties, body = wait_for(
         lambda: (got := channel.basic_get("dead"))[0] is not None and got
     )
     assert body == b"x"
@@ -173,7 +175,7 @@ def test_dead_letter_settings_survive(site: Site) -> None:
     channel.queue_declare("other", durable=True)
     site.publish(channel, "other", "behind it")  # confirmed, so what came before it is written
     site.crash()
-    method, properties, body = site.channel().basic_get("dead")
+    _, properties, _ = site.channel().basic_get("dead")
     assert properties.headers["x-death"][0]["queue"] == "q"
 
 

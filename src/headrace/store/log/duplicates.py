@@ -52,13 +52,16 @@ def _chosen(
 
 
 def _worth(entry: Entry, settled: Intervals, sound: list[bool]) -> int:
-    """Messages that are alive and whole; if there are none, damaged ones are better than nothing,
-    since they are reported when they are read."""
+    """Above all, messages that are alive and whole.
+
+    Then those alive but damaged, which will be reported when they are read; then settled ones,
+    which a queue may retain.
+    """
     whole = alive = 0
     for low, high in settled.missing(entry.first, entry.stop):
         whole += sum(sound[low - entry.first : high - entry.first])
         alive += high - low
-    return (whole << 32) + alive
+    return (whole << 64) + (alive << 32) + sum(sound[: entry.stop - entry.first])
 
 
 def sound_messages(segment: Segment, entry: Entry) -> list[bool]:

@@ -87,12 +87,16 @@ class QueueIndex:
 
     def release(self) -> None:
         """Forget entries at the head whose messages need not be kept."""
-        floor = self.gone.floor
+        gone = self.gone
         head = self._head
         n = len(self._stops)
-        while head < n and self._stops[head] <= floor:
+        while head < n and not gone.count_missing(self._firsts[head], self._stops[head]):
             head += 1
         self._head = head
+        if gone is self.settled:
+            # Numbers in between belong to messages that were never stored. Without them the floor
+            # rises, and a queue with all kinds of messages does not gather a range for each.
+            gone.add(0, self._firsts[head] if head < n else self.next_offset)
         if head > _TRIM and head * 2 > n:
             for column in (self._firsts, self._stops, self._positions, self._weights, self._times):
                 del column[:head]

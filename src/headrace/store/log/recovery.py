@@ -196,8 +196,11 @@ def entries_of(part: Found) -> Iterator[tuple[int, Entry]]:
 
 
 def entry_weight(size: int, count: int, destinations: int) -> int:
-    """A message's share of its record, per queue that has it."""
-    return size // max(1, count * destinations)
+    """A message's share of its record, per queue that has it.
+
+    Rounded up: a segment must never look emptier than it is, or compaction would copy it for ever.
+    """
+    return -(-size // max(1, count * destinations))
 
 
 def _cut(

@@ -87,8 +87,9 @@ def _connect(path: Path) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
+        new = schema.schema_version(connection) == 0
         for name in schema.migrate(connection):
-            logger.info("%s: applied %s", path, name)
+            logger.log(logging.DEBUG if new else logging.INFO, "%s: applied %s", path, name)
     except BaseException:
         connection.close()
         raise

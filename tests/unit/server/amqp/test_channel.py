@@ -8,7 +8,8 @@ from headrace.core.consumer import Consumer
 from headrace.core.queue import Queue
 from headrace.core.replies import ReplyAddress
 from headrace.errors import NotFound, PreconditionFailed
-from headrace.server.amqp.channel import OUT_HIGH, Channel
+from headrace.server.amqp.channel import Channel
+from headrace.server.holding import OUT_HIGH
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.methods import BasicCancel, BasicDeliver
 from headrace.wire.amqp.properties import Properties

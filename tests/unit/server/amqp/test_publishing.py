@@ -8,8 +8,9 @@ from headrace.core.replies import PSEUDO_QUEUE, ReplyAddress
 from headrace.errors import AccessRefused, BrokerError, NotFound, PreconditionFailed, Unsupported
 from headrace.server.amqp.channel import Channel
 from headrace.server.amqp.confirms import Confirms
-from headrace.server.amqp.publishing import Publisher, parse_expiration
+from headrace.server.amqp.publishing import Publisher
 from headrace.server.amqp.transaction import Transaction
+from headrace.server.inspection import parse_expiration
 from headrace.wire.amqp.content import properties_of
 from headrace.wire.amqp.methods import BasicAck, BasicNack, BasicPublish, BasicReturn, method_frame
 from unit.core.stage import Stage, message, ready

@@ -1,0 +1,143 @@
+"""What can go wrong in the client, one class per thing a program may want to handle.
+
+The broker names its errors by a stable code; the table here turns a code into a class. The
+classes are the client's own: they tell what happened to a call, not what a session must do.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HeadraceError(Exception):
+    """Base of everything the client raises on purpose."""
+
+    code: ClassVar[str] = "internal"
+
+    def __init__(self, text: str, code: str | None = None) -> None:
+        super().__init__(text)
+        self.text = text
+        if code is not None:
+            self.code = code  # type: ignore[misc]  # a code without a class of its own
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.text}"
+
+
+# -- said by the broker ----------------------------------------------------------------------
+
+
+class NotFound(HeadraceError):
+    """No such queue, exchange, binding or unacknowledged message."""
+
+    code = "not_found"
+
+
+class AccessRefused(HeadraceError):
+    """The user may not do this, or the name is reserved."""
+
+    code = "access_refused"
+
+
+class PreconditionFailed(HeadraceError):
+    """It exists with other attributes, is in use, is not empty, or a tag is unknown."""
+
+    code = "precondition_failed"
+
+
+class ResourceLocked(HeadraceError):
+    """The queue belongs to another connection."""
+
+    code = "resource_locked"
+
+
+class NotAllowed(HeadraceError):
+    """Forbidden for the whole connection: unknown vhost, a consumer tag used twice."""
+
+    code = "not_allowed"
+
+
+class NotImplementedByBroker(HeadraceError):
+    """The broker knows the operation and does not offer it."""
+
+    code = "not_implemented"
+
+
+class LoginRefused(HeadraceError):
+    """Wrong user or password, or not welcome from this address."""
+
+    code = "login_refused"
+
+
+class StoreFailed(HeadraceError):
+    """The broker could not write to its disk; nothing was confirmed."""
+
+    code = "store"
+
+
+class ResourceExhausted(HeadraceError):
+    """A limit of the broker is reached: size of a message, number of channels."""
+
+    code = "resource"
+
+
+class ProtocolViolation(HeadraceError):
+    """One side sent what the other cannot read; the connection is of no use any more."""
+
+    code = "protocol"
+
+
+# -- found out by the client -----------------------------------------------------------------
+
+
+class ConnectionClosed(HeadraceError):
+    """There is no connection, or it ended before the answer came: the outcome is unknown."""
+
+    code = "connection_closed"
+
+
+class ChannelClosed(HeadraceError):
+    """The channel was closed, by this program or by the broker."""
+
+    code = "channel_closed"
+
+
+class ConsumerCancelled(HeadraceError):
+    """The broker ended the consumer, for example because its queue was deleted."""
+
+    code = "consumer_cancelled"
+
+
+class RequestTimeout(HeadraceError):
+    """No answer in time: the outcome is unknown."""
+
+    code = "timeout"
+
+
+class AlreadySettled(HeadraceError):
+    """The delivery was acknowledged or given back before."""
+
+    code = "already_settled"
+
+
+_BY_CODE: dict[str, type[HeadraceError]] = {
+    one.code: one
+    for one in (
+        NotFound,
+        AccessRefused,
+        PreconditionFailed,
+        ResourceLocked,
+        NotAllowed,
+        NotImplementedByBroker,
+        LoginRefused,
+        StoreFailed,
+        ResourceExhausted,
+        ProtocolViolation,
+    )
+}
+_BY_CODE |= {"frame": ProtocolViolation, "syntax": ProtocolViolation}
+
+
+def error_of(code: str, text: str) -> HeadraceError:
+    """The exception for an error of the broker; an unknown code keeps its name."""
+    return _BY_CODE.get(code, HeadraceError)(text, code)

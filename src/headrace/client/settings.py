@@ -1,0 +1,60 @@
+"""How a connection behaves: address, login, time-outs, reconnection. Read by both clients."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class ExchangeType(str, Enum):
+    """The kinds of exchange; their values are accepted as well."""
+
+    DIRECT = "direct"
+    FANOUT = "fanout"
+    TOPIC = "topic"
+    HEADERS = "headers"
+
+
+class OnFailure(str, Enum):
+    """What becomes of a message whose callback raised an exception."""
+
+    REQUEUE = "requeue"
+    """Back to the queue, for another attempt."""
+    DROP = "drop"
+    """Given up: to the dead-letter exchange if the queue has one."""
+    LEAVE = "leave"
+    """Stays unacknowledged until the channel closes or the queue's time-out takes it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything but the first five fields has a default that suits most programs."""
+
+    host: str = "127.0.0.1"
+    port: int = 9090
+    user: str = "guest"
+    password: str = field(default="guest", repr=False)
+    vhost: str = "/"
+    connect_timeout: float = 10.0
+    request_timeout: float = 30.0
+    heartbeat: float | None = None
+    """Seconds; None = what the broker proposes."""
+    reconnect: bool = True
+    reconnect_delay: float = 0.1
+    reconnect_delay_max: float = 10.0
+    retry_publishes: bool = False
+    """Send publishes again that were not confirmed when the connection was lost: they arrive at
+    least once. Otherwise they raise ConnectionClosed, and the program decides."""
+    prefetch: int = 1000
+    """For channels on which basic_qos() was not called; 0 = no limit."""
+    callback_threads: int = 4
+    on_failure: OnFailure = OnFailure.REQUEUE
+
+    def delays(self) -> Iterator[float]:
+        """Pauses between attempts to connect: doubling, with jitter so that not all come at once."""
+        delay = self.reconnect_delay
+        while True:
+            yield delay * random.uniform(0.5, 1.0)
+            delay = min(delay * 2, self.reconnect_delay_max)

@@ -1,0 +1,175 @@
+"""What one channel of any protocol holds: its consumers, and messages that are not settled yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from headrace.core.consumer import Consumer
+from headrace.core.queue import Queue
+from headrace.core.turn import Turn
+from headrace.errors import PreconditionFailed
+from headrace.model.message import Run
+from headrace.model.unacked import Lease, Settled, Unacked
+
+OUT_HIGH = 1 << 20  # bytes collected for one socket in one turn before consumers must wait
+HELD_LIMIT = 16 << 20  # bytes a channel holds unacknowledged in memory; more is only stored
+UNLIMITED = 1024  # messages handed to a consumer without a limit before others get a look
+
+
+class Outlet(Protocol):
+    """The output of a session, as channels see it."""
+
+    is_full: bool
+    marked: bool
+    out_bytes: int
+    starved: set[Queue]
+    turn: Turn
+
+    def flush(self) -> None: ...
+
+
+class Holding:
+    """Consumers and unsettled deliveries, by tag. A protocol's channel adds how they are sent."""
+
+    __slots__ = (
+        "closing",
+        "connection",
+        "consumers",
+        "default_prefetch",
+        "delivery_tag",
+        "held",
+        "held_bytes",
+        "outlet",
+        "prefetch",
+        "unacked",
+    )
+
+    def __init__(self, outlet: Outlet) -> None:
+        self.outlet = outlet
+        self.connection: object = outlet
+        self.closing = False
+        self.consumers: dict[str, Consumer] = {}
+        self.unacked: Unacked[Consumer] = Unacked()
+        self.held = 0  # unacknowledged deliveries to consumers (gets do not count)
+        self.held_bytes = 0
+        self.delivery_tag = 0
+        self.default_prefetch = 0  # for consumers to come
+        self.prefetch = 0  # shared by all consumers of the channel
+
+    # -- giving out -----------------------------------------------------------------------------
+
+    def room(self, consumer: Consumer) -> int:
+        outlet = self.outlet
+        if outlet.is_full:
+            outlet.starved.add(consumer.queue)
+            return 0
+        if consumer.no_ack:
+            return UNLIMITED
+        room = consumer.prefetch - consumer.unacked if consumer.prefetch else UNLIMITED
+        if self.prefetch and self.prefetch - self.held < room:
+            room = self.prefetch - self.held
+        return room
+
+    def note_sent(self, size: int) -> None:
+        """Bytes of deliveries were added to the output."""
+        outlet = self.outlet
+        outlet.out_bytes += size
+        if outlet.out_bytes > OUT_HIGH:
+            outlet.is_full = True
+        if not outlet.marked:
+            outlet.turn.mark_session(outlet)
+
+    def note_delivered(self, consumer: Consumer, tag: int, run: Run, n: int) -> None:
+        """The run is on its way: count it, and hold it until it is settled."""
+        queue = consumer.queue
+        queue.delivered(consumer, run, n)
+        if not consumer.no_ack:
+            self.held += n
+            self.held_bytes += run.size
+            lease = self.unacked.add(tag, consumer, run)
+            if run.persistent and queue.number is not None and self.held_bytes > HELD_LIMIT:
+                run.stash()
+            if queue.settings.ack_timeout_ms is not None:
+                queue.watch(self, lease)
+
+    # -- settling -------------------------------------------------------------------------------
+
+    def acknowledge(self, first: int, last: int) -> None:
+        parts, unknown = self.unacked.take(first, last)
+        self._acknowledge(parts)
+        if unknown is not None:
+            raise PreconditionFailed(f"unknown delivery tag {unknown}")
+
+    def acknowledge_upto(self, tag: int) -> None:
+        self._acknowledge(self.unacked.take_upto(tag))
+
+    def _acknowledge(self, parts: list[Settled[Consumer]]) -> None:
+        for part in parts:
+            self.let_go(part)
+            part.owner.queue.acknowledge(part)
+        self._credit()
+
+    def reject(self, tag: int, *, multiple: bool, requeue: bool) -> None:
+        """Give messages back, or give them up."""
+        unknown = None
+        if multiple:
+            parts = self.unacked.take_upto(tag)
+        else:
+            parts, unknown = self.unacked.take(tag, tag)
+        self.give_back(parts, requeue=requeue)
+        self._credit()
+        if unknown is not None:
+            raise PreconditionFailed(f"unknown delivery tag {unknown}")
+
+    def give_back(self, parts: Iterable[Settled[Consumer]], *, requeue: bool) -> None:
+        by_queue: dict[Queue, list[Settled[Consumer]]] = {}
+        for part in parts:
+            self.let_go(part)
+            by_queue.setdefault(part.owner.queue, []).append(part)
+        for queue, members in by_queue.items():
+            if requeue:
+                queue.requeue(members)
+            else:
+                queue.reject(members)
+
+    def expire(self, lease: Lease[Consumer]) -> list[Settled[Consumer]]:
+        """The queue's ack time-out takes a lease back."""
+        parts = self.unacked.expire(lease)
+        for part in parts:
+            self.let_go(part)
+        self._credit()
+        return parts
+
+    def recover(self) -> None:
+        """Everything unacknowledged goes back to its queue."""
+        self.give_back(self.unacked.take_upto(0), requeue=True)
+
+    def let_go(self, part: Settled[Consumer]) -> None:
+        """The messages are not held any more."""
+        if part.owner.tag:
+            self.held -= part.count
+            self.held_bytes -= part.run.size * part.count // len(part.run.offsets)
+
+    def _credit(self) -> None:
+        """With a limit shared by the channel, any settling may let any of its queues go on."""
+        if self.prefetch:
+            self.mark_queues()
+
+    def mark_queues(self) -> None:
+        for consumer in self.consumers.values():
+            if consumer.queue.backlog.count:
+                consumer.queue.mark()
+
+    # -- life -----------------------------------------------------------------------------------
+
+    def drop_consumers(self) -> None:
+        """The channel ends: consumers go, unacknowledged messages return to their queues."""
+        consumers = list(self.consumers.values())
+        self.consumers.clear()
+        # Consumers first: what they held must not be dealt to them again.
+        for consumer in consumers:
+            consumer.queue.dealer.remove(consumer)
+        self.recover()
+        for queue in {consumer.queue for consumer in consumers}:
+            queue.consumers_left()

@@ -1,0 +1,203 @@
+"""A restart: what was declared is there again, and so are the messages."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from headrace.core.broker import Broker
+from headrace.core.clock import VirtualClock
+from headrace.core.queue import Queue
+from headrace.core.restore import restore
+from headrace.core.storage import Storage
+from headrace.core.turn import Turn
+from headrace.model.message import Batch
+from headrace.store.api import (
+    BindingRow,
+    Catalogue,
+    ExchangeRow,
+    PolicyRow,
+    QueueRow,
+)
+from power.forgetful import ForgetfulDisk
+from unit.core.stage import HandLoop, Inbox, message
+from unit.store.log.journals import JournalStage
+
+QUEUE = QueueRow(1, "u-1", "/", "q")
+
+
+class Site:
+    """A broker on a journal that outlives it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.journal = JournalStage(ForgetfulDisk())
+        self.catalogue = Catalogue(vhosts=["/"], queues=[QUEUE], next_queue_id=2)
+        self.start()
+
+    def start(self) -> Broker:
+        self.hand = HandLoop()
+        loop = cast(asyncio.AbstractEventLoop, self.hand)
+        turn = Turn(loop)
+        log = self.journal.log
+        self.broker = Broker(
+            loop,
+            directory=self._directory,
+            memory_limit=1 << 40,
+            disk_free_limit=0,
+            clock=VirtualClock(),
+            turn=turn,
+            storage=Storage(turn, journal=log, clean=log.report.clean),
+        )
+        restore(self.broker, self.catalogue)
+        self.broker.storage.record_from_now_on(self.catalogue.next_queue_id)
+        return self.broker
+
+    def queue(self) -> Queue:
+        return self.broker.vhosts["/"].queues["q"]
+
+    def publish(self, *bodies: str, persistent: bool = True) -> None:
+        vhost = self.broker.vhosts["/"]
+        contents = [message(body) for body in bodies]
+        size = sum(map(len, contents))
+        vhost.publish(Batch(vhost.route("", "q"), contents, size, persistent=persistent))
+        self.run()
+
+    def run(self) -> None:
+        self.hand.run()
+        self.journal.commit()
+
+    def restart(self) -> None:
+        self.run()
+        self.journal.restart()
+        self.start()
+
+    def crash(self) -> None:
+        self.run()
+        self.journal.crash()
+        self.start()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def received(site: Site) -> Inbox:
+    inbox = Inbox()
+    inbox.consume(site.queue())
+    site.run()
+    return inbox
+
+
+# -- declarations -------------------------------------------------------------------------------
+
+
+def test_everything_declared_is_there_again(site: Site) -> None:
+    site.catalogue = Catalogue(
+        vhosts=["/", "other"],
+        exchanges=[ExchangeRow("other", "x", "topic", True, True, {"alternate-exchange": "y"})],
+        queues=[QUEUE, QueueRow(2, "u-2", "other", "q2", True, {"x-max-length": 3})],
+        bindings=[
+            BindingRow("other", "x", True, "q2", "a.#"),
+            BindingRow("other", "amq.topic", False, "x", "b"),
+        ],
+        policies=[PolicyRow("other", "p", "^q", "queues", 1, {"max-length": 2})],
+        next_queue_id=3,
+    )
+    vhost = site.start().vhosts["other"]
+
+    exchange, queue = vhost.exchanges["x"], vhost.queues["q2"]
+    assert (exchange.kind, exchange.auto_delete, exchange.internal) == ("topic", True, True)
+    assert (queue.number, queue.uuid, queue.auto_delete) == (2, "u-2", True)
+    assert queue.policy == "p"
+    assert [one.name for one in vhost.route("x", "a.b").destinations] == ["q2"]
+    assert vhost.declare_queue("q3", durable=True).number == 3
+
+
+def test_a_binding_to_something_gone_is_told_and_left_out(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.catalogue.bindings = [
+        BindingRow("/", "amq.direct", True, "gone", "k"),
+        BindingRow("/", "amq.direct", True, "q", "k"),
+    ]
+    with caplog.at_level(logging.ERROR):
+        vhost = site.start().vhosts["/"]
+
+    assert "could not be restored" in caplog.text
+    assert [one.name for one in vhost.route("amq.direct", "k").destinations] == ["q"]
+
+
+# -- messages -----------------------------------------------------------------------------------
+
+
+def test_persistent_messages_are_there_after_a_restart_and_others_are_not(site: Site) -> None:
+    site.publish("a", "b")
+    site.publish("transient", persistent=False)
+    site.publish("c")
+
+    site.restart()
+
+    assert site.queue().backlog.count == 3
+    assert received(site).deliveries == {1: ("a", 0), 2: ("b", 0), 3: ("c", 0)}
+
+
+def test_after_a_crash_messages_are_marked_as_possibly_delivered(site: Site) -> None:
+    site.publish("a")
+    site.crash()
+    site.publish("b")
+
+    assert received(site).deliveries == {1: ("a", 1), 2: ("b", 0)}
+
+
+def test_acknowledged_messages_do_not_come_back(site: Site) -> None:
+    site.publish("a", "b", "c")
+    received(site).ack(1, 2)
+
+    site.restart()
+
+    assert received(site).seen == ["c"]
+
+
+def test_unacknowledged_messages_come_back_marked_however_the_broker_ended(site: Site) -> None:
+    site.publish("a")
+    received(site)
+
+    site.crash()
+
+    assert received(site).deliveries == {1: ("a", 1)}
+
+
+def test_new_messages_get_offsets_behind_the_old_ones(site: Site) -> None:
+    site.publish("a")
+    received(site).ack(1)
+    site.restart()
+    site.publish("b")
+    site.restart()
+
+    assert received(site).seen == ["b"]
+
+
+def test_deleting_a_queue_drops_its_messages(site: Site) -> None:
+    site.publish("a")
+    site.broker.vhosts["/"].delete_queue("q", site)
+    site.restart()
+
+    site.journal.log.retain_only(set())
+    assert site.journal.log.live(1) == (0, 0)
+
+
+def test_a_purged_queue_is_empty_after_a_restart(site: Site) -> None:
+    site.publish("a", "b")
+    site.restart()
+    assert site.queue().purge() == 2
+
+    site.restart()
+
+    assert site.queue().backlog.count == 0
+    assert received(site).seen == []

@@ -1,0 +1,221 @@
+"""The tail of a queue: stored and transient messages in one order, and what is brought back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from headrace.core.tail import QueueTail
+from headrace.model.backlog import Backlog
+from headrace.model.message import STASHED, Route, Run
+from headrace.store.api import Level, Placed
+from headrace.store.log.segment import segment_name
+from headrace.store.scratch import Scratch
+from power.forgetful import ForgetfulDisk
+from unit.store.log.journals import JournalStage
+
+ROUTE = Route("ex", "key")
+QUEUE = 1
+
+
+class TailStage:
+    """A tail over a journal and a scratch directory, and messages for it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.disk = ForgetfulDisk()
+        self.journal = JournalStage(self.disk, segment_size=1 << 16)
+        self.scratch = Scratch(directory)
+        self.tail = self.new_tail()
+        self.next = 0
+
+    def new_tail(self) -> QueueTail:
+        return QueueTail(self.scratch, self.journal.log, QUEUE, lambda stored: stored.ttl_ms)
+
+    def run(self, *contents: bytes, stored: bool, priority: int = 0) -> Run:
+        """Messages with the next offsets, in the journal too if they are to be stored."""
+        first, self.next = self.next, self.next + len(contents)
+        if stored:
+            self.journal.log.append(
+                exchange="ex",
+                key="key",
+                origin=3,
+                ttl_ms=None,
+                contents=list(contents),
+                placed=[Placed(QUEUE, first, len(contents))],
+                level=Level.FSYNC,
+            )
+        size = sum(map(len, contents))
+        offsets = range(first, self.next)
+        return Run(ROUTE, list(contents), offsets, size, persistent=stored, priority=priority)
+
+    def push(self, *contents: bytes, stored: bool) -> None:
+        self.tail.push(self.run(*contents, stored=stored))
+
+    def pull_all(self) -> list[Run]:
+        runs: list[Run] = []
+        while self.tail.count:
+            runs += self.tail.pull()
+        return runs
+
+
+def messages(runs: Iterable[Run]) -> list[tuple[int, bytes]]:
+    return [pair for run in runs for pair in zip(run.offsets, run.contents, strict=True)]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> TailStage:
+    return TailStage(tmp_path)
+
+
+def test_stored_and_transient_messages_keep_their_order(stage: TailStage) -> None:
+    stage.push(b"a", b"b", stored=True)
+    stage.push(b"c", stored=False)
+    stage.push(b"d", stored=True)
+    stage.push(b"e", stored=True)
+    stage.push(b"f", b"g", stored=False)
+    assert (stage.tail.count, stage.tail.size) == (7, 7)
+
+    runs = stage.pull_all()
+
+    assert messages(runs) == list(enumerate([b"a", b"b", b"c", b"d", b"e", b"f", b"g"]))
+    assert [run.persistent for run in runs] == [True, False, True, True, False]
+    assert (stage.tail.count, stage.tail.size) == (0, 0)
+
+
+def test_what_is_pulled_is_as_it_was(stage: TailStage) -> None:
+    stage.push(b"a", stored=True)
+    (run,) = stage.tail.pull()
+
+    assert (run.route.exchange, run.route.key, run.origin) == ("ex", "key", 3)
+    assert (run.deliveries, run.expires, run.size) == (0, None, 1)
+
+
+def test_contents_of_transient_messages_leave_the_memory(stage: TailStage) -> None:
+    run = stage.run(b"a", b"b", b"c", stored=False)
+    run.split(1)
+
+    stage.tail.push(run)
+    assert run.contents is STASHED
+
+    assert messages(stage.tail.pull()) == [(1, b"b"), (2, b"c")]
+
+
+def test_without_room_in_scratch_messages_stay_in_memory(
+    stage: TailStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(contents: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(stage.scratch, "write", full)
+    stage.push(b"a", stored=False)
+    monkeypatch.undo()
+    stage.push(b"b", stored=False)
+
+    assert messages(stage.pull_all()) == [(0, b"a"), (1, b"b")]
+
+
+def test_without_scratch_and_journal_it_is_a_plain_queue(stage: TailStage) -> None:
+    tail = QueueTail(None, None, 0, lambda stored: None)
+    tail.push(stage.run(b"a", stored=False))
+    tail.push(Run(ROUTE, [b"b"], range(1, 2), 1, persistent=True))
+
+    assert messages(tail.pull() + tail.pull()) == [(0, b"a"), (1, b"b")]
+
+
+def test_a_large_span_is_pulled_piece_by_piece(stage: TailStage) -> None:
+    for number in range(20):
+        stage.push(b"%02d" % number * 20_000, stored=True)
+    first = stage.tail.pull()
+
+    assert 0 < len(first) < 20
+    assert stage.tail.count == 20 - len(first)
+    rest = stage.pull_all()
+    assert [offset for offset, _ in messages(first + rest)] == list(range(20))
+
+
+def test_settled_messages_of_a_span_are_not_pulled(stage: TailStage) -> None:
+    run = stage.run(b"a", b"b", b"c", stored=True)
+    stage.journal.log.settle(QUEUE, [1])
+    stage.journal.commit()
+    stage.tail.restore(0, 3, 2, 2)
+
+    assert messages(stage.tail.pull()) == [(0, b"a"), (2, b"c")]
+    assert len(run) == 3
+
+
+def test_what_is_restored_comes_before_what_is_new(stage: TailStage) -> None:
+    stage.run(b"old", stored=True)
+    stage.journal.restart()
+    stage.tail = stage.new_tail()
+    stage.tail.restore(0, 1, *stage.journal.log.live(QUEUE))
+    stage.push(b"new", stored=True)
+    stage.push(b"newer", stored=False)
+
+    assert messages(stage.pull_all()) == [(0, b"old"), (1, b"new"), (2, b"newer")]
+
+
+def test_nothing_restored_is_nothing_there(stage: TailStage) -> None:
+    stage.tail.restore(0, 5, 0, 0)
+
+    assert (stage.tail.count, stage.tail.size) == (0, 0)
+
+
+def test_messages_from_before_a_crash_are_suspected_of_having_been_delivered(
+    stage: TailStage,
+) -> None:
+    stage.push(b"a", b"b", stored=True)
+    stage.journal.log.returned(QUEUE, [0], 4)
+    stage.journal.commit()
+    stage.tail.suspect_below = 2
+    stage.push(b"c", stored=True)
+
+    assert {run.offsets[0]: run.deliveries for run in stage.pull_all()} == {0: 4, 1: 1, 2: 0}
+
+
+def test_stashed_messages_are_loaded_again(stage: TailStage) -> None:
+    stage.run(b"a", b"b", stored=True)
+    stage.run(b"x", stored=False)
+    stage.run(b"c", b"d", stored=True)
+    stashed = Run(ROUTE, STASHED, [1, 3], 2, persistent=True, deliveries=2)
+
+    loaded = stage.tail.load(stashed)
+
+    assert messages(loaded) == [(1, b"b"), (3, b"c")]
+    assert {run.deliveries for run in loaded} == {2}
+    assert all(run.route is ROUTE for run in loaded)
+
+
+def test_a_damaged_message_is_left_out_and_not_counted_any_more(stage: TailStage) -> None:
+    stage.push(b"good", b"damaged", b"good", stored=True)
+    stage.journal.commit()
+    data = stage.disk.contents(segment_name(0))
+    data[data.index(b"damaged")] ^= 1
+
+    backlog = Backlog(stage.tail)
+    taken = [backlog.take(1), backlog.take(1)]
+
+    assert messages(taken) == [(0, b"good"), (2, b"good")]
+    assert (backlog.count, stage.journal.log.damaged) == (0, 1)
+
+
+def test_clearing_tells_the_offsets_and_frees_the_files(stage: TailStage) -> None:
+    stage.push(b"a", b"b", stored=True)
+    stage.push(b"c", stored=False)
+
+    runs = stage.tail.clear()
+
+    assert [list(run.offsets) for run in runs] == [[0, 1], [2]]
+    assert [run.persistent for run in runs] == [True, False]
+    assert (stage.tail.count, stage.tail.size) == (0, 0)
+    stage.scratch.close()
+
+
+def test_stored_messages_with_a_priority_are_kept_apart_from_spans(stage: TailStage) -> None:
+    run = stage.run(b"a", stored=True, priority=5)
+    stage.tail.push(run)
+
+    (pulled,) = stage.tail.pull()
+
+    assert (pulled.priority, pulled.contents) == (5, [b"a"])

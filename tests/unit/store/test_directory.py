@@ -1,0 +1,94 @@
+"""The data directory: one owner, a known format, nobody else may read it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import ConfigError
+from headrace.store.directory import FORMAT, DataDirectory
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def everything(path: Path) -> dict[str, tuple[bytes, int]]:
+    return {one.name: (one.read_bytes(), mode(one)) for one in path.iterdir()}
+
+
+def test_a_new_directory_is_made_for_its_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "data"
+    directory = DataDirectory(path)
+
+    assert mode(path) == 0o700
+    assert {name: found[1] for name, found in everything(path).items()} == {
+        "format": 0o600,
+        "lock": 0o600,
+    }
+    assert (path / "format").read_text() == FORMAT + "\n"
+    directory.close()
+
+
+def test_a_directory_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+
+    DataDirectory(tmp_path).close()
+
+    assert mode(tmp_path) == 0o700
+
+
+def test_a_second_broker_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
+    first = DataDirectory(tmp_path)
+    with pytest.raises(ConfigError, match="in use"):
+        DataDirectory(tmp_path)
+
+    first.close()
+    first.close()
+
+    DataDirectory(tmp_path).close()
+
+
+@pytest.mark.parametrize("content", ["headrace 2\n", "", "something else"])
+def test_an_unknown_format_is_refused_and_nothing_is_changed(tmp_path: Path, content: str) -> None:
+    DataDirectory(tmp_path).close()
+    (tmp_path / "format").write_text(content)
+    (tmp_path / "meta.db").write_bytes(b"precious")
+    before = everything(tmp_path)
+
+    with pytest.raises(ConfigError, match="format"):
+        DataDirectory(tmp_path)
+
+    assert everything(tmp_path) == before
+    (tmp_path / "format").write_text(FORMAT)
+    DataDirectory(tmp_path).close()  # the refused one holds no lock
+
+
+@pytest.mark.parametrize("left", ["meta.db", "journal"])
+def test_data_without_a_format_is_refused(tmp_path: Path, left: str) -> None:
+    (tmp_path / left).touch()
+
+    with pytest.raises(ConfigError, match="no format"):
+        DataDirectory(tmp_path)
+    assert not (tmp_path / "format").exists()
+
+
+def test_a_path_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+
+    with pytest.raises(ConfigError, match="cannot use data directory"):
+        DataDirectory(file / "data")
+
+
+def test_the_lock_ends_with_the_process_that_holds_it(tmp_path: Path) -> None:
+    child = os.fork()
+    if not child:
+        DataDirectory(tmp_path)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+    DataDirectory(tmp_path).close()
