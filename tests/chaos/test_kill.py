@@ -11,7 +11,7 @@ from headrace.verify.node import Node
 
 
 def test_nothing_confirmed_is_lost_when_the_broker_is_killed(node: Node, seed: int) -> None:
-    verdict = crash.run(node, rounds=4, seconds=1, seed=seed)
+    verdict = crash.run(node, rounds=4, seconds=0.6, seed=seed)
 
     assert verdict.is_good, str(verdict)
     assert verdict.confirmed > 100

@@ -213,7 +213,7 @@ def test_a_purge_survives_a_crash(site: Site) -> None:
 def test_a_purge_is_on_disk_when_it_is_answered(site: Site) -> None:
     channel = site.channel()
     channel.queue_declare("q", durable=True)
-    for _ in range(10):
+    for _ in range(5):
         site.publish(channel, "q", *map(str, range(20)))
         channel.queue_purge("q")
 
@@ -242,7 +242,7 @@ def test_many_restarts_change_nothing(site: Site) -> None:
     channel = site.channel()
     channel.queue_declare("q", durable=True)
     expected = []
-    for number in range(6):
+    for number in range(4):
         channel = site.channel()
         expected.append(str(number))
         site.publish(channel, "q", str(number))
@@ -251,3 +251,43 @@ def test_many_restarts_change_nothing(site: Site) -> None:
     assert site.bodies("q") == expected
     site.crash()
     assert site.bodies("q") == []
+
+
+@pytest.mark.parametrize("way", ["restart", "crash"])
+def test_delayed_messages_go_on_waiting(site: Site, way: str) -> None:
+    channel = site.channel()
+    channel.exchange_declare(
+        "later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"}
+    )
+    channel.queue_declare("q", durable=True)
+    channel.queue_bind("q", "later", "k")
+    channel.confirm_delivery()
+    for body, delay in ((b"second", 1500), (b"first", 1)):
+        properties = pika.BasicProperties(delivery_mode=2, headers={"x-delay": delay})
+        channel.basic_publish("later", "k", body, properties)
+
+    getattr(site, way)()
+
+    channel = site.channel()
+    wait_for(lambda: channel.queue_declare("q", passive=True).method.message_count == 2)
+    assert site.bodies("q") == ["first", "second"]
+
+
+def test_a_delayed_message_is_delivered_once_over_two_crashes(site: Site) -> None:
+    channel = site.channel()
+    channel.exchange_declare(
+        "later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}
+    )
+    for queue in ("a", "b"):
+        channel.queue_declare(queue, durable=True)
+        channel.queue_bind(queue, "later")
+    channel.confirm_delivery()
+    properties = pika.BasicProperties(delivery_mode=2, headers={"x-delay": 100})
+    channel.basic_publish("later", "", b"once", properties)
+    wait_for(lambda: channel.queue_declare("a", passive=True).method.message_count == 1)
+    time.sleep(0.05)  # the release is written within milliseconds
+
+    site.crash()
+    site.crash()
+
+    assert (site.bodies("a"), site.bodies("b")) == (["once"], ["once"])

@@ -1,0 +1,223 @@
+"""What was delivered on a channel and not settled yet, and the settlements still to be sent.
+
+Acknowledging is cheap: tags are collected and go out in as few requests as possible. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import Any
+
+from headrace.client.errors import AlreadySettled
+from headrace.client.properties import BasicProperties, received_properties
+
+Row = Mapping[str, Any]
+
+
+class Delivery:
+    """One message, as it came. Settle it once, with ack() or nack(); any thread may."""
+
+    __slots__ = ("_ledger", "_row", "body", "consumer_tag", "tag")
+
+    def __init__(self, ledger: Ledger, tag: int, consumer_tag: str, row: Row) -> None:
+        self._ledger = ledger
+        self._row = row
+        self.tag = tag
+        self.consumer_tag = consumer_tag
+        self.body: bytes = row["body"]
+
+    def ack(self) -> None:
+        """Done with. It is sent soon, together with others, and before the channel's next call."""
+        self._ledger.ack(self.tag)
+
+    def nack(self, requeue: bool = True) -> None:
+        """Give it back, or give it up (``requeue=False``: to the dead-letter exchange if any)."""
+        self._ledger.nack(self.tag, requeue)
+
+    @property
+    def is_settled(self) -> bool:
+        """True when it needs no ack any more; also when its connection is gone."""
+        return self.tag not in self._ledger.outstanding
+
+    @property
+    def properties(self) -> BasicProperties:
+        row = self._row
+        properties = received_properties(row["properties"])
+        properties.exchange = row["exchange"]
+        properties.queue = row.get("queue")
+        properties.delivery_tag = self.tag
+        properties.redelivered = row["redelivered"]
+        return properties
+
+    @property
+    def message_id(self) -> str:
+        text: str = self._row["properties"]["message_id"]
+        return text
+
+    @property
+    def queue(self) -> str:
+        text: str = self._row["queue"]
+        return text
+
+    @property
+    def exchange(self) -> str:
+        text: str = self._row["exchange"]
+        return text
+
+    @property
+    def routing_key(self) -> str:
+        text: str = self._row["key"]
+        return text
+
+    @property
+    def redelivered(self) -> bool:
+        return bool(self._row["redelivered"])
+
+    def __repr__(self) -> str:
+        return f"<Delivery {self.tag} {self._row['key']!r}, {len(self.body)} bytes>"
+
+
+class Settlement:
+    """One request's worth: an ack or a nack (``requeue`` is not None) of a tag of the wire."""
+
+    __slots__ = ("multiple", "requeue", "tag")
+
+    def __init__(self, tag: int, multiple: bool = False, requeue: bool | None = None) -> None:
+        self.tag = tag
+        self.multiple = multiple
+        self.requeue = requeue
+
+
+class Ledger:
+    """Deliveries of one channel, over all its connections.
+
+    The broker counts tags from 1 on every connection. Here they go on, so that a tag which a
+    program kept over a reconnection can never settle somebody else's message.
+    """
+
+    def __init__(self, notify: Callable[[], None]) -> None:
+        """``notify`` is called when there is something to send where there was nothing."""
+        self.outstanding: dict[int, Delivery] = {}  # in the order of tags
+        self._notify = notify
+        self._base = 0
+        self._last = 0
+        self._acks: list[int] = []
+        self._nacks: list[tuple[int, bool]] = []
+        self._by_id: dict[tuple[str, str], int] | None = None  # made when first asked for
+        self._lock = Lock()
+
+    def register(
+        self, rows: Sequence[Row], consumer_tag: str, make: type[Delivery] = Delivery
+    ) -> list[Delivery]:
+        """Note what came and may be settled."""
+        base, outstanding, found = self._base, self.outstanding, []
+        with self._lock:
+            for row in rows:
+                tag = base + row["tag"]
+                delivery = outstanding[tag] = make(self, tag, consumer_tag, row)
+                found.append(delivery)
+            if found:
+                self._last = max(self._last, tag)
+            if self._by_id is not None:
+                for one in found:
+                    self._by_id[one.queue, one.message_id] = one.tag
+        return found
+
+    def settled_already(self, row: Row, make: type[Delivery] = Delivery) -> Delivery:
+        """A message that the broker forgot when it sent it."""
+        self._last = max(self._last, self._base + row["tag"])
+        return make(self, self._base + row["tag"], "", row)
+
+    def ack(self, tag: int) -> None:
+        with self._lock:
+            if not self._settle(tag):
+                return
+            is_first = not self._acks and not self._nacks
+            self._acks.append(tag)
+        if is_first:
+            self._notify()
+
+    def nack(self, tag: int, requeue: bool) -> None:
+        with self._lock:
+            if not self._settle(tag):
+                return
+            is_first = not self._acks and not self._nacks
+            self._nacks.append((tag, requeue))
+        if is_first:
+            self._notify()
+
+    def _settle(self, tag: int) -> bool:
+        """False when it belongs to a lost connection: the broker delivers it again."""
+        delivery = self.outstanding.pop(tag, None)
+        if delivery is None:
+            if tag <= self._base:
+                return False
+            raise AlreadySettled(f"delivery {tag} is not outstanding on this channel")
+        if self._by_id is not None:
+            self._by_id.pop((delivery.queue, delivery.message_id), None)
+        return True
+
+    def give_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Requeue those which nobody has settled."""
+        for one in deliveries:
+            if not one.is_settled:
+                self.nack(one.tag, requeue=True)
+
+    # -- settling with an answer of the broker ---------------------------------------------------
+
+    def find(self, queue: str, message_id: str) -> int | None:
+        """The tag of an unsettled delivery."""
+        with self._lock:
+            if self._by_id is None:
+                self._by_id = {
+                    (one.queue, one.message_id): tag for tag, one in self.outstanding.items()
+                }
+            return self._by_id.get((queue, message_id))
+
+    def is_stale(self, tag: int) -> bool:
+        return 0 < tag <= self._base
+
+    def wire_tag(self, tag: int) -> int:
+        return tag - self._base if tag else 0
+
+    def claim(self, tag: int, multiple: bool) -> None:
+        """The caller settles these by a request of its own; unknown ones are the broker's to judge.
+
+        Call it after the settlements were taken and while nobody else can send.
+        """
+        with self._lock:
+            tags = [tag]
+            if multiple:
+                tags = [one for one in self.outstanding if not tag or one <= tag]
+            for one in tags:
+                delivery = self.outstanding.pop(one, None)
+                if delivery is not None and self._by_id is not None:
+                    self._by_id.pop((delivery.queue, delivery.message_id), None)
+
+    # -- for whoever sends -----------------------------------------------------------------------
+
+    def take_settlements(self) -> list[Settlement]:
+        """What is to be sent now, in this order, in as few requests as possible."""
+        if not self._acks and not self._nacks:
+            return []
+        with self._lock:
+            acks, nacks, base = self._acks, self._nacks, self._base
+            self._acks, self._nacks = [], []
+            floor = next(iter(self.outstanding), self._last + 1)
+        # Nacks first: an ack of many covers everything below it that is not settled yet.
+        found = [Settlement(tag - base, requeue=requeue) for tag, requeue in nacks]
+        acks.sort()
+        below = [tag for tag in acks if tag < floor]
+        if below:
+            found.append(Settlement(below[-1] - base, multiple=len(below) > 1))
+        found += [Settlement(tag - base) for tag in acks[len(below) :]]
+        return found
+
+    def reset(self) -> None:
+        """The connection is gone: the broker has taken everything back."""
+        with self._lock:
+            self._base = self._last
+            self.outstanding.clear()
+            self._acks, self._nacks = [], []
+            self._by_id = None
