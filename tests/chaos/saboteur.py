@@ -18,6 +18,7 @@ from headrace.verify.node import Node
 
 ORDERS = "SABOTAGE"
 FINE, SYNC_FAILS, FULL, SLOW = "", "sync fails", "full", "slow"
+NO_NEW_FILES = "full for new files"  # segments have their space already
 LIES = "confirms at once"  # to be ordered before the start
 SLOW_SECONDS = 0.5
 
@@ -61,14 +62,25 @@ def _sabotage(orders: Path) -> None:
         return raise_it
 
     full = {FULL: fail(errno.ENOSPC)}
+    no_room = {**full, NO_NEW_FILES: fail(errno.ENOSPC)}
     sync = {SYNC_FAILS: fail(errno.EIO), SLOW: lambda: time.sleep(SLOW_SECONDS)}
     sync[LIES] = lambda: time.sleep(SLOW_SECONDS / 10)  # so that there is something to lie about
     os.fdatasync = spoiled(os.fdatasync, sync)
-    os.posix_fallocate = spoiled(os.posix_fallocate, full)
-    os.pwrite = spoiled(os.pwrite, full)
+    os.posix_fallocate = spoiled(os.posix_fallocate, no_room)
+    os.pwrite = _by_kind(spoiled(os.pwrite, full), spoiled(os.pwrite, no_room))
     if orders.read_text() == LIES:
         add = Confirms.add
         Confirms.add = lambda self, count, _, refused=None: add(self, count, 0, refused)  # type: ignore[method-assign]
+
+
+def _by_kind(segments: Callable[..., int], others: Callable[..., int]) -> Callable[..., int]:
+    """Segments are written by one call, and files without space of their own by the other."""
+
+    def write(fd: int, *rest: Any) -> int:  # noqa: ANN401
+        name = os.readlink(f"/proc/self/fd/{fd}")
+        return (segments if name.endswith(".log") else others)(fd, *rest)
+
+    return write
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from connecting import Connect
-from saboteur import FINE, FULL, SLOW, SLOW_SECONDS, SYNC_FAILS, Saboteur
+from saboteur import FINE, FULL, NO_NEW_FILES, SLOW, SLOW_SECONDS, SYNC_FAILS, Saboteur
 
 from headrace.verify.link import Event, Link, LinkLost
 from headrace.verify.node import SERVE, Node
@@ -178,6 +178,25 @@ def test_a_full_disk_blocks_publishers_until_there_is_room(
     saboteur.kill()
     found = Desk(connect(saboteur.start())).bodies()
     assert found == list(range(2, 61))
+
+
+def test_a_disk_that_is_full_for_new_files_is_waited_for(
+    saboteur: Saboteur, connect: Connect
+) -> None:
+    desk = Desk(connect(saboteur.start()))
+    desk.publish(50)
+    desk.wait_for_confirms()
+
+    saboteur.order(NO_NEW_FILES)
+    desk.publish(50)  # most of it fits into the segment that is there
+    wait_for(lambda: desk.read() is not None and desk.link.blocked or desk.confirmed == 100)
+    desk.publish(500, size=1000)
+    wait_for(lambda: desk.read() is not None and desk.link.blocked)
+
+    saboteur.order(FINE)
+    desk.wait_for_confirms()
+    saboteur.kill()
+    assert Desk(connect(saboteur.start())).bodies() == list(range(1, 601))
 
 
 def test_a_broker_that_is_stopped_on_a_full_disk_keeps_what_it_confirmed(

@@ -36,7 +36,7 @@ while True:
 def test_too_much_memory_blocks_publishers_until_there_is_room(
     tmp_path: Path, connect: Connect
 ) -> None:
-    with Node(tmp_path, env={"HEADRACE_MEMORY_HIGH_WATERMARK": "100MiB"}) as node:
+    with Node(tmp_path, env={"HEADRACE_MEMORY_HIGH_WATERMARK": "70MiB"}) as node:
         publisher, consumer = connect(node.start()), connect(node)
         publisher.call(1, m.QueueDeclare(queue="t"), m.QueueDeclareOk)
         consumer.call(1, m.BasicConsume(queue="t"), m.BasicConsumeOk)

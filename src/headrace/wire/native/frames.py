@@ -1,0 +1,68 @@
+"""Frames of the native protocol <-> bytes. Any bytes give frames or one FrameError, never more.
+
+int32 type | int32 length | payload[length]          big-endian
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from headrace.errors import FrameError
+
+HEAD = Struct(">ii")  # type, length
+FRAME_MAX = 64 << 20
+
+Frame = tuple[int, bytes]  # type, payload
+
+
+def frame(kind: int, payload: bytes) -> bytes:
+    """One frame on the wire."""
+    return HEAD.pack(kind, len(payload)) + payload
+
+
+class Reader:
+    """Cuts a stream into frames. A length is judged before anything is kept for it."""
+
+    __slots__ = ("_buffer", "_needed", "fault", "frame_max")
+
+    def __init__(self, frame_max: int = FRAME_MAX) -> None:
+        self.frame_max = frame_max  # may be raised between two calls of feed
+        self.fault: FrameError | None = None  # after it, everything is ignored
+        self._buffer = bytearray()
+        self._needed = HEAD.size  # bytes in the buffer before another look is worth it
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The frames that are complete now; after the last one ``fault`` may be set."""
+        if self.fault is not None:
+            return []
+        buffer = self._buffer
+        if buffer:
+            buffer += data
+            if len(buffer) < self._needed:
+                return []
+            data = bytes(buffer)
+            buffer.clear()
+        frames: list[Frame] = []
+        rest = self._cut(data, frames)
+        if self.fault is None and rest < len(data):
+            buffer += memoryview(data)[rest:]
+        return frames
+
+    def _cut(self, data: bytes, frames: list[Frame]) -> int:
+        """Take whole frames off ``data``; return where the rest starts."""
+        offset, end = 0, len(data)
+        self._needed = HEAD.size
+        while end - offset >= HEAD.size:
+            kind, length = HEAD.unpack_from(data, offset)
+            if not 0 <= length <= self.frame_max:
+                self.fault = FrameError(
+                    f"a frame of {length} bytes; 0 to {self.frame_max} are allowed"
+                )
+                break
+            stop = offset + HEAD.size + length
+            if stop > end:
+                self._needed = stop - offset
+                break
+            frames.append((kind, data[offset + HEAD.size : stop]))
+            offset = stop
+        return offset
