@@ -18,7 +18,7 @@ from headrace.verify.node import Node
 
 ORDERS = "SABOTAGE"
 FINE, SYNC_FAILS, FULL, SLOW = "", "sync fails", "full", "slow"
-NO_NEW_FILES = "full for new files"  # segments have their space already
+NO_NOTES = "full for checkpoints"  # while segments have got their space
 LIES = "confirms at once"  # to be ordered before the start
 SLOW_SECONDS = 0.5
 
@@ -62,11 +62,11 @@ def _sabotage(orders: Path) -> None:
         return raise_it
 
     full = {FULL: fail(errno.ENOSPC)}
-    no_room = {**full, NO_NEW_FILES: fail(errno.ENOSPC)}
+    no_room = {**full, NO_NOTES: fail(errno.ENOSPC)}
     sync = {SYNC_FAILS: fail(errno.EIO), SLOW: lambda: time.sleep(SLOW_SECONDS)}
     sync[LIES] = lambda: time.sleep(SLOW_SECONDS / 10)  # so that there is something to lie about
     os.fdatasync = spoiled(os.fdatasync, sync)
-    os.posix_fallocate = spoiled(os.posix_fallocate, no_room)
+    os.posix_fallocate = spoiled(os.posix_fallocate, full)
     os.pwrite = _by_kind(spoiled(os.pwrite, full), spoiled(os.pwrite, no_room))
     if orders.read_text() == LIES:
         add = Confirms.add

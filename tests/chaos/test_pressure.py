@@ -57,6 +57,8 @@ def test_too_much_memory_blocks_publishers_until_there_is_room(
         while (body := wait_for(lambda: consumer.poll(0.1))[-1].body) != b"after":
             assert body == MESSAGE
             consumer.send(1, everything)
+        for link in (publisher, consumer):
+            link.close()
         assert node.stop() == 0
 
 
@@ -87,4 +89,5 @@ def test_messages_of_a_stopped_consumer_go_back_after_the_heartbeat(
         finally:
             consumer.kill()
             consumer.communicate()
+        link.close()
         assert node.stop() == 0

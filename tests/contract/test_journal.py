@@ -324,7 +324,7 @@ def test_messages_are_found_by_time(stage: JournalStage) -> None:
         stage.now = now
         stage.put(b"x")
     stage.commit()
-    index = stage.log._queues[1]
+    index = stage.log._books.queues[1]
 
     times = [one.time for one in stage.read()]
 

@@ -95,7 +95,8 @@ def redirect(code: str, ports: dict[str, int]) -> str:
     code = code.replace(":5672", f":{ports['amqp']}")
     plain = r'ConnectionParameters\(\s*"127\.0\.0\.1"(?!, \d)'
     code = re.sub(plain, rf"\g<0>, {ports['amqp']}", code)
-    return code.replace("5671", str(ports.get("amqps", 5671)))
+    code = code.replace("5671", str(ports.get("amqps", 5671)))
+    return re.sub(r"\b9090\b", str(ports.get("native", 9090)), code)
 
 
 def run(command_line: list[str], directory: Path) -> str:

@@ -133,7 +133,7 @@ class JournalMachine(RuleBasedStateMachine):
         for queue, expected in self.now.items():
             waiting = {
                 offset
-                for start, stop in log._settled.get(queue, [])
+                for start, stop in log._pending.settled.get(queue, [])
                 for offset in range(start, stop)
             }
             held = {at: one for at, one in self.stage.held(queue).items() if at not in waiting}

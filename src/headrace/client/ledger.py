@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 from headrace.client.errors import AlreadySettled
 from headrace.client.properties import BasicProperties, received_properties
 
 Row = Mapping[str, Any]
+_MANY = 256
 
 
-class Delivery:
-    """One message, as it came. Settle it once, with ack() or nack(); any thread may."""
+class Received:
+    """One message, as it came, without the means to settle it, which differ."""
 
     __slots__ = ("_ledger", "_row", "body", "consumer_tag", "tag")
 
@@ -26,14 +27,6 @@ class Delivery:
         self.tag = tag
         self.consumer_tag = consumer_tag
         self.body: bytes = row["body"]
-
-    def ack(self) -> None:
-        """Done with. It is sent soon, together with others, and before the channel's next call."""
-        self._ledger.ack(self.tag)
-
-    def nack(self, requeue: bool = True) -> None:
-        """Give it back, or give it up (``requeue=False``: to the dead-letter exchange if any)."""
-        self._ledger.nack(self.tag, requeue)
 
     @property
     def is_settled(self) -> bool:
@@ -78,6 +71,23 @@ class Delivery:
         return f"<Delivery {self.tag} {self._row['key']!r}, {len(self.body)} bytes>"
 
 
+class Delivery(Received):
+    """A message to be settled once, with ack() or nack(); any thread may."""
+
+    __slots__ = ()
+
+    def ack(self) -> None:
+        """Done with. It is sent soon, together with others, and before the channel's next call."""
+        self._ledger.ack(self.tag)
+
+    def nack(self, requeue: bool = True) -> None:
+        """Give it back, or give it up (``requeue=False``: to the dead-letter exchange if any)."""
+        self._ledger.nack(self.tag, requeue)
+
+
+D = TypeVar("D", bound=Received)
+
+
 class Settlement:
     """One request's worth: an ack or a nack (``requeue`` is not None) of a tag of the wire."""
 
@@ -96,10 +106,15 @@ class Ledger:
     program kept over a reconnection can never settle somebody else's message.
     """
 
-    def __init__(self, notify: Callable[[], None]) -> None:
-        """``notify`` is called when there is something to send where there was nothing."""
-        self.outstanding: dict[int, Delivery] = {}  # in the order of tags
+    def __init__(self, notify: Callable[[bool], None]) -> None:
+        """``notify`` is called when there is something to send where there was nothing.
+
+        With True when so much has come together that it should be sent at once: the broker is
+        to send more before the consumer has run dry.
+        """
+        self.outstanding: dict[int, Received] = {}  # in the order of tags
         self._notify = notify
+        self._urgent_at = _MANY
         self._base = 0
         self._last = 0
         self._acks: list[int] = []
@@ -107,11 +122,10 @@ class Ledger:
         self._by_id: dict[tuple[str, str], int] | None = None  # made when first asked for
         self._lock = Lock()
 
-    def register(
-        self, rows: Sequence[Row], consumer_tag: str, make: type[Delivery] = Delivery
-    ) -> list[Delivery]:
+    def register(self, rows: Sequence[Row], consumer_tag: str, make: type[D]) -> list[D]:
         """Note what came and may be settled."""
-        base, outstanding, found = self._base, self.outstanding, []
+        base, outstanding = self._base, self.outstanding
+        found: list[D] = []
         with self._lock:
             for row in rows:
                 tag = base + row["tag"]
@@ -124,7 +138,7 @@ class Ledger:
                     self._by_id[one.queue, one.message_id] = one.tag
         return found
 
-    def settled_already(self, row: Row, make: type[Delivery] = Delivery) -> Delivery:
+    def settled_already(self, row: Row, make: type[D]) -> D:
         """A message that the broker forgot when it sent it."""
         self._last = max(self._last, self._base + row["tag"])
         return make(self, self._base + row["tag"], "", row)
@@ -135,8 +149,9 @@ class Ledger:
                 return
             is_first = not self._acks and not self._nacks
             self._acks.append(tag)
-        if is_first:
-            self._notify()
+            is_urgent = len(self._acks) >= self._urgent_at
+        if is_urgent or is_first:
+            self._notify(is_urgent)
 
     def nack(self, tag: int, requeue: bool) -> None:
         with self._lock:
@@ -145,7 +160,11 @@ class Ledger:
             is_first = not self._acks and not self._nacks
             self._nacks.append((tag, requeue))
         if is_first:
-            self._notify()
+            self._notify(False)
+
+    def expect(self, prefetch: int) -> None:
+        """How many messages the broker sends without an acknowledgement; 0 = no limit."""
+        self._urgent_at = min(_MANY, max(1, prefetch // 4)) if prefetch else _MANY
 
     def _settle(self, tag: int) -> bool:
         """False when it belongs to a lost connection: the broker delivers it again."""
@@ -158,7 +177,7 @@ class Ledger:
             self._by_id.pop((delivery.queue, delivery.message_id), None)
         return True
 
-    def give_back(self, deliveries: Sequence[Delivery]) -> None:
+    def give_back(self, deliveries: Sequence[Received]) -> None:
         """Requeue those which nobody has settled."""
         for one in deliveries:
             if not one.is_settled:

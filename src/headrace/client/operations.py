@@ -1,21 +1,21 @@
-"""The calls of a channel as requests: fields, and what to make of the reply. No I/O.
-
-Both clients build their calls here; they differ only in how they wait.
-"""
+"""Requests: their fields, and what is to happen around them. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from headrace.client.properties import Properties, properties_map
-from headrace.client.settings import ExchangeType
+from headrace.wire.native.messages import Op
 
 T = TypeVar("T")
 Fields = dict[str, Any]
 Reply = Mapping[str, Any]
-Message = tuple[str, str, Properties, bytes]
+Arguments = Mapping[str, Any] | None
+BATCH_MESSAGES = 1000
+BATCH_BYTES = 1 << 20
+Message = tuple[str | None, str, Properties, bytes | str]
 """Exchange, routing key, properties, body."""
 
 
@@ -47,45 +47,8 @@ def nothing(reply: Reply) -> None:
     """The reply says nothing but yes."""
 
 
-# -- exchanges and queues --------------------------------------------------------------------
-
-
-def exchange_fields(
-    name: str,
-    kind: ExchangeType | str,
-    durable: bool,
-    auto_delete: bool,
-    internal: bool,
-    arguments: Mapping[str, Any] | None,
-) -> Fields:
-    return {
-        "name": name,
-        "type": kind.value if isinstance(kind, ExchangeType) else kind,
-        "durable": durable,
-        "auto_delete": auto_delete,
-        "internal": internal,
-        "arguments": dict(arguments or {}),
-    }
-
-
-def queue_fields(
-    name: str,
-    durable: bool,
-    exclusive: bool,
-    auto_delete: bool,
-    arguments: Mapping[str, Any] | None,
-) -> Fields:
-    return {
-        "name": name,
-        "durable": durable,
-        "exclusive": exclusive,
-        "auto_delete": auto_delete,
-        "arguments": dict(arguments or {}),
-    }
-
-
 def binding_fields(
-    kind: str, destination: str, source: str, key: str | None, arguments: Mapping[str, Any] | None
+    kind: str, destination: str, source: str, key: str | None, arguments: Arguments
 ) -> Fields:
     """``kind`` is "queue" or "exchange"; no key only for unbinding."""
     fields: Fields = {kind: destination, "source": source}
@@ -110,17 +73,34 @@ def message_fields(
 
 
 def publish(fields: Fields, repeatable: bool) -> Call[int]:
-    return Call(PUBLISH, fields, _routed, repeatable)
+    return Call(Op.PUBLISH, fields, lambda reply: int(reply["routed"]), repeatable)
 
 
-def publish_batch(messages: Iterable[Message], repeatable: bool) -> Call[list[int]]:
-    batch = [message_fields(*one) for one in messages]
-    return Call(PUBLISH, {"batch": batch}, _routed_list, repeatable)
-
-
-def _routed(reply: Reply) -> int:
-    return int(reply["routed"])
+def publish_batches(messages: Iterable[Message], repeatable: bool) -> Iterator[Call[list[int]]]:
+    """As many requests as it takes: a frame has a limit, and a shorter one is read sooner."""
+    batch: list[Fields] = []
+    size = 0
+    for one in messages:
+        fields = message_fields(*one)
+        batch.append(fields)
+        size += len(fields["body"])
+        if len(batch) >= BATCH_MESSAGES or size >= BATCH_BYTES:
+            yield Call(Op.PUBLISH, {"batch": batch}, _routed_list, repeatable)
+            batch, size = [], 0
+    if batch:
+        yield Call(Op.PUBLISH, {"batch": batch}, _routed_list, repeatable)
 
 
 def _routed_list(reply: Reply) -> list[int]:
     return list(reply["routed"])
+
+
+def consume_fields(queue: str, tag: str, exclusive: bool, arguments: Arguments) -> Fields:
+    """The broker never acknowledges by itself here: the client does, after the callback."""
+    return {
+        "queue": queue,
+        "consumer_tag": tag,
+        "auto_ack": False,
+        "exclusive": exclusive,
+        "arguments": dict(arguments or {}),
+    }

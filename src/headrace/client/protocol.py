@@ -6,78 +6,46 @@ Whoever calls it sees to it that only one thread does so at a time.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
+
+import msgpack
 
 from headrace import __version__
-from headrace.client import operations as op
 from headrace.client.errors import (
+    AccessRefused,
     ChannelClosed,
     ConnectionClosed,
     ConsumerCancelled,
     HeadraceError,
-    RequestTimeout,
+    LoginRefused,
+    NotAllowed,
+    NotFound,
+    ProtocolViolation,
     error_of,
 )
-from headrace.client.ledger import Delivery, Ledger
+from headrace.client.ledger import Delivery, Ledger, Received
 from headrace.client.operations import Call
+from headrace.client.recovery import CONTROL, Plan, recovery
+from headrace.client.requests import Pending, Requests
 from headrace.client.settings import Settings
-from headrace.client.topology import CONTROL, Plan, Step, Topology, attempt
+from headrace.client.state import ChannelState, Completion
+from headrace.client.topology import Topology
+from headrace.errors import BrokerError
+from headrace.wire.native.frames import Reader, frame
+from headrace.wire.native.messages import VERSION, Op, unpack
 
 logger = logging.getLogger(__name__)
 
+Frames = Sequence[tuple[int, Mapping[str, Any]]]
 # Request ids of our own; those of programs begin at 1.
 _SETTLE, _HELLO, _PING, _STEP = 0, -1, -2, -3
 _PATIENCE = 8  # attempts to recover a queue that is locked, perhaps by our own lost connection
 _DEFAULT_HEARTBEAT = 60.0
-
-
-class Completion(Protocol):
-    """Where a result goes: a future of either kind."""
-
-    def done(self) -> bool: ...
-    def set_result(self, result: Any, /) -> None: ...  # noqa: ANN401 - any call's result
-    def set_exception(self, exception: BaseException, /) -> None: ...
-
-
-class Sink(Protocol):
-    """Where a consumer's messages go. Must not block."""
-
-    def deliver(self, deliveries: list[Delivery]) -> None: ...
-    def end(self, error: HeadraceError | None) -> None: ...
-
-
-@dataclass(slots=True)
-class Consumer:
-    tag: str
-    fields: dict[str, Any]
-    sink: Sink
-
-    @property
-    def queue(self) -> str:
-        return str(self.fields["queue"])
-
-
-@dataclass(slots=True)
-class ChannelState:
-    """What is known of a channel, whatever connection it is on."""
-
-    id: int
-    ledger: Ledger
-    prefetch: int | None = None
-    consumers: dict[str, Consumer] = field(default_factory=dict)
-    closed: HeadraceError | None = None
-
-    def end(self, error: HeadraceError | None) -> None:
-        """Tell all consumers that there is nothing more to come."""
-        consumers, self.consumers = self.consumers, {}
-        for one in consumers.values():
-            one.sink.end(error)
+_HOPELESS = (AccessRefused, LoginRefused, NotAllowed, NotFound, ProtocolViolation)
 
 
 class State(Enum):
@@ -88,23 +56,17 @@ class State(Enum):
     CLOSED = "closed"
 
 
-@dataclass(slots=True)
-class Pending:
-    call: Call[Any]
-    channel: ChannelState | None
-    completion: Completion
-    deadline: float
-
-
 class Core:
-    """The state of a connection. ``wake`` is called when there is output nobody asked for."""
+    """The state of a connection.
+
+    ``wake`` is called when there is output nobody asked for; True: it should go at once.
+    """
 
     def __init__(
         self,
         settings: Settings,
-        wake: Callable[[], None],
-        encode: Callable[[int, Mapping[str, Any]], bytes],
-        delivery_class: type[Delivery] = Delivery,
+        wake: Callable[[bool], None],
+        delivery_class: type[Received] = Delivery,
     ) -> None:
         self.settings = settings
         self.state = State.CONNECTING
@@ -112,15 +74,15 @@ class Core:
         self.channels: dict[int, ChannelState] = {}
         self.error: HeadraceError | None = None
         """Why it is closed, or why this connection must be dropped."""
-        self.limits: dict[str, Any] = {}
         self.was_ready = False
+        self.requests = Requests()
         self._wake = wake
-        self._encode = encode
         self._delivery_class = delivery_class
-        self._sent: dict[int, Pending] = {}
-        self._waiting: deque[Pending] = deque()
+        self._pack = msgpack.Packer().pack
+        self._limits: dict[str, Any] = {}
+        self._reader = Reader()
         self._output: list[bytes] = []
-        self._completed: list[tuple[Completion, Any, BaseException | None]] = []
+        self._unsettled: deque[ChannelState] = deque()
         self._last_rid = 0
         self._last_channel = CONTROL
         self._plan: Plan | None = None
@@ -130,8 +92,15 @@ class Core:
     # -- for programs ----------------------------------------------------------------------------
 
     def new_channel(self) -> ChannelState:
+        """A channel that is not open yet."""
         self._last_channel += 1
-        return ChannelState(self._last_channel, Ledger(self._wake))
+        ledger = Ledger(lambda urgent: self._touched(channel, urgent))
+        channel = ChannelState(self._last_channel, ledger)
+        return channel
+
+    def _touched(self, channel: ChannelState, urgent: bool) -> None:
+        self._unsettled.append(channel)
+        self._wake(urgent)
 
     def submit(
         self, channel: ChannelState | None, call: Call[Any], completion: Completion, deadline: float
@@ -141,54 +110,43 @@ class Core:
         if self.state is State.READY:
             self._send(pending)
         elif self.state is State.CLOSED:
-            self._fail(pending, self.error or ConnectionClosed("the connection is closed"))
+            self.requests.fail(pending, self._reason())
         elif call.waits:
-            self._waiting.append(pending)
+            self.requests.keep(pending)
         else:
-            self._fail(pending, ConnectionClosed("no connection; the message comes again"))
+            self.requests.fail(pending, ConnectionClosed("not connected; the message comes again"))
 
-    def give_up(self, completion: Completion) -> None:
-        """Nobody waits for this any more; a late answer is ignored."""
-        for rid, pending in list(self._sent.items()):
-            if pending.completion is completion:
-                del self._sent[rid]
-                self._fail(pending, RequestTimeout("no answer in time"))
-        for pending in [one for one in self._waiting if one.completion is completion]:
-            self._waiting.remove(pending)
-            self._fail(pending, RequestTimeout("no connection in time"))
+    def _reason(self) -> HeadraceError:
+        return self.error or ConnectionClosed("the connection is closed")
 
     def _send(self, pending: Pending) -> None:
         call, channel = pending.call, pending.channel
-        if channel is not None and channel.closed is not None:
-            self._fail(pending, channel.closed)
-            return
-        if channel is not None:
-            self._settle(channel)
-        if call.prepare is not None:
-            try:
-                call.prepare()
-            except HeadraceError as error:
-                self._fail(pending, error)
-                return
-        self._last_rid += 1
-        fields = self.topology.resolve(call.op, call.fields)
         try:
-            self._say(call.op, self._last_rid, channel.id if channel else CONTROL, fields)
-        except (TypeError, ValueError, OverflowError) as error:
-            self._fail(pending, error)  # a value that cannot be sent is the caller's mistake
-            return
-        self._sent[self._last_rid] = pending
+            if channel is not None:
+                if channel.closed is not None:
+                    raise channel.closed
+                self._settle(channel)
+            if call.prepare is not None:
+                call.prepare()
+            rid = self._last_rid = self._last_rid + 1
+            fields = self.topology.resolve(call.op, call.fields)
+            self._say(call.op, rid, channel.id if channel else CONTROL, fields)
+        except (HeadraceError, TypeError, ValueError, OverflowError) as error:
+            self.requests.fail(pending, error)  # a value that cannot be sent, for example
+        else:
+            self.requests.sent(rid, pending)
 
     def _say(self, number: int, rid: int, channel: int, fields: Mapping[str, Any]) -> None:
-        self._output.append(self._encode(number, {"rid": rid, "ch": channel, **fields}))
+        packed = self._pack({"rid": rid, "ch": channel, **fields})
+        self._output.append(frame(number, packed))
 
     def _settle(self, channel: ChannelState) -> None:
         for one in channel.ledger.take_settlements():
             fields: dict[str, Any] = {"tag": one.tag, "multiple": one.multiple}
             if one.requeue is None:
-                self._say(op.ACK, _SETTLE, channel.id, fields)
+                self._say(Op.ACK, _SETTLE, channel.id, fields)
             else:
-                self._say(op.NACK, _SETTLE, channel.id, {**fields, "requeue": one.requeue})
+                self._say(Op.NACK, _SETTLE, channel.id, {**fields, "requeue": one.requeue})
 
     # -- for the socket --------------------------------------------------------------------------
 
@@ -197,141 +155,118 @@ class Core:
         settings = self.settings
         self.state, self.error = State.GREETING, None
         self._sent_at = self._heard_at = now
+        self._reader = Reader()
         hello = {
-            "rid": _HELLO,
-            "version": 1,
+            "version": VERSION,
             "user": settings.user,
             "password": settings.password,
             "vhost": settings.vhost,
             "client": f"headrace-python {__version__}",
         }
-        self._output = [self._encode(op.HELLO, hello)]
+        self._output = []
+        self._say(Op.HELLO, _HELLO, CONTROL, hello)
 
     def take_output(self, now: float) -> list[bytes]:
         """What is to be written, acknowledgements included."""
         if self.state is State.READY:
-            for channel in self.channels.values():
-                self._settle(channel)
+            while self._unsettled:
+                self._settle(self._unsettled.popleft())
         output = self._output
         if output:
             self._output = []
             self._sent_at = now
         return output
 
-    def receive(self, frames: Sequence[tuple[int, Mapping[str, Any]]], now: float) -> None:
-        """Frames from the broker."""
+    def decode(self, data: bytes) -> Frames:
+        """Frames from bytes; ProtocolViolation ends the connection. Touches nothing else."""
+        try:
+            frames = [(kind, unpack(payload)) for kind, payload in self._reader.feed(data)]
+        except BrokerError as error:
+            raise ProtocolViolation(f"the broker's bytes make no sense: {error}") from error
+        if self._reader.fault is not None and not frames:
+            raise ProtocolViolation(f"the broker's bytes make no sense: {self._reader.fault}")
+        return frames
+
+    def receive(self, frames: Frames, now: float) -> None:
+        """What the broker said."""
         self._heard_at = now
         for number, fields in frames:
             rid = fields.get("rid")
             if rid is None:
                 self._pushed(number, fields)
-            elif (pending := self._sent.pop(rid, None)) is not None:
+            elif (pending := self.requests.find(rid)) is not None:
                 self._answered(pending, fields)
-            elif rid == _STEP or rid == _HELLO:
-                self._progress(rid, fields)
-            elif not fields.get("ok"):
+            elif rid == _STEP:
+                self._advance(fields)
+            elif rid == _HELLO:
+                self._greeted(fields)
+            elif rid == _SETTLE and not fields.get("ok"):
                 logger.warning("the broker refused a settlement: %s", _error_in(fields))
 
     def tick(self, now: float) -> None:
         """Call it about once a second: time-outs and heartbeats."""
-        for rid, pending in [item for item in self._sent.items() if item[1].deadline < now]:
-            del self._sent[rid]
-            self._fail(pending, RequestTimeout("no answer in time"))
-        for pending in [one for one in self._waiting if one.deadline < now]:
-            self._waiting.remove(pending)
-            self._fail(pending, RequestTimeout("no connection in time"))
+        self.requests.expire(now)
         if self.state in (State.CONNECTING, State.CLOSED):
             return
-        heartbeat = self._heartbeat()
+        proposed = self._limits.get("heartbeat") or _DEFAULT_HEARTBEAT
+        heartbeat = float(self.settings.heartbeat or proposed)
         if now - self._heard_at > 2 * heartbeat:
             self.error = ConnectionClosed(f"nothing heard for {2 * heartbeat:g} s")
-        elif now - max(self._sent_at, self._heard_at) > heartbeat / 2:
-            self._say(op.PING, _PING, CONTROL, {})
-
-    def _heartbeat(self) -> float:
-        chosen = self.settings.heartbeat or self.limits.get("heartbeat") or _DEFAULT_HEARTBEAT
-        return float(chosen)
+        elif now - min(self._sent_at, self._heard_at) > heartbeat / 2:
+            self._say(Op.PING, _PING, CONTROL, {})
 
     def lost(self, error: HeadraceError) -> None:
-        """The socket is gone. What may be repeated waits; the rest fails."""
+        """The socket is gone."""
         if self.state is State.CLOSED:
             return
         self.state, self._plan = State.CONNECTING, None
         self._output = []
         for channel in self.channels.values():
             channel.ledger.reset()
-        sent, self._sent = self._sent, {}
-        again = [one for one in sent.values() if one.call.repeatable]
-        for pending in sent.values():
-            if not pending.call.repeatable:
-                self._fail(pending, error)
-        self._waiting.extendleft(reversed(again))
+        self.requests.lost(error)
 
     def close(self, error: HeadraceError | None = None) -> None:
-        """For good: everything that waits fails, consumers end."""
+        """For good: whatever waits fails, consumers end (with the error, if there is one)."""
         if self.state is State.CLOSED:
             return
         self.lost(error or ConnectionClosed("the connection is closed"))
         self.state, self.error = State.CLOSED, error
-        reason = error or ConnectionClosed("the connection is closed")
-        while self._waiting:
-            self._fail(self._waiting.popleft(), reason)
+        self.requests.fail_all(self._reason())
         for channel in self.channels.values():
-            channel.closed = ChannelClosed(reason.text)
+            channel.closed = ChannelClosed(self._reason().text)
             channel.end(error)
         self.channels.clear()
 
-    def complete(self) -> Callable[[], None] | None:
-        """The results that are due; call what is returned where programs' callbacks may run."""
-        if not self._completed:
-            return None
-        due, self._completed = self._completed, []
-        return lambda: _complete(due)
-
-    # -- replies ---------------------------------------------------------------------------------
+    # -- replies and pushes ----------------------------------------------------------------------
 
     def _answered(self, pending: Pending, fields: Mapping[str, Any]) -> None:
-        if not fields.get("ok"):
-            error = _error_in(fields)
-            self._fail(pending, error)
-            if fields.get("closed") and pending.channel is not None:
-                self._channel_closed(pending.channel, error)
+        if fields.get("ok"):
+            self.requests.succeed(pending, fields)
             return
-        try:
-            result = pending.call.finish(fields)
-        except (KeyError, TypeError, ValueError) as error:
-            self._fail(pending, error_of("protocol", f"a reply without {error}"))
-        else:
-            self._completed.append((pending.completion, result, None))
-
-    def _fail(self, pending: Pending, error: Exception) -> None:
-        if pending.call.failed is not None:
-            pending.call.failed(error)
-        self._completed.append((pending.completion, None, error))
-
-    def _channel_closed(self, channel: ChannelState, error: HeadraceError) -> None:
-        self.channels.pop(channel.id, None)
-        channel.closed = ChannelClosed(f"the broker closed the channel: {error.text}")
-        channel.end(channel.closed)
-
-    # -- pushes ----------------------------------------------------------------------------------
+        error = _error_in(fields)
+        self.requests.fail(pending, error)
+        if fields.get("closed") and pending.channel is not None:
+            channel = pending.channel
+            self.channels.pop(channel.id, None)
+            channel.closed = ChannelClosed(f"the broker closed the channel: {error.text}")
+            channel.end(channel.closed)
 
     def _pushed(self, number: int, fields: Mapping[str, Any]) -> None:
-        channel = self.channels.get(fields["ch"]) if "ch" in fields else None
-        if number == op.PUSH and channel is not None:
+        channel = self.channels.get(fields.get("ch", CONTROL))
+        if channel is None:
+            if fields.get("ok") is False:  # why the broker closes the connection
+                self.error = _error_in(fields)
+        elif number == Op.PUSH:
             self._delivered(channel, fields)
-        elif number == op.CANCEL and channel is not None:
+        elif number == Op.CANCEL:
             consumer = channel.consumers.pop(fields["consumer_tag"], None)
             if consumer is not None:
                 self.topology.drop_queue(consumer.queue)
                 text = f"the broker ended the consumer of queue {consumer.queue!r}"
                 consumer.sink.end(ConsumerCancelled(text))
-        elif channel is None and fields.get("ok") is False:
-            self.error = _error_in(fields)
 
     def _delivered(self, channel: ChannelState, fields: Mapping[str, Any]) -> None:
-        rows = fields.get("batch") or (fields,)
-        tag = fields["consumer_tag"]
+        rows, tag = fields.get("batch") or (fields,), fields["consumer_tag"]
         deliveries = channel.ledger.register(rows, tag, self._delivery_class)
         consumer = channel.consumers.get(tag)
         if consumer is not None:
@@ -341,67 +276,46 @@ class Core:
 
     # -- greeting and recovery -------------------------------------------------------------------
 
-    def _progress(self, rid: int, fields: Mapping[str, Any]) -> None:
-        is_ok = bool(fields.get("ok"))
-        if rid == _HELLO and is_ok:
-            self.limits = dict(fields.get("limits") or {})
-            self.state = State.RECOVERING
-            self._recoveries += 1
-            self._plan = self._recovery()
-            self._advance(None, None)
-        elif rid == _HELLO:
-            self.close(_error_in(fields))
-        else:
-            self._advance(fields if is_ok else None, None if is_ok else _error_in(fields))
+    def _greeted(self, fields: Mapping[str, Any]) -> None:
+        if not fields.get("ok"):
+            error = _error_in(fields)
+            if self.was_ready and not isinstance(error, _HOPELESS):
+                self.error = error  # try again later
+            else:
+                self.close(error)
+            return
+        self._limits = dict(fields.get("limits") or {})
+        self.state = State.RECOVERING
+        self._recoveries += 1
+        is_patient = self._recoveries < _PATIENCE
+        self._plan = recovery(self.topology, self.channels, patient=is_patient)
+        self._advance(None)
 
-    def _advance(self, reply: Mapping[str, Any] | None, error: HeadraceError | None) -> None:
+    def _advance(self, reply: Mapping[str, Any] | None) -> None:
+        """The next step of the recovery; after the last one, work goes on."""
         plan = self._plan
         if plan is None:
             return
         try:
-            step = plan.throw(error) if error is not None else plan.send(reply)  # type: ignore[arg-type]
+            if reply is None:
+                step = next(plan)
+            elif reply.get("ok"):
+                step = plan.send(reply)
+            else:
+                step = plan.throw(_error_in(reply))
         except StopIteration:
             self._become_ready()
-        except HeadraceError as reason:
-            self.error = reason
+        except HeadraceError as error:
+            self.error = error
         else:
             self._say(step.op, _STEP, step.channel, step.fields)
 
-    def _recovery(self) -> Plan:
-        yield from self.topology.plan(patient=self._recoveries < _PATIENCE)
-        for channel in list(self.channels.values()):
-            yield Step(channel.id, op.CHANNEL_OPEN, {}, f"channel {channel.id}")
-            if channel.prefetch is not None:
-                qos = {"prefetch": channel.prefetch}
-                yield Step(channel.id, op.QOS, qos, f"prefetch of channel {channel.id}")
-            for consumer in list(channel.consumers.values()):
-                yield from self._consume_again(channel, consumer)
-
-    def _consume_again(self, channel: ChannelState, consumer: Consumer) -> Plan:
-        fields = self.topology.resolve(op.CONSUME, consumer.fields)
-        consumer.fields = fields
-        what = f"consumer {consumer.tag!r} of queue {consumer.queue!r}"
-        if (yield from attempt(Step(channel.id, op.CONSUME, fields, what))) is None:
-            channel.consumers.pop(consumer.tag, None)
-            consumer.sink.end(ConsumerCancelled(f"{what} could not be recovered"))
-
     def _become_ready(self) -> None:
-        self.state, self._plan, self.was_ready, self._recoveries = State.READY, None, True, 0
-        waiting, self._waiting = self._waiting, deque()
-        for pending in waiting:
+        self.state, self._plan = State.READY, None
+        self.was_ready, self._recoveries = True, 0
+        for pending in self.requests.take_waiting():
             self._send(pending)
 
 
 def _error_in(fields: Mapping[str, Any]) -> HeadraceError:
     return error_of(str(fields.get("code", "internal")), str(fields.get("text", "")))
-
-
-def _complete(due: list[tuple[Completion, Any, BaseException | None]]) -> None:
-    for completion, result, error in due:
-        if completion.done():
-            continue
-        with contextlib.suppress(Exception):  # cancelled by its owner in this very moment
-            if error is not None:
-                completion.set_exception(error)
-            else:
-                completion.set_result(result)

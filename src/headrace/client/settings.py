@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 
 
-class ExchangeType(str, Enum):
+class ExchangeType(StrEnum):
     """The kinds of exchange; their values are accepted as well."""
 
     DIRECT = "direct"
@@ -17,7 +17,7 @@ class ExchangeType(str, Enum):
     HEADERS = "headers"
 
 
-class OnFailure(str, Enum):
+class OnFailure(StrEnum):
     """What becomes of a message whose callback raised an exception."""
 
     REQUEUE = "requeue"
@@ -53,7 +53,7 @@ class Settings:
     on_failure: OnFailure = OnFailure.REQUEUE
 
     def delays(self) -> Iterator[float]:
-        """Pauses between attempts to connect: doubling, with jitter so that not all come at once."""
+        """Pauses between attempts to connect: doubling, with jitter so that crowds spread."""
         delay = self.reconnect_delay
         while True:
             yield delay * random.uniform(0.5, 1.0)

@@ -1,37 +1,13 @@
-"""What a connection has declared, so that it can be declared again after a reconnection. No I/O.
-
-Recovery is a generator: it yields requests and is sent the replies (or thrown the errors), so
-that both clients drive the same plan.
-"""
+"""What a connection has declared, so that it can be declared again after a reconnection. No I/O."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.client import operations as op
-from headrace.client.errors import HeadraceError, ResourceLocked
-
-logger = logging.getLogger(__name__)
+from headrace.wire.native.messages import Op
 
 Fields = dict[str, Any]
-Reply = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One request of a recovery."""
-
-    channel: int
-    op: int
-    fields: Fields
-    what: str
-
-
-Plan = Generator[Step, Reply, None]
-CONTROL = 0  # the channel on which declarations are repeated; programs get 1 and more
 
 
 @dataclass(slots=True)
@@ -55,7 +31,7 @@ class Topology:
     bindings: list[Binding] = field(default_factory=list)
     aliases: dict[str, str] = field(default_factory=dict)
     """Names which the broker gave earlier, and the names that these queues have now."""
-    _server_named: set[str] = field(default_factory=set)
+    server_named: set[str] = field(default_factory=set)
 
     # -- keeping the records ---------------------------------------------------------------------
 
@@ -70,12 +46,12 @@ class Topology:
     def add_queue(self, fields: Fields, name: str) -> None:
         """``name`` is what the broker called it."""
         if not fields["name"]:
-            self._server_named.add(name)
+            self.server_named.add(name)
         self.queues[name] = {**fields, "name": name}
 
     def drop_queue(self, name: str) -> None:
         self.queues.pop(name, None)
-        self._server_named.discard(name)
+        self.server_named.discard(name)
         for one in [b for b in self.bindings if b.is_to("queue", name)]:
             self._drop_binding(one)
 
@@ -108,8 +84,8 @@ class Topology:
         """The fields of a request with the present names of queues."""
         if not self.aliases:
             return fields
-        key = {op.QUEUE_DELETE: "name", op.QUEUE_DECLARE: "name"}.get(number, "queue")
-        if number == op.PUBLISH:
+        key = "name" if number in (Op.QUEUE_DECLARE, Op.QUEUE_DELETE) else "queue"
+        if number == Op.PUBLISH:
             return self._resolve_publish(fields)
         name = self.aliases.get(fields.get(key, ""))
         return fields if name is None else {**fields, key: name}
@@ -120,10 +96,10 @@ class Topology:
         name = self.aliases.get(fields["key"]) if not fields["exchange"] else None
         return fields if name is None else {**fields, "key": name}
 
-    def _rename(self, old: str, new: str) -> None:
+    def rename(self, old: str, new: str) -> None:
         self.queues[new] = {**self.queues.pop(old), "name": new}
-        self._server_named.discard(old)
-        self._server_named.add(new)
+        self.server_named.discard(old)
+        self.server_named.add(new)
         for one in self.bindings:
             if one.is_to("queue", old):
                 one.fields["queue"] = new
@@ -131,55 +107,6 @@ class Topology:
             if present == old:
                 self.aliases[former] = new
         self.aliases[old] = new
-
-    # -- declaring everything again --------------------------------------------------------------
-
-    def plan(self, *, patient: bool) -> Plan:
-        """Declare all of it. ``patient``: a locked queue raises, as its lock may go soon."""
-        if not (self.exchanges or self.queues or self.bindings):
-            return
-        yield Step(CONTROL, op.CHANNEL_OPEN, {}, "channel for recovery")
-        for name, fields in list(self.exchanges.items()):
-            yield from attempt(Step(CONTROL, op.EXCHANGE_DECLARE, fields, f"exchange {name!r}"))
-        for name in list(self.queues):
-            yield from self._redeclare(name, patient)
-        for one in self.bindings:
-            what = f"binding to {one.source!r}"
-            yield from attempt(Step(CONTROL, op.BIND, one.fields, what))
-        yield Step(CONTROL, op.CHANNEL_CLOSE, {}, "channel for recovery")
-
-    def _redeclare(self, name: str, patient: bool) -> Plan:
-        fields, what = self.queues[name], f"queue {name!r}"
-        is_own = name in self._server_named
-        if is_own and fields["exclusive"]:  # it ended with its connection
-            yield from self._redeclare_unnamed(name)
-            return
-        try:
-            yield Step(CONTROL, op.QUEUE_DECLARE, fields, what)
-        except ResourceLocked as error:
-            if patient:
-                raise
-            logger.warning("%s was not recovered: %s", what, error)
-        except HeadraceError as error:
-            if is_own:  # a name of the broker's making cannot be asked for once it is gone
-                yield from self._redeclare_unnamed(name)
-            else:
-                logger.warning("%s was not recovered: %s", what, error)
-
-    def _redeclare_unnamed(self, name: str) -> Plan:
-        fields = {**self.queues[name], "name": ""}
-        reply = yield from attempt(Step(CONTROL, op.QUEUE_DECLARE, fields, f"queue {name!r}"))
-        if reply is not None and reply["name"] != name:
-            self._rename(name, reply["name"])
-
-
-def attempt(step: Step) -> Generator[Step, Reply, Reply | None]:
-    """One step that may fail; recovery goes on without it."""
-    try:
-        return (yield step)
-    except HeadraceError as error:
-        logger.warning("%s was not recovered: %s", step.what, error)
-        return None
 
 
 def _matches(record: Fields, asked: Fields) -> bool:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 Target = Union["Exchange", "Queue", Destination]
 
+DIRECT_TO_QUEUE = "x-direct-to-queue"
 DELAYED = "x-delayed-message"
 KINDS = (*ROUTERS, DELAYED)
 
@@ -82,6 +83,11 @@ class Exchange:
     def delayed(self) -> bool:
         """Messages may wait here before they are routed."""
         return self.kind == DELAYED
+
+    @property
+    def direct_to_queue(self) -> bool:
+        """Messages also go to the queue that the routing key names."""
+        return self.kind == "direct" and self.arguments.get(DIRECT_TO_QUEUE) is True
 
     @property
     def alternate(self) -> str | None:

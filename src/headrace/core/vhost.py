@@ -148,6 +148,9 @@ class Vhost:
                 continue
             by_headers = by_headers or exchange.router.by_headers
             matched = exchange.match(keys, headers)
+            if exchange.direct_to_queue:
+                named = [self.queues[key] for key in keys if key in self.queues]
+                matched = [*matched, *named]
             for target in matched:
                 if not isinstance(target, Exchange):
                     found[target] = None

@@ -12,6 +12,7 @@ import signal
 import ssl
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from headrace import __version__
@@ -21,15 +22,18 @@ from headrace.core.clock import Clock
 from headrace.core.definitions import load_definitions
 from headrace.core.turn import Turn
 from headrace.errors import ConfigError
-from headrace.server.amqp.handshake import Limits
-from headrace.server.amqp.session import Session
-from headrace.server.listener import Gate, Link, tls_context
+from headrace.server.amqp import handshake as amqp
+from headrace.server.amqp.session import Session as AmqpSession
+from headrace.server.listener import Gate, Link, SessionLike, tls_context
 from headrace.server.logs import configure_logging
+from headrace.server.native import handshake as native
+from headrace.server.native.session import Session as NativeSession
 from headrace.server.stores import Stores
 
 logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
+_SCHEMES = {"native": "headrace"}  # where it is not the listener's name
 
 
 class Server:
@@ -70,9 +74,11 @@ class Server:
             load_definitions(self.broker, config.load_definitions)
         self.broker.start()
         if config.amqp:
-            await self._listen("amqp", config.amqp_port, None)
+            await self._listen("amqp", config.amqp_port, self._amqp_session)
         if config.amqps_port is not None:
-            await self._listen("amqps", config.amqps_port, _tls(config))
+            await self._listen("amqps", config.amqps_port, self._amqp_session, _tls(config))
+        if config.native:
+            await self._listen("native", config.native_port, self._native_session)
         if config.ready_file is not None:
             _write_atomically(config.ready_file, json.dumps({"pid": os.getpid(), **self.ports}))
 
@@ -80,21 +86,44 @@ class Server:
     def recovered(self) -> str:
         return self._stores.summary if self._stores is not None else "nothing stored"
 
-    async def _listen(self, name: str, port: int, tls: ssl.SSLContext | None) -> None:
-        config, broker = self.config, self.broker
-        assert broker is not None
-        loop = asyncio.get_running_loop()
-        gate = Gate(config.handshake_timeout, config.max_unauthenticated_per_address)
-        limits = Limits(
+    def _amqp_session(self, peer: Link) -> SessionLike:
+        assert self.broker is not None
+        config = self.config
+        limits = amqp.Limits(
             frame_max=config.frame_max,
             channel_max=config.channel_max,
             heartbeat=config.heartbeat,
             max_message=config.max_message_size,
             cluster_name=config.cluster_name,
         )
+        return AmqpSession(self.broker, limits, peer)
+
+    def _native_session(self, peer: Link) -> SessionLike:
+        assert self.broker is not None
+        config = self.config
+        limits = native.Limits(
+            # A message must fit into a frame together with its properties.
+            frame_max=max(config.native_frame_max, config.max_message_size + native.FRAME_SPARE),
+            channel_max=config.channel_max,
+            heartbeat=config.heartbeat,
+            max_message=config.max_message_size,
+            content_frame_max=config.frame_max,
+        )
+        return NativeSession(self.broker, limits, peer)
+
+    async def _listen(
+        self,
+        name: str,
+        port: int,
+        make_session: Callable[[Link], SessionLike],
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        config = self.config
+        loop = asyncio.get_running_loop()
+        gate = Gate(config.handshake_timeout, config.max_unauthenticated_per_address)
 
         def link() -> Link:
-            return Link(loop, gate, self._links, lambda peer: Session(broker, limits, peer))
+            return Link(loop, gate, self._links, make_session)
 
         try:
             server = await loop.create_server(
@@ -156,7 +185,8 @@ def _banner(server: Server, seconds: float) -> str:
     config = server.config
     lines = [f"Headrace {__version__} is ready after {seconds:.2f} s"]
     for name, port in server.ports.items():
-        lines.append(f"  {name:<9} {name}://{config.host}:{port}/")
+        scheme = _SCHEMES.get(name, name)
+        lines.append(f"  {name:<9} {scheme}://{config.host}:{port}/")
     lines += [
         f"  data      {config.data_dir} ({server.recovered})",
         "  durability: fsync (a confirm means on disk)",

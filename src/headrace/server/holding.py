@@ -11,6 +11,7 @@ from headrace.core.turn import Turn
 from headrace.errors import PreconditionFailed
 from headrace.model.message import Run
 from headrace.model.unacked import Lease, Settled, Unacked
+from headrace.wire.amqp.content import with_delivery_count
 
 OUT_HIGH = 1 << 20  # bytes collected for one socket in one turn before consumers must wait
 HELD_LIMIT = 16 << 20  # bytes a channel holds unacknowledged in memory; more is only stored
@@ -70,6 +71,12 @@ class Holding:
         if self.prefetch and self.prefetch - self.held < room:
             room = self.prefetch - self.held
         return room
+
+    def stamped(self, queue: Queue, run: Run) -> list[bytes]:
+        """The run's contents; those of quorum queues show how often they were delivered."""
+        if queue.settings.queue_type != "quorum":
+            return run.contents
+        return with_delivery_count(run.contents, run.deliveries)
 
     def note_sent(self, size: int) -> None:
         """Bytes of deliveries were added to the output."""

@@ -154,6 +154,16 @@ class Link(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def end_output(self, seconds: float) -> None:
+        """Nothing more will be written; hang up when the peer has, or after this time.
+
+        Closing at once could cut off what the peer has not read yet.
+        """
+        transport = self._transport
+        if transport is not None and not transport.is_closing() and transport.can_write_eof():
+            transport.write_eof()
+        self.close_after(seconds)
+
     def abort(self) -> None:
         """Close at once."""
         if self._transport is not None:

@@ -22,6 +22,7 @@ from headrace.store.sqlite.metadata import SqliteMetadata
 logger = logging.getLogger(__name__)
 
 JOURNAL = "journal"
+RESERVE_FOR_NOTES = 1 << 20  # checkpoints and indexes; acknowledgements need a segment
 
 
 class Stores:
@@ -38,6 +39,7 @@ class Stores:
                 now_ms=lambda: time.time_ns() // 1_000_000,
                 segment_size=segment_size,
                 compaction=Rule(size=segment_size // 4),
+                reserve=segment_size + RESERVE_FOR_NOTES,
             )
         except BaseException:
             self._directory.close()
@@ -57,10 +59,10 @@ class Stores:
             f"{len(self._catalogue.queues)} queues, {report.messages} messages, recovered in "
             f"{time.monotonic() - started:.2f} s"
         )
-        if report.damage or report.cut:
-            logger.warning(
-                "recovery: %d places damaged, %d cut", len(report.damage), len(report.cut)
-            )
+        if report.damage:
+            logger.warning("recovery: %d places damaged", len(report.damage))
+        if report.cut:  # no harm: what a crash left unfinished was never confirmed
+            logger.info("recovery: %d unfinished writes cut off", len(report.cut))
 
     def restore(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
         """Declare what was declared; from then on changes are recorded."""

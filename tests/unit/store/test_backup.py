@@ -25,8 +25,8 @@ from headrace.store.sqlite.metadata import SqliteMetadata
 QUEUE = 1
 
 
-def open_log(path: Path) -> LogDriver:
-    log = CommitLog(RealDisk(path / "journal"), now_ms=lambda: 1000, segment_size=8192)
+def open_log(path: Path, segment_size: int = 8192) -> LogDriver:
+    log = CommitLog(RealDisk(path / "journal"), now_ms=lambda: 1000, segment_size=segment_size)
     return LogDriver(log)
 
 
@@ -106,10 +106,8 @@ def test_a_directory_in_use_is_copied_up_to_the_last_commit(
     assert contents(tmp_path / "copy") == [b"b"]
 
 
-def test_unused_space_takes_no_space_in_the_copy(
-    data: Path, driver: LogDriver, tmp_path: Path
-) -> None:
-    driver.log._segment_size = 1 << 20
+def test_unused_space_takes_no_space_in_the_copy(data: Path, tmp_path: Path) -> None:
+    driver = open_log(data, segment_size=1 << 20)
     put(driver, b"small")
     driver.wait_for(lambda: not driver.log.is_writing)
 

@@ -118,6 +118,64 @@ def test_compaction_loses_no_neighbour_of_a_damaged_message(tmp_path: Path) -> N
     driver.log.close()
 
 
+def damaged_log(directory: Path) -> LogDriver:
+    """Four messages in queues 1 and 2; in queue 1 the first is settled, the third is damaged."""
+    driver = open_log(directory)
+    driver.log.append(
+        exchange="",
+        key="q",
+        origin=0,
+        ttl_ms=None,
+        contents=[b"a" * 500, b"b" * 500, b"c" * 500, b"d" * 500],
+        placed=[Placed(1, 0, 4), Placed(2, 0, 4)],
+        level=Level.FSYNC,
+    )
+    driver.log.settle(1, [0])
+    driver.commit()
+    driver.log.close()
+    file = next(directory.glob("*.log"))
+    file.write_bytes(file.read_bytes().replace(b"ccc", b"c?c", 1))
+    return open_log(directory)
+
+
+def test_compaction_counts_what_it_cannot_read(tmp_path: Path) -> None:
+    driver = damaged_log(tmp_path)
+
+    compact(driver, lambda: driver.log.compactor.step(force=True))
+
+    assert driver.log.damaged == 2  # one in each queue
+    assert [driver.log.live(queue)[0] for queue in (1, 2)] == [2, 3]
+    driver.log.close()
+
+
+def test_a_damaged_message_is_told_once_by_whoever_meets_it_first(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = damaged_log(tmp_path)
+
+    for _ in range(2):
+        assert offsets(driver.log, 2) == [0, 1, 3]
+    compact(driver, lambda: driver.log.compactor.step(force=True))
+    assert [offsets(driver.log, queue) for queue in (1, 2)] == [[1, 3], [0, 1, 3]]
+
+    assert driver.log.damaged == 2
+    assert sum("lost" in text for text in caplog.messages) == 2
+    driver.log.close()
+
+
+def test_what_compaction_gave_up_is_not_found_again_after_a_crash(tmp_path: Path) -> None:
+    driver = damaged_log(tmp_path)
+    compact(driver, lambda: driver.log.compactor.step(force=True))
+    driver.commit()
+    crash(driver)
+
+    driver = open_log(tmp_path)
+
+    assert [offsets(driver.log, queue) for queue in (1, 2)] == [[1, 3], [0, 1, 3]]
+    assert driver.log.damaged == 0
+    driver.log.close()
+
+
 def test_a_segment_that_dies_while_it_is_compacted_stays_until_that_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

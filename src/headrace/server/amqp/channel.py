@@ -10,16 +10,14 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from headrace.core.consumer import Consumer
-from headrace.core.queue import Queue
 from headrace.core.replies import ReplyAddress
 from headrace.errors import NotFound
 from headrace.model.message import Batch, Route, Run
 from headrace.server.amqp.confirms import Confirms
 from headrace.server.holding import Holding
 from headrace.wire.amqp import methods as m
-from headrace.wire.amqp.content import properties_of, rechannel_all, reframe, with_properties
-from headrace.wire.amqp.properties import HeaderTable
-from headrace.wire.amqp.values import Long, short_string
+from headrace.wire.amqp.content import rechannel_all, reframe
+from headrace.wire.amqp.values import short_string
 
 if TYPE_CHECKING:
     from headrace.server.amqp.session import Session
@@ -77,12 +75,6 @@ class Channel(Holding):
         tag = self._write(head, tail, self.adapt(contents, run.origin))
         self.note_sent(run.size + n * (len(head) + 8 + len(tail)))
         self.note_delivered(consumer, tag, run, n)
-
-    def stamped(self, queue: Queue, run: Run) -> list[bytes]:
-        """The run's contents; those of quorum queues show how often they were delivered."""
-        if queue.settings.queue_type != "quorum":
-            return run.contents
-        return _with_delivery_count(run.contents, run.deliveries)
 
     def adapt(self, contents: list[bytes], origin: int) -> list[bytes]:
         """Contents as this peer must get them: its channel number, frames of its size."""
@@ -157,14 +149,3 @@ def _wire(route: Route) -> tuple[bytes, bytes]:
     wire = (b"\x00" + names, b"\x01" + names)
     route.wire = wire
     return wire
-
-
-def _with_delivery_count(contents: list[bytes], deliveries: int) -> list[bytes]:
-    stamped = []
-    for content in contents:
-        properties = properties_of(content)
-        headers = properties.headers or HeaderTable()
-        headers.set("x-delivery-count", Long(deliveries))
-        properties.headers = headers
-        stamped.append(with_properties(content, properties))
-    return stamped

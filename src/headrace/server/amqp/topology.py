@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from headrace.core.exchange import DIRECT_TO_QUEUE
 from headrace.core.replies import PREFIX, PSEUDO_QUEUE
 from headrace.errors import NotFound
 from headrace.server.amqp.channel import Channel
@@ -26,6 +27,8 @@ def _exchange_declare(session: Session, channel: Channel, method: m.ExchangeDecl
         vhost.not_default(method.exchange)
         session.check("configure", "exchange", method.exchange)
         _check_linked(session, "exchange", method.exchange, method.arguments, "alternate-exchange")
+        if method.arguments.get(DIRECT_TO_QUEUE) is True:
+            session.check("write", "exchange", "")  # it reaches every queue, as the default one
         vhost.declare_exchange(
             method.exchange,
             method.type,

@@ -7,21 +7,19 @@ crash is found twice and taken once.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from headrace.model.intervals import join_ranges
 from headrace.store.api import Placed
 from headrace.store.failpoints import passing
 from headrace.store.log import record as r
-from headrace.store.log.index import Entry
+from headrace.store.log.appender import Appender
+from headrace.store.log.books import Books
+from headrace.store.log.index import Entry, entry_weight
+from headrace.store.log.reading import RecordReader
 from headrace.store.log.segment import Segment
-
-if TYPE_CHECKING:
-    from headrace.store.log.log import CommitLog
-
-logger = logging.getLogger(__name__)
+from headrace.store.log.segments import Segments
 
 STEP_BYTES = 1 << 20
 
@@ -56,37 +54,66 @@ class Move:
 class Compactor:
     """Drives one move at a time."""
 
-    def __init__(self, log: CommitLog, rule: Rule) -> None:
-        self._log = log
+    def __init__(
+        self,
+        books: Books,
+        segments: Segments,
+        reader: RecordReader,
+        rule: Rule,
+        *,
+        idle: Callable[[], list[Segment]],
+        commit: Callable[[Callable[[], None]], None],
+    ) -> None:
+        """``idle`` tells the segments written to the end. ``commit`` has everything appended to
+        ``cold`` written and synced, and then calls back."""
+        self._books = books
+        self._segments = segments
+        self._reader = reader
         self.rule = rule
+        self._idle = idle
+        self._commit = commit
+        self._full: list[Segment] = []  # cold ones whose copies do not count yet
+        self.cold = Appender(segments, self._full.append, cold=True)
         self._move: Move | None = None
         self.moved = 0  # messages, since the start
 
-    @property
-    def is_busy(self) -> bool:
-        return self._move is not None
-
-    @property
-    def segment(self) -> Segment | None:
-        """The one on its way out."""
-        return self._move.segment if self._move is not None else None
+    def needs(self, segment: Segment) -> bool:
+        """Whether it must stay although nothing in it is alive: it is being read, or filled."""
+        is_read = self._move is not None and segment is self._move.segment
+        return is_read or segment in self._full
 
     def step(self, *, force: bool = False) -> bool:
         """Do a little; False when there is nothing to do."""
         if self._move is None:
             segment = self._candidate(force=force)
             if segment is None:
+                self._let_go_of_dead_copies()
                 return False
             passing("compaction.begin")
-            self._move = Move(segment, self._log.records_in(segment))
+            self._move = Move(segment, self._records_in(segment))
         if not self._move.copied:
             self._copy(self._move)
         return True
 
     def _candidate(self, *, force: bool) -> Segment | None:
         rule = Rule(0, 0, 1.0) if force else self.rule
-        fitting = [one for one in self._log.idle_segments() if rule.fits(one)]
+        fitting = [one for one in self._idle() if rule.fits(one)]
         return min(fitting, key=lambda one: one.live_bytes, default=None)
+
+    def _records_in(self, segment: Segment) -> Iterator[tuple[int, list[tuple[int, Entry]]]]:
+        """Positions of records that are still needed, and in which queues they are."""
+        holders: dict[int, list[tuple[int, Entry]]] = {}
+        for queue, entry in self._books.entries_in(segment):
+            holders.setdefault(entry.position, []).append((queue, entry))
+        return iter(sorted(holders.items()))
+
+    def _let_go_of_dead_copies(self) -> None:
+        """A cold segment in which nothing is alive any more need not wait until it is full."""
+        if self.cold.segment is not None and not self.cold.segment.live:
+            self.cold.seal()
+            self._index_full()
+
+    # -- copying --------------------------------------------------------------------------------
 
     def _copy(self, move: Move) -> None:
         size = 0
@@ -96,10 +123,10 @@ class Compactor:
                 return
         move.copied = True
         passing("compaction.copied")
-        self._log.commit_cold(lambda: self._swap(move))
+        self._commit(lambda: self._swap(move))
 
     def _copy_record(self, move: Move, position: int, holders: list[tuple[int, Entry]]) -> int:
-        messages, contents = self._log.read_record(position)
+        messages, contents = self._reader.read_record(position)
         copied = 0
         self._report_damage(position, holders, contents)
         for start, stop, queues in self._alive(holders, contents):
@@ -113,27 +140,35 @@ class Compactor:
                 placed,
                 2,
             )
-            moved = self._log.append_cold(out, messages.time)
-            for queue, entry in moved:
+            for queue, entry in self._append(out, messages.time):
                 move.entries.setdefault(queue, []).append(entry)
             move.messages += stop - start
             copied += sum(map(len, out.contents))
         return copied
+
+    def _append(self, out: r.Outgoing, time: int) -> list[tuple[int, Entry]]:
+        """Copy messages to the cold segment; they count from the swap on."""
+        position, size = self.cold.append(lambda base: r.messages_parts(out, base=base, time=time))
+        weight = entry_weight(size, len(out.contents), len(out.placed))
+        return [
+            (one.queue, Entry(one.first, one.first + one.count, position, weight, time))
+            for one in out.placed
+        ]
 
     def _report_damage(
         self, position: int, holders: list[tuple[int, Entry]], contents: list[bytes | None]
     ) -> None:
         """What cannot be read cannot be moved: that is its end, so it is told here."""
         for queue, entry in holders:
-            for number in range(entry.stop - entry.first):
-                whole = number < len(contents) and contents[number] is not None
-                if not whole and self._log.is_alive(queue, entry.first + number):
-                    logger.error(
-                        "message %d of queue number %d is lost: the record at %d is damaged",
-                        entry.first + number,
-                        queue,
-                        position,
-                    )
+            lost = [
+                (offset, offset + 1)
+                for number, offset in enumerate(range(entry.first, entry.stop))
+                if (number >= len(contents) or contents[number] is None)
+                and self._books.must_keep(queue, offset)
+            ]
+            if lost:
+                why = f"the record at {position} is damaged"
+                self._reader.report_damage(queue, join_ranges(lost), why)
 
     def _alive(
         self, holders: list[tuple[int, Entry]], contents: list[bytes | None]
@@ -149,17 +184,25 @@ class Compactor:
                 if number < count
                 and contents[number] is not None
                 and entry.first + number < entry.stop
-                and self._log.is_alive(queue, entry.first + number)
+                and self._books.must_keep(queue, entry.first + number)
             ]
             if queues != previous:
                 if previous:
                     yield start, number, previous
                 start, previous = number, queues
 
+    # -- the copies are on disk -----------------------------------------------------------------
+
     def _swap(self, move: Move) -> None:
-        """The copies are on disk: from now on they are the messages."""
+        """From now on they are the messages."""
         passing("compaction.synced")
-        self._log.swap(move.segment, move.entries)
+        self._books.swap(move.segment, move.entries)
+        self._index_full()
         self.moved += move.messages
         self._move = None
         passing("compaction.swapped")
+
+    def _index_full(self) -> None:
+        for segment in self._full:
+            self._segments.index_later(segment)
+        self._full.clear()  # not a new list: the appender adds to this one

@@ -23,6 +23,14 @@ class Entry(NamedTuple):
     time: int
 
 
+def entry_weight(size: int, count: int, destinations: int) -> int:
+    """A message's share of its record, per queue that has it.
+
+    Rounded up: a segment must never look emptier than it is, or compaction would copy it for ever.
+    """
+    return -(-size // max(1, count * destinations))
+
+
 class QueueIndex:
     """One queue in the journal: its records in order of offset, and what is settled."""
 

@@ -20,7 +20,7 @@ from headrace.store.failpoints import passing
 from headrace.store.log import record as r
 from headrace.store.log.checkpoint import Checkpoint, load_checkpoint
 from headrace.store.log.duplicates import sound_contents, sound_messages, without_duplicates
-from headrace.store.log.index import Entry, QueueIndex
+from headrace.store.log.index import Entry, QueueIndex, entry_weight
 from headrace.store.log.segment import (
     Damage,
     Found,
@@ -60,6 +60,7 @@ class State:
     segments: list[Segment] = field(default_factory=list)
     queues: dict[int, QueueIndex] = field(default_factory=dict)
     position: int = 0  # of the checkpoint
+    unindexed: list[Segment] = field(default_factory=list)  # had to be scanned
     report: Report = field(default_factory=Report)
 
 
@@ -84,6 +85,7 @@ def recover(disk: Disk) -> State:
             if whole:
                 state.report.rebuilt.append(base)
             entries = _scan(segment, state, cut=not whole)
+            state.unindexed.append(segment)
         if whole and not checkpoint.clean:
             file.sync()  # as in _cut
         pending += entries
@@ -115,6 +117,8 @@ def _drop_empty(disk: Disk, state: State) -> None:
     """A segment without any record: its place is free again."""
     for segment in [one for one in state.segments if not one.used]:
         state.segments.remove(segment)
+        if segment in state.unindexed:
+            state.unindexed.remove(segment)
         assert segment.file is not None
         segment.file.close()
         disk.remove(segment_name(segment.base))
@@ -193,14 +197,6 @@ def entries_of(part: Found) -> Iterator[tuple[int, Entry]]:
             one.queue,
             Entry(one.first, one.first + one.count, part.position, weight, part.head.time),
         )
-
-
-def entry_weight(size: int, count: int, destinations: int) -> int:
-    """A message's share of its record, per queue that has it.
-
-    Rounded up: a segment must never look emptier than it is, or compaction would copy it for ever.
-    """
-    return -(-size // max(1, count * destinations))
 
 
 def _cut(

@@ -2,21 +2,21 @@
 
 While a commit runs, the loop collects the next one; that is all there is to group commit. A failed
 sync ends it: the pages may be gone, and only a restart tells what is on the disk. A full disk does
-not: the same bytes are tried again until there is room.
+not: the reserve is given up, and the same bytes are tried again until there is room.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
 import threading
 from collections.abc import Callable
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from headrace.store.disk import Disk, File
 from headrace.store.failpoints import passing
+from headrace.store.log.reserve import FULL, Reserve
 from headrace.store.log.segment import Segment
 
 T = TypeVar("T")
@@ -24,7 +24,6 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.25
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Chunk:
@@ -56,7 +55,7 @@ class Job:
         self.end = end
         self.sync = sync
         self.then = then
-        self.task = task  # other work of the disk, done after the chunks
+        self.task = task  # other work of the disk, done after the chunks; can be done again
 
 
 class Writer:
@@ -76,6 +75,8 @@ class Writer:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._stopping = threading.Event()
         self.error: Exception | None = None
+        self.reserve: Reserve | None = None
+        self._is_full = False
         self._thread = threading.Thread(target=self._run, name="headrace-journal", daemon=True)
 
     def start(self) -> None:
@@ -91,15 +92,25 @@ class Writer:
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            try:
+        try:
+            self._look_for_room()
+            while (job := self._next_job()) is not None:
                 self.carry_out(job)
-            except Exception as error:
-                logger.critical("the journal cannot be written: %s", error)
-                self.error = error
-                self._call_soon(lambda error=error: self._on_failure(error))  # type: ignore[misc]
-                return
-            self._call_soon(lambda job=job: job.then(job))  # type: ignore[misc]
+                if self._is_full:
+                    self._look_for_room()
+                self._call_soon(lambda job=job: job.then(job))  # type: ignore[misc]
+        except Exception as error:
+            logger.critical("the journal cannot be written: %s", error)
+            self.error = error
+            self._call_soon(lambda error=error: self._on_failure(error))  # type: ignore[misc]
+
+    def _next_job(self) -> Job | None:
+        while self._is_full:
+            try:
+                return self._jobs.get(timeout=RETRY_SECONDS)
+            except Empty:
+                self._look_for_room()
+        return self._jobs.get()
 
     def carry_out(self, job: Job) -> None:
         """Write, sync; raises when the disk fails."""
@@ -117,24 +128,33 @@ class Writer:
                 file.sync()
             passing("journal.synced")
         if job.task is not None:
-            job.task()
+            self._patiently(job.task)
 
     def _patiently(self, action: Callable[[], T]) -> T:
         """Try again while the disk is full; anything else is an error."""
-        told = False
         while True:
             try:
-                result = action()
+                return action()
             except OSError as error:
-                if error.errno not in _FULL or self._stopping.is_set():
+                if error.errno not in FULL:
                     raise
-                if not told:
-                    told = True
-                    logger.error("the disk is full; publishers wait")
-                    self._call_soon(lambda: self._on_full(True))
-                self._stopping.wait(RETRY_SECONDS)
-                continue
-            if told:
-                logger.warning("there is room on the disk again")
-                self._call_soon(lambda: self._on_full(False))
-            return result
+                self._set_full(True)
+                if self.reserve is not None and self.reserve.give_up():
+                    continue
+                if self._stopping.is_set():
+                    raise
+            self._stopping.wait(RETRY_SECONDS)
+
+    def _look_for_room(self) -> None:
+        """The disk is full no longer when what was given up can be set aside again."""
+        self._set_full(self.reserve is not None and not self.reserve.set_aside())
+
+    def _set_full(self, full: bool) -> None:
+        if full == self._is_full:
+            return
+        self._is_full = full
+        if full:
+            logger.error("the disk is full; publishers wait")
+        else:
+            logger.warning("there is room on the disk again")
+        self._call_soon(lambda: self._on_full(full))

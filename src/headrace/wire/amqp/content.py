@@ -13,7 +13,8 @@ from struct import Struct
 from struct import error as StructError
 
 from headrace.errors import MalformedError
-from headrace.wire.amqp.properties import Properties
+from headrace.wire.amqp.properties import HeaderTable, Properties
+from headrace.wire.amqp.values import Long
 
 OVERHEAD = 8  # frame head and end octet
 _HEADER_KIND, _BODY_KIND = 2, 3
@@ -29,8 +30,12 @@ def make_content(
     properties: Properties, body: bytes, channel: int = 1, frame_max: int = 131072
 ) -> bytes:
     """Build the content of a message; ``frame_max`` 0 puts any body into one frame."""
-    header = _frame(_HEADER_KIND, channel, properties.encode(len(body)))
-    return header + _body_frames(body, channel, frame_max)
+    return make_frames(properties.encode(len(body)), body, channel, frame_max)
+
+
+def make_frames(header: bytes, body: bytes, channel: int, frame_max: int) -> bytes:
+    """The same from properties that are encoded already."""
+    return _frame(_HEADER_KIND, channel, header) + _body_frames(body, channel, frame_max)
 
 
 def body_size(content: bytes) -> int:
@@ -61,6 +66,18 @@ def with_properties(content: bytes, properties: Properties) -> bytes:
     channel = _U16.unpack_from(content, 1)[0]
     header = _frame(_HEADER_KIND, channel, properties.encode(body_size(content)))
     return header + content[end:]
+
+
+def with_delivery_count(contents: list[bytes], deliveries: int) -> list[bytes]:
+    """The same messages with a header that says how often they were delivered before."""
+    stamped = []
+    for content in contents:
+        properties = properties_of(content)
+        headers = properties.headers or HeaderTable()
+        headers.set("x-delivery-count", Long(deliveries))
+        properties.headers = headers
+        stamped.append(with_properties(content, properties))
+    return stamped
 
 
 def rechannel(content: bytes, channel: int) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from headrace.errors import FrameError
+from headrace.errors import CommandInvalid, FatalError, FrameError
 
 HEAD = Struct(">ii")  # type, length
 FRAME_MAX = 64 << 20
@@ -23,11 +23,13 @@ def frame(kind: int, payload: bytes) -> bytes:
 class Reader:
     """Cuts a stream into frames. A length is judged before anything is kept for it."""
 
-    __slots__ = ("_buffer", "_needed", "fault", "frame_max")
+    __slots__ = ("_buffer", "_first", "_needed", "fault", "frame_max")
 
-    def __init__(self, frame_max: int = FRAME_MAX) -> None:
+    def __init__(self, frame_max: int = FRAME_MAX, first: int | None = None) -> None:
+        """``first``: the type that the first frame must have; anybody else is a stranger."""
         self.frame_max = frame_max  # may be raised between two calls of feed
-        self.fault: FrameError | None = None  # after it, everything is ignored
+        self.fault: FatalError | None = None  # after it, everything is ignored
+        self._first = first
         self._buffer = bytearray()
         self._needed = HEAD.size  # bytes in the buffer before another look is worth it
 
@@ -54,10 +56,8 @@ class Reader:
         self._needed = HEAD.size
         while end - offset >= HEAD.size:
             kind, length = HEAD.unpack_from(data, offset)
-            if not 0 <= length <= self.frame_max:
-                self.fault = FrameError(
-                    f"a frame of {length} bytes; 0 to {self.frame_max} are allowed"
-                )
+            self.fault = self._fault(kind, length)
+            if self.fault is not None:
                 break
             stop = offset + HEAD.size + length
             if stop > end:
@@ -65,4 +65,12 @@ class Reader:
                 break
             frames.append((kind, data[offset + HEAD.size : stop]))
             offset = stop
+            self._first = None
         return offset
+
+    def _fault(self, kind: int, length: int) -> FatalError | None:
+        if self._first not in (None, kind):
+            return CommandInvalid(f"the first frame has type {kind:#x}, not {self._first:#x}")
+        if not 0 <= length <= self.frame_max:
+            return FrameError(f"a frame of {length} bytes; 0 to {self.frame_max} are allowed")
+        return None

@@ -58,7 +58,14 @@ class Pieces:
             if len(self._known) >= MAX_CACHED:
                 self._known.clear()
             self._known[raw] = packed
-        return packed, properties.message_id, body
+        return packed, _sayable(properties.message_id), body
+
+
+def _sayable(message_id: str | None) -> str | None:
+    """As the peer will read it, which is how it will call the message."""
+    if message_id is None or message_id.isascii():
+        return message_id
+    return message_id.encode("utf-8", "replace").decode()
 
 
 def common(exchange: str, key: str, queue: str, *, redelivered: bool) -> tuple[bytes, bytes]:
@@ -102,6 +109,13 @@ def push_frame(ch: int | str, consumer_tag: str, entries: list[bytes]) -> bytes:
     inner = b"\x87".join([b"", *entries])
     payload = b"\x83" + top + b"\xa5batch" + _ARRAY16(b"\xdc", len(entries)) + inner
     return frame(Op.PUSH, payload)
+
+
+def got_frame(rid: int | str, ch: int | str, messages: int, one: bytes) -> bytes:
+    """The answer to a get that found a message; ``messages`` are left."""
+    top = b"\xa3rid" + pack(rid) + b"\xa2ch" + pack(ch) + b"\xa2ok\xc3"
+    left = b"\xa8messages" + pack(messages)
+    return frame(Op.GET, b"\x85" + top + left + b"\xa7message\x87" + one)
 
 
 def in_batches(entries: Iterator[bytes]) -> Iterator[list[bytes]]:

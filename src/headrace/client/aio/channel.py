@@ -1,0 +1,363 @@
+"""A channel on asyncio: the calls of a program."""
+
+from __future__ import annotations
+
+import contextlib
+from asyncio import Future, gather
+from collections.abc import AsyncIterator, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headrace.client import operations
+from headrace.client.aio.consuming import (
+    Callback,
+    CallbackSink,
+    Delivery,
+    DeliveryStream,
+    Lane,
+    OnCancel,
+)
+from headrace.client.calls import Calls
+from headrace.client.errors import ChannelClosed, HeadraceError
+from headrace.client.operations import Arguments, Call, Message, QueueInfo
+from headrace.client.properties import Properties
+from headrace.client.settings import ExchangeType, OnFailure
+from headrace.client.state import ChannelState
+
+if TYPE_CHECKING:
+    from headrace.client.aio.connection import Connection
+
+T = TypeVar("T")
+_PATIENCE = 5.0  # seconds for a running callback when its channel closes
+
+
+class Channel:
+    """Made by `Connection.create_channel()`. Failures raise; see `headrace.client.errors`."""
+
+    def __init__(self, connection: Connection, state: ChannelState, calls: Calls[Delivery]) -> None:
+        self.connection = connection
+        self.state = state
+        self.calls = calls
+        self._lane: Lane | None = None
+        self._has_prefetch = False
+
+    async def _call(self, call: Call[T]) -> T:
+        return await self.connection.call(self.state, call)
+
+    @property
+    def is_open(self) -> bool:
+        return self.state.closed is None and self.connection.is_open
+
+    # -- exchanges, queues, bindings -------------------------------------------------------------
+
+    async def exchange_declare(
+        self,
+        name: str,
+        type: ExchangeType | str = ExchangeType.DIRECT,
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Arguments = None,
+    ) -> None:
+        """Success when it exists with the same attributes; PreconditionFailed with others."""
+        call = self.calls.exchange_declare(
+            name,
+            type,
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+            arguments=arguments,
+        )
+        await self._call(call)
+
+    async def exchange_delete(self, name: str, *, if_unused: bool = False) -> None:
+        """NotFound when there is none."""
+        await self._call(self.calls.exchange_delete(name, if_unused))
+
+    async def queue_declare(
+        self,
+        name: str = "",
+        *,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: Arguments = None,
+    ) -> QueueInfo:
+        """Without a name the broker gives one, which is in the answer."""
+        call = self.calls.queue_declare(
+            name,
+            durable=durable,
+            exclusive=exclusive,
+            auto_delete=auto_delete,
+            arguments=arguments,
+        )
+        return await self._call(call)
+
+    async def queue_delete(
+        self, name: str, *, if_unused: bool = False, if_empty: bool = False
+    ) -> int:
+        """The number of messages that went with it; NotFound when there is none."""
+        return await self._call(self.calls.queue_delete(name, if_unused, if_empty))
+
+    async def queue_purge(self, name: str) -> int:
+        """Drop the messages that wait; how many there were."""
+        return await self._call(self.calls.queue_purge(name))
+
+    async def queue_bind(
+        self, queue: str, exchange: str, key: str = "", arguments: Arguments = None
+    ) -> None:
+        """The same binding twice is one binding."""
+        await self._call(self.calls.bind("queue", queue, exchange, key, arguments))
+
+    async def queue_unbind(
+        self, queue: str, exchange: str, key: str | None = None, arguments: Arguments = None
+    ) -> None:
+        """Without a key: all bindings of the pair."""
+        await self._call(self.calls.unbind("queue", queue, exchange, key, arguments))
+
+    async def exchange_bind(
+        self, destination: str, source: str, key: str = "", arguments: Arguments = None
+    ) -> None:
+        await self._call(self.calls.bind("exchange", destination, source, key, arguments))
+
+    async def exchange_unbind(
+        self,
+        destination: str,
+        source: str,
+        key: str | None = None,
+        arguments: Arguments = None,
+    ) -> None:
+        await self._call(self.calls.unbind("exchange", destination, source, key, arguments))
+
+    async def rows(self, kind: str) -> AsyncIterator[dict[str, object]]:
+        """What the broker has of a kind: queues, exchanges, bindings or consumers."""
+        page, more = 0, True
+        while more:
+            rows, more = await self._call(self.calls.rows(kind, page))
+            for row in rows:
+                yield row
+            page += 1
+
+    # -- publishing ------------------------------------------------------------------------------
+
+    async def basic_publish(
+        self,
+        exchange: str | None,
+        key: str,
+        properties: Properties = None,
+        body: bytes | str = b"",
+        *,
+        retry: bool | None = None,
+    ) -> int:
+        """Publish and wait for the confirm; the number of queues that got it.
+
+        ``retry=True``: when the connection is lost before the confirm, it is sent again on the
+        next one, so it arrives at least once. Otherwise ConnectionClosed is raised.
+        """
+        await self.connection.room()
+        return await self._call(self._publication(exchange, key, properties, body, retry))
+
+    async def publish_async(
+        self,
+        exchange: str | None,
+        key: str,
+        properties: Properties = None,
+        body: bytes | str = b"",
+        *,
+        retry: bool | None = None,
+    ) -> Future[int]:
+        """The same without waiting: the future is done when the message is confirmed."""
+        await self.connection.room()
+        call = self._publication(exchange, key, properties, body, retry)
+        return self.connection.submit(self.state, call)
+
+    async def publish_batch(
+        self, messages: Iterable[Message], *, retry: bool | None = None
+    ) -> list[int]:
+        """Publish many (exchange, key, properties, body); returns when all are confirmed."""
+        pending = []
+        for call in operations.publish_batches(messages, self._retries(retry)):
+            await self.connection.room()
+            pending.append(self.connection.submit(self.state, call))
+        return [count for counts in await gather(*pending) for count in counts]
+
+    def _publication(
+        self,
+        exchange: str | None,
+        key: str,
+        properties: Properties,
+        body: bytes | str,
+        retry: bool | None,
+    ) -> Call[int]:
+        fields = operations.message_fields(exchange, key, properties, body)
+        return operations.publish(fields, self._retries(retry))
+
+    def _retries(self, retry: bool | None) -> bool:
+        return self.connection.settings.retry_publishes if retry is None else retry
+
+    # -- consuming -------------------------------------------------------------------------------
+
+    async def basic_qos(self, prefetch: int) -> None:
+        """At most so many unacknowledged messages for each consumer started later; 0: no limit."""
+        await self._call(self.calls.qos(prefetch))
+        self._has_prefetch = True
+
+    async def basic_consume(
+        self,
+        queue: str,
+        auto_ack: bool,
+        callback: Callback,
+        *,
+        consumer_tag: str | None = None,
+        exclusive: bool = False,
+        arguments: Arguments = None,
+        on_failure: OnFailure | str | None = None,
+        on_cancel: OnCancel | None = None,
+    ) -> str:
+        """Call ``callback(consumer_tag, properties, body)`` for each message; the consumer's tag.
+
+        Callbacks are functions or coroutine functions; those of one channel run in order.
+        ``auto_ack=True``: acknowledged when the callback has returned. A callback that raises is
+        logged, and ``on_failure`` says what becomes of the message. ``on_cancel(consumer_tag,
+        error)`` is called when the consumer ends without having been asked to.
+        """
+        if self._lane is None:
+            self._lane = Lane()
+        sink = CallbackSink(
+            self._lane,
+            callback,
+            auto_ack=auto_ack,
+            on_failure=OnFailure(on_failure or self.connection.settings.on_failure),
+            on_cancel=on_cancel,
+        )
+        sink.consumer_tag = consumer_tag or self.calls.new_tag()
+        return await self._consume(queue, sink, exclusive, arguments)
+
+    def deliveries(
+        self,
+        queue: str,
+        *,
+        auto_ack: bool = False,
+        idle_timeout: float | None = None,
+        exclusive: bool = False,
+        arguments: Arguments = None,
+    ) -> DeliveryStream:
+        """Iterate over the messages: `async for delivery in channel.deliveries(queue)`.
+
+        ``auto_ack=True``: acknowledged when the next one is asked for.
+        """
+
+        async def subscribe(stream: DeliveryStream) -> str:
+            return await self._consume(queue, stream, exclusive, arguments)
+
+        stream = DeliveryStream(
+            self.state.ledger,
+            subscribe,
+            self.basic_cancel,
+            auto_ack=auto_ack,
+            idle_timeout=idle_timeout,
+        )
+        stream.consumer_tag = self.calls.new_tag()
+        return stream
+
+    async def _consume(
+        self,
+        queue: str,
+        sink: CallbackSink | DeliveryStream,
+        exclusive: bool,
+        arguments: Arguments,
+    ) -> str:
+        if not self._has_prefetch:
+            await self.basic_qos(self.connection.settings.prefetch)
+        tag = sink.consumer_tag
+        call = self.calls.consume(queue, tag, sink, exclusive=exclusive, arguments=arguments)
+        return await self._call(call)
+
+    async def basic_cancel(self, consumer_tag: str) -> None:
+        """No more messages; those delivered already may still be settled."""
+        await self._call(self.calls.cancel(consumer_tag))
+
+    async def basic_get(self, queue: str, auto_ack: bool = False) -> Delivery | None:
+        """One message, or None when the queue is empty."""
+        return await self._call(self.calls.get(queue, auto_ack))
+
+    # -- settling --------------------------------------------------------------------------------
+
+    async def basic_ack(
+        self,
+        queue: str | None = None,
+        message_id: str | None = None,
+        *,
+        tag: int | None = None,
+        multiple: bool = False,
+        wait: bool = True,
+    ) -> None:
+        """Done with, by (queue, message id) or by tag; NotFound when it is not outstanding.
+
+        ``wait=False``: sent soon, together with others; then only mistakes that can be seen
+        here raise.
+        """
+        await self._settle(queue, message_id, tag, multiple, wait, None)
+
+    async def basic_nack(
+        self,
+        queue: str | None = None,
+        message_id: str | None = None,
+        requeue: bool = True,
+        *,
+        tag: int | None = None,
+        multiple: bool = False,
+        wait: bool = True,
+    ) -> None:
+        """Give it back, or (``requeue=False``) give it up."""
+        await self._settle(queue, message_id, tag, multiple, wait, requeue)
+
+    async def _settle(
+        self,
+        queue: str | None,
+        message_id: str | None,
+        tag: int | None,
+        multiple: bool,
+        wait: bool,
+        requeue: bool | None,
+    ) -> None:
+        if not wait and not multiple:
+            self.calls.settle_later(queue, message_id, tag, requeue)
+            return
+        call = self.calls.settle(queue, message_id, tag, multiple=multiple, requeue=requeue)
+        if call is not None:
+            await self._call(call)
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Finish the callback that runs, then close; what is unsettled goes back. Twice is fine."""
+        if self.state.closed is not None or not self.connection.is_open:
+            return
+        await self.quiesce(_PATIENCE)
+        with contextlib.suppress(HeadraceError):  # channel or connection gone: closed as well
+            await self._call(self.calls.close())
+        self.state.closed = ChannelClosed("the channel is closed")
+        self.connection.forget(self)
+        self.state.end(None)
+
+    async def quiesce(self, within: float) -> None:
+        """No more callbacks; wait for the one that runs, so that its acknowledgement is sent."""
+        if self._lane is not None:
+            await self._lane.stop(within)
+
+    async def __aenter__(self) -> Channel:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        state: Any = self.state.closed or "open"
+        return f"<Channel {self.state.id}: {state}>"

@@ -1,0 +1,163 @@
+"""Connections on asyncio. Everything belongs to the event loop in which it was made."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Generator
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, TypeVar
+
+from headrace.client.aio.channel import Channel
+from headrace.client.aio.consuming import Delivery
+from headrace.client.aio.transport import Transport
+from headrace.client.calls import Calls
+from headrace.client.errors import HeadraceError, RequestTimeout
+from headrace.client.operations import Call
+from headrace.client.protocol import State
+from headrace.client.settings import Settings
+from headrace.client.state import ChannelState
+from headrace.wire.native.messages import Op
+
+T = TypeVar("T")
+_GRACE = 5.0  # seconds for the last words of a closing connection
+
+
+def connect(
+    host: str = "127.0.0.1",
+    port: int = 9090,
+    user: str = "guest",
+    password: str = "guest",
+    vhost: str = "/",
+    **options: Any,  # noqa: ANN401 - checked by Settings
+) -> Connecting:
+    """`connection = await connect(...)`, or `async with connect(...) as connection`.
+
+    The keywords are the fields of `headrace.client.Settings`.
+    """
+    return Connecting(replace(Settings(host, port, user, password, vhost), **options))
+
+
+class Connecting:
+    """A connection to be: await it, or use it as a context manager."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._connection: Connection | None = None
+
+    def __await__(self) -> Generator[Any, None, Connection]:
+        return self._open().__await__()
+
+    async def _open(self) -> Connection:
+        connection = self._connection = Connection(self._settings)
+        await connection.open()
+        return connection
+
+    async def __aenter__(self) -> Connection:
+        return await self._open()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+
+
+class Connection:
+    """One socket, many channels."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._transport = Transport(settings)
+        self._channels: set[Channel] = set()
+
+    async def open(self) -> None:
+        """Wait for the login; `connect()` has done so."""
+        settings = self.settings
+        try:
+            ping = Call(Op.PING, {}, lambda reply: None)
+            await self.call(None, ping, settings.connect_timeout + settings.request_timeout)
+        except BaseException:
+            await self._transport.stop()
+            raise
+
+    async def create_channel(self) -> Channel:
+        core = self._transport.core
+        state = core.new_channel()
+        calls = Calls(core, state, Delivery)
+        await self.call(state, calls.open())
+        channel = Channel(self, state, calls)
+        self._channels.add(channel)
+        return channel
+
+    @property
+    def is_open(self) -> bool:
+        """True until it is closed for good; also while it is reconnecting."""
+        return self._transport.core.state is not State.CLOSED
+
+    @property
+    def is_connected(self) -> bool:
+        """True when requests are sent at once."""
+        return self._transport.core.state is State.READY
+
+    async def close(self) -> None:
+        """Finish the callbacks that run, send what is to be sent, close. Twice does no harm."""
+        if self.is_connected:
+            with contextlib.suppress(HeadraceError, TimeoutError):
+                async with asyncio.timeout(_GRACE):
+                    await asyncio.gather(*(one.close() for one in tuple(self._channels)))
+        self._channels.clear()
+        await self._transport.stop()
+
+    async def __aenter__(self) -> Connection:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # -- for channels ----------------------------------------------------------------------------
+
+    def submit(
+        self, channel: ChannelState | None, call: Call[T], timeout: float | None = None
+    ) -> asyncio.Future[T]:
+        """Send a request; its result comes with the future."""
+        transport = self._transport
+        transport.check()
+        future: asyncio.Future[T] = transport.loop.create_future()
+        deadline = transport.loop.time() + (timeout or self.settings.request_timeout)
+        transport.core.submit(channel, call, future, deadline)
+        transport.wake()
+        return future
+
+    async def call(
+        self, channel: ChannelState | None, call: Call[T], within: float | None = None
+    ) -> T:
+        """Send a request and wait for its result."""
+        limit = within or self.settings.request_timeout
+        future = self.submit(channel, call, within)
+        try:
+            return await asyncio.wait_for(future, limit)
+        except TimeoutError:
+            self._transport.core.requests.abandon(future)
+            raise RequestTimeout("no answer in time") from None
+
+    async def room(self) -> None:
+        """Publishers wait while the broker does not read."""
+        try:
+            await asyncio.wait_for(self._transport.room.wait(), self.settings.request_timeout)
+        except TimeoutError:
+            raise RequestTimeout("the broker does not read") from None
+
+    def forget(self, channel: Channel) -> None:
+        """The channel is closed."""
+        self._channels.discard(channel)
+        self._transport.core.channels.pop(channel.state.id, None)

@@ -1,0 +1,222 @@
+"""Messages on asyncio: deliveries, callbacks in the order of their channel, streams."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Any
+
+from headrace.client.dispatch import settle_failed
+from headrace.client.errors import AlreadySettled, HeadraceError
+from headrace.client.ledger import Ledger, Received
+from headrace.client.properties import BasicProperties
+from headrace.client.settings import OnFailure
+
+logger = logging.getLogger(__name__)
+
+Callback = Callable[[str, BasicProperties, bytes], Any]
+OnCancel = Callable[[str, HeadraceError | None], Any]
+
+
+class Delivery(Received):
+    """A message to be settled once, with `await ack()` or `await nack()`."""
+
+    __slots__ = ()
+
+    async def ack(self) -> None:
+        """Done with. It is sent soon, together with others, and before the channel's next call."""
+        self._ledger.ack(self.tag)
+
+    async def nack(self, requeue: bool = True) -> None:
+        """Give it back, or give it up (``requeue=False``: to the dead-letter exchange if any)."""
+        self._ledger.nack(self.tag, requeue)
+
+
+class Lane:
+    """One task that runs the callbacks of a channel, one after the other."""
+
+    def __init__(self) -> None:
+        self._jobs: deque[Callable[[], Awaitable[None]]] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._stopped = False
+
+    def add(self, jobs: list[Callable[[], Awaitable[None]]]) -> None:
+        if self._stopped:
+            return
+        self._jobs.extend(jobs)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._work())
+
+    async def _work(self) -> None:
+        while self._jobs:
+            await self._jobs.popleft()()
+            await asyncio.sleep(0)  # callbacks without an await must not keep the loop
+        self._task = None
+
+    async def stop(self, within: float) -> None:
+        """Forget what waits; return when the callback that runs now is done."""
+        self._stopped = True
+        self._jobs.clear()
+        task = self._task
+        if task is not None and task is not asyncio.current_task():
+            await asyncio.wait({task}, timeout=within)
+
+
+class CallbackSink:
+    """Hands the deliveries of one consumer to its callback, a function or a coroutine function."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        callback: Callback,
+        *,
+        auto_ack: bool,
+        on_failure: OnFailure,
+        on_cancel: OnCancel | None,
+    ) -> None:
+        self.consumer_tag = ""
+        self._lane = lane
+        self._callback = callback
+        self._auto_ack = auto_ack
+        self._on_failure = on_failure
+        self._on_cancel = on_cancel
+
+    def deliver(self, deliveries: list[Delivery]) -> None:
+        self._lane.add([_job(self, one) for one in deliveries])
+
+    def end(self, error: HeadraceError | None) -> None:
+        if error is not None:
+            logger.warning("consumer %s has ended: %s", self.consumer_tag, error)
+        if self._on_cancel is not None:
+            self._lane.add([lambda: self._tell(error)])
+
+    async def _tell(self, error: HeadraceError | None) -> None:
+        assert self._on_cancel is not None
+        try:
+            result = self._on_cancel(self.consumer_tag, error)
+            if inspect.isawaitable(result):
+                await result
+        except Exception:
+            logger.exception("on_cancel of consumer %s failed", self.consumer_tag)
+
+    async def run(self, delivery: Delivery) -> None:
+        if delivery.is_settled:  # of a lost connection: it comes again
+            return
+        try:
+            result = self._callback(delivery.consumer_tag, delivery.properties, delivery.body)
+            if inspect.isawaitable(result):
+                await result
+        except Exception:
+            logger.exception(
+                "callback of consumer %s failed; message %s: %s",
+                delivery.consumer_tag,
+                delivery.message_id,
+                self._on_failure.value,
+            )
+            settle_failed(delivery, self._on_failure)
+        else:
+            if self._auto_ack:
+                with contextlib.suppress(AlreadySettled):  # by the callback itself
+                    await delivery.ack()
+
+
+def _job(sink: CallbackSink, delivery: Delivery) -> Callable[[], Awaitable[None]]:
+    return lambda: sink.run(delivery)
+
+
+class DeliveryStream:
+    """Deliveries of one queue: `async for delivery in channel.deliveries(queue)`.
+
+    It ends when the channel closes, when nothing came for ``idle_timeout`` seconds, or with an
+    exception when the broker ends the consumer. As a context manager it is cancelled at the end
+    of the block; otherwise soon after the loop was left.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        subscribe: Callable[[DeliveryStream], Awaitable[str]],
+        cancel: Callable[[str], Awaitable[None]],
+        *,
+        auto_ack: bool,
+        idle_timeout: float | None,
+    ) -> None:
+        self.consumer_tag = ""
+        self._ledger = ledger
+        self._subscribe = subscribe
+        self._cancel = cancel
+        self._auto_ack = auto_ack
+        self._idle_timeout = idle_timeout
+        self._arrived: deque[Delivery] = deque()
+        self._news = asyncio.Event()
+        self._is_consuming = False
+        self._has_ended = False
+        self._error: HeadraceError | None = None
+
+    def deliver(self, deliveries: list[Delivery]) -> None:
+        self._arrived.extend(deliveries)
+        self._news.set()
+
+    def end(self, error: HeadraceError | None) -> None:
+        self._has_ended, self._error = True, error
+        self._news.set()
+
+    async def start(self) -> None:
+        if not self._is_consuming:
+            self._is_consuming = True
+            await self._subscribe(self)
+
+    async def __aiter__(self) -> AsyncIterator[Delivery]:
+        await self.start()
+        try:
+            while await self._wait():
+                delivery = self._arrived.popleft()
+                if delivery.is_settled:
+                    continue  # of a lost connection: it comes again
+                yield delivery
+                if self._auto_ack:
+                    with contextlib.suppress(AlreadySettled):
+                        await delivery.ack()
+        finally:
+            await self.close()
+
+    async def _wait(self) -> bool:
+        """True when there is a delivery, False at the end."""
+        while not self._arrived:
+            if self._has_ended:
+                if self._error is not None:
+                    raise self._error
+                return False
+            self._news.clear()
+            try:
+                await asyncio.wait_for(self._news.wait(), self._idle_timeout)
+            except TimeoutError:
+                return False
+        return True
+
+    async def close(self) -> None:
+        """Cancel the consumer; twice does no harm."""
+        if not self._is_consuming or self._has_ended:
+            return
+        self._has_ended = True
+        with contextlib.suppress(HeadraceError):  # gone is gone
+            await self._cancel(self.consumer_tag)
+        self._ledger.give_back(self._arrived)
+        self._arrived.clear()
+
+    async def __aenter__(self) -> DeliveryStream:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()

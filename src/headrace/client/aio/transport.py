@@ -1,0 +1,161 @@
+"""The socket of an asyncio connection: connects, reads, writes once per turn, reconnects."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from typing import cast
+
+from headrace.client.aio.consuming import Delivery
+from headrace.client.errors import ConnectionClosed, HeadraceError
+from headrace.client.protocol import Core, State
+from headrace.client.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_TICK = 0.5
+_HIGH = 4 << 20  # bytes that the socket has not taken; publishers wait above it
+
+
+class Socket(asyncio.Protocol):
+    """One socket; tells its owner."""
+
+    def __init__(self, owner: Transport) -> None:
+        self._owner = owner
+        self.gone: asyncio.Future[HeadraceError] = owner.loop.create_future()
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=_HIGH)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._owner.receive(data)
+        except HeadraceError as error:
+            self.fail(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.fail(ConnectionClosed(f"the connection was lost: {exc or 'closed by the broker'}"))
+
+    def pause_writing(self) -> None:
+        self._owner.room.clear()
+
+    def resume_writing(self) -> None:
+        self._owner.room.set()
+
+    def fail(self, error: HeadraceError) -> None:
+        if not self.gone.done():
+            self.gone.set_result(error)
+
+
+class Transport:
+    """Drives the core until it is stopped. Belongs to one event loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.core = Core(settings, self._wake, Delivery)
+        self.room = asyncio.Event()
+        self.room.set()
+        self._settings = settings
+        self._socket: Socket | None = None
+        self._woken = False
+        self._pid = os.getpid()
+        self._task = self.loop.create_task(self._run())
+
+    def check(self) -> None:
+        if self._pid != os.getpid():
+            raise ConnectionClosed("a connection is of no use in a forked process: open another")
+
+    def wake(self) -> None:
+        """Write soon: everything of one turn of the loop goes out together."""
+        if not self._woken:
+            self._woken = True
+            self.loop.call_soon(self.flush)
+
+    def _wake(self, urgent: bool) -> None:
+        if urgent:
+            self.flush()
+        else:
+            self.wake()
+
+    def flush(self) -> None:
+        self._woken = False
+        output = self.core.take_output(self.loop.time())
+        transport = self._socket.transport if self._socket is not None else None
+        if output and transport is not None and not transport.is_closing():
+            transport.write(b"".join(output))
+        hand_over = self.core.requests.take_results()
+        if hand_over is not None:
+            hand_over()
+        if self.core.error is not None and self._socket is not None:
+            self._socket.fail(self.core.error)
+
+    def receive(self, data: bytes) -> None:
+        self.core.receive(self.core.decode(data), self.loop.time())
+        self.flush()
+
+    async def stop(self) -> None:
+        """Close the socket and end the task."""
+        self.core.close()
+        self.flush()
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    # -- the task --------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        ticking = self.loop.create_task(self._tick())
+        try:
+            await self._keep_connected()
+        finally:
+            ticking.cancel()
+            self._disconnect()
+            with contextlib.suppress(asyncio.CancelledError):
+                await ticking
+
+    async def _keep_connected(self) -> None:
+        core, delays = self.core, self._settings.delays()
+        while True:
+            error = await self._one_connection()
+            if core.state is State.READY:
+                delays = self._settings.delays()
+            self._disconnect()
+            core.lost(error)
+            if not (self._settings.reconnect and core.was_ready):
+                core.close(error)
+            self.flush()
+            if core.state is State.CLOSED:
+                return
+            delay = next(delays)
+            logger.info("connection lost (%s); next attempt in %.2f s", error, delay)
+            await asyncio.sleep(delay)
+
+    async def _one_connection(self) -> HeadraceError:
+        settings = self._settings
+        try:
+            async with asyncio.timeout(settings.connect_timeout):
+                _, self._socket = await self.loop.create_connection(
+                    lambda: Socket(self), settings.host, settings.port
+                )
+        except OSError as error:
+            where = f"{settings.host}:{settings.port}"
+            return ConnectionClosed(f"cannot connect to {where}: {error.strerror or error}")
+        self.core.connected(self.loop.time())
+        self.flush()
+        return await self._socket.gone
+
+    def _disconnect(self) -> None:
+        if self._socket is not None and self._socket.transport is not None:
+            self._socket.transport.close()
+        self._socket = None
+        self.room.set()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK)
+            self.core.tick(self.loop.time())
+            self.flush()

@@ -1,0 +1,251 @@
+"""The calls of a channel: what each one asks, and what its answer changes. No I/O.
+
+Both clients build their calls here; they differ only in how they wait.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Generic
+
+from headrace.client import operations
+from headrace.client.errors import ConnectionClosed, NotFound
+from headrace.client.ledger import D
+from headrace.client.operations import Arguments, Call, QueueInfo, Reply, nothing
+from headrace.client.protocol import Core
+from headrace.client.settings import ExchangeType
+from headrace.client.state import ChannelState, Consumer, Sink
+from headrace.wire.native.messages import Op
+
+
+class Calls(Generic[D]):
+    """Builds the calls of one channel. Records change when the broker has agreed."""
+
+    def __init__(self, core: Core, state: ChannelState, delivery_class: type[D]) -> None:
+        self._core = core
+        self._state = state
+        self._topology = core.topology
+        self._delivery_class = delivery_class
+        self._numbers = count(1)
+
+    # -- the channel -----------------------------------------------------------------------------
+
+    def open(self) -> Call[None]:
+        def finish(reply: Reply) -> None:
+            self._core.channels[self._state.id] = self._state
+
+        return Call(Op.CHANNEL_OPEN, {}, finish, repeatable=True)
+
+    def close(self) -> Call[None]:
+        return Call(Op.CHANNEL_CLOSE, {}, nothing, waits=False)
+
+    def qos(self, prefetch: int) -> Call[None]:
+        def finish(reply: Reply) -> None:
+            self._state.prefetch = prefetch
+            self._state.ledger.expect(prefetch)
+
+        return Call(Op.QOS, {"prefetch": prefetch}, finish, repeatable=True)
+
+    # -- exchanges, queues, bindings -------------------------------------------------------------
+
+    def exchange_declare(
+        self,
+        name: str,
+        kind: ExchangeType | str,
+        *,
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        arguments: Arguments,
+    ) -> Call[None]:
+        fields = {
+            "name": name,
+            "type": str(kind),
+            "durable": durable,
+            "auto_delete": auto_delete,
+            "internal": internal,
+            "arguments": dict(arguments or {}),
+        }
+
+        def finish(reply: Reply) -> None:
+            self._topology.add_exchange(fields)
+
+        return Call(Op.EXCHANGE_DECLARE, fields, finish, repeatable=True)
+
+    def exchange_delete(self, name: str, if_unused: bool) -> Call[None]:
+        def finish(reply: Reply) -> None:
+            self._topology.drop_exchange(name)
+
+        return Call(Op.EXCHANGE_DELETE, {"name": name, "if_unused": if_unused}, finish)
+
+    def queue_declare(
+        self,
+        name: str,
+        *,
+        durable: bool,
+        exclusive: bool,
+        auto_delete: bool,
+        arguments: Arguments,
+    ) -> Call[QueueInfo]:
+        fields = {
+            "name": name,
+            "durable": durable,
+            "exclusive": exclusive,
+            "auto_delete": auto_delete,
+            "arguments": dict(arguments or {}),
+        }
+
+        def finish(reply: Reply) -> QueueInfo:
+            found = QueueInfo(reply["name"], reply["messages"], reply["consumers"])
+            self._topology.add_queue(fields, found.name)
+            return found
+
+        return Call(Op.QUEUE_DECLARE, fields, finish, repeatable=bool(name))
+
+    def queue_delete(self, name: str, if_unused: bool, if_empty: bool) -> Call[int]:
+        def finish(reply: Reply) -> int:
+            self._topology.drop_queue(self._topology.aliases.get(name, name))
+            return int(reply["messages"])
+
+        fields = {"name": name, "if_unused": if_unused, "if_empty": if_empty}
+        return Call(Op.QUEUE_DELETE, fields, finish)
+
+    def queue_purge(self, name: str) -> Call[int]:
+        return Call(Op.PURGE, {"queue": name}, lambda reply: int(reply["messages"]))
+
+    def bind(
+        self, kind: str, destination: str, source: str, key: str, arguments: Arguments
+    ) -> Call[None]:
+        fields = operations.binding_fields(kind, destination, source, key, arguments)
+
+        def finish(reply: Reply) -> None:
+            self._topology.add_binding(self._topology.resolve(Op.BIND, fields))
+
+        return Call(Op.BIND, fields, finish, repeatable=True)
+
+    def unbind(
+        self, kind: str, destination: str, source: str, key: str | None, arguments: Arguments
+    ) -> Call[None]:
+        fields = operations.binding_fields(kind, destination, source, key, arguments)
+
+        def finish(reply: Reply) -> None:
+            self._topology.drop_binding(self._topology.resolve(Op.UNBIND, fields))
+
+        return Call(Op.UNBIND, fields, finish)
+
+    def rows(self, kind: str, page: int) -> Call[tuple[list[dict[str, object]], bool]]:
+        fields = {"kind": kind, "page": page}
+
+        def finish(reply: Reply) -> tuple[list[dict[str, object]], bool]:
+            return list(reply["rows"]), bool(reply.get("more"))
+
+        return Call(Op.LIST, fields, finish, repeatable=True)
+
+    # -- consuming -------------------------------------------------------------------------------
+
+    def new_tag(self) -> str:
+        return f"ctag{self._state.id}.{next(self._numbers)}"
+
+    def consume(
+        self, queue: str, tag: str, sink: Sink, *, exclusive: bool, arguments: Arguments
+    ) -> Call[str]:
+        fields = operations.consume_fields(queue, tag, exclusive, arguments)
+        consumers = self._state.consumers
+        consumer = Consumer(tag, fields, sink)
+
+        def prepare() -> None:
+            # Before the answer: the first messages may come in the same packet.
+            if tag in consumers:
+                raise ValueError(f"this channel has a consumer {tag!r} already")
+            consumer.fields = self._topology.resolve(Op.CONSUME, fields)
+            consumers[tag] = consumer
+
+        def failed(error: Exception) -> None:
+            if consumers.get(tag) is consumer:
+                del consumers[tag]
+
+        def finish(reply: Reply) -> str:
+            return str(reply["consumer_tag"])
+
+        return Call(Op.CONSUME, fields, finish, prepare=prepare, failed=failed)
+
+    def cancel(self, tag: str) -> Call[None]:
+        consumers = self._state.consumers
+        consumer = consumers.get(tag)
+
+        def finish(reply: Reply) -> None:
+            if consumer is None:
+                return
+            if consumers.get(tag) is consumer:
+                del consumers[tag]
+            others = (one for state in self._core.channels.values() for one in state.queues())
+            if consumer.queue not in others:
+                self._topology.last_consumer_left(consumer.queue)
+
+        return Call(Op.CANCEL, {"consumer_tag": tag}, finish, repeatable=False)
+
+    def get(self, queue: str, auto_ack: bool) -> Call[D | None]:
+        ledger = self._state.ledger
+
+        def finish(reply: Reply) -> D | None:
+            row = reply.get("message")
+            if row is None:
+                return None
+            if auto_ack:
+                return ledger.settled_already(row, self._delivery_class)
+            return ledger.register((row,), "", self._delivery_class)[0]
+
+        return Call(Op.GET, {"queue": queue, "auto_ack": auto_ack}, finish)
+
+    # -- settling --------------------------------------------------------------------------------
+
+    def settle(
+        self,
+        queue: str | None,
+        message_id: str | None,
+        tag: int | None,
+        *,
+        multiple: bool,
+        requeue: bool | None,
+    ) -> Call[None] | None:
+        """An ack, or a nack when ``requeue`` is not None. None: its connection is gone."""
+        ledger = self._state.ledger
+        if tag is None and (queue is None or message_id is None):
+            raise TypeError("name the message by queue and message_id, or by tag")
+        if tag is not None and ledger.is_stale(tag):
+            return None
+        fields: operations.Fields = {"multiple": multiple}
+        if requeue is not None:
+            fields["requeue"] = requeue
+
+        def prepare() -> None:
+            number = tag if tag is not None else self.find(queue or "", message_id or "")
+            if number is None:  # let the broker say so
+                fields.update(queue=queue, message_id=message_id)
+                return
+            if ledger.is_stale(number):
+                raise ConnectionClosed("not connected any more; the message comes again")
+            fields["tag"] = ledger.wire_tag(number)
+            ledger.claim(number, multiple)
+
+        number = Op.ACK if requeue is None else Op.NACK
+        return Call(number, fields, nothing, waits=False, prepare=prepare)
+
+    def settle_later(
+        self, queue: str | None, message_id: str | None, tag: int | None, requeue: bool | None
+    ) -> None:
+        """The same without waiting for the broker's word."""
+        if tag is None:
+            if queue is None or message_id is None:
+                raise TypeError("name the message by queue and message_id, or by tag")
+            tag = self.find(queue, message_id)
+            if tag is None:
+                raise NotFound(f"no unacknowledged message {message_id!r} of queue {queue!r} here")
+        if requeue is None:
+            self._state.ledger.ack(tag)
+        else:
+            self._state.ledger.nack(tag, requeue)
+
+    def find(self, queue: str, message_id: str) -> int | None:
+        name = self._topology.aliases.get(queue, queue)
+        return self._state.ledger.find(name, message_id)

@@ -1,0 +1,182 @@
+"""Blocking connections: the factory, and the connection that many threads may share."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import weakref
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import replace
+from itertools import count
+from types import TracebackType
+from typing import Any, TypeVar
+
+from headrace.client.calls import Calls
+from headrace.client.channel import Channel
+from headrace.client.dispatch import Dispatcher
+from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
+from headrace.client.ledger import Delivery
+from headrace.client.operations import Call
+from headrace.client.protocol import State
+from headrace.client.settings import Settings
+from headrace.client.state import ChannelState
+from headrace.client.transport import Transport
+from headrace.wire.native.messages import Op
+
+T = TypeVar("T")
+_numbers = count(1)
+_GRACE = 5.0  # seconds for the last words of a closing connection
+_living: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+class ConnectionFactory:
+    """Where a broker is and how to behave towards it; makes connections.
+
+    The keywords are the fields of `Settings`.
+    """
+
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 9090,
+        user: str = "guest",
+        password: str = "guest",
+        vhost: str = "/",
+        **options: Any,  # noqa: ANN401 - checked by Settings
+    ) -> None:
+        self.settings = replace(Settings(host, port, user, password, vhost), **options)
+
+    def new_connection(self) -> Connection:
+        """Connect and log in; LoginRefused, ConnectionClosed or RequestTimeout when it fails."""
+        return Connection(self.settings)
+
+
+class Connection:
+    """One socket, many channels. All methods may be called from any thread."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        name = f"headrace-{next(_numbers)}"
+        self._pid = os.getpid()
+        self._transport = Transport(settings, name)
+        self._dispatcher = Dispatcher(settings.callback_threads, name)
+        self._channels: set[Channel] = set()
+        self._transport.start()
+        _living.add(self)
+        try:
+            ping = Call(Op.PING, {}, lambda reply: None)
+            self.call(None, ping, settings.connect_timeout + settings.request_timeout)
+        except BaseException:
+            self._end()
+            raise
+
+    # -- for programs ----------------------------------------------------------------------------
+
+    def create_channel(self) -> Channel:
+        with self._transport.lock:
+            core = self._transport.core
+            state = core.new_channel()
+        calls = Calls(core, state, Delivery)
+        self.call(state, calls.open())
+        channel = Channel(self, state, calls, self._dispatcher)
+        self._channels.add(channel)
+        return channel
+
+    @property
+    def is_open(self) -> bool:
+        """True until it is closed for good; also while it is reconnecting."""
+        return self._transport.core.state is not State.CLOSED
+
+    @property
+    def is_connected(self) -> bool:
+        """True when requests are sent at once."""
+        return self._transport.core.state is State.READY
+
+    def close(self) -> None:
+        """Finish the callbacks that run, send what is to be sent, close. Twice does no harm."""
+        if self._pid != os.getpid():
+            return
+        deadline = time.monotonic() + _GRACE
+        if self.is_connected:
+            for channel in tuple(self._channels):
+                channel.quiesce(max(0.0, deadline - time.monotonic()))
+            closing = [self.submit(one.state, one.calls.close()) for one in tuple(self._channels)]
+            for future in closing:
+                with contextlib.suppress(HeadraceError, FutureTimeout):
+                    future.result(max(0.0, deadline - time.monotonic()))
+        self._end()
+
+    def _end(self) -> None:
+        with self._transport.lock:
+            self._transport.core.close()
+            hand_over = self._transport.core.requests.take_results()
+        if hand_over is not None:
+            hand_over()
+        self._transport.stop(_GRACE)
+        self._dispatcher.stop(_GRACE)
+        self._channels.clear()
+        _living.discard(self)
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- for channels ----------------------------------------------------------------------------
+
+    def submit(
+        self, channel: ChannelState | None, call: Call[T], timeout: float | None = None
+    ) -> Future[T]:
+        """Send a request; its result comes with the future."""
+        if self._pid != os.getpid():
+            raise ConnectionClosed("a connection is of no use in a forked process: open another")
+        future: Future[T] = Future()
+        transport = self._transport
+        deadline = time.monotonic() + (timeout or self.settings.request_timeout)
+        with transport.lock:
+            if call.op == Op.PUBLISH and not transport.is_reader():
+                transport.wait_for_room(deadline)
+            transport.core.submit(channel, call, future, deadline)
+            transport.flush()
+            hand_over = transport.core.requests.take_results()
+        if hand_over is not None:
+            hand_over()
+        return future
+
+    def call(self, channel: ChannelState | None, call: Call[T], timeout: float | None = None) -> T:
+        """Send a request and wait for its result."""
+        if self._transport.is_reader():
+            raise RuntimeError("a future's callback must not wait for the broker")
+        future = self.submit(channel, call, timeout)
+        try:
+            return future.result(timeout or self.settings.request_timeout)
+        except FutureTimeout:
+            with self._transport.lock:
+                self._transport.core.requests.abandon(future)
+            raise RequestTimeout("no answer in time") from None
+
+    def forget(self, channel: Channel) -> None:
+        """The channel is closed."""
+        self._channels.discard(channel)
+        with self._transport.lock:
+            self._transport.core.channels.pop(channel.state.id, None)
+
+    def abandon(self) -> None:
+        """In a forked child."""
+        self._transport.abandon()
+
+
+def _after_fork() -> None:
+    for connection in tuple(_living):
+        connection.abandon()
+
+
+os.register_at_fork(after_in_child=_after_fork)

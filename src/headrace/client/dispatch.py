@@ -1,0 +1,179 @@
+"""A few threads that run callbacks: those of one channel in order, those of several at once.
+
+Whatever a callback raises is logged and decided upon; it never ends a thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from threading import Condition, Thread, get_ident
+from typing import Any
+
+from headrace.client.errors import AlreadySettled, HeadraceError
+from headrace.client.ledger import Delivery, Received
+from headrace.client.properties import BasicProperties
+from headrace.client.settings import OnFailure
+
+logger = logging.getLogger(__name__)
+
+Callback = Callable[[str, BasicProperties, bytes], Any]
+OnCancel = Callable[[str, HeadraceError | None], Any]
+_SHARE = 64  # deliveries of one channel before others get their turn
+
+
+class Lane:
+    """The deliveries of one channel that wait for a thread; at most one thread works on it."""
+
+    def __init__(self, pool: Dispatcher) -> None:
+        self._pool = pool
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._state = Condition()
+        self._is_queued = False
+        self._worker: int | None = None
+        self._stopped = False
+
+    def add(self, jobs: list[Callable[[], None]]) -> None:
+        with self._state:
+            if self._stopped:
+                return
+            self._jobs.extend(jobs)
+            if self._is_queued:
+                return
+            self._is_queued = True
+        self._pool.offer(self)
+
+    def work(self) -> None:
+        """Run a share of the jobs; come back later for the rest."""
+        with self._state:
+            self._worker = get_ident()
+        for _ in range(_SHARE):
+            try:
+                job = self._jobs.popleft()
+            except IndexError:
+                break
+            job()
+        with self._state:
+            self._worker = None
+            self._is_queued = bool(self._jobs)
+            again = self._is_queued
+            self._state.notify_all()
+        if again:
+            self._pool.offer(self)
+
+    def stop(self, timeout: float) -> None:
+        """Forget what waits; return when the callback that runs now is done."""
+        deadline = time.monotonic() + timeout
+        with self._state:
+            self._stopped = True
+            self._jobs.clear()
+            if self._worker == get_ident():
+                return  # a callback closes its own channel
+            self._state.wait_for(lambda: self._worker is None, deadline - time.monotonic())
+
+
+class Dispatcher:
+    """The threads. They are started when there is something to do."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._size = threads
+        self._name = name
+        self._threads: list[Thread] = []
+        self._ready: SimpleQueue[Lane | None] = SimpleQueue()
+
+    def offer(self, lane: Lane) -> None:
+        if not self._threads:
+            self._start()
+        self._ready.put(lane)
+
+    def _start(self) -> None:
+        # Only the reading thread gives the first job, so this cannot happen twice at once.
+        for number in range(self._size):
+            name = f"{self._name}-callbacks-{number}"
+            self._threads.append(Thread(target=self._run, name=name, daemon=True))
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self) -> None:
+        while (lane := self._ready.get()) is not None:
+            lane.work()
+
+    def stop(self, timeout: float) -> None:
+        """End the threads; they finish what they are at."""
+        threads, self._threads = self._threads, []
+        for _ in threads:
+            self._ready.put(None)
+        deadline = time.monotonic() + timeout
+        for thread in threads:
+            if thread.ident != get_ident():
+                thread.join(max(0.0, deadline - time.monotonic()))
+
+
+class CallbackSink:
+    """Hands the deliveries of one consumer to its callback."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        callback: Callback,
+        *,
+        auto_ack: bool,
+        on_failure: OnFailure,
+        on_cancel: OnCancel | None,
+    ) -> None:
+        self.consumer_tag = ""
+        self._lane = lane
+        self._callback = callback
+        self._auto_ack = auto_ack
+        self._on_failure = on_failure
+        self._on_cancel = on_cancel
+
+    def deliver(self, deliveries: list[Delivery]) -> None:
+        self._lane.add([_job(self, one) for one in deliveries])
+
+    def end(self, error: HeadraceError | None) -> None:
+        if error is not None:
+            logger.warning("consumer %s has ended: %s", self.consumer_tag, error)
+        if self._on_cancel is not None:
+            self._lane.add([lambda: self._tell(error)])
+
+    def _tell(self, error: HeadraceError | None) -> None:
+        assert self._on_cancel is not None
+        try:
+            self._on_cancel(self.consumer_tag, error)
+        except Exception:
+            logger.exception("on_cancel of consumer %s failed", self.consumer_tag)
+
+    def run(self, delivery: Delivery) -> None:
+        if delivery.is_settled:  # of a lost connection: it comes again
+            return
+        try:
+            self._callback(delivery.consumer_tag, delivery.properties, delivery.body)
+        except Exception:
+            logger.exception(
+                "callback of consumer %s failed; message %s: %s",
+                delivery.consumer_tag,
+                delivery.message_id,
+                self._on_failure.value,
+            )
+            settle_failed(delivery, self._on_failure)
+        else:
+            if self._auto_ack:
+                with contextlib.suppress(AlreadySettled):  # by the callback itself
+                    delivery.ack()
+
+
+def settle_failed(delivery: Received, on_failure: OnFailure) -> None:
+    """What the settings say about a message whose callback raised."""
+    if on_failure is OnFailure.LEAVE:
+        return
+    with contextlib.suppress(AlreadySettled):  # the callback had settled it before it failed
+        delivery._ledger.nack(delivery.tag, on_failure is OnFailure.REQUEUE)
+
+
+def _job(sink: CallbackSink, delivery: Delivery) -> Callable[[], None]:
+    return lambda: sink.run(delivery)

@@ -1,0 +1,56 @@
+"""What the client knows of channels and consumers, whatever connection they are on. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from headrace.client.errors import HeadraceError
+from headrace.client.ledger import Ledger
+
+
+class Completion(Protocol):
+    """Where a result goes: a future of either kind."""
+
+    def done(self) -> bool: ...
+    def set_result(self, result: Any, /) -> None: ...  # noqa: ANN401 - any call's result
+    def set_exception(self, exception: BaseException, /) -> None: ...
+
+
+class Sink(Protocol):
+    """Where a consumer's messages go. Must not block."""
+
+    def deliver(self, deliveries: list[Any]) -> None: ...
+    def end(self, error: HeadraceError | None) -> None: ...
+
+
+@dataclass(slots=True)
+class Consumer:
+    tag: str
+    fields: dict[str, Any]
+    sink: Sink
+
+    @property
+    def queue(self) -> str:
+        return str(self.fields["queue"])
+
+
+@dataclass(slots=True)
+class ChannelState:
+    """What is known of a channel, whatever connection it is on."""
+
+    id: int
+    ledger: Ledger
+    prefetch: int | None = None
+    consumers: dict[str, Consumer] = field(default_factory=dict)
+    closed: HeadraceError | None = None
+
+    def queues(self) -> set[str]:
+        """Those which are consumed from."""
+        return {one.queue for one in self.consumers.values()}
+
+    def end(self, error: HeadraceError | None) -> None:
+        """Tell all consumers that there is nothing more to come."""
+        consumers, self.consumers = self.consumers, {}
+        for one in consumers.values():
+            one.sink.end(error)

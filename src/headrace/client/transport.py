@@ -1,0 +1,224 @@
+"""The socket of a blocking connection and the thread that reads it.
+
+Programs' threads write directly when the socket has room; the reading thread writes the rest.
+It never waits for a program, so whatever a program does, replies and heartbeats go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import selectors
+import socket
+import time
+from threading import Condition, Thread, get_ident
+
+from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
+from headrace.client.protocol import Core, State
+from headrace.client.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_READ = 1 << 18
+_HIGH = 4 << 20  # bytes that the socket has not taken; publishers wait above it
+_TICK = 0.5
+
+
+class Transport:
+    """Connects, reads, writes what is left, reconnects; until it is stopped."""
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self.lock = Condition()
+        """Guards the core and everything here. Notified when the socket has taken something."""
+        self.core = Core(settings, self._wake)
+        self._settings = settings
+        self._socket: socket.socket | None = None
+        self._unsent = bytearray()
+        self._stopping = False
+        self._woken = False
+        self._alarm, self._bell = socket.socketpair()
+        self._alarm.setblocking(False)
+        self._bell.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._alarm, selectors.EVENT_READ)
+        self._thread = Thread(target=self._run, name=f"{name}-reader", daemon=True)
+
+    # -- for any thread --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def is_reader(self) -> bool:
+        """True in the reading thread, which must not wait for replies."""
+        return self._thread.ident == get_ident()
+
+    def wake(self) -> None:
+        """Let the reading thread look for output. Cheap when it has been told already."""
+        if not self._woken:
+            self._woken = True
+            with contextlib.suppress(OSError):  # full: it will wake; closed: nothing to do
+                self._bell.send(b"!")
+
+    def _wake(self, urgent: bool) -> None:
+        if not urgent or self.is_reader():
+            self.wake()
+            return
+        with self.lock:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what the core has to say, as far as the socket takes it. Hold the lock."""
+        output = self.core.take_output(time.monotonic())
+        if output:
+            self._unsent += output[0] if len(output) == 1 else b"".join(output)
+        if self._unsent and self._socket is not None:
+            had_room = len(self._unsent) < _HIGH
+            with contextlib.suppress(BlockingIOError):
+                try:
+                    del self._unsent[: self._socket.send(self._unsent)]
+                except OSError as error:
+                    if isinstance(error, BlockingIOError):
+                        raise
+                    self._unsent.clear()  # the reading thread will find out by itself
+            if self._unsent:
+                self.wake()
+            if not had_room:
+                self.lock.notify_all()
+
+    def wait_for_room(self, deadline: float) -> None:
+        """Publishers wait while the broker does not read. Hold the lock."""
+        while len(self._unsent) >= _HIGH and self.core.state is not State.CLOSED:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise RequestTimeout("the broker does not read")
+            self.lock.wait(remaining)
+
+    def stop(self, timeout: float) -> None:
+        """Close the socket and end the thread."""
+        self._stopping = True
+        self.wake()
+        if not self.is_reader():
+            self._thread.join(timeout)
+
+    def abandon(self) -> None:
+        """In a forked child: the sockets are the parent's; only let go of our copies of them."""
+        self.lock = Condition()
+        for one in (self._socket, self._alarm, self._bell):
+            if one is not None:
+                with contextlib.suppress(OSError):
+                    os.close(one.detach())
+
+    # -- the reading thread ----------------------------------------------------------------------
+
+    def _run(self) -> None:
+        delays = self._settings.delays()
+        while True:
+            error = self._one_connection()
+            with self.lock:
+                core = self.core
+                if core.state is State.READY:
+                    delays = self._settings.delays()
+                self._disconnect()
+                core.lost(error)
+                if self._stopping:
+                    core.close()
+                elif not (self._settings.reconnect and core.was_ready):
+                    core.close(error)
+                is_over = core.state is State.CLOSED
+            self._hand_over()
+            if is_over:
+                break
+            delay = next(delays)
+            logger.info("connection lost (%s); next attempt in %.2f s", error, delay)
+            self._pause(delay)
+        self._selector.close()
+        self._alarm.close()
+        self._bell.close()
+
+    def _one_connection(self) -> HeadraceError:
+        """Connect and serve until it ends; the reason."""
+        settings = self._settings
+        if self._stopping:
+            return ConnectionClosed("the connection is closed")
+        try:
+            address = (settings.host, settings.port)
+            connected = socket.create_connection(address, settings.connect_timeout)
+        except OSError as error:
+            where = f"{settings.host}:{settings.port}"
+            return ConnectionClosed(f"cannot connect to {where}: {error.strerror or error}")
+        connected.setblocking(False)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with self.lock:
+            self._socket = connected
+            self._selector.register(connected, selectors.EVENT_READ)
+            self.core.connected(time.monotonic())
+            self.flush()
+        try:
+            return self._serve(connected)
+        except OSError as error:
+            return ConnectionClosed(f"the connection was lost: {error.strerror or error}")
+        except HeadraceError as error:
+            return error
+
+    def _serve(self, connected: socket.socket) -> HeadraceError:
+        core = self.core
+        next_tick = time.monotonic() + _TICK
+        while not self._stopping and core.error is None and core.state is not State.CLOSED:
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
+            self._selector.modify(connected, events)
+            ready = self._selector.select(max(0.0, next_tick - time.monotonic()))
+            for key, mask in ready:
+                if key.fileobj is self._alarm:
+                    self._hear_alarm()
+                elif mask & selectors.EVENT_READ:
+                    self._read(connected)
+            now = time.monotonic()
+            with self.lock:
+                if now >= next_tick:
+                    core.tick(now)
+                    next_tick = now + _TICK
+                self.flush()
+            self._hand_over()
+        return core.error or ConnectionClosed("the connection is closed")
+
+    def _read(self, connected: socket.socket) -> None:
+        try:
+            data = connected.recv(_READ)
+        except (BlockingIOError, InterruptedError):
+            return
+        if not data:
+            raise ConnectionClosed("the broker closed the connection")
+        frames = self.core.decode(data)  # without the lock: nobody else reads
+        with self.lock:
+            self.core.receive(frames, time.monotonic())
+
+    def _hear_alarm(self) -> None:
+        with contextlib.suppress(OSError):
+            self._alarm.recv(4096)
+        self._woken = False  # before looking for output, so that later news ring again
+
+    def _hand_over(self) -> None:
+        with self.lock:
+            hand_over = self.core.requests.take_results()
+        if hand_over is not None:
+            hand_over()
+
+    def _disconnect(self) -> None:
+        """Hold the lock."""
+        if self._socket is not None:
+            self._selector.unregister(self._socket)
+            self._socket.close()
+            self._socket = None
+        self._unsent.clear()
+        self.lock.notify_all()
+
+    def _pause(self, seconds: float) -> None:
+        """Wait between two attempts; requests go on to time out meanwhile."""
+        until = time.monotonic() + seconds
+        while not self._stopping and (remaining := until - time.monotonic()) > 0:
+            for _ in self._selector.select(min(remaining, _TICK)):
+                self._hear_alarm()
+            with self.lock:
+                self.core.tick(time.monotonic())
+            self._hand_over()

@@ -1,0 +1,123 @@
+"""Publishing, consuming, getting, settling."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from headrace.core.consumer import Consumer
+from headrace.errors import NotAllowed, NotFound, PreconditionFailed, ResourceError
+from headrace.model.arguments import consumer_priority
+from headrace.model.names import generated_consumer_tag
+from headrace.server.native.arguments import checked_arguments
+from headrace.server.native.channel import Channel
+from headrace.wire.native.messages import Op, Request
+from headrace.wire.native.pushes import got_frame
+
+if TYPE_CHECKING:
+    from headrace.server.native.session import Handler, Session
+
+MAX_PREFETCH = 65535
+
+
+def _publish(session: Session, channel: Channel, request: Request) -> None:
+    session.note_publish()
+    routed, refused, position = session.publisher.publish(request)
+    session.heed_journal()
+    shown: object = routed if "batch" in request.fields else routed[0]
+    if not refused:
+        session.respond_when_durable(request, position, routed=shown)
+        return
+    error = ResourceError("a full queue refused messages")
+    session.respond_when_durable(request, position, error, routed=shown, refused=refused)
+
+
+def _consume(session: Session, channel: Channel, request: Request) -> None:
+    name = request.text("queue")
+    tag = request.name("consumer_tag", "") or generated_consumer_tag(os.urandom(16))
+    if tag in channel.consumers:
+        raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
+    arguments = checked_arguments(request)
+    session.check("read", "queue", name)
+    queue = session.open_vhost.get_queue_for(name, session)
+    consumer = Consumer(
+        queue,
+        channel,
+        tag,
+        no_ack=request.flag("auto_ack"),
+        exclusive=request.flag("exclusive"),
+        prefetch=channel.default_prefetch,
+        priority=consumer_priority(arguments),
+        arguments=arguments,
+    )
+    queue.subscribe(consumer)
+    channel.consumers[tag] = consumer
+    session.respond(request, consumer_tag=tag)
+
+
+def _cancel(session: Session, channel: Channel, request: Request) -> None:
+    tag = request.text("consumer_tag")
+    consumer = channel.consumers.pop(tag, None)
+    if consumer is None:
+        raise NotFound(f"no consumer '{tag}' on this channel")
+    session.respond(request)
+    consumer.queue.unsubscribe(consumer)
+
+
+def _qos(session: Session, channel: Channel, request: Request) -> None:
+    prefetch = request.whole("prefetch")
+    if prefetch > MAX_PREFETCH:
+        raise PreconditionFailed(f"prefetch must be 0 to {MAX_PREFETCH}")
+    channel.default_prefetch = prefetch
+    session.respond(request)
+
+
+def _get(session: Session, channel: Channel, request: Request) -> None:
+    name = request.text("queue")
+    no_ack = request.flag("auto_ack")
+    session.check("read", "queue", name)
+    queue = session.open_vhost.get_queue_for(name, session)
+    run = queue.take_one()
+    if run is None:
+        session.respond(request, message=None)
+        return
+    entry = channel.get_entry(Consumer(queue, channel, "", no_ack=no_ack), run)
+    session.send_bytes(got_frame(request.rid, channel.number, queue.backlog.count, entry))
+
+
+def _tag(session: Session, channel: Channel, request: Request) -> int:
+    """The delivery tag that is to be settled, given as such or by queue and message id."""
+    if "message_id" not in request.fields:
+        return request.whole("tag")
+    name, message_id = request.text("queue"), request.text("message_id")
+    queue = session.open_vhost.queues.get(name)
+    if queue is None:
+        raise NotFound(f"no queue '{name}' in vhost '{session.open_vhost.name}'")
+    return channel.tag_of(queue, message_id)
+
+
+def _ack(session: Session, channel: Channel, request: Request) -> None:
+    multiple = request.flag("multiple")
+    tag = _tag(session, channel, request)
+    if multiple:
+        channel.acknowledge_upto(tag)
+    else:
+        channel.acknowledge(tag, tag)
+    session.respond(request)
+
+
+def _nack(session: Session, channel: Channel, request: Request) -> None:
+    multiple, requeue = request.flag("multiple"), request.flag("requeue", True)
+    channel.reject(_tag(session, channel, request), multiple=multiple, requeue=requeue)
+    session.respond(request)
+
+
+HANDLERS: dict[int, Handler] = {
+    Op.PUBLISH: _publish,
+    Op.CONSUME: _consume,
+    Op.CANCEL: _cancel,
+    Op.QOS: _qos,
+    Op.GET: _get,
+    Op.ACK: _ack,
+    Op.NACK: _nack,
+}

@@ -1,0 +1,46 @@
+"""Errors as native peers read them: the one place that knows their codes."""
+
+from __future__ import annotations
+
+from headrace import errors
+
+_CODES: dict[type[errors.BrokerError], str] = {
+    errors.ConnectionForced: "connection_forced",
+    errors.LoginRefused: "login_refused",
+    errors.FrameError: "frame",
+    errors.MalformedError: "syntax",
+    errors.CommandInvalid: "protocol",
+    errors.ChannelStateError: "protocol",
+    errors.UnexpectedFrame: "protocol",
+    errors.ResourceError: "resource",
+    errors.NotAllowed: "not_allowed",
+    errors.Unsupported: "not_implemented",
+    errors.InternalError: "internal",
+    errors.AccessRefused: "access_refused",
+    errors.NotFound: "not_found",
+    errors.ResourceLocked: "resource_locked",
+    errors.PreconditionFailed: "precondition_failed",
+    errors.StoreError: "store",
+}
+# After these nobody can say what the peer means, or what we do.
+_ENDS_CONNECTION = (
+    errors.ConnectionForced,
+    errors.LoginRefused,
+    errors.FrameError,
+    errors.CommandInvalid,
+    errors.ChannelStateError,
+    errors.UnexpectedFrame,
+    errors.InternalError,
+)
+
+
+def code_of(error: errors.BrokerError) -> str:
+    """The stable name of the error."""
+    for kind in type(error).__mro__:
+        if kind in _CODES:
+            return _CODES[kind]
+    return "internal"
+
+
+def ends_connection(error: errors.BrokerError) -> bool:
+    return isinstance(error, _ENDS_CONNECTION)

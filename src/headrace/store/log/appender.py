@@ -1,0 +1,63 @@
+"""An open segment and the bytes that wait to be written to it. When it is full the next begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace.store.log.segment import Segment
+from headrace.store.log.segments import Segments
+from headrace.store.log.writer import Chunk
+
+# A segment's base -> the record for it, in pieces, and its size, which is the same for every base.
+Encode = Callable[[int], tuple[list[bytes], int]]
+
+
+class Appender:
+    """The log has two: one for what comes in, one for what compaction copies (``cold``)."""
+
+    def __init__(
+        self, segments: Segments, on_full: Callable[[Segment], None], *, cold: bool = False
+    ) -> None:
+        self._segments = segments
+        self._on_full = on_full
+        self._cold = cold
+        self.segment: Segment | None = None
+        self.chunks: list[Chunk] = []  # not handed to the writer yet
+
+    def append(self, encode: Encode) -> tuple[int, int]:
+        """Add a record; returns its position and size."""
+        segment = self.segment
+        parts, size = encode(-1 if segment is None else segment.base)
+        if segment is None or segment.used + size > segment.capacity:
+            self.seal()
+            segment = self.segment = self._segments.new(size)
+            segment.cold = self._cold
+            parts, size = encode(segment.base)  # sums are seeded with the base
+        chunks = self.chunks
+        if not chunks or chunks[-1].segment is not segment:
+            chunks.append(Chunk(segment, segment.used))
+        chunks[-1].buffers += parts
+        position = segment.base + segment.used
+        segment.used += size
+        return position, size
+
+    def take_chunks(self) -> list[Chunk]:
+        taken, self.chunks = self.chunks, []
+        return taken
+
+    def seal(self) -> None:
+        """Nothing more goes into the segment."""
+        segment, self.segment = self.segment, None
+        if segment is not None:
+            segment.sealed = True
+            self._on_full(segment)
+
+    def trim(self) -> Segment | None:
+        """At a clean end: give unused space back, so that the next start need not look at it."""
+        segment = self.segment
+        if segment is None or segment.file is None:
+            return None
+        segment.file.truncate(segment.used)
+        segment.file.sync()
+        segment.capacity = segment.used
+        return segment

@@ -1,0 +1,79 @@
+"""What is collected until it becomes a record: notes on what became of messages, and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.model.intervals import join_ranges
+from headrace.store.log import record as r
+
+
+class Notes:
+    """Messages that were settled and returned."""
+
+    __slots__ = ("returned", "settled")
+
+    def __init__(self) -> None:
+        self.settled: dict[int, list[tuple[int, int]]] = {}  # by queue: ranges in any order
+        self.returned: list[tuple[int, int, int, int]] = []  # queue, first, stop, deliveries
+
+    def __bool__(self) -> bool:
+        return bool(self.settled or self.returned)
+
+    def settled_ranges(self) -> list[tuple[int, int, int]]:
+        """(queue, first, stop) each, as few as possible."""
+        return [
+            (queue, start, stop)
+            for queue, found in self.settled.items()
+            for start, stop in join_ranges(found)
+        ]
+
+    def add(self, other: Notes) -> None:
+        for queue, ranges in other.settled.items():
+            self.settled.setdefault(queue, []).extend(ranges)
+        self.returned += other.returned
+
+    def forget(self, queue: int) -> None:
+        self.settled.pop(queue, None)
+        self.returned = [one for one in self.returned if one[0] != queue]
+
+
+class Group:
+    """What happens inside atomic(): one record, found again as a whole or not at all."""
+
+    __slots__ = ("messages", "notes", "spots")
+
+    def __init__(self) -> None:
+        self.messages: list[r.Outgoing] = []
+        self.notes = Notes()
+        self.spots: list[tuple[int, int]] = []  # once encoded: where the messages are, their sizes
+
+    def encode(self, base: int, time: int) -> tuple[list[bytes], int]:
+        """The record in pieces, and its size."""
+        inner = r.inner_base(base)
+        parts: list[bytes] = []
+        self.spots = []
+        at = r.HEAD_SIZE
+        for out in self.messages:
+            pieces, size = r.messages_parts(out, base=inner, time=time)
+            parts += pieces
+            self.spots.append((at, size))
+            at += size
+        count = len(self.messages)
+        settled, returned = self.notes.settled_ranges(), self.notes.returned
+        if settled:
+            parts.append(r.settled_bytes(settled, base=inner, time=time))
+            count += 1
+        if returned:
+            parts.append(r.returned_bytes(returned, base=inner, time=time))
+            count += 1
+        body = b"".join(parts)
+        head = r.group_head(body, count, base=base, time=time)
+        return [head, body], len(head) + len(body)
+
+
+def ranges_of(offsets: Sequence[int]) -> list[tuple[int, int]]:
+    """Offsets in any order as ranges, stops exclusive; not joined."""
+    if isinstance(offsets, range) and offsets.step == 1:
+        return [(offsets.start, offsets.stop)] if offsets else []
+    return [(offset, offset + 1) for offset in offsets]

@@ -1,0 +1,173 @@
+"""Reading messages back: from the files, or from memory while they are not written yet.
+
+Every content's sum is checked. What is damaged is told, counted and settled, never delivered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from zlib import crc32
+
+from headrace.model.intervals import Intervals
+from headrace.store.api import Stored
+from headrace.store.log import record as r
+from headrace.store.log.books import Books
+from headrace.store.log.index import Entry, QueueIndex
+from headrace.store.log.segment import Segment
+from headrace.store.log.segments import Segments
+
+logger = logging.getLogger(__name__)
+
+LOAD_BYTES = 1 << 18
+_NOTHING = r.Messages("", "", 0, None, 0, (), (), (), 0)
+
+
+class RecordReader:
+    """Finds messages by queue and offset, and records by position."""
+
+    def __init__(
+        self, books: Books, segments: Segments, settle: Callable[[int, range], None]
+    ) -> None:
+        self._books = books
+        self._segments = segments
+        self._settle = settle
+        # Position -> store time and messages. Whoever appends enters them.
+        self.unwritten: dict[int, tuple[int, r.Outgoing]] = {}
+        self.damaged = 0  # messages that could not be read
+        self._lost: dict[int, Intervals] = {}  # by queue: those already told
+
+    def forget_written(self, position: int | None) -> None:
+        """Everything before that position is in its file; None: everything is."""
+        if position is None:
+            self.unwritten.clear()
+        else:
+            self.unwritten = {at: one for at, one in self.unwritten.items() if at >= position}
+
+    # -- by queue and offset --------------------------------------------------------------------
+
+    def read_from(
+        self, queue: int, start: int, stop: int, *, max_bytes: int, with_settled: bool
+    ) -> tuple[list[Stored], int]:
+        """Messages of start .. stop - 1, record by record, about ``max_bytes`` of them.
+
+        Returns them and the offset at which to go on. Damaged ones are counted and left out.
+        """
+        index = self._books.queues.get(queue)
+        if index is None:
+            return [], stop
+        loaded: list[Stored] = []
+        size = 0
+        for entry in index.entries(start, stop):
+            if size >= max_bytes:
+                return loaded, entry.first
+            low, high = max(start, entry.first), min(stop, entry.stop)
+            ranges = [(low, high)] if with_settled else list(index.settled.missing(low, high))
+            if ranges:
+                found = self._load(queue, index, entry, ranges)
+                size += sum(len(content) for one in found for content in one.contents)
+                loaded += found
+        return loaded, stop
+
+    def _load(
+        self, queue: int, index: QueueIndex, entry: Entry, ranges: list[tuple[int, int]]
+    ) -> list[Stored]:
+        unwritten = self.unwritten.get(entry.position)
+        if unwritten is not None:
+            time, out = unwritten
+            route = (out.exchange, out.key, out.origin, out.ttl_ms, time)
+            pieces = [
+                (offset, out.contents[offset - entry.first])
+                for low, high in ranges
+                for offset in range(low, high)
+            ]
+        else:
+            messages, pieces = self._read_pieces(queue, entry, ranges)
+            route = messages[:5]
+        # Messages delivered a different number of times cannot share a run; and none overtakes.
+        found: list[Stored] = []
+        offsets: list[int] = []
+        for offset, content in pieces:
+            deliveries = index.deliveries(offset) if index.returned else 0
+            if not found or found[-1].deliveries != deliveries:
+                offsets = []
+                found.append(Stored(*route, deliveries, offsets, []))
+            offsets.append(offset)
+            found[-1].contents.append(content)
+        return found
+
+    def _read_pieces(
+        self, queue: int, entry: Entry, ranges: list[tuple[int, int]]
+    ) -> tuple[r.Messages, list[tuple[int, bytes]]]:
+        """Some messages of a record, with their offsets."""
+        segment = self._segments.at(entry.position)
+        messages = _read_head(segment, entry.position)
+        if messages is None:
+            self.report_damage(queue, ranges, f"the record at {entry.position} is damaged")
+            return _NOTHING, []
+        lengths, crcs = messages.lengths, messages.crcs
+        skip = ranges[0][0] - entry.first
+        start = entry.position + messages.head_size + sum(lengths[:skip])
+        last = ranges[-1][1] - entry.first
+        data = segment.read(start, sum(lengths[skip:last]))
+        pieces: list[tuple[int, bytes]] = []
+        at = 0
+        wanted = iter(ranges)
+        low, high = next(wanted)
+        for number in range(skip, last):
+            offset = entry.first + number
+            if offset >= high:
+                low, high = next(wanted)
+            content = data[at : at + lengths[number]]
+            at += lengths[number]
+            if offset < low:
+                continue
+            if crc32(content) != crcs[number]:
+                self.report_damage(queue, [(offset, offset + 1)], "its checksum is wrong")
+            else:
+                pieces.append((offset, content))
+        return messages, pieces
+
+    # -- by position ----------------------------------------------------------------------------
+
+    def read_record(self, position: int) -> tuple[r.Messages, list[bytes | None]]:
+        """A whole record that is in its file; None for each damaged message."""
+        segment = self._segments.at(position)
+        messages = _read_head(segment, position)
+        if messages is None:
+            return _NOTHING, []
+        data = segment.read(position + messages.head_size, sum(messages.lengths))
+        contents: list[bytes | None] = []
+        at = 0
+        for length, crc in zip(messages.lengths, messages.crcs, strict=True):
+            content = data[at : at + length]
+            at += length
+            contents.append(content if crc32(content) == crc else None)
+        return messages, contents
+
+    # -- damage ---------------------------------------------------------------------------------
+
+    def report_damage(self, queue: int, ranges: list[tuple[int, int]], why: str) -> None:
+        """These messages cannot be read, and that is their end. Each is told and counted once."""
+        lost = self._lost.setdefault(queue, Intervals())
+        for start, stop in [new for one in ranges for new in lost.missing(*one)]:
+            lost.add(start, stop)
+            self.damaged += stop - start
+            logger.error(
+                "messages %d to %d of queue number %d are lost: %s", start, stop - 1, queue, why
+            )
+            self._settle(queue, range(start, stop))
+
+
+def _read_head(segment: Segment, position: int) -> r.Messages | None:
+    """None unless there is a sound head of messages, alone or in a group."""
+    data = segment.read(position, 4096)
+    head = r.read_head(data)
+    if head is None or head.kind != r.MESSAGES:
+        return None
+    if head.head_size > len(data):
+        data = segment.read(position, head.head_size)
+    inner = r.inner_base(segment.base)
+    if not r.head_is_good(data, head, segment.base) and not r.head_is_good(data, head, inner):
+        return None
+    return r.decode_messages(data, head)

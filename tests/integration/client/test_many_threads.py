@@ -1,0 +1,65 @@
+"""One connection, many channels and threads: no deadlock, no reply to the wrong question."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+import pytest
+
+from headrace.client import Channel, Connection, NotFound
+
+CHANNELS, THREADS = 200, 16
+
+
+class Worker(threading.Thread):
+    """Asks questions whose answers it knows, on channels which others use as well."""
+
+    def __init__(self, number: int, channels: list[Channel], until: float) -> None:
+        super().__init__(name=f"worker-{number}")
+        self.rounds = 0
+        self.failure: BaseException | None = None
+        self._number, self._channels, self._until = number, channels, until
+        self._random = random.Random(number)
+
+    def run(self) -> None:
+        try:
+            while time.monotonic() < self._until:
+                self._ask(self._random.choice(self._channels))
+                self.rounds += 1
+        except BaseException as error:
+            self.failure = error
+
+    def _ask(self, channel: Channel) -> None:
+        number = self._random.randrange(1, 6)
+        name = f"threads-{self._number}-{self.rounds}"
+        info = channel.queue_declare(name)
+        assert info.name == name
+        assert channel.publish_batch([("", name, None, b"x")] * number) == [1] * number
+        body = f"{name}-last".encode()
+        assert channel.basic_publish("", name, None, body) == 1
+        delivery = channel.basic_get(name)
+        assert delivery is not None
+        assert delivery.queue == name
+        delivery.ack()
+        with pytest.raises(NotFound, match=name):
+            channel.basic_ack(name, "unknown")
+        assert channel.queue_delete(name) == number
+
+
+@pytest.mark.parametrize(
+    "seconds", [10, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.chaos])]
+)
+def test_many_threads_on_many_channels(connection: Connection, seconds: int) -> None:
+    channels = [connection.create_channel() for _ in range(CHANNELS)]
+    until = time.monotonic() + seconds
+    workers = [Worker(number, channels, until) for number in range(THREADS)]
+    for one in workers:
+        one.start()
+    for one in workers:
+        one.join(seconds + 30)
+
+    assert not any(one.is_alive() for one in workers)
+    assert [one.failure for one in workers if one.failure] == []
+    assert all(one.rounds for one in workers)

@@ -1,0 +1,45 @@
+"""Brokers for the seed's scenarios, and a door to them for each protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import brokers
+from brokers import Broker
+from integration.client.site import Restartable
+from seed.doors import AmqpDoor, Door, NativeDoor
+
+
+@pytest.fixture(scope="package")
+def native(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    running = brokers.start(tmp_path_factory.mktemp("seed"), "--native-port", "0")
+    yield running
+    running.stop()
+
+
+@pytest.fixture(params=[NativeDoor, AmqpDoor], ids=["native", "amqp"])
+def door(request: pytest.FixtureRequest, native: Broker) -> Iterator[Door]:
+    """The same scenario through either protocol."""
+    opened: Door = request.param(native.ports)
+    yield opened
+    opened.tidy()
+    opened.close()
+
+
+@pytest.fixture
+def native_door(native: Broker) -> Iterator[NativeDoor]:
+    opened = NativeDoor(native.ports)
+    yield opened
+    opened.tidy()
+    opened.close()
+
+
+@pytest.fixture
+def restartable(tmp_path: Path) -> Iterator[Restartable]:
+    site = Restartable(tmp_path)
+    site.start()
+    yield site
+    site.stop()

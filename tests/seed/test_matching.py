@@ -1,0 +1,82 @@
+"""Scenario 21: which binding keys match which routing keys, and which keys are legal."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.client import PreconditionFailed
+from seed.doors import Door, NativeDoor
+
+ROWS = [
+    ("aaa", "aaa", True),
+    ("aaa.bbb", "aaa.bbb", True),
+    ("aaa.bbb", "aaa.bbb.ccc", False),
+    ("aaa.bbb", "aaa.ccc", False),
+    ("aaa.bbb.ccc", "aaa.bbb.ccc", True),
+    ("aaa.*", "aaa.bbb", True),
+    ("aaa.*.bbb", "aaa.bbb.ccc", False),
+    ("*.aaa.bbb", "aaa.bbb", False),
+    ("#", "aaa.bbb.ccc", True),
+    ("aaa.#", "aaa.bbb", True),
+    ("aaa.#", "aaa.bbb.ccc", True),
+    ("aaa.#.ccc", "aaa.ccc", True),
+    ("aaa.#.ccc", "aaa.bbb.ccc", True),
+    ("aaa.#.ccc", "aaa.aaa.bbb.ccc", True),
+    ("#.ccc", "ccc", True),
+    ("#.ccc", "aaa.bbb.ccc", True),
+]
+PROSE = [
+    *(("a.*.b", key, True) for key in ("a.a.b", "a.b.b", "a.aaa.b")),
+    *(("a.#.b", key, True) for key in ("a.a.b", "a.b.b", "a.aaa.b", "a.aa.bb.b", "a.b")),
+]
+# A greedy matcher that cannot end on an empty # gets these wrong.
+HARD = [
+    ("a.#", "a", True),
+    ("#.a", "a.a", True),
+    ("#.a", "a.b.a", True),
+    ("#.a.b", "a.a.b", True),
+    ("*.*", "a.b", True),
+    ("*.*", "a", False),
+    ("", "", True),
+    ("#", "", True),
+    ("*", "", False),  # an empty key has no words, as in RabbitMQ
+    ("", "a", False),
+]
+
+
+@pytest.mark.parametrize(("binding", "routing", "matches"), ROWS + PROSE + HARD)
+def test_topic_matching(door: Door, binding: str, routing: str, matches: bool) -> None:
+    door.exchange("seed.match", "topic")
+    door.queue("seed.match")
+    door.bind("seed.match", "seed.match", binding)
+    door.publish("seed.match", routing, b"x")
+
+    assert door.take_all("seed.match") == ([b"x"] if matches else [])
+
+
+@pytest.mark.parametrize("key", ["", "a", "a_1.B", "*", "#", "a.*.b", "*.*", "a.#", "#.a.#"])
+def test_legal_binding_keys(native_door: NativeDoor, key: str) -> None:
+    native_door.exchange("seed.keys", "topic")
+    native_door.queue("seed.keys")
+    native_door.bind("seed.keys", "seed.keys", key)
+
+
+@pytest.mark.parametrize("key", ["a*.b", "a.#b", "#.#", "#.*", "*.#", "a-b", "a b", "ä"])
+def test_illegal_binding_keys(native_door: NativeDoor, key: str) -> None:
+    native_door.exchange("seed.keys", "topic")
+    native_door.queue("seed.keys")
+    with pytest.raises(PreconditionFailed):
+        native_door.bind("seed.keys", "seed.keys", key)
+
+
+@pytest.mark.parametrize("key", ["*", "#", "a.*", "a-b", "a b"])
+def test_illegal_routing_keys_of_a_topic_exchange(native_door: NativeDoor, key: str) -> None:
+    native_door.exchange("seed.keys", "topic")
+    with pytest.raises(PreconditionFailed):
+        native_door.publish("seed.keys", key, b"x")
+
+
+def test_queue_names_may_be_keys_elsewhere(native_door: NativeDoor) -> None:
+    native_door.queue("seed keys-*")
+    native_door.publish("", "seed keys-*", b"x")
+    assert native_door.take_all("seed keys-*") == [b"x"]

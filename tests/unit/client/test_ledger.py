@@ -1,0 +1,136 @@
+"""What is delivered and settled: few requests, nobody else's message, nothing twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.client.errors import AlreadySettled
+from headrace.client.ledger import Delivery, Ledger
+from unit.client.desk import row
+
+
+def ledger_with(*tags: int) -> tuple[Ledger, list[Delivery], list[bool]]:
+    notes: list[bool] = []
+    ledger = Ledger(notes.append)
+    return ledger, ledger.register([row(tag) for tag in tags], "c", Delivery), notes
+
+
+def sent(ledger: Ledger) -> list[tuple[int, bool, bool | None]]:
+    return [(one.tag, one.multiple, one.requeue) for one in ledger.take_settlements()]
+
+
+def test_acks_of_everything_so_far_become_one_request() -> None:
+    ledger, deliveries, _ = ledger_with(1, 2, 3, 4)
+    for one in deliveries[:3]:
+        one.ack()
+
+    assert sent(ledger) == [(3, True, None)]
+    assert sent(ledger) == []
+
+
+def test_an_ack_behind_an_unsettled_message_goes_alone() -> None:
+    ledger, deliveries, _ = ledger_with(1, 2, 3, 4)
+    deliveries[2].ack()
+    deliveries[0].ack()
+    deliveries[3].ack()
+
+    assert sent(ledger) == [(1, False, None), (3, False, None), (4, False, None)]
+
+
+def test_nacks_are_sent_before_an_ack_that_would_cover_them() -> None:
+    ledger, deliveries, _ = ledger_with(1, 2, 3)
+    deliveries[0].ack()
+    deliveries[2].ack()
+    deliveries[1].nack(requeue=False)
+
+    assert sent(ledger) == [(2, False, False), (3, True, None)]
+
+
+def test_only_the_first_of_many_settlements_rings() -> None:
+    ledger, deliveries, notes = ledger_with(1, 2, 3)
+    for one in deliveries:
+        one.ack()
+    assert len(notes) == 1
+
+    sent(ledger)
+    ledger.register([row(4)], "c", Delivery)[0].ack()
+    assert len(notes) == 2
+
+
+def test_many_acks_are_urgent_before_the_prefetch_is_used_up() -> None:
+    ledger, deliveries, notes = ledger_with(*range(1, 9))
+    ledger.expect(12)
+    for one in deliveries[:3]:
+        one.ack()
+
+    assert notes == [False, True]
+
+
+def test_settling_twice_raises() -> None:
+    ledger, (delivery,), _ = ledger_with(1)
+    delivery.ack()
+
+    with pytest.raises(AlreadySettled):
+        delivery.nack()
+    assert sent(ledger) == [(1, False, None)]
+
+
+def test_a_settlement_from_a_lost_connection_is_ignored() -> None:
+    ledger, (old,), _ = ledger_with(1)
+    ledger.reset()
+    (new,) = ledger.register([row(1)], "c", Delivery)
+
+    old.ack()
+    assert sent(ledger) == []
+    assert not new.is_settled
+    new.ack()
+    assert sent(ledger) == [(1, False, None)]
+
+
+def test_tags_go_on_over_connections() -> None:
+    ledger, _, _ = ledger_with(1, 2)
+    ledger.reset()
+    (new,) = ledger.register([row(1)], "c", Delivery)
+
+    assert new.tag == 3
+    assert ledger.wire_tag(new.tag) == 1
+    assert ledger.is_stale(2)
+
+
+def test_messages_are_found_by_queue_and_id() -> None:
+    ledger, (first, _), _ = ledger_with(1, 2)
+    assert ledger.find("q", "M-1") == 1
+    assert ledger.find("other", "M-1") is None
+
+    first.ack()
+    ledger.register([row(3)], "c", Delivery)
+    assert ledger.find("q", "M-1") is None
+    assert ledger.find("q", "M-3") == 3
+
+
+def test_what_was_not_settled_is_given_back() -> None:
+    ledger, deliveries, _ = ledger_with(1, 2)
+    deliveries[0].ack()
+    ledger.give_back(deliveries)
+
+    assert sent(ledger) == [(2, False, True), (1, False, None)]
+
+
+def test_claimed_messages_are_not_sent_again() -> None:
+    ledger, deliveries, _ = ledger_with(1, 2, 3)
+    ledger.claim(2, multiple=True)
+
+    assert [one.is_settled for one in deliveries] == [True, True, False]
+    assert sent(ledger) == []
+
+
+def test_properties_of_a_delivery_say_where_it_came_from() -> None:
+    _, (delivery,), _ = ledger_with(7)
+
+    properties = delivery.properties
+    assert (properties.message_id, properties.routing_key, properties.delivery_mode) == (
+        "M-7",
+        "q",
+        1,
+    )
+    assert (properties.queue, properties.exchange, properties.delivery_tag) == ("q", "", 7)

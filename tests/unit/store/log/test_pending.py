@@ -1,0 +1,65 @@
+"""Notes and groups: what waits to become a record."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.store.api import Placed
+from headrace.store.log import record as r
+from headrace.store.log.pending import Group, Notes, ranges_of
+from headrace.store.log.segment import Found, parts_of, walk
+
+
+@pytest.mark.parametrize(
+    ("offsets", "expected"),
+    [
+        (range(3, 6), [(3, 6)]),
+        (range(0), []),
+        (range(0, 4, 2), [(0, 1), (2, 3)]),
+        ([5, 3], [(5, 6), (3, 4)]),
+    ],
+)
+def test_offsets_become_ranges(offsets: range | list[int], expected: list[tuple[int, int]]) -> None:
+    assert ranges_of(offsets) == expected
+
+
+def test_settled_ranges_are_joined_by_queue() -> None:
+    notes = Notes()
+    notes.settled = {1: [(5, 6), (3, 5)], 2: [(6, 7)]}
+
+    assert notes.settled_ranges() == [(1, 3, 6), (2, 6, 7)]
+
+
+def test_notes_can_be_added_and_forgotten() -> None:
+    notes, other = Notes(), Notes()
+    assert not notes
+    notes.settled = {1: [(0, 1)]}
+    other.settled = {1: [(1, 2)], 2: [(0, 1)]}
+    other.returned = [(1, 2, 3, 1), (2, 1, 2, 1)]
+
+    notes.add(other)
+    assert notes.settled_ranges() == [(1, 0, 2), (2, 0, 1)]
+    notes.forget(1)
+
+    assert (notes.settled_ranges(), notes.returned) == ([(2, 0, 1)], [(2, 1, 2, 1)])
+    assert notes
+
+
+def test_a_group_is_one_record_and_knows_where_its_messages_are() -> None:
+    group = Group()
+    for number in range(2):
+        placed = [Placed(1, number, 1)]
+        group.messages.append(r.Outgoing("", "k", 0, None, [b"%d" % number], placed, 2))
+    group.notes.settled = {2: [(0, 1)]}
+    group.notes.returned = [(3, 0, 1, 1)]
+
+    parts, size = group.encode(64, 1000)
+    data = b"".join(parts)
+    (found,) = walk(data, 64)
+
+    assert isinstance(found, Found)
+    assert (len(data), found.head.items) == (size, 4)
+    inside = list(parts_of(found))
+    kinds = [one.head.kind for one in inside]
+    assert kinds == [r.MESSAGES, r.MESSAGES, r.SETTLED, r.RETURNED]
+    assert group.spots == [(one.at, one.head.size) for one in inside[:2]]
