@@ -176,13 +176,17 @@ class Calls(Generic[D]):
         def finish(reply: Reply) -> None:
             if consumer is None:
                 return
-            if consumers.get(tag) is consumer:
-                del consumers[tag]
+            consumers.pop(tag, None)
             others = (one for state in self._core.channels.values() for one in state.queues())
             if consumer.queue not in others:
                 self._topology.last_consumer_left(consumer.queue)
 
-        return Call(Op.CANCEL, {"consumer_tag": tag}, finish, repeatable=False)
+        def failed(error: Exception) -> None:
+            # Without a connection it has ended as well, and must not come back with the next.
+            if isinstance(error, ConnectionClosed | NotFound):
+                consumers.pop(tag, None)
+
+        return Call(Op.CANCEL, {"consumer_tag": tag}, finish, failed=failed)
 
     def get(self, queue: str, auto_ack: bool) -> Call[D | None]:
         ledger = self._state.ledger

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from threading import Condition, Thread, get_ident
+from threading import Condition, Lock, Thread, get_ident
 from typing import Any
 
 from headrace.client.errors import AlreadySettled, HeadraceError
@@ -22,7 +22,7 @@ from headrace.client.settings import OnFailure
 logger = logging.getLogger(__name__)
 
 Callback = Callable[[str, BasicProperties, bytes], Any]
-OnCancel = Callable[[str, HeadraceError | None], Any]
+OnCancel = Callable[[str, HeadraceError], Any]
 _SHARE = 64  # deliveries of one channel before others get their turn
 
 
@@ -84,14 +84,16 @@ class Dispatcher:
         self._name = name
         self._threads: list[Thread] = []
         self._ready: SimpleQueue[Lane | None] = SimpleQueue()
+        self._lock = Lock()
+        self._stopped = False
 
     def offer(self, lane: Lane) -> None:
-        if not self._threads:
-            self._start()
+        with self._lock:
+            if not self._threads and not self._stopped:
+                self._start()
         self._ready.put(lane)
 
     def _start(self) -> None:
-        # Only the reading thread gives the first job, so this cannot happen twice at once.
         for number in range(self._size):
             name = f"{self._name}-callbacks-{number}"
             self._threads.append(Thread(target=self._run, name=name, daemon=True))
@@ -104,7 +106,9 @@ class Dispatcher:
 
     def stop(self, timeout: float) -> None:
         """End the threads; they finish what they are at."""
-        threads, self._threads = self._threads, []
+        with self._lock:
+            threads, self._threads = self._threads, []
+            self._stopped = True
         for _ in threads:
             self._ready.put(None)
         deadline = time.monotonic() + timeout
@@ -136,12 +140,13 @@ class CallbackSink:
         self._lane.add([_job(self, one) for one in deliveries])
 
     def end(self, error: HeadraceError | None) -> None:
-        if error is not None:
-            logger.warning("consumer %s has ended: %s", self.consumer_tag, error)
+        if error is None:
+            return  # as the program wanted
+        logger.warning("consumer %s has ended: %s", self.consumer_tag, error)
         if self._on_cancel is not None:
             self._lane.add([lambda: self._tell(error)])
 
-    def _tell(self, error: HeadraceError | None) -> None:
+    def _tell(self, error: HeadraceError) -> None:
         assert self._on_cancel is not None
         try:
             self._on_cancel(self.consumer_tag, error)
@@ -153,7 +158,7 @@ class CallbackSink:
             return
         try:
             self._callback(delivery.consumer_tag, delivery.properties, delivery.body)
-        except Exception:
+        except BaseException:  # sys.exit() in a callback must not end a thread of ours either
             logger.exception(
                 "callback of consumer %s failed; message %s: %s",
                 delivery.consumer_tag,

@@ -223,6 +223,8 @@ class Core:
         self._output = []
         for channel in self.channels.values():
             channel.ledger.reset()
+        if not isinstance(error, ConnectionClosed):
+            error = ConnectionClosed(str(error))
         self.requests.lost(error)
 
     def close(self, error: HeadraceError | None = None) -> None:

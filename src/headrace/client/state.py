@@ -51,6 +51,7 @@ class ChannelState:
 
     def end(self, error: HeadraceError | None) -> None:
         """Tell all consumers that there is nothing more to come."""
-        consumers, self.consumers = self.consumers, {}
-        for one in consumers.values():
+        consumers = list(self.consumers.values())
+        self.consumers.clear()
+        for one in consumers:
             one.sink.end(error)

@@ -50,6 +50,7 @@ class DeliveryStream:
                 except Empty:
                     return
                 if isinstance(batch, _End):
+                    self._arrived.put(batch)  # for whoever looks again
                     if batch.error is not None:
                         raise batch.error
                     return
@@ -83,6 +84,7 @@ class DeliveryStream:
             batch = self._arrived.get()
             if not isinstance(batch, _End):
                 self._ledger.give_back(batch)
+        self._arrived.put(_End(None))
 
     def __enter__(self) -> DeliveryStream:
         return self

@@ -108,6 +108,7 @@ class Transport:
             if one is not None:
                 with contextlib.suppress(OSError):
                     os.close(one.detach())
+        self._selector.close()
 
     # -- the reading thread ----------------------------------------------------------------------
 
@@ -160,6 +161,9 @@ class Transport:
             return ConnectionClosed(f"the connection was lost: {error.strerror or error}")
         except HeadraceError as error:
             return error
+        except Exception as error:  # a reply nobody expected must not leave everybody waiting
+            logger.exception("unexpected failure of the reading thread")
+            return ConnectionClosed(f"unexpected failure: {error!r}")
 
     def _serve(self, connected: socket.socket) -> HeadraceError:
         core = self.core

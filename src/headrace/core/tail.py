@@ -85,9 +85,12 @@ class QueueTail:
         self._items.append(self._put_aside(run))
 
     def _is_stored(self, run: Run) -> bool:
-        # A span stands for every live message in it, so a run must be without holes.
+        if self._journal is None or not run.persistent or run.priority:
+            return False
+        # A span stands for every live message in it, so a run must be without holes; and it may
+        # be read at once, which a message of an unfinished group cannot be.
         whole = run.offsets[-1] - run.offsets[0] + 1 == len(run.offsets)
-        return self._journal is not None and run.persistent and whole and not run.priority
+        return whole and not self._journal.is_grouping
 
     def _put_aside(self, run: Run) -> _Aside | Run:
         if self._scratch is None:

@@ -178,6 +178,7 @@ class Journal(Protocol):
     end: int
     durable: int
     failed: Exception | None
+    is_grouping: bool  # inside atomic(): what is appended cannot be read yet
 
     def live(self, queue: int) -> tuple[int, int]:
         """How many messages of the queue are alive, and about how many bytes."""

@@ -14,6 +14,7 @@ from headrace.store.api import Catalogue
 from headrace.store.disk import RealDisk
 from headrace.store.log.compaction import Rule
 from headrace.store.log.log import CommitLog
+from headrace.store.log.reserve import NAME as RESERVE
 from headrace.store.log.segment import Segment
 from headrace.store.offline import JOURNAL, LogDriver, read_catalogue
 
@@ -97,5 +98,6 @@ def _is_wasteful(segment: Segment) -> bool:
 def _files(journal: Path) -> tuple[int, int]:
     """How many segments, and how many bytes on the disk."""
     segments = list(journal.glob("*.log"))
-    size = sum(file.stat().st_blocks * 512 for file in journal.iterdir() if file.is_file())
-    return len(segments), size
+    # What is set aside for a full disk is neither used nor to be had.
+    files = [file for file in journal.iterdir() if file.is_file() and file.name != RESERVE]
+    return len(segments), sum(file.stat().st_blocks * 512 for file in files)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue as queues
+import sys
 import uuid
 
 import pytest
@@ -220,6 +221,18 @@ def test_a_failing_callback_may_drop_or_keep_the_message(channel: Channel, queue
     wait_for(lambda: unacknowledged(channel, queue) == 1)
 
 
+def test_not_even_sys_exit_in_callbacks_ends_the_consumer(channel: Channel, queue: str) -> None:
+    seen: queues.SimpleQueue[bytes] = queues.SimpleQueue()
+
+    def callback(consumer_tag: str, properties: BasicProperties, body: bytes) -> None:
+        seen.put(body)
+        sys.exit(1)
+
+    channel.basic_consume(queue, True, callback, on_failure="drop")
+    channel.publish_batch([("", queue, None, b"%d" % number) for number in range(10)])
+    assert [seen.get(timeout=10) for _ in range(10)] == [b"%d" % number for number in range(10)]
+
+
 def test_callbacks_of_a_channel_run_in_order(channel: Channel, queue: str) -> None:
     seen: list[int] = []
     channel.basic_consume(queue, True, lambda _tag, _properties, body: seen.append(int(body)))
@@ -348,6 +361,7 @@ def test_a_closed_channel_raises_and_its_stream_ends(connection: Connection, que
     channel.close()
     channel.close()
 
+    assert list(stream) == []
     assert list(stream) == []
     with pytest.raises(ChannelClosed):
         channel.basic_get(queue)

@@ -218,6 +218,15 @@ def test_an_auto_delete_exchange_is_forgotten_with_its_last_binding(desk: Desk) 
     assert desk.core.topology.exchanges == {}
 
 
+def test_a_consumer_whose_cancellation_was_cut_off_does_not_come_back(desk: Desk) -> None:
+    channel, calls = desk.open_channel()
+    consume(desk, channel, calls, "q")
+    desk.submit(channel, calls.cancel("ctag1.1"))
+    desk.said()
+
+    assert [kind for kind, _ in recover(desk)] == [Op.CHANNEL_OPEN]
+
+
 def test_messages_for_a_cancelled_consumer_go_back(desk: Desk) -> None:
     channel, calls = desk.open_channel()
     consume(desk, channel, calls, "q")

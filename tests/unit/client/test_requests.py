@@ -99,6 +99,17 @@ def test_publishes_under_way_fail_when_the_connection_is_lost(desk: Desk) -> Non
     assert isinstance(future.exception(0), ConnectionClosed)
 
 
+def test_a_forced_close_is_a_lost_connection_for_what_is_under_way(desk: Desk) -> None:
+    channel, _ = desk.open_channel()
+    future = desk.submit(channel, publication())
+    desk.say(Op.HELLO, rid=None, ch=None, ok=False, code="connection_forced", text="shutdown")
+    assert desk.core.error is not None
+    desk.core.lost(desk.core.error)
+    desk.cut()
+
+    assert isinstance(future.exception(0), ConnectionClosed)
+
+
 def test_publishes_with_retry_are_sent_again_in_order(desk: Desk) -> None:
     channel, _ = desk.open_channel()
     futures = [desk.submit(channel, publication(b"%d" % n, retry=True)) for n in range(3)]

@@ -20,7 +20,7 @@ from headrace.client.settings import OnFailure
 logger = logging.getLogger(__name__)
 
 Callback = Callable[[str, BasicProperties, bytes], Any]
-OnCancel = Callable[[str, HeadraceError | None], Any]
+OnCancel = Callable[[str, HeadraceError], Any]
 
 
 class Delivery(Received):
@@ -90,12 +90,13 @@ class CallbackSink:
         self._lane.add([_job(self, one) for one in deliveries])
 
     def end(self, error: HeadraceError | None) -> None:
-        if error is not None:
-            logger.warning("consumer %s has ended: %s", self.consumer_tag, error)
+        if error is None:
+            return  # as the program wanted
+        logger.warning("consumer %s has ended: %s", self.consumer_tag, error)
         if self._on_cancel is not None:
             self._lane.add([lambda: self._tell(error)])
 
-    async def _tell(self, error: HeadraceError | None) -> None:
+    async def _tell(self, error: HeadraceError) -> None:
         assert self._on_cancel is not None
         try:
             result = self._on_cancel(self.consumer_tag, error)

@@ -36,6 +36,9 @@ class Socket(asyncio.Protocol):
             self._owner.receive(data)
         except HeadraceError as error:
             self.fail(error)
+        except Exception as error:  # a reply nobody expected must not leave everybody waiting
+            logger.exception("unexpected failure while reading")
+            self.fail(ConnectionClosed(f"unexpected failure: {error!r}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.fail(ConnectionClosed(f"the connection was lost: {exc or 'closed by the broker'}"))

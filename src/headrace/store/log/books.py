@@ -44,8 +44,9 @@ class Books:
         """(queue, entry) of the segment's records that are still needed."""
         return [
             (number, entry)
-            for number, index in self.queues.items()
-            for entry in index.entries()
+            for number, (first, stop) in segment.spans.items()
+            if (index := self.queues.get(number)) is not None
+            for entry in index.entries(first, stop)
             if segment.base <= entry.position < segment.end
         ]
 
@@ -59,7 +60,9 @@ class Books:
             index = self.queues.get(one.queue)
             if index is None:
                 index = self.queues[one.queue] = QueueIndex()
-            index.add(Entry(one.first, one.first + one.count, position, weight, time))
+            stop = one.first + one.count
+            index.add(Entry(one.first, stop, position, weight, time))
+            segment.note(one.queue, one.first, stop)
             segment.total += one.count
             segment.live += one.count
             segment.live_bytes += one.count * weight
@@ -94,15 +97,15 @@ class Books:
 
     def swap(self, segment: Segment, entries: dict[int, list[Entry]]) -> None:
         """Copies, by queue, take the place of what is left in ``segment``."""
-        for number, index in self.queues.items():
-            moved = entries.get(number, [])
-            if not moved and not any(
-                segment.base <= entry.position < segment.end for entry in index.entries()
-            ):
+        for number, span in segment.spans.items():
+            index = self.queues.get(number)
+            if index is None:
                 continue
-            index.replace(segment.base, segment.end, moved)
+            moved = entries.get(number, [])
+            index.replace(range(segment.base, segment.end), span, moved)
             for entry in moved:
                 new = self._segments.at(entry.position)
+                new.note(number, entry.first, entry.stop)
                 live = index.gone.count_missing(entry.first, entry.stop)
                 new.total += entry.stop - entry.first
                 new.live += live
@@ -155,8 +158,8 @@ class Books:
             retention = index.retention
             if retention is None:
                 continue
-            kept = sum((entry.stop - entry.first) * entry.weight for entry in index.entries())
-            for entry in list(index.entries()):
+            kept = index.size
+            for entry in index.entries():
                 settled = index.settled.count_missing(entry.first, entry.stop) == 0
                 if not settled or not retention.ends(stored_at=entry.time, now=now, kept=kept):
                     break

@@ -46,7 +46,8 @@ class QueueIndex:
         "retention",
         "returned",
         "settled",
-    )  # fmt: skip
+        "size",
+    )
 
     def __init__(self, next_offset: int = 0, settled: Intervals | None = None) -> None:
         self._firsts = array("Q")
@@ -55,6 +56,7 @@ class QueueIndex:
         self._weights = array("L")
         self._times = array("Q")
         self._head = 0  # entries before it are released
+        self.size = 0  # bytes of all that is indexed, settled or not
         self.next_offset = next_offset
         self.settled = Intervals() if settled is None else settled
         self.gone = self.settled  # what need not be kept; less than settled if there is retention
@@ -71,6 +73,7 @@ class QueueIndex:
         self._positions.append(entry.position)
         self._weights.append(entry.weight)
         self._times.append(entry.time)
+        self.size += (entry.stop - entry.first) * entry.weight
         if entry.stop > self.next_offset:
             self.next_offset = entry.stop
 
@@ -99,6 +102,7 @@ class QueueIndex:
         head = self._head
         n = len(self._stops)
         while head < n and not gone.count_missing(self._firsts[head], self._stops[head]):
+            self.size -= self._weigh(head)
             head += 1
         self._head = head
         if gone is self.settled:
@@ -110,20 +114,22 @@ class QueueIndex:
                 del column[:head]
             self._head = 0
 
-    def replace(self, low: int, high: int, entries: list[Entry]) -> None:
-        """Entries whose records lie in positions low .. high - 1 give way to others."""
-        kept = [one for one in self.entries() if not low <= one.position < high]
+    def replace(self, positions: range, span: tuple[int, int], entries: list[Entry]) -> None:
+        """Entries with records at ``positions`` give way to others; all lie within ``span``."""
+        low = bisect_left(self._firsts, span[0], self._head)
+        high = bisect_left(self._firsts, span[1], low)
+        self.size -= sum(map(self._weigh, range(low, high)))
+        kept = [one for one in map(self._at, range(low, high)) if one.position not in positions]
         merged = sorted(kept + entries, key=lambda one: one.first)
-        next_offset = self.next_offset
-        self.clear()
-        for entry in merged:
-            self.add(entry)
-        self.next_offset = max(next_offset, self.next_offset)
+        self._firsts[low:high] = array("Q", [one.first for one in merged])
+        self._stops[low:high] = array("Q", [one.stop for one in merged])
+        self._positions[low:high] = array("Q", [one.position for one in merged])
+        self._weights[low:high] = array("L", [one.weight for one in merged])
+        self._times[low:high] = array("Q", [one.time for one in merged])
+        self.size += sum(map(self._weigh, range(low, low + len(merged))))
 
-    def clear(self) -> None:
-        for column in (self._firsts, self._stops, self._positions, self._weights, self._times):
-            del column[:]
-        self._head = 0
+    def _weigh(self, where: int) -> int:
+        return (self._stops[where] - self._firsts[where]) * self._weights[where]
 
     def first_at(self, time: int) -> int:
         """The lowest offset stored at ``time`` or later; next_offset when there is none."""

@@ -76,6 +76,7 @@ class CommitLog:
         self._last_time = 0
         self._pending = Notes()
         self._group: Group | None = None
+        self.is_grouping = False  # inside atomic(): what is appended cannot be read yet
         self._notes = self._pending  # where notes go: those of the group while there is one
         self._want_sync = False
         self._writer: Writer | None = None
@@ -234,11 +235,13 @@ class CommitLog:
             yield
             return
         group = self._group = Group()
+        self.is_grouping = True
         self._notes = group.notes
         try:
             yield
         finally:
             self._group = None
+            self.is_grouping = False
             self._notes = self._pending
             self._append_group(group)
 

@@ -245,10 +245,11 @@ def _count(state: State) -> None:
     """How much of each segment is alive."""
     by_base = {segment.base: segment for segment in state.segments}
     bases = sorted(by_base)
-    for queue in state.queues.values():
+    for number, queue in state.queues.items():
         for entry in queue.entries():
             segment = by_base[bases[bisect_right(bases, entry.position) - 1]]
             live = queue.settled.count_missing(entry.first, entry.stop)
+            segment.note(number, entry.first, entry.stop)
             segment.total += entry.stop - entry.first
             segment.live += live
             segment.live_bytes += live * entry.weight

@@ -32,8 +32,8 @@ def base_of(name: str) -> int | None:
 class Segment:
     """Positions ``base`` .. ``base + capacity``; ``used`` bytes of them are written or pending."""
 
-    __slots__ = ("base", "capacity", "cold", "file", "live", "live_bytes", "sealed", "total",
-                 "used")  # fmt: skip
+    __slots__ = ("base", "capacity", "cold", "file", "live", "live_bytes", "sealed", "spans",
+                 "total", "used")  # fmt: skip
 
     def __init__(self, base: int, capacity: int, file: File | None = None) -> None:
         self.base = base
@@ -45,6 +45,15 @@ class Segment:
         self.total = 0  # messages, counted once per queue
         self.live = 0
         self.live_bytes = 0
+        # By queue, between which offsets its messages in here lie: nobody has to search the rest.
+        self.spans: dict[int, tuple[int, int]] = {}
+
+    def note(self, queue: int, first: int, stop: int) -> None:
+        """Messages first .. stop - 1 of the queue are in here."""
+        span = self.spans.get(queue)
+        if span is not None:
+            first, stop = min(first, span[0]), max(stop, span[1])
+        self.spans[queue] = (first, stop)
 
     @property
     def end(self) -> int:

@@ -75,8 +75,8 @@ def test_the_first_message_at_a_time() -> None:
 def test_replacing_puts_entries_in_order_and_keeps_the_next_offset() -> None:
     index = index_of((0, 3), (3, 6), (6, 9))
 
-    index.replace(200, 300, [])
-    index.replace(100, 101, [Entry(5, 6, 900, 1, 1001), Entry(3, 4, 800, 1, 1001)])
+    index.replace(range(200, 300), (0, 100), [])
+    index.replace(range(100, 101), (0, 100), [Entry(5, 6, 900, 1, 1001), Entry(3, 4, 800, 1, 1001)])
 
     assert [(entry.first, entry.position) for entry in index.entries()] == [
         (0, 0),
