@@ -249,6 +249,9 @@ def test_many_restarts_change_nothing(site: Site) -> None:
         (site.crash if number % 2 else site.restart)()
 
     assert site.bodies("q") == expected
+    channel = site.channel()
+    channel.queue_declare("other", durable=True)
+    site.publish(channel, "other", "x")  # confirmed, so everything before it is on disk as well
     site.crash()
     assert site.bodies("q") == []
 
@@ -285,7 +288,8 @@ def test_a_delayed_message_is_delivered_once_over_two_crashes(site: Site) -> Non
     properties = pika.BasicProperties(delivery_mode=2, headers={"x-delay": 100})
     channel.basic_publish("later", "", b"once", properties)
     wait_for(lambda: channel.queue_declare("a", passive=True).method.message_count == 1)
-    time.sleep(0.05)  # the release is written within milliseconds
+    channel.queue_declare("other", durable=True)
+    site.publish(channel, "other", "x")  # confirmed, so the release is on disk as well
 
     site.crash()
     site.crash()
