@@ -10,7 +10,7 @@ BACKLOG_BYTES = 64 << 20
 WRITE_BYTES = 65_536
 WINDOW = 1000
 PREFETCH = 250
-GROUPS = ("speed", "durable", "memory")
+GROUPS = ("speed", "durable", "scale", "memory")
 
 
 class Kind(enum.Enum):
@@ -47,6 +47,8 @@ class Case:
     limit: int = 0
     distinct_keys: int = 0
     settles: bool = True
+    standing: int = 0
+    others: int = 0
     bounded: bool = True
 
     @property
@@ -168,6 +170,28 @@ def _durable() -> list[Case]:
     ]
 
 
+def _scale() -> list[Case]:
+    """What a message costs when there is a lot besides: compare the pairs, not the brokers."""
+    base = Case(
+        name="",
+        about="",
+        group="scale",
+        durable=True,
+        window=WINDOW,
+        manual_ack=True,
+        prefetch=PREFETCH,
+    )
+    flow = "persistent, confirms, single acks"
+    return [
+        replace(base, name="depth-10k", about=f"{flow}; 10,000 waiting", standing=10_000),
+        replace(base, name="depth-1m", about=f"{flow}; 1,000,000 waiting", standing=1_000_000),
+        replace(base, name="queues-10", about=f"{flow}; 10 other durable queues", others=10),
+        replace(
+            base, name="queues-10k", about=f"{flow}; 10,000 other durable queues", others=10_000
+        ),
+    ]
+
+
 def _memory() -> list[Case]:
     base = Case(name="", about="", group="memory", kind=Kind.MEMORY, limit=1_000_000)
     return [
@@ -195,7 +219,7 @@ def _memory() -> list[Case]:
     ]
 
 
-CASES: dict[str, Case] = {case.name: case for case in _speed() + _durable() + _memory()}
+CASES: dict[str, Case] = {case.name: case for case in _speed() + _durable() + _scale() + _memory()}
 
 
 def select(names: tuple[str, ...]) -> list[Case]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -35,6 +36,7 @@ class Plan:
         self.exchange = f"{prefix}x" if case.exchange else ""
         total = case.pairs * case.queues
         self.queues = [f"{prefix}q{number:03d}" for number in range(total)]
+        self._others = [f"{prefix}o{number:05d}" for number in range(case.others)]
         self._bindings = bindings
         self._contents = _contents(case)
 
@@ -49,9 +51,24 @@ class Plan:
             link.declare_queue(queue, durable=durable)
             if self.exchange:
                 link.bind(queue, self.exchange, self._binding_keys())
+        for other in self._others:
+            link.declare_queue(other, durable=durable)
+        self._fill(link)
+
+    def _fill(self, link: Link) -> None:
+        """Messages that wait in the first queue before anything is measured."""
+        missing = self.case.standing
+        while missing > 0:
+            for block in self.blocks(0):
+                link.sock.sendall(block.data)
+                missing -= block.count
+                if missing <= 0:
+                    break
+        while self.case.standing and link.count(self.queues[0]) < self.case.standing:
+            time.sleep(0.05)
 
     def tear_down(self, link: Link) -> None:
-        for queue in self.queues:
+        for queue in [*self.queues, *self._others]:
             link.delete_queue(queue)
         if self.exchange:
             link.delete_exchange(self.exchange)

@@ -35,13 +35,7 @@ class Received:
 
     @property
     def properties(self) -> BasicProperties:
-        row = self._row
-        properties = received_properties(row["properties"])
-        properties.exchange = row["exchange"]
-        properties.queue = row.get("queue")
-        properties.delivery_tag = self.tag
-        properties.redelivered = row["redelivered"]
-        return properties
+        return received_properties(self._row, self.tag)
 
     @property
     def message_id(self) -> str:

@@ -72,7 +72,26 @@ def properties_map(properties: Properties) -> dict[str, Any]:
     return {name: value for name, value in properties.items() if value is not None}
 
 
-def received_properties(fields: Mapping[str, Any]) -> BasicProperties:
+def received_properties(row: Mapping[str, Any], tag: int) -> BasicProperties:
     """The properties of a delivery; what a newer broker adds is left out."""
-    known = {name: value for name, value in fields.items() if name in _KNOWN}
-    return BasicProperties(**known, routing_key=fields.get("routing_key"))
+    get = row["properties"].get
+    return BasicProperties(  # by position: callbacks get one for every message
+        get("content_type"),
+        get("content_encoding"),
+        get("headers"),
+        get("delivery_mode"),
+        get("priority"),
+        get("correlation_id"),
+        get("reply_to"),
+        get("expiration"),
+        get("message_id"),
+        get("timestamp"),
+        get("type"),
+        get("user_id"),
+        get("app_id"),
+        get("routing_key"),
+        row["exchange"],
+        row.get("queue"),
+        tag,
+        row["redelivered"],
+    )

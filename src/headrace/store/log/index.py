@@ -5,6 +5,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from headrace.model.intervals import Intervals
@@ -136,8 +138,21 @@ class QueueIndex:
         where = bisect_left(self._times, time, self._head)
         return self._firsts[where] if where < len(self._firsts) else self.next_offset
 
-    def deliveries(self, offset: int) -> int:
-        """How often a message has been delivered, as far as it was noted."""
+    def deliveries_of(self, start: int, stop: int) -> list[tuple[int, int, int]]:
+        """start .. stop - 1 as (first, stop, deliveries): how often they have been delivered."""
+        for number in range(len(self.returned) - 1, -1, -1):
+            first, end, deliveries = self.returned[number]
+            if first <= start and stop <= end:
+                return [(start, stop, deliveries)]
+            if first < stop and start < end:
+                break
+        else:
+            return [(start, stop, 0)]
+        each = [(offset, self._deliveries(offset)) for offset in range(start, stop)]
+        groups = [list(group) for _, group in groupby(each, key=itemgetter(1))]
+        return [(group[0][0], group[-1][0] + 1, group[0][1]) for group in groups]
+
+    def _deliveries(self, offset: int) -> int:
         for first, stop, deliveries in reversed(self.returned):
             if first <= offset < stop:
                 return deliveries

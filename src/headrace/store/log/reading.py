@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import accumulate, groupby, pairwise
 from zlib import crc32
 
 from headrace.model.intervals import Intervals
@@ -72,61 +73,55 @@ class RecordReader:
     def _load(
         self, queue: int, index: QueueIndex, entry: Entry, ranges: list[tuple[int, int]]
     ) -> list[Stored]:
+        """Some messages of a record: stretches without holes, each delivered equally often."""
         unwritten = self.unwritten.get(entry.position)
         if unwritten is not None:
             time, out = unwritten
             route = (out.exchange, out.key, out.origin, out.ttl_ms, time)
-            pieces = [
-                (offset, out.contents[offset - entry.first])
+            stretches = [
+                (low, list(out.contents[low - entry.first : high - entry.first]))
                 for low, high in ranges
-                for offset in range(low, high)
             ]
         else:
-            messages, pieces = self._read_pieces(queue, entry, ranges)
+            messages, stretches = self._read_stretches(queue, entry, ranges)
             route = messages[:5]
-        # Messages delivered a different number of times cannot share a run; and none overtakes.
         found: list[Stored] = []
-        offsets: list[int] = []
-        for offset, content in pieces:
-            deliveries = index.deliveries(offset) if index.returned else 0
-            if not found or found[-1].deliveries != deliveries:
-                offsets = []
-                found.append(Stored(*route, deliveries, offsets, []))
-            offsets.append(offset)
-            found[-1].contents.append(content)
+        for first, contents in stretches:
+            offsets = range(first, first + len(contents))
+            for start, stop, deliveries in index.deliveries_of(offsets.start, offsets.stop):
+                part = slice(start - first, stop - first)
+                found.append(Stored(*route, deliveries, offsets[part], contents[part]))
         return found
 
-    def _read_pieces(
+    def _read_stretches(
         self, queue: int, entry: Entry, ranges: list[tuple[int, int]]
-    ) -> tuple[r.Messages, list[tuple[int, bytes]]]:
-        """Some messages of a record, with their offsets."""
+    ) -> tuple[r.Messages, list[tuple[int, list[bytes]]]]:
+        """(first offset, contents) for the ranges; a damaged message ends its stretch."""
         segment = self._segments.at(entry.position)
         messages = _read_head(segment, entry.position)
         if messages is None:
             self.report_damage(queue, ranges, f"the record at {entry.position} is damaged")
             return _NOTHING, []
-        lengths, crcs = messages.lengths, messages.crcs
-        skip = ranges[0][0] - entry.first
-        start = entry.position + messages.head_size + sum(lengths[:skip])
-        last = ranges[-1][1] - entry.first
-        data = segment.read(start, sum(lengths[skip:last]))
-        pieces: list[tuple[int, bytes]] = []
-        at = 0
-        wanted = iter(ranges)
-        low, high = next(wanted)
-        for number in range(skip, last):
-            offset = entry.first + number
-            if offset >= high:
-                low, high = next(wanted)
-            content = data[at : at + lengths[number]]
-            at += lengths[number]
-            if offset < low:
+        stretches: list[tuple[int, list[bytes]]] = []
+        for first, stop in ranges:
+            low, high = first - entry.first, stop - entry.first
+            contents = _read_contents(segment, entry.position, messages, low, high)
+            crcs = messages.crcs[low:high]
+            # All at once first: checking one by one costs more than everything else here.
+            if [*map(crc32, contents)] == [*crcs]:
+                stretches.append((first, contents))
                 continue
-            if crc32(content) != crcs[number]:
-                self.report_damage(queue, [(offset, offset + 1)], "its checksum is wrong")
-            else:
-                pieces.append((offset, content))
-        return messages, pieces
+            good = [crc32(content) == crc for content, crc in zip(contents, crcs, strict=True)]
+            at = 0
+            for is_good, group in groupby(good):
+                n = len(list(group))
+                if is_good:
+                    stretches.append((first + at, contents[at : at + n]))
+                else:
+                    damaged = (first + at, first + at + n)
+                    self.report_damage(queue, [damaged], "its checksum is wrong")
+                at += n
+        return messages, stretches
 
     # -- by position ----------------------------------------------------------------------------
 
@@ -136,14 +131,11 @@ class RecordReader:
         messages = _read_head(segment, position)
         if messages is None:
             return _NOTHING, []
-        data = segment.read(position + messages.head_size, sum(messages.lengths))
-        contents: list[bytes | None] = []
-        at = 0
-        for length, crc in zip(messages.lengths, messages.crcs, strict=True):
-            content = data[at : at + length]
-            at += length
-            contents.append(content if crc32(content) == crc else None)
-        return messages, contents
+        contents = _read_contents(segment, position, messages, 0, len(messages.lengths))
+        return messages, [
+            content if crc32(content) == crc else None
+            for content, crc in zip(contents, messages.crcs, strict=True)
+        ]
 
     # -- damage ---------------------------------------------------------------------------------
 
@@ -171,3 +163,14 @@ def _read_head(segment: Segment, position: int) -> r.Messages | None:
     if not r.head_is_good(data, head, segment.base) and not r.head_is_good(data, head, inner):
         return None
     return r.decode_messages(data, head)
+
+
+def _read_contents(
+    segment: Segment, position: int, messages: r.Messages, low: int, high: int
+) -> list[bytes]:
+    """Messages low .. high - 1 of a record, as they are."""
+    lengths = messages.lengths
+    start = position + messages.head_size + sum(lengths[:low])
+    data = segment.read(start, sum(lengths[low:high]))
+    edges = [0, *accumulate(lengths[low:high])]
+    return [data[begin:end] for begin, end in pairwise(edges)]

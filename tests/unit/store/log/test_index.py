@@ -90,7 +90,9 @@ def test_the_latest_note_about_deliveries_counts() -> None:
     index = index_of((0, 9))
     index.returned = [(0, 5, 1), (2, 3, 2)]
 
-    assert [index.deliveries(offset) for offset in (0, 2, 5)] == [1, 2, 0]
+    assert index.deliveries_of(0, 9) == [(0, 2, 1), (2, 3, 2), (3, 5, 1), (5, 9, 0)]
+    assert index.deliveries_of(3, 5) == [(3, 5, 1)]
+    assert index.deliveries_of(6, 9) == [(6, 9, 0)]
 
 
 def test_notes_about_settled_messages_are_forgotten() -> None:
