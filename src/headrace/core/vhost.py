@@ -333,7 +333,7 @@ class Vhost:
         stored: QueueRow | None = None,
     ) -> Queue:
         """Make the queue, or check that the one there is the same. ``owner``: it is exclusive."""
-        if name:
+        if name and stored is None:
             check_new_name("queue", name)
         current = self.queues.get(name) if name else None
         if current is not None:

@@ -99,7 +99,6 @@ def test_everything_declared_through_the_connection_comes_back(restartable: Rest
         assert channel.queue_purge(own) == 0  # the old name leads to the new queue
 
 
-@pytest.mark.xfail(reason="a broker does not start with a stored queue that it named itself")
 def test_a_durable_queue_named_by_the_broker_is_kept(restartable: Restartable) -> None:
     with factory(restartable).new_connection() as connection:
         channel = connection.create_channel()

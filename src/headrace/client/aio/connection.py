@@ -145,15 +145,20 @@ class Connection:
         limit = within or self.settings.request_timeout
         future = self.submit(channel, call, within)
         try:
-            return await asyncio.wait_for(future, limit)
+            # Not wait_for(): before Python 3.12 it may swallow a cancellation.
+            async with asyncio.timeout(limit):
+                return await future
         except TimeoutError:
             self._transport.core.requests.abandon(future)
             raise RequestTimeout("no answer in time") from None
 
     async def room(self) -> None:
         """Publishers wait while the broker does not read."""
+        if self._transport.room.is_set():
+            return
         try:
-            await asyncio.wait_for(self._transport.room.wait(), self.settings.request_timeout)
+            async with asyncio.timeout(self.settings.request_timeout):
+                await self._transport.room.wait()
         except TimeoutError:
             raise RequestTimeout("the broker does not read") from None
 

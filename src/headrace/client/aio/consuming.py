@@ -195,7 +195,8 @@ class DeliveryStream:
                 return False
             self._news.clear()
             try:
-                await asyncio.wait_for(self._news.wait(), self._idle_timeout)
+                async with asyncio.timeout(self._idle_timeout):
+                    await self._news.wait()
             except TimeoutError:
                 return False
         return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headrace.model.intervals import Intervals
 from headrace.model.retention import Retention
 from headrace.store.log import record as r
@@ -39,6 +41,11 @@ class Books:
         """Whether the message is not settled, or retained."""
         index = self.queues.get(queue)
         return index is not None and offset not in index.gone
+
+    def kept(self, queue: int, first: int, stop: int) -> Iterable[tuple[int, int]]:
+        """The ranges of first .. stop - 1 that are not settled, or retained."""
+        index = self.queues.get(queue)
+        return index.gone.missing(first, stop) if index is not None else ()
 
     def entries_in(self, segment: Segment) -> list[tuple[int, Entry]]:
         """(queue, entry) of the segment's records that are still needed."""
