@@ -217,3 +217,11 @@ def test_half_a_message_is_forgotten_with_its_channel() -> None:
     events = reader.feed(whole[8500:])
 
     assert events[-1][0] == FAULT
+
+
+def test_keys_in_turn_are_read_like_any_others() -> None:
+    parts = [publish(1, key, b"x" * size) for size in (3, 3, 4) for key in ("a", "b", "c")]
+    wire = b"".join(parts * 3)
+
+    assert read(wire, []) == read(wire, list(range(0, len(wire), 50)))
+    assert len(read(wire, [])) == 27

@@ -13,10 +13,13 @@ from headrace.server.amqp.channel import Channel
 from headrace.server.inspection import MAX_CACHED, SPECIAL, Inspection
 from headrace.wire.amqp.content import rechannel_all
 from headrace.wire.amqp.methods import BasicPublish, BasicReturn, decode_method, method_frame
+from headrace.wire.amqp.reader import PUBLISH, Event
 
 if TYPE_CHECKING:
     from headrace.server.amqp.session import Session
 
+PUBLISHES = -1  # an event of ours: (PUBLISHES, channel, PUBLISH events of that channel)
+STRETCH = 8  # so many runs in a row are worth a look at their keys
 _PUBLISH_ID = b"\x00\x3c\x00\x28"
 
 
@@ -25,6 +28,25 @@ class Resolved(NamedTuple):
 
     route: Route
     mandatory: bool
+
+
+def join_stretches(events: list[Event]) -> list[Event]:
+    """Consecutive PUBLISH events of one channel become one PUBLISHES event."""
+    joined: list[Event] = []
+    stretch: list[Event] = []
+    for event in events:
+        if stretch and (event[0] != PUBLISH or event[1] != stretch[0][1]):
+            joined += _as_one(stretch)
+            stretch = []
+        if event[0] == PUBLISH:
+            stretch.append(event)
+        else:
+            joined.append(event)
+    return joined + _as_one(stretch) if stretch else joined
+
+
+def _as_one(stretch: list[Event]) -> list[Event]:
+    return [(PUBLISHES, stretch[0][1], stretch)] if len(stretch) > STRETCH else stretch
 
 
 class Publisher:
@@ -62,6 +84,51 @@ class Publisher:
             )
         else:
             self._pass_on(channel, resolved, flags, mode, contents, size)
+
+    def publish_stretch(self, channel: Channel, stretch: list[Event]) -> None:
+        """Take consecutive runs of one channel, in which keys come again and again."""
+        groups = self._groups(channel, stretch)
+        if groups is None:
+            for event in stretch:
+                self.publish(channel, *event[2:])
+            return
+        joined: dict[bytes, tuple[int, list[bytes]]] = {}
+        for _, _, key, _, mode, contents, _ in stretch:
+            group = joined.get(key)
+            if group is None:
+                joined[key] = (mode, contents)
+            else:
+                group[1].extend(contents)
+        for key, (mode, contents) in joined.items():
+            self._pass_on(channel, groups[key], 0, mode, contents, sum(map(len, contents)))
+
+    def _groups(self, channel: Channel, stretch: list[Event]) -> dict[bytes, Resolved] | None:
+        """Routes by key, if the runs may be joined by key; None if their order matters.
+
+        It does not when no queue is reached by two of the keys and nobody counts the publishes.
+        """
+        if channel.transaction is not None or channel.confirms is not None:
+            return None
+        if self._epoch != self._session.open_vhost.epoch:
+            self.forget()
+        modes: dict[bytes, int] = {}
+        for _, _, key, flags, mode, _, _ in stretch:
+            if flags & SPECIAL or modes.setdefault(key, mode) != mode or not 0 <= mode <= 2:
+                return None
+        if len(modes) * 2 > len(stretch):
+            return None  # hardly anything to join
+        groups: dict[bytes, Resolved] = {}
+        reached: set[object] = set()
+        for key in modes:
+            resolved = self._routes.get(key)
+            if resolved is None or resolved.route.by_headers:
+                return None
+            destinations = resolved.route.destinations
+            if not destinations or not reached.isdisjoint(destinations):
+                return None
+            reached.update(destinations)
+            groups[key] = resolved
+        return groups
 
     def forget(self) -> None:
         """Routes or permissions changed."""

@@ -24,7 +24,7 @@ from headrace.server.amqp.channel import Channel
 from headrace.server.amqp.consuming import ack_in_transaction
 from headrace.server.amqp.dispatch import dispatch
 from headrace.server.amqp.handshake import Handshake, Limits
-from headrace.server.amqp.publishing import Publisher
+from headrace.server.amqp.publishing import PUBLISHES, STRETCH, Publisher, join_stretches
 from headrace.server.peer import Peer
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.reader import (
@@ -93,7 +93,10 @@ class Session(Peer):
                 return
             data = rest
         channels = self.channels
-        for event in self.reader.feed(data):
+        events = self.reader.feed(data)
+        if len(events) > STRETCH:
+            events = join_stretches(events)
+        for event in events:
             if self.closing:
                 self._while_closing(event)
                 continue
@@ -115,6 +118,10 @@ class Session(Peer):
             if kind == PUBLISH:
                 self.note_publish()
                 self.publisher.publish(channel, *event[2:])
+                self.heed_journal()
+            elif kind == PUBLISHES:
+                self.note_publish()
+                self.publisher.publish_stretch(channel, event[2])
                 self.heed_journal()
             elif channel.transaction is not None:
                 self._ack_later(channel, kind, event)

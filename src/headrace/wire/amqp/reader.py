@@ -46,6 +46,7 @@ _BASIC_CLASS = 60 << 16  # class 60, weight 0
 _END = 0xCE
 _ACK_SIZE = 21
 _HEADER_MIN = 22  # header frame without any property
+_MAX_SEEN = 256
 _OBJECT = 48  # what Python adds to each small frame that is kept
 
 # How the fields behind the flags word are laid out, from bit 15 down to bit 2.
@@ -131,6 +132,7 @@ class Reader:
         "_partial",
         "_partial_bytes",
         "_parts",
+        "_seen",
         "body_max",
         "frame_max",
         "max_message",
@@ -148,6 +150,8 @@ class Reader:
         self._partial: dict[int, _Partial] = {}
         self._partial_bytes = 0
         self._dead = False
+        # By method frame: header and body head of the last publish, its length, key, flags, mode.
+        self._seen: dict[bytes, tuple[bytes, int, bytes, int, int]] = {}
 
     def feed(self, data: bytes) -> list[Event]:
         """Events completed by ``data``. After a FAULT everything else is ignored."""
@@ -192,6 +196,7 @@ class Reader:
         pattern_length = 1
         max_message = self.max_message
         partial = self._partial
+        seen = self._seen
         while n - o >= 8:
             if pattern and data.startswith(pattern, o):
                 end = o + pattern_length
@@ -222,6 +227,35 @@ class Reader:
                 raise FrameError("frame does not end with 0xCE")
 
             if kind == 1 and method == _PUBLISH_ID and size >= 9 and channel not in partial:
+                # A publisher that writes to several keys in turn repeats each of them.
+                hit = seen.get(data[o:e])
+                if hit is not None and data.startswith(hit[0], e):
+                    head, length, key, flags, mode = hit
+                    end = e + length
+                    if end > n:
+                        self._need = end - o
+                        break
+                    if data[end - 1] != _END:
+                        raise FrameError("frame does not end with 0xCE")
+                    if run and (
+                        key != run_key
+                        or channel != run_channel
+                        or mode != run_mode
+                        or flags != run_flags
+                    ):
+                        total = sum(map(len, run))
+                        events.append(
+                            (PUBLISH, run_channel, run_key, run_flags, run_mode, run, total)
+                        )
+                        run = []
+                    # The same key twice: it will come again, so look for the whole of it first.
+                    pattern = data[o:e] + head if run else b""
+                    header_at = e - o
+                    pattern_length = end - o
+                    run_channel, run_key, run_flags, run_mode = channel, key, flags, mode
+                    run.append(data[e:end])
+                    o = end
+                    continue
                 if n - e < _HEADER_MIN:
                     # Wait for the next frame, but no longer: it may be short, or another one.
                     self._need = e - o + 7
@@ -287,6 +321,9 @@ class Reader:
                             header_at = e - o
                             pattern_length = end - o
                             pattern = data[o : b + 7] if body else data[o:b]
+                            if len(seen) >= _MAX_SEEN:
+                                seen.clear()
+                            seen[data[o:e]] = (pattern[e - o :], end - e, key, flags, mode)
                             o = end
                             continue
                 # Too big for one frame, or split by frames of other channels: frame by frame.
