@@ -3,9 +3,11 @@
 BIN   := .venv/bin
 STAMP := .venv/.installed
 T     ?= tests
+PAGE  := src/headrace/console/dist/index.html
+NODES := console/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test chaos interop check format docs bench build lock clean
+.PHONY: help setup run demo test chaos interop spark check format docs bench console page build lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,17 +21,20 @@ $(STAMP): pyproject.toml constraints.txt scripts/setup
 run: setup ## run a broker in the foreground (ARGS="--amqp-port 5673" adds flags)
 	@$(BIN)/headrace serve $(ARGS)
 
-demo: setup ## show what the broker does, once, and stop
+demo: setup page ## show what the broker does, once, and stop
 	@$(BIN)/headrace demo $(ARGS)
 
-test: setup ## run all tests but the long ones below (T=path chooses)
-	@$(BIN)/python -m pytest -q -m "not interop and not chaos" $(T)
+test: setup page ## run all tests but the long ones below (T=path chooses)
+	@$(BIN)/python -m pytest -q -m "not interop and not chaos and not spark" $(T)
 
 chaos: setup ## kill brokers and break disks for ten minutes (CHAOS_SEED=N repeats a run)
 	@$(BIN)/python -m pytest -q -m chaos tests
 
 interop: setup ## let foreign clients judge the broker
 	@$(BIN)/python -m pytest -q -m interop tests/interop
+
+spark: setup ## the long runs on Spark: kills, a cluster, throughput
+	@$(BIN)/python -m pytest -q -m spark tests/spark
 
 check: setup ## format, lint, types, import contracts, generated docs
 	@$(BIN)/ruff format --check .
@@ -47,8 +52,24 @@ docs: setup ## write the pages of docs/ that come from the code
 
 bench: setup ## measure throughput and latency on this machine
 	@$(BIN)/headrace bench $(ARGS)
+	@$(BIN)/headrace bench client
+	@$(BIN)/headrace bench topics
 
-build: setup ## build the wheel into dist/
+console: $(PAGE) ## build the management page (needs Node.js 18 or newer)
+
+$(PAGE): $(NODES) console/build.mjs $(shell find console/src -type f)
+	@cd console && node build.mjs
+
+$(NODES): console/package-lock.json console/package.json
+	@cd console && npm ci --no-progress --loglevel=error
+	@touch $@
+
+# The page is welcome and not needed: everything else works without it.
+page:
+	@if ! command -v npm >/dev/null; then echo "console: no Node.js here, so / will have no page"; \
+	elif ! $(MAKE) --no-print-directory console; then echo "console: not built, see above"; fi
+
+build: setup page ## build the wheel into dist/
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	@ls dist/*.whl
 
@@ -56,5 +77,5 @@ lock: setup ## renew constraints.txt with the newest versions
 	@scripts/lock
 
 clean: ## remove .venv, caches and builds (never a data directory)
-	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv build dist console/node_modules src/headrace/console .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

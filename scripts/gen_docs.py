@@ -108,6 +108,13 @@ ERRORS_HEADER = """\
 
 ERRORS_END = """\
 
+## The HTTP API refuses
+
+`HttpRefused`: a request that cannot be answered as asked. The answer is JSON: `error` is a short
+name, `reason` a sentence. 400 for a bad body or query, 401 when the user may not do this, 404 for
+what is not there; 403, 405, 408, 413, 415 and 421 as HTTP has them. Errors of the tables above
+come as 400, 401 or 404 with the same text. See [management](management.md).
+
 ## The broker does not start
 
 `ConfigError`: a setting that cannot be used. One line on standard error names the place, the key
@@ -121,6 +128,18 @@ safe. A command that looks after a data directory says what is wrong in one line
 See
 [operations](operations.md).
 
+## A selector is wrong
+
+`SelectorError`: a tag expression or an SQL condition that chooses messages of a topic cannot be
+understood. The text names the column and what is wanted there; nothing was subscribed. RocketMQ
+clients get code 23, `SUBSCRIPTION_PARSE_FAILED`.
+
+## A command fails
+
+`CommandFailed`: a command that talks to a broker could not do what it was told: no broker, a
+refused password, no such queue. One line on standard error says what to do; the exit code is 1.
+See [troubleshooting](troubleshooting.md#a-command-fails).
+
 ## A bug
 
 What is not on this page is a bug of the broker: the client gets 541 `INTERNAL_ERROR`, the log has
@@ -130,12 +149,16 @@ the trace.
 # When a client sees it, and what to do about it.
 ADVICE = {
     "ConnectionForced": (
-        "the broker stops, or the vhost is deleted",
+        "the broker stops, the vhost or the user is deleted, or the user may not be there any more",
         "connect again; clients with recovery do it by themselves",
     ),
     "LoginRefused": (
-        "wrong user or password, or not from the same machine",
+        "wrong user or password, or a user of `loopback_users` from another machine",
         "see [troubleshooting](troubleshooting.md#a-client-cannot-connect)",
+    ),
+    "LoginLocked": (
+        "a login that is not even looked at: too many failures before, or too many logins at once",
+        "wait: see [users](users.md#wrong-passwords)",
     ),
     "FrameError": (
         "bytes that are no legal frame, or a frame above the negotiated size",
@@ -191,11 +214,50 @@ ADVICE = {
         "a message above the limit",
         "the text says which: see [troubleshooting](troubleshooting.md#a-channel-closes)",
     ),
+    "SelectorError": (
+        "an expression that chooses messages cannot be understood",
+        "the text names the column",
+    ),
+    "NoSuchTopic": ("no such topic in the vhost", "declare it first"),
+    "BadTopicName": ("a name that a topic, lane or group cannot have", "the text says why"),
+    "BadTopicValue": (
+        "a priority, token, key, address or position that is none",
+        "the text says why",
+    ),
+    "BodyTooLarge": (
+        "a message for a topic that is larger than its engine takes",
+        "keep large things elsewhere and send where they are",
+    ),
+    "TopicConflict": (
+        "the topic is there with other settings",
+        "use those it has, or delete it first",
+    ),
+    "ClaimLost": (
+        "the lease of a claim ran out, or somebody else has taken it over",
+        "stop working on it and claim anew; renew in time",
+    ),
+    "DataLost": (
+        "messages that had to be read by offset are gone: retention, or a pin over its limit",
+        "begin anew; keep messages longer (retention) or allow the pin more bytes",
+    ),
+    "SourceChanged": (
+        "the queue or topic was deleted and made again",
+        "use a new checkpoint: the old one speaks of other messages",
+    ),
+    "EngineUnavailable": (
+        "the database behind a topic cannot be reached",
+        "the text says whether the work may have been done; try again when it is back",
+    ),
 }
 
 
+def below(base: type[errors.BrokerError]) -> list[type[errors.BrokerError]]:
+    """All classes under one, parents first."""
+    return [each for one in base.__subclasses__() for each in (one, *below(one))]
+
+
 def error_rows(base: type[errors.BrokerError]) -> list[str]:
-    found = sorted(base.__subclasses__(), key=lambda error: error.amqp_code)
+    found = sorted(below(base), key=lambda error: error.amqp_code)
     rows = []
     for error in found:
         when, cure = ADVICE[error.__name__]
