@@ -94,6 +94,37 @@ def _read_text(value: object) -> str:
     return value
 
 
+def _read_names(value: object) -> tuple[str, ...]:
+    """Names from `"a,b"` or a list; `"none"` is no name."""
+    parts = value if isinstance(value, list | tuple) else _read_text(value).split(",")
+    names = tuple(_read_text(part).strip() for part in parts)
+    return () if names == ("none",) else names
+
+
+def _read_engines(value: object) -> tuple[tuple[str, str], ...]:
+    """(name, url) pairs from `NAME=mysql://...`, several of them, or a table."""
+    if isinstance(value, Mapping):
+        pairs = [(name, _read_text(url)) for name, url in value.items()]
+    else:
+        parts = value if isinstance(value, list | tuple) else _read_text(value).split()
+        pairs = [_read_engine(part) for part in parts]
+    for name, url in pairs:
+        if not re.fullmatch(r"[a-z][a-z0-9_-]{0,31}", name) or name in _BUILT_IN_ENGINES:
+            raise ValueError(value)
+        if not re.fullmatch(r"(mysql|mariadb)://.+", url):
+            raise ValueError(value)
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise ValueError(value)
+    return tuple(pairs)
+
+
+def _read_engine(part: object) -> tuple[str, str]:
+    if isinstance(part, tuple) and len(part) == 2:
+        return _read_text(part[0]), _read_text(part[1])
+    name, _, url = _read_text(part).partition("=")
+    return name, url
+
+
 def _read_path(value: object) -> Path:
     if isinstance(value, Path):
         return value
@@ -144,6 +175,16 @@ def _choice(*words: str) -> Kind:
     return Kind(f"one of {', '.join(words)}", read, "|".join(words))
 
 
+_BUILT_IN_ENGINES = ("log", "memory")
+_ENGINES = Kind(
+    "NAME=mysql://user:password@host/database, with a name of a-z, 0-9, _ and - of its own",
+    _read_engines,
+    "NAME=URL",
+    lambda pairs: ", ".join(name for name, _ in pairs) or "none",
+)
+_NAMES = Kind(
+    "names separated by commas, or none", _read_names, "NAMES", lambda names: ",".join(names)
+)
 _TEXT = Kind("text that is not empty", _read_text, "TEXT")
 _PATH = Kind("a path", _read_path, "PATH", lambda path: f"./{path}")
 _FILE = Kind("the path of an existing file", _read_file, "FILE")
@@ -186,6 +227,11 @@ class Option:
         return self.kind is _YES_NO
 
     @property
+    def is_list(self) -> bool:
+        """The flag can be given several times."""
+        return self.kind is _ENGINES
+
+    @property
     def default_text(self) -> str:
         if self.secret:
             return "hidden"
@@ -218,11 +264,67 @@ class Config:
     amqp: bool = _option(True, "Listeners", "Listen for AMQP 0-9-1 without TLS.", _YES_NO)
     amqp_port: int = _option(5672, "Listeners", "Port for AMQP; 0 takes any free one.", _PORT)
     amqps_port: int | None = _option(
-        None, "Listeners", "Port for AMQP over TLS; 0 takes any free one. Needs tls_cert.", _PORT
+        None,
+        "Listeners",
+        "Port for AMQP over TLS; 0 takes any free one. Needs tls_cert; with it, and no port for "
+        "TLS named, 5671.",
+        _PORT,
     )
     native: bool = _option(True, "Listeners", "Listen for the native protocol.", _YES_NO)
     native_port: int = _option(
         9090, "Listeners", "Port for the native protocol; 0 takes any free one.", _PORT
+    )
+    native_tls_port: int | None = _option(
+        None,
+        "Listeners",
+        "Port for the native protocol over TLS; 0 takes any free one. Needs tls_cert; with it, and "
+        "no port for TLS named, 9091.",
+        _PORT,
+    )
+    http: bool = _option(
+        True, "Listeners", "Serve the management API, the metrics and the page.", _YES_NO
+    )
+    http_port: int = _option(15672, "Listeners", "Port for HTTP; 0 takes any free one.", _PORT)
+    https_port: int | None = _option(
+        None,
+        "Listeners",
+        "Port for HTTP over TLS; 0 takes any free one. Needs tls_cert; with it, and no port for "
+        "TLS named, 15671.",
+        _PORT,
+    )
+    http_allowed_hosts: str | None = _option(
+        None,
+        "Listeners",
+        "Names, with commas between, by which browsers may reach the HTTP port, besides localhost "
+        "and plain addresses.",
+        _TEXT,
+    )
+    remoting: bool = _option(
+        True, "Listeners", "Listen for RocketMQ clients, as name server and as broker.", _YES_NO
+    )
+    namesrv: bool = _option(
+        True,
+        "Listeners",
+        "Listen on the port of RocketMQ's name server; without remoting there is none either.",
+        _YES_NO,
+    )
+    namesrv_port: int = _option(
+        9876, "Listeners", "Port of the RocketMQ name server; 0 takes any free one.", _PORT
+    )
+    remoting_port: int = _option(
+        10911, "Listeners", "Port of the RocketMQ broker; 0 takes any free one.", _PORT
+    )
+    remoting_tls: str = _option(
+        "optional",
+        "Listeners",
+        "With tls_cert: whether RocketMQ clients may come without TLS.",
+        _choice("optional", "required"),
+    )
+    advertise_host: str | None = _option(
+        None,
+        "Listeners",
+        "Host that RocketMQ clients are told to connect to; not set: the one they came by.",
+        _TEXT,
     )
     tls_cert: Path | None = _option(
         None, "Listeners", "Certificate chain of the server, PEM. Needs tls_key.", _FILE
@@ -230,6 +332,18 @@ class Config:
     tls_key: Path | None = _option(None, "Listeners", "Private key of the certificate, PEM.", _FILE)
     tls_ca: Path | None = _option(
         None, "Listeners", "Authorities, PEM; when set, clients must show a certificate.", _FILE
+    )
+    tls_client_certificates: str = _option(
+        "required",
+        "Listeners",
+        "With tls_ca: whether a client may come without a certificate.",
+        _choice("required", "optional"),
+    )
+    tls_user_from: str = _option(
+        "common_name",
+        "Listeners",
+        "What in a client's certificate is the user, for logins without a password.",
+        _choice("common_name", "dns", "email", "uri"),
     )
 
     heartbeat: int = _option(
@@ -261,6 +375,19 @@ class Config:
     )
 
     max_message_size: int = _option(16 * MIB, "Limits", "Largest message body.", _SIZE)
+    http_max_body: int = _option(32 * MIB, "Limits", "Largest body of an HTTP request.", _SIZE)
+    auto_create_topics: bool = _option(
+        True,
+        "Limits",
+        "Make a topic when a RocketMQ client sends to one that is not there.",
+        _YES_NO,
+    )
+    events: bool = _option(
+        False,
+        "Limits",
+        "Note in the topic `$events` what happens to stored messages, for `headrace report`.",
+        _YES_NO,
+    )
     memory_high_watermark: str = _option(
         "40%", "Limits", "Memory use above which publishers are held back.", _AMOUNT
     )
@@ -268,6 +395,20 @@ class Config:
         50 * MIB, "Limits", "Free disk space below which publishers are held back.", _SIZE
     )
     shutdown_timeout: float = _option(10.0, "Limits", "How long a clean stop may take.", _SECONDS)
+
+    engine: tuple[tuple[str, str], ...] = field(
+        default=(),
+        repr=False,  # there are passwords in it
+        metadata={
+            "option": Option(
+                "Topics",
+                "An engine for topics besides `log`: a database. The flag can be given several "
+                "times; in the file it is a table `[engines]` of names and URLs. Passwords in it "
+                "are better kept in the file.",
+                _ENGINES,
+            )
+        },
+    )
 
     log_level: str = _option(
         "info",
@@ -285,6 +426,18 @@ class Config:
     )
     default_password: str = _option(
         "guest", "Identity", "Password of that user.", _TEXT, secret=True
+    )
+    rocketmq_user: str = _option(
+        "guest",
+        "Identity",
+        "User whom RocketMQ clients on this machine act as when they do not sign.",
+        _TEXT,
+    )
+    loopback_users: tuple[str, ...] = _option(
+        ("guest",),
+        "Identity",
+        "Users who may log in from this machine only, separated by commas; `none` is nobody.",
+        _NAMES,
     )
 
 
@@ -326,7 +479,10 @@ def load(
     )
     config = Config(**values)
     _check_together(config)
-    return config
+    return _with_tls_ports(config)
+
+
+_KEYS = {"engines": "engine"}  # of the file, where the name of the flag would be odd
 
 
 def _from_file(file: Path) -> dict[str, Any]:
@@ -338,6 +494,7 @@ def _from_file(file: Path) -> dict[str, Any]:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise ConfigError(f"{file}: is not TOML: {error}") from error
+    table = {_KEYS.get(key, key): value for key, value in table.items()}
     for key in table:
         if key not in options():
             raise ConfigError(f"{file}: unknown key {key!r}; allowed: {', '.join(options())}")
@@ -350,7 +507,7 @@ def _convert(given: Iterable[tuple[Option, str, object]]) -> dict[str, Any]:
         try:
             values[option.name] = option.kind.read(value)
         except (ValueError, RuntimeError):  # RuntimeError: a home directory that nobody knows
-            shown = "the value" if option.secret else repr(value)
+            shown = "the value" if option.secret or option.is_list else repr(value)
             raise ConfigError(f"{where}: {shown} is not {option.kind.allowed}") from None
     return values
 
@@ -358,7 +515,30 @@ def _convert(given: Iterable[tuple[Option, str, object]]) -> dict[str, Any]:
 def _check_together(config: Config) -> None:
     if (config.tls_cert is None) != (config.tls_key is None):
         raise ConfigError("tls_cert and tls_key: one without the other cannot be used")
-    if config.amqps_port is not None and config.tls_cert is None:
-        raise ConfigError("amqps_port: needs tls_cert and tls_key")
-    if not config.amqp and config.amqps_port is None and not config.native:
-        raise ConfigError("amqp, amqps_port and native are all off, so nothing would listen")
+    for name in ("amqps_port", "native_tls_port", "https_port"):
+        if getattr(config, name) is not None and config.tls_cert is None:
+            raise ConfigError(f"{name}: needs tls_cert and tls_key")
+    ports = (config.amqps_port, config.native_tls_port, config.https_port)
+    secure = any(port is not None for port in ports)
+    plain = config.amqp or config.native or config.http or config.remoting
+    if not plain and not secure:
+        raise ConfigError(
+            "amqp, amqps_port, native, http and remoting are all off, so nothing would listen"
+        )
+
+
+def _with_tls_ports(config: Config) -> Config:
+    """Ports for TLS where a certificate is given and none is named: it was given to be used.
+
+    Beside a plain port that is any free one, so is the port for TLS; a protocol that is switched
+    off stays off.
+    """
+    named = (config.amqps_port, config.native_tls_port, config.https_port)
+    if config.tls_cert is None or any(port is not None for port in named):
+        return config
+    return replace(
+        config,
+        amqps_port=(5671 if config.amqp_port else 0) if config.amqp else None,
+        native_tls_port=(9091 if config.native_port else 0) if config.native else None,
+        https_port=(15671 if config.http_port else 0) if config.http else None,
+    )

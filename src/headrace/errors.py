@@ -44,6 +44,12 @@ class LoginRefused(FatalError):
     http_status = 401
 
 
+class LoginLocked(LoginRefused):
+    """Not looked at: too many failures before, or too many logins at once."""
+
+    http_status = 429
+
+
 class FrameError(FatalError):
     """The peer sent bytes that are not a legal frame."""
 
@@ -142,6 +148,79 @@ class PreconditionFailed(ChannelError):
     http_status = 400
 
 
+class SelectorError(PreconditionFailed):
+    """An expression that chooses messages cannot be understood; nothing was subscribed.
+
+    ``column`` says where, counted from 1; 0 when it is wrong as a whole.
+    """
+
+    def __init__(self, text: str, column: int = 0) -> None:
+        super().__init__(f"column {column}: {text}" if column else text)
+        self.column = column
+
+
+# -- errors of the HTTP API ------------------------------------------------------------------
+
+
+class HttpRefused(BrokerError):
+    """A request of the HTTP API that cannot be answered as asked."""
+
+    def __init__(self, reason: str, status: int = 400, error: str = "bad_request") -> None:
+        super().__init__(reason)
+        self.status = status
+        self.error = error  # the short name that tools look at
+
+
+# -- readers by offset -----------------------------------------------------------------------
+
+
+class DataLost(PreconditionFailed):
+    """Messages that had to be read are gone; nothing was read."""
+
+
+class SourceChanged(PreconditionFailed):
+    """The queue or topic was deleted and made again: these are not the messages that were meant."""
+
+
+# -- topics ----------------------------------------------------------------------------------
+
+
+class NoSuchTopic(NotFound):
+    """There is no topic of that name."""
+
+
+class BadTopicName(PreconditionFailed):
+    """A name that cannot become the name of a topic; nothing was changed."""
+
+
+class BadTopicValue(PreconditionFailed):
+    """A priority, token, key, address or position that is none; nothing was changed."""
+
+
+class BodyTooLarge(PreconditionFailed):
+    """A message above the limit of the engine; refused before anything was sent."""
+
+
+class TopicConflict(PreconditionFailed):
+    """The topic is there already, with other settings."""
+
+
+class ClaimLost(PreconditionFailed):
+    """The claim is somebody else's by now, or void: its messages are handed out again."""
+
+
+class EngineUnavailable(ChannelError):
+    """The engine of the topic cannot be reached; what was asked was not done, or, where the text
+    says so, may have been done."""
+
+    amqp_code = 506
+    amqp_name = "RESOURCE_ERROR"
+    http_status = 503
+
+    is_denied = False
+    """It is there and does not let us in: waiting does not help, other settings do."""
+
+
 # -- errors at start -------------------------------------------------------------------------
 
 
@@ -151,3 +230,10 @@ class ConfigError(BrokerError):
 
 class StoreError(BrokerError):
     """The storage engine could not keep its promise."""
+
+
+# -- errors of commands ----------------------------------------------------------------------
+
+
+class CommandFailed(BrokerError):
+    """A command could not do what it was told; its text says why and what to do."""
