@@ -35,6 +35,19 @@ def make_content(
 
 def make_frames(header: bytes, body: bytes, channel: int, frame_max: int) -> bytes:
     """The same from properties that are encoded already."""
+    size = len(body)
+    if 0 < size <= frame_max - OVERHEAD:  # one body frame: nearly all have
+        head = _FRAME_HEAD.pack
+        return b"".join(
+            (
+                head(_HEADER_KIND, channel, len(header)),
+                header,
+                _END,
+                head(_BODY_KIND, channel, size),
+                body,
+                _END,
+            )
+        )
     return _frame(_HEADER_KIND, channel, header) + _body_frames(body, channel, frame_max)
 
 

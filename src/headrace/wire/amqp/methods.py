@@ -136,7 +136,7 @@ class ConnectionStart(Method):
 class ConnectionStartOk(Method):
     client_properties: Table = field(default_factory=dict)
     mechanism: Short = ""
-    response: LongString = b""
+    response: LongString = field(default=b"", repr=False)  # has the password
     locale: Short = ""
 
 
@@ -147,7 +147,7 @@ class ConnectionSecure(Method):
 
 @_method(10, 21)
 class ConnectionSecureOk(Method):
-    response: LongString = b""
+    response: LongString = field(default=b"", repr=False)  # has the password
 
 
 @_method(10, 30)
@@ -203,7 +203,7 @@ class ConnectionUnblocked(Method):
 
 @_method(10, 70)
 class ConnectionUpdateSecret(Method):
-    new_secret: LongString = b""
+    new_secret: LongString = field(default=b"", repr=False)
     reason: Reason = ""
 
 

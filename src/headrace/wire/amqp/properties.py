@@ -46,22 +46,22 @@ FLAG_CLUSTER_ID = 1 << 2
 _NO_FLAG = 0b11
 
 # Widths: a number of bytes, or one of these two.
-_SHORT, _TABLE = 0, -1
-_FIELDS = (
-    ("content_type", FLAG_CONTENT_TYPE, _SHORT),
-    ("content_encoding", FLAG_CONTENT_ENCODING, _SHORT),
-    ("headers", FLAG_HEADERS, _TABLE),
+SHORT, TABLE = 0, -1
+FIELDS = (
+    ("content_type", FLAG_CONTENT_TYPE, SHORT),
+    ("content_encoding", FLAG_CONTENT_ENCODING, SHORT),
+    ("headers", FLAG_HEADERS, TABLE),
     ("delivery_mode", FLAG_DELIVERY_MODE, 1),
     ("priority", FLAG_PRIORITY, 1),
-    ("correlation_id", FLAG_CORRELATION_ID, _SHORT),
-    ("reply_to", FLAG_REPLY_TO, _SHORT),
-    ("expiration", FLAG_EXPIRATION, _SHORT),
-    ("message_id", FLAG_MESSAGE_ID, _SHORT),
+    ("correlation_id", FLAG_CORRELATION_ID, SHORT),
+    ("reply_to", FLAG_REPLY_TO, SHORT),
+    ("expiration", FLAG_EXPIRATION, SHORT),
+    ("message_id", FLAG_MESSAGE_ID, SHORT),
     ("timestamp", FLAG_TIMESTAMP, 8),
-    ("type", FLAG_TYPE, _SHORT),
-    ("user_id", FLAG_USER_ID, _SHORT),
-    ("app_id", FLAG_APP_ID, _SHORT),
-    ("cluster_id", FLAG_CLUSTER_ID, _SHORT),
+    ("type", FLAG_TYPE, SHORT),
+    ("user_id", FLAG_USER_ID, SHORT),
+    ("app_id", FLAG_APP_ID, SHORT),
+    ("cluster_id", FLAG_CLUSTER_ID, SHORT),
 )
 
 _U32 = Struct(">I")
@@ -190,7 +190,7 @@ class Properties:
         _, _, body_size, flags = _HEAD.unpack_from(payload)
         offset = _HEAD.size
         properties = cls()
-        for name, flag, width in _FIELDS:
+        for name, flag, width in FIELDS:
             if flags & flag:
                 value, offset = _take(payload, offset, width)
                 setattr(properties, name, value)
@@ -200,7 +200,7 @@ class Properties:
         """Encode as the payload of a content header frame; the inverse of decode."""
         flags = 0
         parts = [b""]
-        for name, flag, width in _FIELDS:
+        for name, flag, width in FIELDS:
             value = getattr(self, name)
             if value is not None:
                 flags |= flag
@@ -210,7 +210,7 @@ class Properties:
 
     def as_dict(self) -> dict[str, object]:
         """The properties that are present, headers decoded."""
-        present = {name: getattr(self, name) for name, _, _ in _FIELDS}
+        present = {name: getattr(self, name) for name, _, _ in FIELDS}
         present = {name: value for name, value in present.items() if value is not None}
         if self.headers is not None:
             present["headers"] = self.headers.as_dict()
@@ -219,18 +219,18 @@ class Properties:
 
 def _take(data: bytes, offset: int, width: int) -> tuple[object, int]:
     """Decode one property of a payload that check_header has passed."""
-    if width == _SHORT:
+    if width == SHORT:
         return take_short(data, offset)
-    if width == _TABLE:
+    if width == TABLE:
         raw, offset = take_long(data, offset)
         return HeaderTable(raw), offset
     return int.from_bytes(data[offset : offset + width], "big"), offset + width
 
 
 def _put(value: Any, width: int) -> bytes:  # noqa: ANN401 - str, int or HeaderTable, by width
-    if width == _SHORT:
+    if width == SHORT:
         return short_string(value)
-    if width == _TABLE:
+    if width == TABLE:
         encoded: bytes = value.encode()
         return encoded
     try:
@@ -268,15 +268,15 @@ def check_header(payload: bytes) -> None:
 @lru_cache(maxsize=1024)
 def _widths(flags: int) -> tuple[int, ...]:
     """The widths of the fields whose flags are set; clients use few combinations."""
-    return tuple(width for _, flag, width in _FIELDS if flags & flag)
+    return tuple(width for _, flag, width in FIELDS if flags & flag)
 
 
 def _walk(data: bytes, offset: int, widths: tuple[int, ...]) -> int:
     """Step over fields; IndexError or struct.error, or an offset past the end, if cut short."""
     for width in widths:
-        if width == _SHORT:
+        if width == SHORT:
             offset += 1 + data[offset]
-        elif width == _TABLE:
+        elif width == TABLE:
             offset += 4 + _u32(data, offset)[0]
         else:
             offset += width
@@ -329,12 +329,12 @@ def user_id(content: bytes) -> str | None:
 
 def headers_raw(content: bytes) -> bytes:
     """The body of the header table, without its length; empty when absent."""
-    start, stop = _locate(content, FLAG_HEADERS, _TABLE)
+    start, stop = _locate(content, FLAG_HEADERS, TABLE)
     return content[start + 4 : stop] if start else b""
 
 
 def _string(content: bytes, flag: int) -> str | None:
-    start, stop = _locate(content, flag, _SHORT)
+    start, stop = _locate(content, flag, SHORT)
     return content[start + 1 : stop].decode("utf-8", "surrogateescape") if start else None
 
 

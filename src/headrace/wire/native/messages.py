@@ -12,7 +12,7 @@ from typing import Any
 import msgpack
 
 from headrace.errors import CommandInvalid
-from headrace.wire.native.frames import frame
+from headrace.wire.native.frames import HEAD, frame
 
 VERSION = 1
 # An array is allocated by its announced length: up to 64 KiB for each level of nesting.
@@ -54,10 +54,15 @@ class Op(IntEnum):
     RENEW = 0x27
     SEEK = 0x28
     LAG = 0x29
+    FORGET_GROUP = 0x2A
+    DEAD = 0x2B
     BOUNDS = 0x30
     FETCH = 0x31
     STAGE = 0x32
     PUBLISH_STAGED = 0x33
+    PIN = 0x34
+    UNPIN = 0x35
+    TELL_PIPELINE = 0x36
 
 
 def _plain(value: object) -> object:
@@ -93,6 +98,12 @@ def unpack(payload: bytes) -> dict[str, Any]:
     return value
 
 
+def unpack_trusted(payload: bytes | bytearray) -> dict[str, Any]:
+    """A map that we packed ourselves."""
+    value: dict[str, Any] = msgpack.unpackb(payload)
+    return value
+
+
 def _no_extension(code: int, data: bytes) -> object:
     raise ValueError(f"extension type {code}")
 
@@ -100,6 +111,14 @@ def _no_extension(code: int, data: bytes) -> object:
 def message(kind: int, fields: Mapping[str, object]) -> bytes:
     """A whole frame with these fields."""
     return frame(kind, pack(fields))
+
+
+def message_head(kind: int, fields: Mapping[str, object], name: str, size: int) -> bytes:
+    """The beginning of a frame with these fields (at most 14) and a last one, the ``size`` bytes
+    that follow: large ones are not copied."""
+    fixed = pack(fields)
+    packed = bytes([fixed[0] + 1]) + fixed[1:] + pack(name) + b"\xc6" + size.to_bytes(4, "big")
+    return HEAD.pack(kind, len(packed) + size) + packed
 
 
 class Request:
@@ -143,6 +162,20 @@ class Request:
         value = self.fields.get(name, default)
         if type(value) is not int or value < 0:
             raise CommandInvalid(f"'{name}' must be a whole number from 0 on")
+        return value
+
+    def maps(self, name: str) -> list[dict[str, object]]:
+        """A list of maps."""
+        value = self.fields.get(name)
+        if type(value) is not list or not all(type(one) is dict for one in value):
+            raise CommandInvalid(f"'{name}' must be a list of maps")
+        return value
+
+    def texts(self, name: str) -> list[str]:
+        """A list of strings; absent is empty."""
+        value = self.fields.get(name, [])
+        if type(value) is not list or not all(type(one) is str for one in value):
+            raise CommandInvalid(f"'{name}' must be a list of strings")
         return value
 
     def table(self, name: str) -> dict[str, object]:

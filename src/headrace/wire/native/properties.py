@@ -18,6 +18,7 @@ _SIZE_AND_FLAGS = Struct(">HHQH").pack  # class, weight, body size, flags
 _FLAGS = Struct(">12xH").unpack_from
 _HEADER_PAYLOAD = 14  # bytes before the values
 MAX_CACHED = 256
+_PLAIN = frozenset((int, str))
 MAX_SECONDS = (1 << 64) // 1000 - 1
 
 
@@ -48,21 +49,16 @@ class Encoder:
         """PreconditionFailed when a property is unknown or has a value it cannot have."""
         if not properties:
             return NONE
-        if "message_id" in properties or "headers" in properties:
-            return encode_properties(properties)  # hardly ever the same twice, or not hashable
-        try:
-            identity = tuple(properties.items())
-            found = self._known.get(identity)
-        except TypeError:  # a value of a wrong type, which will be told
+        if "message_id" in properties or not _PLAIN.issuperset(map(type, properties.values())):
+            # Hardly ever the same twice, not hashable, or wrong: 1 and True would be one key.
             return encode_properties(properties)
+        identity = tuple(properties.items())
+        found = self._known.get(identity)
         if found is None:
             found = encode_properties(properties)
             if len(self._known) >= MAX_CACHED:
                 self._known.clear()
-            # 1, 1.0 and True are one key, but only 1 gets here.
             self._known[identity] = found
-        elif any(type(value) not in (int, str) for _, value in identity):
-            return encode_properties(properties)
         return found
 
 

@@ -1,0 +1,1 @@
+"""RocketMQ remoting: bytes <-> commands, messages and bodies. No I/O, no clock."""

@@ -1,0 +1,214 @@
+"""Topics and groups as administrators make, change and list them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headrace.wire.remoting.codes import RequestCode
+from headrace.wire.remoting.fastjson import json_bytes
+from headrace.wire.remoting.fields import Header
+from headrace.wire.remoting.flags import READ_WRITE
+from headrace.wire.remoting.names import TEMPLATE_TOPIC
+from headrace.wire.remoting.values import body_map, table, text, truth, whole
+
+SINGLE_TAG = "SINGLE_TAG"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic(Header):
+    """Make a topic, or change it."""
+
+    CODE = RequestCode.UPDATE_AND_CREATE_TOPIC
+
+    topic: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int = int(READ_WRITE)
+    default_topic: str = TEMPLATE_TOPIC
+    topic_filter_type: str = SINGLE_TAG
+    topic_sys_flag: int = 0
+    order: bool = False
+    attributes: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic(Header):
+    """Remove a topic with its messages."""
+
+    CODE = RequestCode.DELETE_TOPIC_IN_BROKER
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfTopic(Header):
+    """Every request which names a topic and nothing else."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfGroup(Header):
+    """Every request which names a group, in one of the three spellings."""
+
+    consumer_group: str | None = None
+    group: str | None = None
+    group_name: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.consumer_group or self.group or self.group_name or ""
+
+
+@dataclass(frozen=True, slots=True)
+class GetConsumeStats(Header):
+    """How far is a group, in one topic or in all?"""
+
+    CODE = RequestCode.GET_CONSUME_STATS
+
+    consumer_group: str
+    topic: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup(Header):
+    """Forget the settings of a group, and where it is if that is wished."""
+
+    CODE = RequestCode.DELETE_SUBSCRIPTIONGROUP
+
+    group_name: str
+    clean_offset: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ViewStats(Header):
+    """How much of something happened lately?"""
+
+    CODE = RequestCode.VIEW_BROKER_STATS_DATA
+
+    stats_name: str
+    stats_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class CloneGroupOffset(Header):
+    """Let a group begin where another is."""
+
+    CODE = RequestCode.CLONE_GROUP_OFFSET
+
+    src_group: str
+    dest_group: str
+    topic: str | None = None
+    offline: bool = False
+
+
+# -- bodies ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """A topic as a broker keeps it."""
+
+    name: str
+    read_queues: int
+    write_queues: int
+    perm: int = int(READ_WRITE)
+    order: bool = False
+    sys_flag: int = 0
+
+    def as_map(self) -> dict[str, object]:
+        return {
+            "attributes": {},
+            "order": self.order,
+            "perm": self.perm,
+            "readQueueNums": self.read_queues,
+            "topicFilterType": SINGLE_TAG,
+            "topicName": self.name,
+            "topicSysFlag": self.sys_flag,
+            "writeQueueNums": self.write_queues,
+        }
+
+    @classmethod
+    def take(cls, value: object) -> TopicConfig:
+        get = table("topicConfig", value).get
+        return cls(
+            text("topicName", get("topicName")),
+            whole("readQueueNums", get("readQueueNums")),
+            whole("writeQueueNums", get("writeQueueNums")),
+            whole("perm", get("perm")),
+            truth("order", get("order")),
+            whole("topicSysFlag", get("topicSysFlag")),
+        )
+
+
+def topic_configs_body(configs: Iterable[TopicConfig]) -> bytes:
+    """The answer to GET_ALL_TOPIC_CONFIG."""
+    found = {config.name: config.as_map() for config in configs}
+    return json_bytes({"dataVersion": _NO_VERSION, "topicConfigTable": found})
+
+
+def take_topic_configs(body: bytes) -> dict[str, TopicConfig]:
+    found = table("topicConfigTable", body_map(body).get("topicConfigTable"))
+    return {text("topic", name): TopicConfig.take(one) for name, one in found.items()}
+
+
+_NO_VERSION = {"counter": 0, "stateVersion": 0, "timestamp": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """A consumer group as a broker keeps it; the body of request 200."""
+
+    name: str
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    consume_message_orderly: bool = False
+    retry_queues: int = 1
+    retry_max_times: int = 16
+    notify_enable: bool = True
+    consume_timeout_minutes: int = 15
+
+    def as_map(self) -> dict[str, object]:
+        return {
+            "attributes": {},
+            "brokerId": 0,
+            "consumeBroadcastEnable": self.consume_broadcast_enable,
+            "consumeEnable": self.consume_enable,
+            "consumeFromMinEnable": self.consume_from_min_enable,
+            "consumeMessageOrderly": self.consume_message_orderly,
+            "consumeTimeoutMinute": self.consume_timeout_minutes,
+            "groupName": self.name,
+            "groupSysFlag": 0,
+            "notifyConsumerIdsChangedEnable": self.notify_enable,
+            "retryMaxTimes": self.retry_max_times,
+            "retryQueueNums": self.retry_queues,
+            "whichBrokerWhenConsumeSlowly": 1,
+        }
+
+    @classmethod
+    def take(cls, value: object) -> GroupConfig:
+        get = table("subscriptionGroupConfig", value).get
+        return cls(
+            text("groupName", get("groupName")),
+            truth("consumeEnable", get("consumeEnable"), True),
+            truth("consumeFromMinEnable", get("consumeFromMinEnable"), True),
+            truth("consumeBroadcastEnable", get("consumeBroadcastEnable"), True),
+            truth("consumeMessageOrderly", get("consumeMessageOrderly")),
+            whole("retryQueueNums", get("retryQueueNums"), 1),
+            whole("retryMaxTimes", get("retryMaxTimes"), 16),
+            truth("notifyConsumerIdsChangedEnable", get("notifyConsumerIdsChangedEnable"), True),
+            whole("consumeTimeoutMinute", get("consumeTimeoutMinute"), 15),
+        )
+
+
+def group_configs_body(configs: Iterable[GroupConfig]) -> bytes:
+    """The answer to GET_ALL_SUBSCRIPTIONGROUP_CONFIG."""
+    found = {config.name: config.as_map() for config in configs}
+    return json_bytes({"dataVersion": _NO_VERSION, "subscriptionGroupTable": found})
+
+
+def take_group_configs(body: bytes) -> dict[str, GroupConfig]:
+    found = table("subscriptionGroupTable", body_map(body).get("subscriptionGroupTable"))
+    return {text("group", name): GroupConfig.take(one) for name, one in found.items()}

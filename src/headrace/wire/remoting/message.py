@@ -1,0 +1,279 @@
+"""Messages as brokers store and send them. Several follow each other without separators.
+
+int32 size | int32 magic | int32 CRC of the body | int32 queue | int32 flag
+int64 queue offset | int64 physical offset | int32 system flag
+int64 born at | host | int64 stored at | host | int32 reconsume times | int64 prepared offset
+int32 length, body | int8 or int16 length, topic | int16 length, properties
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from struct import Struct
+from struct import error as StructError
+from typing import Any
+from zlib import crc32
+
+from headrace.errors import MalformedError
+from headrace.wire.remoting import properties as names
+from headrace.wire.remoting.compression import INFLATED_MAX, inflate
+from headrace.wire.remoting.flags import COMPRESSION_MASK, SysFlag
+from headrace.wire.remoting.hosts import NOWHERE, Host, host_bytes, take_host
+from headrace.wire.remoting.ids import offset_id
+from headrace.wire.remoting.properties import properties_bytes, take_properties
+
+MAGIC = 0xDAA320A7
+MAGIC_LONG_TOPIC = 0xDAA320AB
+BLANK = 0xCBD43194  # filler at the end of a file
+CRC_MASK = 0x7FFFFFFF
+SHORT_TOPIC_MAX = 127
+MIN_SIZE = 91
+
+_FRONT = Struct(">iIiiiqqiq")  # to the time of birth
+_AFTER_HOSTS = Struct(">iqi")  # to the length of the body
+_FRONT_V4 = Struct(">iIiiiqqiq8sq8siqi")  # the same, with hosts as nearly all messages have them
+_SIZE = Struct(">i")
+_TIME = Struct(">q")
+_SHORT = Struct(">h")
+# Plain numbers: members of an enumeration cost more than the rest of the work.
+_BORN_V6, _STORE_V6 = int(SysFlag.BORN_HOST_V6), int(SysFlag.STORE_HOST_V6)
+_ANY_V6 = _BORN_V6 | _STORE_V6
+_V4 = ~_ANY_V6
+_COMPRESSED = int(SysFlag.COMPRESSED)
+_INFLATED = ~(_COMPRESSED | COMPRESSION_MASK)
+
+Parts = tuple[
+    str, bytes, dict[str, str], int, int, int, int, int, int, Host, int, Host, int, int, int, int
+]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageExt:
+    """A message with everything its broker knows about it."""
+
+    topic: str
+    body: bytes = field(repr=False)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    flag: int = 0  # of the producer, nobody else looks at it
+    queue_id: int = 0
+    queue_offset: int = 0
+    physical_offset: int = 0
+    sys_flag: int = 0
+    born_timestamp: int = 0
+    born_host: Host = NOWHERE
+    store_timestamp: int = 0
+    store_host: Host = NOWHERE
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    body_crc: int = 0  # of the stored bytes, which may be compressed
+    store_size: int = 0
+
+    @property
+    def offset_id(self) -> str:
+        """Where the broker keeps it."""
+        return offset_id(self.store_host, self.physical_offset)
+
+    @property
+    def msg_id(self) -> str:
+        """The producer's id, or the broker's when there is none."""
+        return self.properties.get(names.UNIQ_KEY) or self.offset_id
+
+    @property
+    def tags(self) -> str | None:
+        return self.properties.get(names.TAGS)
+
+    @property
+    def keys(self) -> list[str]:
+        return self.properties.get(names.KEYS, "").split()
+
+    @property
+    def delay_level(self) -> int:
+        text = self.properties.get(names.DELAY, "")
+        return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+
+
+def message_bytes(message: MessageExt) -> bytes:
+    """The stored form. The body goes as it is: compressed when ``sys_flag`` says so."""
+    return stored_bytes(
+        topic=message.topic.encode("utf-8", "replace"),
+        body=message.body,
+        properties=properties_bytes(message.properties),
+        flag=message.flag,
+        queue_id=message.queue_id,
+        queue_offset=message.queue_offset,
+        physical_offset=message.physical_offset,
+        sys_flag=message.sys_flag,
+        born_timestamp=message.born_timestamp,
+        born_host=host_bytes(message.born_host),
+        store_timestamp=message.store_timestamp,
+        store_host=host_bytes(message.store_host),
+        reconsume_times=message.reconsume_times,
+        prepared_transaction_offset=message.prepared_transaction_offset,
+    )
+
+
+def stored_bytes(
+    *,
+    topic: bytes,
+    body: bytes,
+    properties: bytes,
+    flag: int,
+    queue_id: int,
+    queue_offset: int,
+    physical_offset: int,
+    sys_flag: int,
+    born_timestamp: int,
+    born_host: bytes,
+    store_timestamp: int,
+    store_host: bytes,
+    reconsume_times: int = 0,
+    prepared_transaction_offset: int = 0,
+) -> bytes:
+    """The same from its parts, without a MessageExt: what a broker does for every message."""
+    sys_flag &= _V4
+    if len(born_host) > 8:
+        sys_flag |= _BORN_V6
+    if len(store_host) > 8:
+        sys_flag |= _STORE_V6
+    long_topic = len(topic) > SHORT_TOPIC_MAX
+    if len(topic) > 0x7FFF or len(properties) > names.PROPERTIES_MAX:
+        raise MalformedError("a topic or properties of more than 32767 bytes")
+    size = 75 + len(born_host) + len(store_host) + long_topic
+    size += len(body) + len(topic) + len(properties)
+    try:
+        front = _FRONT.pack(
+            size,
+            MAGIC_LONG_TOPIC if long_topic else MAGIC,
+            crc32(body) & CRC_MASK,
+            queue_id,
+            flag,
+            queue_offset,
+            physical_offset,
+            sys_flag,
+            born_timestamp,
+        )
+        middle = _AFTER_HOSTS.pack(reconsume_times, prepared_transaction_offset, len(body))
+        stored = _TIME.pack(store_timestamp)
+    except StructError as error:
+        raise MalformedError(f"a message with a number out of range: {error}") from None
+    return b"".join(
+        (
+            front,
+            born_host,
+            stored,
+            store_host,
+            middle,
+            body,
+            _SHORT.pack(len(topic)) if long_topic else bytes((len(topic),)),
+            topic,
+            _SHORT.pack(len(properties)),
+            properties,
+        )
+    )
+
+
+def take_messages(
+    data: bytes, *, inflated: bool = True, limit: int = INFLATED_MAX
+) -> Iterator[MessageExt]:
+    """The messages in ``data``, one after the other; MalformedError where they end to be some.
+
+    ``inflated``: give the bodies as producers gave them, and clear the bits of compression.
+    """
+    for parts in take_parts(data):
+        message = MessageExt(*parts)
+        if inflated and message.sys_flag & _COMPRESSED:
+            body = inflate(message.body, message.sys_flag, limit)
+            message = replace(message, body=body, sys_flag=message.sys_flag & _INFLATED)
+        yield message
+
+
+def take_parts(data: bytes) -> Iterator[Parts]:
+    """The same for those who make something else of them: the fields of MessageExt in order."""
+    place = 0
+    while place < len(data):
+        size, magic = _head(data, place)
+        if magic != BLANK:
+            yield _take(data, place, size, magic == MAGIC_LONG_TOPIC)
+        place += size
+
+
+def take_message(data: bytes, *, inflated: bool = True, limit: int = INFLATED_MAX) -> MessageExt:
+    """The only message in ``data``."""
+    found = list(take_messages(data, inflated=inflated, limit=limit))
+    if len(found) != 1:
+        raise MalformedError(f"{len(found)} messages instead of one")
+    return found[0]
+
+
+def _head(data: bytes, place: int) -> tuple[int, int]:
+    if len(data) - place < 8:
+        raise MalformedError(f"{len(data) - place} bytes are left over after a message")
+    size, magic = _SIZE.unpack_from(data, place)[0], int.from_bytes(data[place + 4 : place + 8])
+    if magic not in (MAGIC, MAGIC_LONG_TOPIC, BLANK):
+        raise MalformedError(f"no message begins with {magic:#x}")
+    if not (8 if magic == BLANK else MIN_SIZE) <= size <= len(data) - place:
+        raise MalformedError(f"a message of {size} bytes, where {len(data) - place} are left")
+    return size, magic
+
+
+def _take(data: bytes, start: int, size: int, long_topic: bool) -> Parts:
+    end = start + size
+    front = _FRONT_V4.unpack_from(data, start)  # there are MIN_SIZE bytes, which are more
+    sys_flag = front[7]
+    try:
+        if sys_flag & _ANY_V6:
+            front, place = _front(data, start, sys_flag)
+        else:
+            place = start + _FRONT_V4.size
+        body, place = _cut(data, place, front[14], end)
+        length = _SHORT.unpack_from(data, place)[0] if long_topic else data[place]
+        topic, place = _cut(data, place + 1 + long_topic, length, end)
+        (length,) = _SHORT.unpack_from(data, place)
+        properties, place = _cut(data, place + 2, length, end)
+    except (StructError, IndexError):
+        raise MalformedError("a message that is shorter than its parts") from None
+    if place != end:
+        raise MalformedError("a message that is longer than its parts")
+    return (
+        topic.decode("utf-8", "replace"),
+        body,
+        take_properties(properties.decode("utf-8", "replace")),
+        front[4],
+        front[3],
+        front[5],
+        front[6],
+        sys_flag,
+        front[8],
+        take_host(front[9]),
+        front[10],
+        take_host(front[11]),
+        front[12],
+        front[13],
+        front[2],
+        size,
+    )
+
+
+def _front(data: bytes, start: int, sys_flag: int) -> tuple[tuple[Any, ...], int]:
+    """Everything before the body, where a host is of IPv6, and where the body begins."""
+    front = _FRONT.unpack_from(data, start)
+    born_host, place = _host(data, start + _FRONT.size, sys_flag & _BORN_V6)
+    times = _TIME.unpack_from(data, place)
+    store_host, place = _host(data, place + 8, sys_flag & _STORE_V6)
+    rest = _AFTER_HOSTS.unpack_from(data, place)
+    return (*front, born_host, *times, store_host, *rest), place + _AFTER_HOSTS.size
+
+
+def _host(data: bytes, place: int, v6: int) -> tuple[bytes, int]:
+    end = place + (20 if v6 else 8)
+    if end > len(data):
+        raise MalformedError("a message that is shorter than its parts")
+    return data[place:end], end
+
+
+def _cut(data: bytes, start: int, length: int, end: int) -> tuple[bytes, int]:
+    stop = start + length
+    if length < 0 or stop > end:
+        raise MalformedError(f"a length of {length} inside a message with {end - start} bytes left")
+    return data[start:stop], stop

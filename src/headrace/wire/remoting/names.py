@@ -1,0 +1,105 @@
+"""Names of RocketMQ topics and groups: their rules, and what they mean."""
+
+from __future__ import annotations
+
+import re
+
+from headrace.errors import PreconditionFailed
+
+RETRY_PREFIX = "%RETRY%"
+DEAD_LETTER_PREFIX = "%DLQ%"
+
+TEMPLATE_TOPIC = "TBW102"  # new topics are made like it
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+HALF_DONE_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+CHECKED_TOO_OFTEN_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
+
+SYSTEM_TOPICS = frozenset(
+    {
+        TEMPLATE_TOPIC,
+        SCHEDULE_TOPIC,
+        HALF_TOPIC,
+        HALF_DONE_TOPIC,
+        CHECKED_TOO_OFTEN_TOPIC,
+        TRACE_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+        "BenchmarkTest",
+    }
+)
+# Clients may not send to these.
+CLOSED_TOPICS = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        HALF_TOPIC,
+        HALF_DONE_TOPIC,
+        CHECKED_TOO_OFTEN_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+    }
+)
+
+CLIENT_INNER_PRODUCER = "CLIENT_INNER_PRODUCER"  # the group every client sends retries with
+DEFAULT_PRODUCER = "DEFAULT_PRODUCER"
+DEFAULT_CONSUMER = "DEFAULT_CONSUMER"
+
+TOPIC_MAX = 127
+DERIVED_TOPIC_MAX = 255  # retry and dead-letter topics
+GROUP_MAX = 120
+
+_LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+\Z").match
+
+
+def reply_topic(cluster: str) -> str:
+    """Where replies are sent to; nothing is kept there."""
+    return f"{cluster}_REPLY_TOPIC"
+
+
+def retry_topic(group: str) -> str:
+    """Where messages of ``group`` wait for another try."""
+    return RETRY_PREFIX + group
+
+
+def dead_letter_topic(group: str) -> str:
+    """Where messages go which ``group`` could not consume."""
+    return DEAD_LETTER_PREFIX + group
+
+
+def is_retry_topic(topic: str) -> bool:
+    return topic.startswith(RETRY_PREFIX)
+
+
+def is_dead_letter_topic(topic: str) -> bool:
+    return topic.startswith(DEAD_LETTER_PREFIX)
+
+
+def is_system_topic(topic: str) -> bool:
+    return topic in SYSTEM_TOPICS or topic.startswith("rmq_sys_")
+
+
+def check_topic(topic: str) -> None:
+    """PreconditionFailed when no topic can have this name."""
+    derived = topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
+    _check("topic", topic, DERIVED_TOPIC_MAX if derived else TOPIC_MAX)
+
+
+def check_group(group: str) -> None:
+    """PreconditionFailed when no group can have this name."""
+    _check("group", group, GROUP_MAX)
+
+
+def _check(kind: str, name: str, longest: int) -> None:
+    if not name:
+        raise PreconditionFailed(f"a {kind} needs a name")
+    if len(name) > longest:
+        raise PreconditionFailed(
+            f"{kind} '{name[:64]}...' has {len(name)} characters; {longest} are allowed"
+        )
+    if not _LEGAL(name):
+        raise PreconditionFailed(
+            f"{kind} '{name}' has characters other than letters, digits, '%', '|', '_' and '-'"
+        )

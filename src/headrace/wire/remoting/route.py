@@ -1,0 +1,211 @@
+"""Where topics live: what a name server tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.wire.remoting.codes import RequestCode
+from headrace.wire.remoting.fastjson import json_bytes
+from headrace.wire.remoting.fields import Header
+from headrace.wire.remoting.flags import READ_WRITE, Perm
+from headrace.wire.remoting.queues import MessageQueue
+from headrace.wire.remoting.values import body_map, items, table, text, truth, whole
+
+MASTER = 0  # broker id
+
+
+@dataclass(frozen=True, slots=True)
+class GetRouteInfo(Header):
+    """Where is a topic?"""
+
+    CODE = RequestCode.GET_ROUTEINFO_BY_TOPIC
+
+    topic: str
+    accept_standard_json_only: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerData:
+    """A broker and its addresses by id; 0 is the master."""
+
+    cluster: str
+    broker_name: str
+    addresses: Mapping[int, str]
+    enable_acting_master: bool = False
+
+    @property
+    def master(self) -> str | None:
+        return self.addresses.get(MASTER)
+
+    def as_map(self) -> dict[str, object]:
+        return {
+            "brokerAddrs": {str(number): one for number, one in self.addresses.items()},
+            "brokerName": self.broker_name,
+            "cluster": self.cluster,
+            "enableActingMaster": self.enable_acting_master,
+        }
+
+    @classmethod
+    def take(cls, value: object) -> BrokerData:
+        found = table("brokerData", value)
+        return cls(
+            text("cluster", found.get("cluster")),
+            text("brokerName", found.get("brokerName")),
+            {
+                whole("brokerAddrs", number): text("brokerAddrs", one)
+                for number, one in table("brokerAddrs", found.get("brokerAddrs")).items()
+            },
+            truth("enableActingMaster", found.get("enableActingMaster")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class QueueData:
+    """How many queues a topic has on one broker, and what may be done with them."""
+
+    broker_name: str
+    read_queues: int
+    write_queues: int
+    perm: int = int(READ_WRITE)
+    sys_flag: int = 0
+
+    @property
+    def is_readable(self) -> bool:
+        return bool(self.perm & Perm.READ)
+
+    @property
+    def is_writable(self) -> bool:
+        return bool(self.perm & Perm.WRITE)
+
+    def as_map(self) -> dict[str, object]:
+        return {
+            "brokerName": self.broker_name,
+            "perm": self.perm,
+            "readQueueNums": self.read_queues,
+            "topicSynFlag": self.sys_flag,  # the older spelling, which Go reads
+            "topicSysFlag": self.sys_flag,
+            "writeQueueNums": self.write_queues,
+        }
+
+    @classmethod
+    def take(cls, value: object) -> QueueData:
+        found = table("queueData", value)
+        return cls(
+            text("brokerName", found.get("brokerName")),
+            whole("readQueueNums", found.get("readQueueNums")),
+            whole("writeQueueNums", found.get("writeQueueNums")),
+            whole("perm", found.get("perm")),
+            whole("topicSysFlag", found.get("topicSysFlag", found.get("topicSynFlag"))),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """Everything a client needs to send to a topic or to read it."""
+
+    brokers: tuple[BrokerData, ...] = ()
+    queues: tuple[QueueData, ...] = ()
+    order_conf: str | None = None  # "broker-a:4;broker-b:4"
+
+    def encode(self) -> bytes:
+        found: dict[str, object] = {
+            "brokerDatas": [broker.as_map() for broker in self.brokers],
+            "filterServerTable": {},
+            "queueDatas": [queue.as_map() for queue in self.queues],
+        }
+        if self.order_conf:
+            found["orderTopicConf"] = self.order_conf
+        return json_bytes(found)
+
+    @classmethod
+    def take(cls, body: bytes) -> TopicRoute:
+        found = body_map(body)
+        return cls(
+            tuple([BrokerData.take(one) for one in items("brokers", found.get("brokerDatas"))]),
+            tuple([QueueData.take(one) for one in items("queues", found.get("queueDatas"))]),
+            text("orderTopicConf", found.get("orderTopicConf")) or None,
+        )
+
+    def address_of(self, broker_name: str, broker_id: int = MASTER) -> str | None:
+        """The address of a broker, or None when nobody with that id is there."""
+        for broker in self.brokers:
+            if broker.broker_name == broker_name:
+                return broker.addresses.get(broker_id)
+        return None
+
+    def write_queues(self, topic: str) -> list[MessageQueue]:
+        """Where to send, in the order in which producers go round."""
+        if self.order_conf:
+            return _ordered_queues(topic, self.order_conf)
+        masters = {broker.broker_name for broker in self.brokers if broker.master is not None}
+        return [
+            MessageQueue(topic, data.broker_name, number)
+            for data in sorted(self.queues, key=lambda data: data.broker_name)
+            if data.is_writable and data.broker_name in masters
+            for number in range(data.write_queues)
+        ]
+
+    def read_queues(self, topic: str) -> list[MessageQueue]:
+        """Where to read from."""
+        return [
+            MessageQueue(topic, data.broker_name, number)
+            for data in sorted(self.queues, key=lambda data: data.broker_name)
+            if data.is_readable
+            for number in range(data.read_queues)
+        ]
+
+
+QUEUES_MAX = 1 << 16  # of a topic on one broker: what is above is a mistake
+
+
+def _ordered_queues(topic: str, order_conf: str) -> list[MessageQueue]:
+    queues: list[MessageQueue] = []
+    for part in order_conf.split(";"):
+        name, _, number = part.rpartition(":")
+        if name:
+            count = min(whole("orderTopicConf", number), QUEUES_MAX)
+            queues += [MessageQueue(topic, name, at) for at in range(count)]
+    return queues
+
+
+# -- other answers of a name server -------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """The answer to GET_BROKER_CLUSTER_INFO."""
+
+    brokers: Mapping[str, BrokerData] = field(default_factory=dict)
+    clusters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        return json_bytes(
+            {
+                "brokerAddrTable": {name: one.as_map() for name, one in self.brokers.items()},
+                "clusterAddrTable": {name: list(one) for name, one in self.clusters.items()},
+            }
+        )
+
+    @classmethod
+    def take(cls, body: bytes) -> ClusterInfo:
+        found = body_map(body)
+        brokers: Mapping[str, Any] = table("brokerAddrTable", found.get("brokerAddrTable"))
+        clusters: Mapping[str, Any] = table("clusterAddrTable", found.get("clusterAddrTable"))
+        return cls(
+            {text("name", name): BrokerData.take(one) for name, one in brokers.items()},
+            {
+                text("name", name): tuple([text("name", one) for one in items("names", names)])
+                for name, names in clusters.items()
+            },
+        )
+
+
+def topic_list_body(topics: Iterable[str], broker_addr: str | None = None) -> bytes:
+    """The answer to every question for a list of topics."""
+    return json_bytes({"brokerAddr": broker_addr, "topicList": list(topics)})
+
+
+def take_topic_list(body: bytes) -> list[str]:
+    return [text("topicList", one) for one in items("topicList", body_map(body).get("topicList"))]

@@ -1,0 +1,135 @@
+"""Headers of sends and what is answered; of messages that come back; of recalls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headrace.wire.remoting.codes import RequestCode
+from headrace.wire.remoting.fields import Header, named
+from headrace.wire.remoting.names import TEMPLATE_TOPIC
+
+BROKER_PICKS = -1  # queue id of a send
+
+
+@dataclass(frozen=True, slots=True)
+class SendMessage(Header):
+    """A send under its long names, those of the first version."""
+
+    CODE = RequestCode.SEND_MESSAGE
+
+    producer_group: str
+    topic: str
+    queue_id: int
+    sys_flag: int
+    born_timestamp: int
+    flag: int = 0
+    properties: str = ""
+    reconsume_times: int = 0
+    unit_mode: bool = False
+    max_reconsume_times: int | None = None
+    batch: bool = False
+    default_topic: str = TEMPLATE_TOPIC
+    default_topic_queue_nums: int = 4
+    broker_name: str | None = named("bname", None)
+
+    def ext_v2(self) -> dict[str, str]:
+        """The same under the short names."""
+        return {_SHORT[name]: value for name, value in self.ext().items()}
+
+
+# Version 2 saves bytes; the names are all that differs.
+_SHORT = {
+    "producerGroup": "a",
+    "topic": "b",
+    "defaultTopic": "c",
+    "defaultTopicQueueNums": "d",
+    "queueId": "e",
+    "sysFlag": "f",
+    "bornTimestamp": "g",
+    "flag": "h",
+    "properties": "i",
+    "reconsumeTimes": "j",
+    "unitMode": "k",
+    "maxReconsumeTimes": "l",
+    "batch": "m",
+    "bname": "n",
+}
+_LONG = {short: long for long, short in _SHORT.items()}
+_SHORT_CODES = frozenset(
+    {
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE_V2,
+    }
+)
+SEND_CODES = _SHORT_CODES | {RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE}
+
+
+def take_send(code: int, ext: Mapping[str, str]) -> SendMessage:
+    """The header of any send. Some clients use the long names with a code of the short ones."""
+    if code in _SHORT_CODES and "b" in ext:
+        ext = {_LONG[name]: value for name, value in ext.items() if name in _LONG}
+    return SendMessage.take(ext)
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult(Header):
+    """Where the message is now. ``msg_id``: offset ids, joined by commas after a batch."""
+
+    msg_id: str
+    queue_id: int
+    queue_offset: int
+    transaction_id: str | None = None
+    region: str | None = named("MSG_REGION", None)
+    trace_on: bool | None = named("TRACE_ON", None)
+    recall_handle: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SendBack(Header):
+    """A consumer could not use a message: retry later, or bury it (level -1)."""
+
+    CODE = RequestCode.CONSUMER_SEND_MSG_BACK
+
+    offset: int  # physical
+    group: str
+    delay_level: int
+    origin_msg_id: str | None = None
+    origin_topic: str | None = None
+    unit_mode: bool = False
+    max_reconsume_times: int | None = None
+    broker_name: str | None = named("bname", None)
+
+
+@dataclass(frozen=True, slots=True)
+class RecallMessage(Header):
+    """Take back a message which waits for its time."""
+
+    CODE = RequestCode.RECALL_MESSAGE
+
+    producer_group: str
+    topic: str
+    recall_handle: str
+
+
+@dataclass(frozen=True, slots=True)
+class PushReply(Header):
+    """A reply on its way to the client that asked."""
+
+    CODE = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
+
+    producer_group: str
+    topic: str
+    queue_id: int
+    sys_flag: int
+    born_timestamp: int
+    flag: int = 0
+    born_host: str = ""
+    store_host: str = ""
+    store_timestamp: int = 0
+    properties: str = ""
+    reconsume_times: int = 0
+    unit_mode: bool = False
+    default_topic: str = TEMPLATE_TOPIC
+    default_topic_queue_nums: int = 4

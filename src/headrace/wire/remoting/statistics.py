@@ -1,0 +1,135 @@
+"""Bodies which tell consoles how queues, groups and clients are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from headrace.wire.remoting.codes import Language
+from headrace.wire.remoting.fastjson import dumps, json_bytes, object_keyed
+from headrace.wire.remoting.queues import MessageQueue, by_queue
+from headrace.wire.remoting.values import body_map, items, member, real, table, text, whole
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """The bounds of a queue, and when it was last written, in milliseconds."""
+
+    min_offset: int
+    max_offset: int
+    updated_at: int = 0
+
+
+def topic_stats_body(stats: Mapping[MessageQueue, QueueStats]) -> bytes:
+    """The answer to GET_TOPIC_STATS_INFO."""
+    pairs = [
+        (
+            queue.as_map(),
+            {
+                "lastUpdateTimestamp": one.updated_at,
+                "maxOffset": one.max_offset,
+                "minOffset": one.min_offset,
+            },
+        )
+        for queue, one in stats.items()
+    ]
+    return f'{{"offsetTable":{object_keyed(pairs)},"topicPutTps":0.0}}'.encode("ascii")
+
+
+def take_topic_stats(body: bytes) -> dict[MessageQueue, QueueStats]:
+    found = {}
+    for queue, value in by_queue("offsetTable", body_map(body).get("offsetTable")):
+        get = table("offsetTable", value).get
+        found[queue] = QueueStats(
+            whole("minOffset", get("minOffset")),
+            whole("maxOffset", get("maxOffset")),
+            whole("lastUpdateTimestamp", get("lastUpdateTimestamp")),
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a group is in a queue; the lag is the difference."""
+
+    broker_offset: int
+    consumer_offset: int
+    pull_offset: int = 0
+    last_timestamp: int = 0  # of the last consumed message, milliseconds
+
+    @property
+    def lag(self) -> int:
+        return self.broker_offset - self.consumer_offset
+
+
+def consume_stats_body(progress: Mapping[MessageQueue, Progress], rate: float = 0.0) -> bytes:
+    """The answer to GET_CONSUME_STATS."""
+    pairs = [
+        (
+            queue.as_map(),
+            {
+                "brokerOffset": one.broker_offset,
+                "consumerOffset": one.consumer_offset,
+                "lastTimestamp": one.last_timestamp,
+                "pullOffset": one.pull_offset,
+            },
+        )
+        for queue, one in progress.items()
+    ]
+    body = f'{{"consumeTps":{dumps(rate)},"offsetTable":{object_keyed(pairs)}}}'
+    return body.encode("ascii")
+
+
+def take_consume_stats(body: bytes) -> tuple[dict[MessageQueue, Progress], float]:
+    """Progress by queue, and messages per second."""
+    whole_body = body_map(body)
+    found = {}
+    for queue, value in by_queue("offsetTable", whole_body.get("offsetTable")):
+        get = table("offsetTable", value).get
+        found[queue] = Progress(
+            whole("brokerOffset", get("brokerOffset")),
+            whole("consumerOffset", get("consumerOffset")),
+            whole("pullOffset", get("pullOffset")),
+            whole("lastTimestamp", get("lastTimestamp")),
+        )
+    return found, real("consumeTps", whole_body.get("consumeTps"))
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConnection:
+    """A client as consoles see it."""
+
+    client_id: str
+    address: str
+    language: Language
+    version: int
+
+    def as_map(self) -> dict[str, object]:
+        return {
+            "clientAddr": self.address,
+            "clientId": self.client_id,
+            "language": self.language.name,
+            "version": self.version,
+        }
+
+    @classmethod
+    def take(cls, value: object) -> ClientConnection:
+        get = table("connection", value).get
+        return cls(
+            text("clientId", get("clientId")),
+            text("clientAddr", get("clientAddr")),
+            member("language", get("language"), Language, Language.OTHER),
+            whole("version", get("version")),
+        )
+
+
+def connections_body(
+    connections: Iterable[ClientConnection], more: Mapping[str, object] | None = None
+) -> bytes:
+    """The answer to both questions for connections; consumers have ``more`` to tell."""
+    return json_bytes({"connectionSet": [one.as_map() for one in connections], **(more or {})})
+
+
+def take_connections(body: bytes) -> list[ClientConnection]:
+    found = items("connectionSet", body_map(body).get("connectionSet"))
+    return [ClientConnection.take(one) for one in found]
