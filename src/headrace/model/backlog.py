@@ -91,6 +91,11 @@ class Backlog:
             run.owned = True
         ready.append(run)
 
+    @property
+    def away(self) -> tuple[int, int]:
+        """How many messages are not in memory, and how many bytes."""
+        return (self._tail.count, self._tail.size) if self._tail is not None else (0, 0)
+
     def head(self) -> Run | None:
         """The run that holds the next message."""
         if self.returned:
@@ -246,6 +251,11 @@ class PriorityBacklog:
     @property
     def size(self) -> int:
         return sum([level.size for level in self.levels])
+
+    @property
+    def away(self) -> tuple[int, int]:
+        parts = [level.away for level in self.levels]
+        return sum([count for count, _ in parts]), sum([size for _, size in parts])
 
     def _top(self) -> Backlog | None:
         for level in reversed(self.levels):

@@ -49,6 +49,10 @@ class Intervals:
         """The ranges above the floor, stops exclusive."""
         return zip(self._starts, self._stops, strict=True)
 
+    def highest(self) -> int:
+        """The lowest number from which on nothing is in the set."""
+        return self._stops[-1] if self._stops else self.floor
+
     def missing(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """The ranges of start .. stop - 1 that are not in the set."""
         start = max(start, self.floor)

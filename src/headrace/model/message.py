@@ -56,6 +56,7 @@ class Batch:
         "refused",
         "route",
         "size",
+        "ticket",
         "ttl_ms",
     )
 
@@ -79,6 +80,7 @@ class Batch:
         self.placed: list[tuple[int, int, int]] = []  # (queue number, first offset, count)
         self.level = 0  # the strongest durability that a destination asks for
         self.position = 0  # in the journal: to wait for before a confirm; 0 = nothing
+        self.ticket: Any = None  # of other engines that a confirm has to wait for (core.topics)
 
 
 STASHED: list[bytes] = []  # in place of contents that are not in memory; told by identity

@@ -46,6 +46,36 @@ class Permissions:
         return answer
 
 
+@dataclass(frozen=True, slots=True)
+class TopicPermissions:
+    """Patterns over routing keys of one exchange; those of bindings are read."""
+
+    write: str
+    read: str
+    _searches: dict[str, Callable[[str], re.Match[str] | None]] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        for action in (WRITE, READ):
+            self._searches[action] = compile_pattern(getattr(self, action) or "^$").search
+
+    def allows(self, action: str, key: str) -> bool:
+        return self._searches[action](key) is not None
+
+
+def expanded(pattern: str, user: str, vhost: str) -> str:
+    """A pattern with `{username}` and `{vhost}` filled in, taken literally."""
+    return pattern.replace("{username}", re.escape(user)).replace("{vhost}", re.escape(vhost))
+
+
+def topic_refusal_text(key: str, exchange: str, vhost: str, user: str) -> str:
+    return (
+        f"access to topic '{key}' in exchange '{exchange or DEFAULT_EXCHANGE}' in vhost "
+        f"'{vhost}' refused for user '{user}'"
+    )
+
+
 def refusal_text(kind: str, name: str, vhost: str, user: str) -> str:
     """What a refused client reads; `kind` is "queue" or "exchange"."""
     name = name or DEFAULT_EXCHANGE

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from headrace.model.routing.direct import DirectRouter
 from headrace.model.routing.fanout import FanoutRouter
 from headrace.model.routing.headers import HeadersRouter
+from headrace.model.routing.tags import TagRouter
 from headrace.model.routing.topic import TopicRouter
 
 T = TypeVar("T")
@@ -38,6 +39,15 @@ ROUTERS: dict[str, type[Router[Any]]] = {
     FanoutRouter.kind: FanoutRouter,
     TopicRouter.kind: TopicRouter,
     HeadersRouter.kind: HeadersRouter,
+    TagRouter.kind: TagRouter,
 }
 
-__all__ = ["ROUTERS", "DirectRouter", "FanoutRouter", "HeadersRouter", "Router", "TopicRouter"]
+__all__ = [
+    "ROUTERS",
+    "DirectRouter",
+    "FanoutRouter",
+    "HeadersRouter",
+    "Router",
+    "TagRouter",
+    "TopicRouter",
+]

@@ -1,0 +1,287 @@
+"""SQL text -> syntax, by recursive descent. The grammar is that of RocketMQ:
+
+expression = both { OR both }            both  = equality { AND equality }
+equality   = order { ("=" | "<>") order | IS [NOT] NULL }
+order      = unary { ("<" | "<=" | ">" | ">=") unary | [NOT] BETWEEN unary AND unary
+           | [NOT] IN "(" string { "," string } ")"
+           | [NOT] (CONTAINS | STARTSWITH | ENDSWITH) string }
+unary      = ("+" | "-" | NOT) unary | string | number | TRUE | FALSE | NULL | name
+           | "(" expression ")"
+"""
+
+from __future__ import annotations
+
+from headrace.errors import SelectorError
+from headrace.model.selectors.syntax import (
+    Among,
+    Both,
+    Constant,
+    Either,
+    Equal,
+    IsNull,
+    Negative,
+    Node,
+    Not,
+    Order,
+    Part,
+    Property,
+    is_condition,
+)
+from headrace.model.selectors.tokens import Kind, Token, tokens
+
+DEPTH_MAX = 64
+_INT64_MAX = (1 << 63) - 1
+_ORDERS = ("<", "<=", ">", ">=")
+_PARTS = ("CONTAINS", "STARTSWITH", "ENDSWITH")
+_CONSTANTS: dict[str, bool | None] = {"TRUE": True, "FALSE": False, "NULL": None}
+
+
+def parse(text: str) -> Node:
+    """The condition; SelectorError with the column where it is wrong."""
+    return _Parser(text).whole()
+
+
+class _Parser:
+    __slots__ = ("_depth", "_next", "_tokens")
+
+    def __init__(self, text: str) -> None:
+        self._tokens = tokens(text)
+        self._next: Token = next(self._tokens)
+        self._depth = 0
+
+    def whole(self) -> Node:
+        start = self._next
+        if start.kind is Kind.END:
+            raise SelectorError("an empty expression chooses nothing; write a condition")
+        node = self._condition(self._expression(), start)
+        if self._next.kind is not Kind.END:
+            raise self._wrong("the end of the expression")
+        return node
+
+    # -- tokens --------------------------------------------------------------------------------
+
+    def _advance(self) -> Token:
+        token = self._next
+        self._next = next(self._tokens)
+        return token
+
+    def _at(self, kind: Kind, *texts: str) -> bool:
+        return self._next.kind is kind and self._next.text in texts
+
+    def _take(self, kind: Kind, text: str) -> bool:
+        if not self._at(kind, text):
+            return False
+        self._advance()
+        return True
+
+    def _need(self, kind: Kind, text: str) -> None:
+        if not self._take(kind, text):
+            raise self._wrong(f"'{text}'")
+
+    def _string(self) -> str:
+        if self._next.kind is not Kind.STRING:
+            raise self._wrong("a string in single quotes")
+        return self._advance().text
+
+    def _wrong(self, wanted: str) -> SelectorError:
+        found = self._next
+        if found.kind is Kind.NAME and found.text.upper() == "LIKE":
+            return SelectorError(
+                "LIKE is not known; use CONTAINS, STARTSWITH or ENDSWITH", found.column
+            )
+        shown = "the end" if found.kind is Kind.END else f"'{found.text:.32}'"
+        return SelectorError(f"{wanted} is wanted, not {shown}", found.column)
+
+    def _deeper(self) -> None:
+        self._depth += 1
+        if self._depth > DEPTH_MAX:
+            raise SelectorError(
+                f"the expression is nested more than {DEPTH_MAX} times", self._next.column
+            )
+
+    # -- levels of the grammar -----------------------------------------------------------------
+
+    def _expression(self) -> Node:
+        start = self._next
+        first = self._both()
+        if not self._at(Kind.WORD, "OR"):
+            return first
+        parts = [self._condition(first, start)]
+        while self._take(Kind.WORD, "OR"):
+            start = self._next
+            parts.append(self._condition(self._both(), start))
+        return Either(tuple(parts))
+
+    def _both(self) -> Node:
+        start = self._next
+        first = self._equality()
+        if not self._at(Kind.WORD, "AND"):
+            return first
+        parts = [self._condition(first, start)]
+        while self._take(Kind.WORD, "AND"):
+            start = self._next
+            parts.append(self._condition(self._equality(), start))
+        return Both(tuple(parts))
+
+    def _equality(self) -> Node:
+        start, depth = self._next, self._depth
+        left = self._order()
+        while True:
+            if self._at(Kind.SIGN, "=", "<>"):
+                sign = self._advance().text
+                begin = self._next
+                right = self._order()
+                left = self._equal(left, right, start, begin)
+                left = left if sign == "=" else Not(left)
+            elif self._take(Kind.WORD, "IS"):
+                inverted = self._take(Kind.WORD, "NOT")
+                self._need(Kind.WORD, "NULL")
+                left = Not(IsNull(left)) if inverted else IsNull(left)
+            else:
+                self._depth = depth
+                return left
+            self._deeper()  # a chain is as deep as it is long
+
+    def _order(self) -> Node:
+        start, depth = self._next, self._depth
+        left = self._unary()
+        while True:
+            if self._at(Kind.SIGN, *_ORDERS):
+                sign = self._advance().text
+                begin = self._next
+                right = self._unary()
+                left = Order(sign, _ordered(left, start), _ordered(right, begin))
+            elif self._at(Kind.WORD, "NOT", "BETWEEN", "IN", *_PARTS):
+                left = self._relation(left, start)
+            else:
+                self._depth = depth
+                return left
+            self._deeper()
+
+    def _relation(self, left: Node, start: Token) -> Node:
+        inverted = self._take(Kind.WORD, "NOT")
+        if self._take(Kind.WORD, "BETWEEN"):
+            return self._between(left, start, inverted)
+        if self._take(Kind.WORD, "IN"):
+            among = self._among(left, start)
+            return Not(among) if inverted else among
+        if self._at(Kind.WORD, *_PARTS):
+            how = self._advance().text
+            if is_condition(left):
+                raise SelectorError(f"a condition cannot be searched with {how}", start.column)
+            return Part(how, left, self._string(), inverted)
+        raise self._wrong("BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH")
+
+    def _between(self, value: Node, start: Token, inverted: bool) -> Node:
+        begin = self._next
+        low = _ordered(self._unary(), begin)
+        self._need(Kind.WORD, "AND")
+        end = self._next
+        high = _ordered(self._unary(), end)
+        value = _ordered(value, start)
+        if inverted:
+            return Either((Order("<", value, low), Order(">", value, high)))
+        if _reversed(low, high):
+            raise SelectorError("BETWEEN wants the smaller number first", begin.column)
+        return Both((Order(">=", value, low), Order("<=", value, high)))
+
+    def _among(self, left: Node, start: Token) -> Node:
+        if not isinstance(left, Property):
+            raise SelectorError("IN needs the name of a property before it", start.column)
+        self._need(Kind.SIGN, "(")
+        values = [self._string()]
+        while self._take(Kind.SIGN, ","):
+            values.append(self._string())
+        self._need(Kind.SIGN, ")")
+        return Among(left.name, frozenset(values))
+
+    def _unary(self) -> Node:
+        depth = self._depth
+        self._deeper()
+        try:
+            if self._take(Kind.SIGN, "+"):
+                return self._unary()
+            if self._take(Kind.SIGN, "-"):
+                return self._negative()
+            if self._take(Kind.WORD, "NOT"):
+                start = self._next
+                return Not(self._condition(self._unary(), start))
+            return self._primary(_INT64_MAX)
+        finally:
+            self._depth = depth
+
+    def _negative(self) -> Node:
+        bare = self._next.kind is Kind.INTEGER  # the smallest number has no positive twin
+        inner = self._primary(_INT64_MAX + 1) if bare else self._unary()
+        if isinstance(inner, Constant) and type(inner.value) in (int, float):
+            return Constant(-inner.value)  # type: ignore[operator]
+        return Negative(inner)
+
+    def _primary(self, largest: int) -> Node:
+        token = self._next
+        if token.kind is Kind.NAME and token.text.upper() != "LIKE":
+            return Property(self._advance().text)
+        if token.kind is Kind.STRING:
+            return Constant(self._advance().text)
+        if token.kind is Kind.INTEGER:
+            return Constant(self._integer(largest))
+        if token.kind is Kind.REAL:
+            return Constant(float(self._advance().text))
+        if token.kind is Kind.WORD and token.text in _CONSTANTS:
+            return Constant(_CONSTANTS[self._advance().text])
+        if self._take(Kind.SIGN, "("):
+            inner = self._expression()
+            self._need(Kind.SIGN, ")")
+            return inner
+        raise self._wrong("a value")
+
+    def _integer(self, largest: int) -> int:
+        token = self._advance()
+        digits = token.text.lstrip("0")
+        if len(digits) > 19 or int(digits or "0") > largest:
+            raise SelectorError("a whole number has at most 64 bits", token.column)
+        return int(digits or "0")
+
+    # -- checks --------------------------------------------------------------------------------
+
+    def _condition(self, node: Node, start: Token) -> Node:
+        """A bare property is no error, only never true: its value is text."""
+        if is_condition(node) or isinstance(node, Property | Negative):
+            return node
+        raise SelectorError("a condition is wanted, not a value", start.column)
+
+    def _equal(self, left: Node, right: Node, start: Token, begin: Token) -> Equal:
+        for node, token in ((left, start), (right, begin)):
+            if isinstance(node, Constant) and node.value is None:
+                raise SelectorError(
+                    "nothing equals NULL; write IS NULL or IS NOT NULL", token.column
+                )
+        if isinstance(left, Not) and isinstance(left.inner, Property):
+            name = f"{left.inner.name:.32}"
+            raise SelectorError(
+                f"NOT belongs to '{name}' alone; write NOT ({name} ...)", start.column
+            )
+        if _truth_beside_other(left, right):
+            raise SelectorError("TRUE and FALSE equal no other constant", start.column)
+        return Equal(left, right)
+
+
+def _ordered(node: Node, token: Token) -> Node:
+    """Only numbers have an order, and properties which look like numbers."""
+    if isinstance(node, Constant) and type(node.value) not in (int, float):
+        raise SelectorError("only numbers can be compared with < <= > >= BETWEEN", token.column)
+    if is_condition(node):
+        raise SelectorError("a condition has no order: < <= > >= need numbers", token.column)
+    return node
+
+
+def _reversed(low: Node, high: Node) -> bool:
+    if not (isinstance(low, Constant) and isinstance(high, Constant)):
+        return False
+    return low.value > high.value  # type: ignore[operator]  # both are numbers
+
+
+def _truth_beside_other(left: Node, right: Node) -> bool:
+    if not (isinstance(left, Constant) and isinstance(right, Constant)):
+        return False
+    return isinstance(left.value, bool) is not isinstance(right.value, bool)

@@ -1,0 +1,98 @@
+"""The parts of an SQL condition, as they were written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Value: TypeAlias = str | int | float | bool | None  # None: not known
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """The value of a property, always text."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Negative:
+    """A minus before something that is no number: not known, whatever it is."""
+
+    inner: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    inner: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """All of them: AND."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """One of them: OR."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Equal:
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """`sign` is one of < <= > >=."""
+
+    sign: str
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    inner: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """IN: the property is one of these texts."""
+
+    name: str
+    values: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`how` is one of CONTAINS, STARTSWITH, ENDSWITH; with NOT before it, ``inverted``."""
+
+    how: str
+    inner: Node
+    text: str
+    inverted: bool
+
+
+Node: TypeAlias = (
+    Constant | Property | Negative | Not | Both | Either | Equal | Order | IsNull | Among | Part
+)
+
+CONDITIONS = (Not, Both, Either, Equal, Order, IsNull, Among, Part)
+
+
+def is_condition(node: Node) -> bool:
+    """Whether it says yes or no by itself."""
+    if isinstance(node, Constant):
+        return node.value is None or isinstance(node.value, bool)
+    return isinstance(node, CONDITIONS)

@@ -1,0 +1,107 @@
+"""What the next claim of a group is made of. Pure.
+
+A claim consists of pieces: ranges of ids of one lane. In each lane those that somebody gave up
+come first, then messages to be tried again, then new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.model.topics.lanes import BY_URGENCY, Lane, shares
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A range whose lease is over."""
+
+    id: int
+    start: int
+    end: int
+    attempts: int
+    epoch: int = 0
+
+    def __len__(self) -> int:
+        return self.end - self.start + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A message to be tried again."""
+
+    id: int
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaneWork:
+    """What a lane has for a group: everything up to ``head`` was handed out before."""
+
+    head: int
+    stable: int
+    expired: Sequence[Held] = ()
+    due: Sequence[Due] = ()
+
+    @property
+    def waiting(self) -> int:
+        fresh = max(0, self.stable - self.head)
+        return sum(len(held) for held in self.expired) + len(self.due) + fresh
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Ids of one lane that are handed out together, for the ``attempts``-th time."""
+
+    lane: Lane
+    start: int
+    end: int
+    attempts: int
+    held: Held | None = None
+    """The range it takes over, in whole or from its beginning."""
+    is_fresh: bool = False
+
+    def __len__(self) -> int:
+        return self.end - self.start + 1
+
+
+def plan(work: Mapping[Lane, LaneWork], room: int, min_share: int = 0) -> list[Piece]:
+    """The pieces that fill ``room``: high, then middle, then low, with the shares of lower lanes.
+
+    Together they have exactly ``room`` ids when there are that many.
+    """
+    taken = shares({lane: one.waiting for lane, one in work.items()}, room, min_share)
+    return [piece for lane in BY_URGENCY for piece in _fill(lane, work.get(lane), taken[lane])]
+
+
+def _fill(lane: Lane, work: LaneWork | None, room: int) -> Iterator[Piece]:
+    if work is None:
+        return
+    for held in work.expired:
+        if room <= 0:
+            return
+        end = min(held.end, held.start + room - 1)
+        yield Piece(lane, held.start, end, held.attempts + 1, held)
+        room -= end - held.start + 1
+    due = work.due[: max(0, room)]
+    for start, end, attempts in runs((one.id, one.attempts) for one in due):
+        yield Piece(lane, start, end, attempts + 1)
+    room -= len(due)
+    end = min(work.stable, work.head + room)
+    if room > 0 and end > work.head:
+        yield Piece(lane, work.head + 1, end, 1, is_fresh=True)
+
+
+def runs(numbered: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Neighbouring ids with the same mark, as (first, last, mark)."""
+    start = end = mark = None
+    for one, its_mark in sorted(numbered):
+        if end is not None and one == end + 1 and its_mark == mark:
+            end = one
+            continue
+        if start is not None and end is not None and mark is not None:
+            yield start, end, mark
+        start = end = one
+        mark = its_mark
+    if start is not None and end is not None and mark is not None:
+        yield start, end, mark

@@ -1,0 +1,385 @@
+"""The shared progress of a group whose members read by claims. Pure; ``now`` is passed in, in ms.
+
+Members take stretches of messages with a lease. When it has ended the owner's commit is refused,
+and somebody else may get the messages; until somebody does, a renewal brings the claim back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headrace.errors import BadTopicValue, ClaimLost
+from headrace.model.intervals import Intervals
+from headrace.model.topics.lanes import BY_URGENCY, Lane
+from headrace.model.topics.retries import Place, Retries, Retry
+from headrace.model.topics.spans import Bound, Bounds, Source, Span, Track, fill
+
+_LOST = "the claim is not yours any more: its lease ended, or a seek or restart made it void; "
+_AGAIN = "its messages are handed out again, so read again"
+_LATE = "the lease of the claim has ended; nothing was changed, its messages are handed out again"
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a group is in one track."""
+
+    next: int = 0  # the lowest offset that was never handed out
+    done: Intervals = field(default_factory=Intervals)
+
+    def skip_to(self, first: int) -> None:
+        """What lies before ``first`` is not there any more."""
+        self.next = max(self.next, first)
+        self.done.add(0, first)
+
+
+@dataclass(slots=True)
+class Claim:
+    """What one member has taken."""
+
+    token: str
+    until: int
+    spans: list[Span]
+    given_back: set[Place] = field(default_factory=set)
+
+    def holds(self, span: Span) -> bool:
+        """Whether some of these messages are the claim's, and were not given back."""
+        return any(
+            one.track == span.track
+            and one.start < span.stop
+            and span.start < one.stop
+            and not (span.source is Source.RETRY and (span.track, span.start) in self.given_back)
+            for one in self.spans
+        )
+
+
+@dataclass(slots=True)
+class Changed:
+    """What has to be noted on disk."""
+
+    tracks: set[Track] = field(default_factory=set)
+    retries: set[Place] = field(default_factory=set)  # added, changed, or gone
+
+    def add(self, other: Changed) -> None:
+        self.tracks |= other.tracks
+        self.retries |= other.retries
+
+
+class Claims:
+    """One group. Reading is plan(), then take() of what could be read of the plan."""
+
+    def __init__(self) -> None:
+        self.tracks: dict[Track, Progress] = {}
+        self.retries = Retries()
+        self._claims: dict[int, Claim] = {}
+        self._returned: dict[Track, list[Span]] = {}  # of void claims, in order of offsets
+        self._members: dict[str, int] = {}  # token -> until when it counts as one
+        self._turn = 0  # which partition comes first in the next plan
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def plan(self, room: int, min_share: int, now: int, bounds: Bounds) -> list[Span]:
+        """What to hand out next: ``room`` messages if there are as many. Changes nothing."""
+        for track, bound in bounds.items():
+            self._progress(track).skip_to(bound.first)
+        waiting = {lane: self._in_lane(lane, now, bounds) for lane in BY_URGENCY}
+        return fill(waiting, room, min_share)
+
+    def _in_lane(self, lane: Lane, now: int, bounds: Bounds) -> list[Span]:
+        """All that could be handed out: what others left, what is due again, what is new."""
+        again = [
+            Span(track, low, high, span.attempts + 1, Source.AGAIN)
+            for track in self._tracks_of(lane, bounds)
+            for span in sorted(self._left_over(track, now), key=_start)
+            for low, high in self._left(span, bounds[track])
+        ]
+        due = [
+            Span(track, offset, offset + 1, known.attempts + 1, Source.RETRY)
+            for track, offset in self._due(lane, now)
+            if (known := self.retries.get((track, offset))) is not None
+            and offset < bounds.get(track, Bound(0, 0)).end
+        ]
+        fresh = [
+            Span(track, start, bounds[track].end)
+            for track in self._tracks_of(lane, bounds)
+            if (start := self.tracks[track].next) < bounds[track].end
+        ]
+        return again + due + fresh
+
+    def _tracks_of(self, lane: Lane, bounds: Bounds) -> list[Track]:
+        tracks = sorted(track for track in bounds if track[0] == lane)
+        turn = self._turn % max(1, len(tracks))
+        return tracks[turn:] + tracks[:turn]
+
+    def _left_over(self, track: Track, now: int) -> list[Span]:
+        """Spans of void claims, and of those past their lease."""
+        expired = [
+            span
+            for claim in self._past_lease(now)
+            for span in claim.spans
+            if span.track == track and span.source is not Source.RETRY
+        ]
+        return [*self._returned.get(track, ()), *expired]
+
+    def _due(self, lane: Lane, now: int) -> list[Place]:
+        """The same for messages that are tried again, one by one."""
+        expired = [
+            (span.track, span.start)
+            for claim in self._past_lease(now)
+            for span in claim.spans
+            if span.source is Source.RETRY
+            and span.track[0] == lane
+            and (span.track, span.start) not in claim.given_back
+        ]
+        return [*expired, *self.retries.due(lane, now)]
+
+    def _past_lease(self, now: int) -> list[Claim]:
+        return [claim for claim in self._claims.values() if claim.until <= now]
+
+    def _left(self, span: Span, bound: Bound) -> Iterable[tuple[int, int]]:
+        done = self.tracks[span.track].done
+        return done.missing(max(span.start, bound.first), min(span.stop, bound.end))
+
+    def take(self, number: int, token: str, spans: Sequence[Span], now: int, lease_ms: int) -> None:
+        """Hand out what was planned, or less of it, as claim ``number``."""
+        self._void(self._overtaken(spans, now), now)
+        for span in spans:
+            if span.source is Source.RETRY:
+                self.retries.hold((span.track, span.start))
+            elif span.source is Source.AGAIN:
+                self._take_returned(span)
+            else:
+                self.tracks[span.track].next = span.stop
+        self._claims[number] = Claim(token, now + lease_ms, list(spans))
+        self._members[token] = now + lease_ms
+        self._turn += 1
+
+    def skip(self, span: Span, now: int) -> Changed:
+        """Nothing of the planned span can be read, ever: it is done with."""
+        self._void(self._overtaken([span], now), now)
+        if span.source is Source.RETRY:
+            self.retries.finish((span.track, span.start))
+            return Changed(retries={(span.track, span.start)})
+        progress = self.tracks[span.track]
+        progress.done.add(span.start, span.stop)
+        progress.next = max(progress.next, span.stop)
+        return Changed(tracks={span.track})
+
+    def _overtaken(self, spans: Iterable[Span], now: int) -> list[int]:
+        """Claims past their lease of which something is handed out again."""
+        wanted = [span for span in spans if span.source is not Source.FRESH]
+        return [
+            number
+            for number, claim in self._claims.items()
+            if claim.until <= now and any(claim.holds(span) for span in wanted)
+        ]
+
+    def _take_returned(self, span: Span) -> None:
+        left = []
+        for one in self._returned.get(span.track, ()):
+            if one.stop <= span.start or span.stop <= one.start:
+                left.append(one)
+                continue
+            if one.start < span.start:
+                left.append(one._replace(stop=span.start))
+            if span.stop < one.stop:
+                left.append(one._replace(start=span.stop))
+        self._returned[span.track] = left
+
+    def bury(self, max_attempts: int, now: int, bounds: Bounds) -> Changed:
+        """Give up what was handed out ``max_attempts`` times and comes up again."""
+        changed = Changed()
+        for track, bound in bounds.items():
+            worn = [one for one in self._left_over(track, now) if one.attempts >= max_attempts]
+            again = [span._replace(source=Source.AGAIN) for span in worn]
+            self._void(self._overtaken(again, now), now)
+            for span in worn:
+                for low, high in list(self._left(span, bound)):
+                    self._give_up(track, range(low, high), span.attempts, now, changed)
+                self._take_returned(span)
+        for lane in BY_URGENCY:
+            for track, offset in self._due(lane, now):
+                known = self.retries.get((track, offset))
+                if known is None or known.attempts < max_attempts:
+                    continue
+                self._void(self._overtaken([_retry_span(track, offset)], now), now)
+                reason = known.reason or _worn_out(known.attempts)
+                dead = Retry(known.attempts, now, dead=True, reason=reason)
+                self.retries.put((track, offset), dead)
+                changed.retries.add((track, offset))
+        return changed
+
+    def _give_up(
+        self, track: Track, offsets: range, attempts: int, now: int, changed: Changed
+    ) -> None:
+        self.tracks[track].done.add(offsets.start, offsets.stop)
+        changed.tracks.add(track)
+        for offset in offsets:
+            dead = Retry(attempts, now, dead=True, reason=_worn_out(attempts))
+            self.retries.put((track, offset), dead)
+            changed.retries.add((track, offset))
+
+    # -- what members say ------------------------------------------------------------------------
+
+    def commit(self, number: int, token: str, now: int) -> Changed:
+        """The claim's messages are done; ClaimLost when it is not this member's any more."""
+        claim = self._live(number, token, now)
+        del self._claims[number]
+        changed = Changed()
+        for span in claim.spans:
+            if span.source is Source.RETRY:
+                place = (span.track, span.start)
+                if place not in claim.given_back and self.retries.finish(place):
+                    changed.retries.add(place)
+            else:
+                self.tracks[span.track].done.add(span.start, span.stop)
+                changed.tracks.add(span.track)
+        return changed
+
+    def nack(
+        self,
+        number: int,
+        token: str,
+        places: Sequence[Place],
+        *,
+        due: int,
+        now: int,
+        max_attempts: int,
+        reason: str = "",
+    ) -> Changed:
+        """These are to be tried again, or are dead; all or nothing."""
+        claim = self._live(number, token, now)
+        found = [(place, _span_with(claim, place)) for place in places]
+        changed = Changed()
+        for (track, offset), span in found:
+            dead = span.attempts >= max_attempts
+            retry = Retry(span.attempts, now if dead else due, dead=dead, reason=reason)
+            if (track, offset) in claim.given_back:
+                continue
+            claim.given_back.add((track, offset))
+            self.retries.put((track, offset), retry)
+            changed.retries.add((track, offset))
+            if span.source is not Source.RETRY:
+                self.tracks[track].done.add(offset, offset + 1)
+                changed.tracks.add(track)
+        return changed
+
+    def renew(self, number: int, token: str, now: int, lease_ms: int) -> None:
+        """The lease begins anew, also one that has ended, as long as nobody has the messages."""
+        self._claim(number, token).until = now + lease_ms
+        self._members[token] = now + lease_ms
+
+    def seek(self, positions: Mapping[Track, int], now: int) -> Changed:
+        """Go on at these offsets; all claims are void, and what was to be tried again is not."""
+        self._void(list(self._claims), now)
+        for track, offset in positions.items():
+            self.tracks[track] = Progress(offset, Intervals(offset))
+            self._returned.pop(track, None)
+        gone = self.retries.forget(lanes=frozenset(lane for lane, _ in positions))
+        return Changed(set(positions), set(gone))
+
+    def _claim(self, number: int, token: str) -> Claim:
+        claim = self._claims.get(number)
+        if claim is None or claim.token != token:
+            raise ClaimLost(_LOST + _AGAIN)
+        return claim
+
+    def _live(self, number: int, token: str, now: int) -> Claim:
+        claim = self._claim(number, token)
+        if claim.until <= now:
+            raise ClaimLost(_LATE)
+        return claim
+
+    def _void(self, numbers: Iterable[int], now: int) -> None:
+        """What the claims had is there for others."""
+        for number in numbers:
+            claim = self._claims.pop(number)
+            for span in claim.spans:
+                if span.source is Source.RETRY:
+                    self.retries.give_back((span.track, span.start), now)
+                    continue
+                pool = self._returned.setdefault(span.track, [])
+                done = self.tracks[span.track].done
+                pool += [
+                    span._replace(start=low, stop=high)
+                    for low, high in done.missing(span.start, span.stop)
+                ]
+                pool.sort(key=_start)
+
+    # -- what is known ---------------------------------------------------------------------------
+
+    def begin(self, track: Track, offset: int) -> None:
+        """A new group begins there."""
+        self.tracks[track] = Progress(offset, Intervals(offset))
+
+    def restore(self, track: Track, floor: int, ranges: Iterable[tuple[int, int]]) -> None:
+        self.tracks[track] = Progress(floor, Intervals(floor, ranges))
+
+    def suspect(self, track: Track, stop: int) -> None:
+        """At start: what is not done below ``stop`` may have been handed out before."""
+        progress = self._progress(track)
+        spans = [Span(track, low, high) for low, high in progress.done.missing(0, stop)]
+        self._returned[track] = spans
+        progress.next = max(progress.next, stop)
+
+    def members(self, now: int) -> tuple[str, ...]:
+        """Tokens that have read lately, or hold a claim."""
+        holders = {claim.token for claim in self._claims.values()}
+        self._members = {
+            token: until
+            for token, until in self._members.items()
+            if until > now or token in holders
+        }
+        return tuple(sorted(self._members))
+
+    def claimed(self, lane: Lane, now: int) -> int:
+        """How many messages are with members whose lease has not ended."""
+        return sum(
+            self.tracks[span.track].done.count_missing(span.start, span.stop)
+            for claim in self._claims.values()
+            if claim.until > now
+            for span in claim.spans
+            if span.track[0] == lane and span.source is not Source.RETRY
+        ) + sum(
+            (span.track, span.start) not in claim.given_back
+            for claim in self._claims.values()
+            if claim.until > now
+            for span in claim.spans
+            if span.track[0] == lane and span.source is Source.RETRY
+        )
+
+    def next_event(self) -> int | None:
+        """When something may become readable without anybody doing anything."""
+        moments = [claim.until for claim in self._claims.values()]
+        due = self.retries.next_due()
+        return min([*moments, *([] if due is None else [due])], default=None)
+
+    def handed_out(self, track: Track) -> int:
+        """Where to suspect from after a clean end."""
+        return self._progress(track).next
+
+    def _progress(self, track: Track) -> Progress:
+        progress = self.tracks.get(track)
+        if progress is None:
+            progress = self.tracks[track] = Progress()
+        return progress
+
+
+def _span_with(claim: Claim, place: Place) -> Span:
+    track, offset = place
+    for span in claim.spans:
+        if span.track == track and span.start <= offset < span.stop:
+            return span
+    raise BadTopicValue("a message that is to be tried again is not in this claim")
+
+
+def _retry_span(track: Track, offset: int) -> Span:
+    return Span(track, offset, offset + 1, source=Source.RETRY)
+
+
+def _start(span: Span) -> int:
+    return span.start
+
+
+def _worn_out(attempts: int) -> str:
+    return f"handed out {attempts} times without a commit"
