@@ -8,12 +8,14 @@ loop, when it is safe on disk. An engine is correct when tests/contract passes o
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from headrace.model.retention import Retention
+from headrace.store.timings import Timings
 
 
 class Level(enum.IntEnum):
@@ -65,6 +67,66 @@ class BindingRow:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicRow:
+    """A topic of the log engine. ``numbers`` are those of its tracks in the journal, by
+    `lane.partition`; ``highest`` is the highest of them, which is never given twice."""
+
+    vhost: str
+    name: str
+    uuid: str
+    queues: int
+    created_at: int
+    settings: Mapping[str, object] = field(default_factory=dict)
+    numbers: Mapping[str, object] = field(default_factory=dict)
+    highest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CursorRow:
+    """How far a group, or a consumer on its own (an empty group), is in one track of a topic."""
+
+    topic: str  # its uuid
+    reader_group: str
+    token: str
+    lane: int
+    partition: int
+    kind: str = "claims"  # or: assigned
+    floor: int = 0
+    epoch: int = 0
+    ranges: tuple[int, ...] = ()  # start, stop, start, stop: what is done above the floor
+
+
+@dataclass(frozen=True, slots=True)
+class RetryRow:
+    """A message that a group has given back, or given up."""
+
+    topic: str  # its uuid
+    reader_group: str
+    lane: int
+    partition: int
+    place: int  # its offset
+    attempts: int = 1
+    due: int = 0  # ms since 1970
+    dead: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PinRow:
+    """From where on the messages of a queue or topic are held for a reader outside."""
+
+    vhost: str
+    query: str
+    kind: str  # queue or topic
+    name: str
+    uuid: str
+    max_bytes: int
+    updated_at: int  # ms since 1970
+    positions: Mapping[str, object] = field(default_factory=dict)  # partition: offset
+    lost: bool = False  # more had to be held than was allowed
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyRow:
     vhost: str
     name: str
@@ -77,8 +139,16 @@ class PolicyRow:
 @dataclass(frozen=True, slots=True)
 class UserRow:
     name: str
-    password_hash: str
+    password_hash: str = field(repr=False)
     tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRow:
+    """What a user signs requests with. Kept as it is: a signature cannot be checked with a hash."""
+
+    user: str
+    secret: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +160,56 @@ class PermissionRow:
     read: str
 
 
-Row = ExchangeRow | QueueRow | BindingRow | PolicyRow | UserRow | PermissionRow
+@dataclass(frozen=True, slots=True)
+class TopicPermissionRow:
+    """Patterns over the routing keys of one exchange."""
+
+    user: str
+    vhost: str
+    exchange: str
+    write: str
+    read: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserLimitsRow:
+    user: str
+    limits: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class VhostLimitsRow:
+    vhost: str
+    limits: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterRow:
+    """A named value that somebody keeps in the broker; ``settings`` has it under "value"."""
+
+    vhost: str  # "" when it belongs to no vhost
+    component: str
+    name: str
+    settings: Mapping[str, object]
+
+
+Row = (
+    ExchangeRow
+    | QueueRow
+    | BindingRow
+    | TopicRow
+    | ParameterRow
+    | CursorRow
+    | RetryRow
+    | PinRow
+    | PolicyRow
+    | UserRow
+    | SecretRow
+    | PermissionRow
+    | TopicPermissionRow
+    | UserLimitsRow
+    | VhostLimitsRow
+)
 
 
 @dataclass(slots=True)
@@ -101,10 +220,29 @@ class Catalogue:
     exchanges: list[ExchangeRow] = field(default_factory=list)
     queues: list[QueueRow] = field(default_factory=list)
     bindings: list[BindingRow] = field(default_factory=list)
+    topics: list[TopicRow] = field(default_factory=list)
+    parameters: list[ParameterRow] = field(default_factory=list)
+    cursors: list[CursorRow] = field(default_factory=list)
+    retries: list[RetryRow] = field(default_factory=list)
+    pins: list[PinRow] = field(default_factory=list)
     policies: list[PolicyRow] = field(default_factory=list)
     users: list[UserRow] = field(default_factory=list)
+    secrets: list[SecretRow] = field(default_factory=list)
     permissions: list[PermissionRow] = field(default_factory=list)
+    topic_permissions: list[TopicPermissionRow] = field(default_factory=list)
+    user_limits: list[UserLimitsRow] = field(default_factory=list)
+    vhost_limits: list[VhostLimitsRow] = field(default_factory=list)
     next_queue_id: int = 1
+
+    def destinations(self) -> dict[int, tuple[str, str]]:
+        """Every number of the journal that something declared uses: its vhost and name."""
+        queues = {queue.id: (queue.vhost, queue.name) for queue in self.queues}
+        tracks = {
+            int(str(number)): (topic.vhost, f"topic.{topic.name}/{track}")
+            for topic in self.topics
+            for track, number in topic.numbers.items()
+        }
+        return queues | tracks
 
 
 class Metadata(Protocol):
@@ -132,7 +270,11 @@ class Metadata(Protocol):
 
     def delete(self, row: Row) -> int:
         """Remove the row of the same identity; deleting a queue or an exchange removes its
-        bindings, deleting a user its permissions. Nothing there is no error."""
+        bindings, deleting a user its permissions and limits, deleting a topic the progress of its
+        readers. Nothing there is no error."""
+
+    def forget_reader(self, topic: str, reader_group: str, token: str) -> int:
+        """Remove all cursors and retries of a group, or of a consumer on its own."""
 
     def save_vhost(self, name: str) -> int: ...
 
@@ -168,6 +310,38 @@ class Stored(NamedTuple):
     contents: list[bytes]
 
 
+class Extent(NamedTuple):
+    """Messages that were stored together."""
+
+    first: int
+    stop: int
+    time: int  # ms since 1970
+    size: int  # bytes, about
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Records of one destination in one segment, as columns of 64-bit numbers."""
+
+    base: int  # the position at which the segment begins
+    fileno: int
+    positions: array[int]
+    firsts: array[int]  # the offset of each record's first message
+    lows: array[int]  # which offsets of each record are wanted: lows .. highs - 1
+    highs: array[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What can be read of a destination by offset."""
+
+    first: int  # the lowest that is there
+    complete: int  # the lowest from which on nothing was removed
+    end: int  # behind the last that is safe on disk
+    first_time: int | None = None
+    last_time: int | None = None
+
+
 class Journal(Protocol):
     """Messages and their fate. All methods are called on the loop; nothing here blocks on a sync.
 
@@ -177,6 +351,7 @@ class Journal(Protocol):
 
     end: int
     durable: int
+    timings: Timings
     failed: Exception | None
     is_grouping: bool  # inside atomic(): what is appended cannot be read yet
 
@@ -225,8 +400,34 @@ class Journal(Protocol):
         Damaged ones are reported and left out.
         """
 
+    def floor(self, queue: int) -> int:
+        """The lowest offset that is not settled."""
+
+    def extents(self, queue: int, start: int = 0) -> Iterator[Extent]:
+        """What is stored of the queue from ``start`` on, in order."""
+
+    def stored_bytes(self, queue: int) -> int:
+        """About how many bytes the queue's messages take."""
+
+    def bounds(self, queue: int, durable: int) -> Bounds:
+        """What can be read by offset; ``durable`` as the whole storage sees it."""
+
+    def first_at(self, queue: int, time: int) -> int:
+        """The lowest offset stored at ``time`` or later."""
+
+    def locate(self, queue: int, start: int, stop: int, durable: int) -> tuple[list[Stretch], int]:
+        """The records that hold start .. stop - 1, as far as they are safe and needed by somebody,
+        for a process that maps the segments itself; and the offset at which to go on: ``stop``,
+        unless there were too many for one answer."""
+
     def set_retention(self, queue: int, retention: Retention | None) -> None:
         """From now on, keep settled messages of the queue that long; None: not at all."""
+
+    def hold(self, queue: int, offset: int | None) -> None:
+        """From now on, keep messages from ``offset`` on, settled or not; None: not any more."""
+
+    def kept_bytes(self, queue: int) -> int:
+        """About how many bytes of settled messages are kept."""
 
     def forget(self, queue: int) -> None:
         """The queue is deleted: its messages are dead."""

@@ -50,7 +50,7 @@ def compact(path: Path, progress: Callable[[int, int], None]) -> tuple[Space, Sp
     before = _files(journal)
     try:
         log = CommitLog(RealDisk(journal), now_ms=lambda: time.time_ns() // 1_000_000)
-        log.retain_only({queue.id for queue in catalogue.queues})
+        log.retain_only(set(catalogue.destinations()))
         _retain(log, catalogue)
         messages = sum(segment.live for segment in log.segments())
         _run(log, progress)

@@ -27,6 +27,9 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None: ...
 
+    def fileno(self) -> int:
+        """For another process that reads on its own."""
+
     def close(self) -> None: ...
 
 
@@ -80,6 +83,9 @@ class RealFile:
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
+
+    def fileno(self) -> int:
+        return self._fd
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)

@@ -46,7 +46,7 @@ def _check_metadata(path: Path, findings: Findings) -> None:
     except StoreError as error:
         findings.places.append(Place(FILE_NAME, 0, 0, str(error), Remedy.NONE))
         return
-    findings.queues = {queue.id: (queue.vhost, queue.name) for queue in catalogue.queues}
+    findings.queues = catalogue.destinations()
 
 
 def _check_checkpoint(file: Path, findings: Findings) -> None:

@@ -8,12 +8,21 @@ from headrace.errors import StoreError
 from headrace.store.api import (
     BindingRow,
     Catalogue,
+    CursorRow,
     ExchangeRow,
+    ParameterRow,
     PermissionRow,
+    PinRow,
     PolicyRow,
     QueueRow,
+    RetryRow,
     Row,
+    SecretRow,
+    TopicPermissionRow,
+    TopicRow,
+    UserLimitsRow,
     UserRow,
+    VhostLimitsRow,
 )
 from headrace.store.rows import IDENTITY, ORDER, Kept, R, Values, make_row, read_text, row_values
 from headrace.wire.amqp.values import utf8
@@ -43,9 +52,18 @@ class MemoryMetadata:
             exchanges=self._all(ExchangeRow),
             queues=self._all(QueueRow),
             bindings=self._all(BindingRow),
+            topics=self._all(TopicRow),
+            parameters=self._all(ParameterRow),
+            cursors=self._all(CursorRow),
+            retries=self._all(RetryRow),
+            pins=self._all(PinRow),
             policies=self._all(PolicyRow),
             users=self._all(UserRow),
+            secrets=self._all(SecretRow),
             permissions=self._all(PermissionRow),
+            topic_permissions=self._all(TopicPermissionRow),
+            user_limits=self._all(UserLimitsRow),
+            vhost_limits=self._all(VhostLimitsRow),
             next_queue_id=self._highest_queue_id + 1,
         )
 
@@ -71,6 +89,13 @@ class MemoryMetadata:
         self._delete(type(row), values)
         return self._commit()
 
+    def forget_reader(self, topic: str, reader_group: str, token: str) -> int:
+        uuid, group = utf8(topic), utf8(reader_group)
+        self._check_open()
+        self._remove(CursorRow, topic=uuid, reader_group=group, token=utf8(token))
+        self._remove(RetryRow, topic=uuid, reader_group=group)
+        return self._commit()
+
     def save_vhost(self, name: str) -> int:
         kept = utf8(name)
         self._check_open()
@@ -81,6 +106,8 @@ class MemoryMetadata:
         kept = utf8(name)
         self._check_open()
         self._vhosts.discard(kept)
+        for topic in [one for one in self._rows[TopicRow].values() if one["vhost"] == kept]:
+            self._remove_readers(topic["uuid"])
         for kind in IDENTITY:
             self._remove(kind, vhost=kept)
         return self._commit()
@@ -107,15 +134,22 @@ class MemoryMetadata:
             if before is not None and before["id"] != values["id"]:
                 self._remove_bindings_of(kind, values)  # another queue: it starts without any
             self._highest_queue_id = max(self._highest_queue_id, int(values["id"]))
+        elif kind is TopicRow:
+            self._highest_queue_id = max(self._highest_queue_id, int(values["highest"]))
         self._rows[kind][key] = values
 
     def _delete(self, kind: type[Row], values: Values) -> None:
         found = self._rows[kind].get(_key(kind, values))
         if found is not None and kind is QueueRow and found["id"] != values["id"]:
             return  # a late word about an older queue of this name
+        if kind is TopicRow:
+            self._remove_readers(values["uuid"])
+            if found is not None and found["uuid"] != values["uuid"]:
+                return
         self._rows[kind].pop(_key(kind, values), None)
         if kind is UserRow:
-            self._remove(PermissionRow, user=values["name"])
+            for hanging in (PermissionRow, TopicPermissionRow, UserLimitsRow, SecretRow):
+                self._remove(hanging, user=values["name"])
         elif kind is ExchangeRow or (kind is QueueRow and found is not None):
             self._remove_bindings_of(kind, values)
 
@@ -125,6 +159,10 @@ class MemoryMetadata:
         self._remove(BindingRow, vhost=vhost, to_queue=to_queue, destination=name)
         if kind is ExchangeRow:
             self._remove(BindingRow, vhost=vhost, source=name)
+
+    def _remove_readers(self, uuid: Kept) -> None:
+        self._remove(CursorRow, topic=uuid)
+        self._remove(RetryRow, topic=uuid)
 
     def _remove(self, kind: type[Row], **wanted: Kept) -> None:
         rows = self._rows[kind]
@@ -144,9 +182,18 @@ class MemoryMetadata:
             *catalogue.exchanges,
             *catalogue.queues,
             *catalogue.bindings,
+            *catalogue.topics,
+            *catalogue.parameters,
+            *catalogue.cursors,
+            *catalogue.retries,
+            *catalogue.pins,
             *catalogue.policies,
             *catalogue.users,
+            *catalogue.secrets,
             *catalogue.permissions,
+            *catalogue.topic_permissions,
+            *catalogue.user_limits,
+            *catalogue.vhost_limits,
         ]
         for row in rows:
             self._save(type(row), row_values(row))

@@ -14,28 +14,63 @@ from typing import Any, Final, TypeVar
 from headrace.errors import MalformedError
 from headrace.store.api import (
     BindingRow,
+    CursorRow,
     ExchangeRow,
+    ParameterRow,
     PermissionRow,
+    PinRow,
     PolicyRow,
     QueueRow,
+    RetryRow,
     Row,
+    SecretRow,
+    TopicPermissionRow,
+    TopicRow,
+    UserLimitsRow,
     UserRow,
+    VhostLimitsRow,
 )
 from headrace.wire.amqp.values import decode_table, decode_value, encode_table, encode_value, utf8
 
 Kept = bytes | int
 Values = dict[str, Kept]
 # Some kind of row, the same in all places of a signature.
-R = TypeVar("R", ExchangeRow, QueueRow, BindingRow, PolicyRow, UserRow, PermissionRow)
+R = TypeVar(
+    "R",
+    ExchangeRow,
+    QueueRow,
+    BindingRow,
+    TopicRow,
+    CursorRow,
+    RetryRow,
+    PinRow,
+    PolicyRow,
+    UserRow,
+    SecretRow,
+    PermissionRow,
+    TopicPermissionRow,
+    UserLimitsRow,
+    VhostLimitsRow,
+    ParameterRow,
+)
 
 # What tells one row of a kind from another. A queue is also told from its predecessors by its id.
 IDENTITY: Final[Mapping[type[Row], tuple[str, ...]]] = {
     ExchangeRow: ("vhost", "name"),
     QueueRow: ("vhost", "name"),
     BindingRow: ("vhost", "source", "to_queue", "destination", "key", "arguments"),
+    TopicRow: ("vhost", "name"),
+    ParameterRow: ("vhost", "component", "name"),
+    CursorRow: ("topic", "reader_group", "token", "lane", "partition"),
+    RetryRow: ("topic", "reader_group", "lane", "partition", "place"),
+    PinRow: ("vhost", "query", "kind", "name"),
     PolicyRow: ("vhost", "name"),
     UserRow: ("name",),
+    SecretRow: ("user",),
     PermissionRow: ("user", "vhost"),
+    TopicPermissionRow: ("user", "vhost", "exchange"),
+    UserLimitsRow: ("user",),
+    VhostLimitsRow: ("vhost",),
 }
 
 # The order of a catalogue: oldest queue first, everything else by what identifies it.
@@ -129,6 +164,13 @@ def _read_tags(kept: Kept) -> tuple[str, ...]:
     return tuple(str(tag) for tag in tags)
 
 
+def _read_numbers(kept: Kept) -> tuple[int, ...]:
+    numbers, _ = decode_value(_bytes(kept), 0)
+    if not isinstance(numbers, list) or not all(isinstance(one, int) for one in numbers):
+        raise MalformedError("ranges are not a list of numbers")
+    return tuple(numbers)
+
+
 # A field that is not named here is text.
 _SPECIAL: Mapping[str, Callable[[Kept], Any]] = {
     "id": _read_int,
@@ -138,6 +180,25 @@ _SPECIAL: Mapping[str, Callable[[Kept], Any]] = {
     "to_queue": _read_bool,
     "arguments": _read_table,
     "definition": _read_table,
+    "limits": _read_table,
     "tags": _read_tags,
+    "queues": _read_int,
+    "created_at": _read_int,
+    "highest": _read_int,
+    "settings": _read_table,
+    "numbers": _read_table,
+    "lane": _read_int,
+    "partition": _read_int,
+    "place": _read_int,
+    "floor": _read_int,
+    "epoch": _read_int,
+    "attempts": _read_int,
+    "due": _read_int,
+    "dead": _read_bool,
+    "ranges": _read_numbers,
+    "max_bytes": _read_int,
+    "updated_at": _read_int,
+    "positions": _read_table,
+    "lost": _read_bool,
 }
 _READERS = {name: _SPECIAL.get(name, read_text) for names in _FIELDS.values() for name in names}

@@ -37,7 +37,7 @@ class Scratch:
     """All scratch files of a broker."""
 
     def __init__(self, directory: Path, file_size: int = FILE_SIZE) -> None:
-        self._directory = directory
+        self.directory = directory
         self._file_size = file_size
         self._active: _File | None = None
 
@@ -72,7 +72,7 @@ class Scratch:
             os.close(slot.file.fd)
 
     def _renew(self) -> _File:
-        old, self._active = self._active, _File(self._directory)
+        old, self._active = self._active, _File(self.directory)
         if old is not None and not old.users:
             os.close(old.fd)
         return self._active

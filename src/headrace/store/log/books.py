@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from headrace.model.intervals import Intervals
 from headrace.model.retention import Retention
+from headrace.store.api import Extent
 from headrace.store.log import record as r
 from headrace.store.log.index import Entry, QueueIndex, entry_weight
 from headrace.store.log.segment import Segment
@@ -18,6 +19,7 @@ class Books:
     def __init__(self, queues: dict[int, QueueIndex], segments: Segments) -> None:
         self.queues = queues  # for checkpoints: look, do not touch
         self._segments = segments
+        self._is_restoring = True  # queues have not said yet what they keep
 
     # -- what is there --------------------------------------------------------------------------
 
@@ -36,6 +38,25 @@ class Books:
     def next_offset(self, queue: int) -> int:
         index = self.queues.get(queue)
         return index.next_offset if index is not None else 0
+
+    def floor(self, queue: int) -> int:
+        index = self.queues.get(queue)
+        return index.settled.floor if index is not None else 0
+
+    def extents(self, queue: int, start: int = 0) -> Iterator[Extent]:
+        """What is stored of the queue from ``start`` on, in order."""
+        index = self.queues.get(queue)
+        if index is not None:
+            for one in index.entries(start):
+                yield Extent(one.first, one.stop, one.time, (one.stop - one.first) * one.weight)
+
+    def stored_bytes(self, queue: int) -> int:
+        index = self.queues.get(queue)
+        return index.size if index is not None else 0
+
+    def last_time(self) -> int:
+        """The latest time at which anything was stored."""
+        return max((index.last_time for index in self.queues.values()), default=0)
 
     def must_keep(self, queue: int, offset: int) -> bool:
         """Whether the message is not settled, or retained."""
@@ -80,10 +101,14 @@ class Books:
             index = self.queues.get(queue)
             if index is None:
                 continue
+            is_kept = index.gone is not index.settled
             for entry in index.entries(start, stop):
                 low, high = max(start, entry.first), min(stop, entry.stop)
-                if index.retention is None:
-                    self._lower(entry, index.settled.count_missing(low, high))
+                count = index.settled.count_missing(low, high)
+                if is_kept:
+                    index.kept += count * entry.weight
+                else:
+                    self._lower(entry, count)
             index.settled.add(start, stop)
             index.release()
 
@@ -137,6 +162,7 @@ class Books:
 
     def release_settled(self) -> None:
         """Once every queue has said what it retains: the rest need not be indexed."""
+        self._is_restoring = False
         for index in self.queues.values():
             index.release()
 
@@ -144,36 +170,72 @@ class Books:
 
     def set_retention(self, queue: int, retention: Retention | None) -> None:
         """From now on, keep settled messages of the queue that long; None: not at all."""
+        index = self._index_to_keep(queue, retention is not None)
+        if index is not None:
+            index.retention = retention
+            self._keep(index, retention is not None or index.held_from is not None)
+
+    def hold(self, queue: int, offset: int | None) -> None:
+        """From now on, keep messages from ``offset`` on, settled or not; None: not any more."""
+        index = self._index_to_keep(queue, offset is not None)
+        if index is not None:
+            index.held_from = offset
+            self._keep(index, offset is not None or index.retention is not None)
+
+    def kept_bytes(self, queue: int) -> int:
+        """About how many bytes of settled messages are kept."""
         index = self.queues.get(queue)
-        if index is None:
-            if retention is None:
-                return
-            index = self.queues[queue] = QueueIndex()
-        had, index.retention = index.retention, retention
-        if (had is None) == (retention is None):
+        return index.kept if index is not None else 0
+
+    def _index_to_keep(self, queue: int, is_wanted: bool) -> QueueIndex | None:
+        if is_wanted:
+            return self.queues.setdefault(queue, QueueIndex())
+        return self.queues.get(queue)
+
+    def _keep(self, index: QueueIndex, is_wanted: bool) -> None:
+        """Begin or end to tell settled messages from those that are gone."""
+        if is_wanted == (index.gone is not index.settled):
             return
-        gone = index.settled if retention is None else Intervals(_first_offset(index))
+        gone = index.settled
+        if is_wanted and self._is_restoring:
+            gone = Intervals(_first_offset(index))  # what was kept is still in the files
+        elif is_wanted:
+            # What was settled before may have gone with its segment.
+            gone = Intervals(gone.floor, gone.ranges())
+        index.kept = 0
         for entry in index.entries():
             before = index.gone.count_missing(entry.first, entry.stop)
-            self._lower(entry, before - gone.count_missing(entry.first, entry.stop))
+            after = gone.count_missing(entry.first, entry.stop)
+            self._lower(entry, before - after)
+            settled = index.settled.count_missing(entry.first, entry.stop)
+            index.kept += (after - settled) * entry.weight
         index.gone = gone
         index.release()
 
     def end_retention(self, now: int) -> None:
         """Let go of settled messages that were kept long enough."""
         for index in self.queues.values():
-            retention = index.retention
-            if retention is None:
-                continue
-            kept = index.size
-            for entry in index.entries():
-                settled = index.settled.count_missing(entry.first, entry.stop) == 0
-                if not settled or not retention.ends(stored_at=entry.time, now=now, kept=kept):
-                    break
-                self._lower(entry, index.gone.count_missing(entry.first, entry.stop))
-                index.gone.add(index.gone.floor, entry.stop)
-                kept -= (entry.stop - entry.first) * entry.weight
-            index.release()
+            if index.gone is not index.settled:
+                self._end_retention(index, now)
+
+    def _end_retention(self, index: QueueIndex, now: int) -> None:
+        retention, held_from = index.retention, index.held_from
+        kept = index.size
+        for entry in index.entries():
+            if held_from is not None and entry.stop > held_from:
+                break
+            if index.settled.count_missing(entry.first, entry.stop):
+                break
+            if retention is not None and not retention.ends(
+                stored_at=entry.time, now=now, kept=kept
+            ):
+                break
+            count = index.gone.count_missing(entry.first, entry.stop)
+            self._lower(entry, count)
+            index.kept -= count * entry.weight
+            index.gone.add(index.gone.floor, entry.stop)
+            kept -= (entry.stop - entry.first) * entry.weight
+        index.release()
 
 
 def _first_offset(index: QueueIndex) -> int:

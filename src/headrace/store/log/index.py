@@ -25,6 +25,14 @@ class Entry(NamedTuple):
     time: int
 
 
+class Columns(NamedTuple):
+    """Many entries: one array per field."""
+
+    firsts: array[int]
+    stops: array[int]
+    positions: array[int]
+
+
 def entry_weight(size: int, count: int, destinations: int) -> int:
     """A message's share of its record, per queue that has it.
 
@@ -44,6 +52,8 @@ class QueueIndex:
         "_times",
         "_weights",
         "gone",
+        "held_from",
+        "kept",
         "next_offset",
         "retention",
         "returned",
@@ -63,6 +73,8 @@ class QueueIndex:
         self.settled = Intervals() if settled is None else settled
         self.gone = self.settled  # what need not be kept; less than settled if there is retention
         self.retention: Retention | None = None
+        self.held_from: int | None = None  # from there on everything is kept, settled or not
+        self.kept = 0  # bytes that are settled and not gone
         self.returned: list[tuple[int, int, int]] = []  # (first, stop, deliveries), latest last
 
     def __len__(self) -> int:
@@ -89,6 +101,10 @@ class QueueIndex:
                 yield self._at(where)
             where += 1
 
+    def backwards(self) -> Iterator[Entry]:
+        """All entries, the last one first."""
+        return map(self._at, range(len(self._firsts) - 1, self._head - 1, -1))
+
     def _at(self, where: int) -> Entry:
         return Entry(
             self._firsts[where],
@@ -97,6 +113,14 @@ class QueueIndex:
             self._weights[where],
             self._times[where],
         )
+
+    def columns(self, start: int, stop: int, limit: int) -> Columns:
+        """The entries that hold offsets of start .. stop - 1, at most ``limit`` of them."""
+        low = max(bisect_right(self._firsts, start, self._head) - 1, self._head)
+        if low < len(self._stops) and self._stops[low] <= start:
+            low += 1
+        high = min(bisect_left(self._firsts, stop, low), low + limit)
+        return Columns(self._firsts[low:high], self._stops[low:high], self._positions[low:high])
 
     def release(self) -> None:
         """Forget entries at the head whose messages need not be kept."""
@@ -137,6 +161,10 @@ class QueueIndex:
         """The lowest offset stored at ``time`` or later; next_offset when there is none."""
         where = bisect_left(self._times, time, self._head)
         return self._firsts[where] if where < len(self._firsts) else self.next_offset
+
+    @property
+    def last_time(self) -> int:
+        return self._times[-1] if self._times else 0
 
     def deliveries_of(self, start: int, stop: int) -> list[tuple[int, int, int]]:
         """start .. stop - 1 as (first, stop, deliveries): how often they have been delivered."""

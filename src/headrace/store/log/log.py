@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from time import monotonic
 
 from headrace.errors import StoreError
 from headrace.model.intervals import join_ranges
 from headrace.model.retention import Retention
-from headrace.store.api import Level, Placed, Stored
+from headrace.store.api import Bounds, Extent, Level, Placed, Stored, Stretch
 from headrace.store.disk import Disk
 from headrace.store.failpoints import passing
 from headrace.store.log import record as r
@@ -20,6 +21,7 @@ from headrace.store.log.appender import Appender
 from headrace.store.log.books import Books
 from headrace.store.log.checkpointer import Checkpointer
 from headrace.store.log.compaction import Compactor, Rule
+from headrace.store.log.locating import Locator
 from headrace.store.log.pending import Group, Notes, ranges_of
 from headrace.store.log.reading import LOAD_BYTES, RecordReader
 from headrace.store.log.recovery import Report, recover
@@ -27,6 +29,7 @@ from headrace.store.log.reserve import Reserve
 from headrace.store.log.segment import Segment
 from headrace.store.log.segments import Segments
 from headrace.store.log.writer import Job, Writer
+from headrace.store.timings import Timings
 
 SEGMENT_SIZE = 32 << 20
 CHECKPOINT_EVERY = 64 << 20  # bytes of log between checkpoints
@@ -57,6 +60,7 @@ class CommitLog:
         for segment in state.unindexed:
             self._segments.index_later(segment)
         self._books = Books(state.queues, self._segments)
+        self._locator = Locator(self._books, self._segments)
         self._reader = RecordReader(self._books, self._segments, self.settle)
         self.compactor = Compactor(
             self._books,
@@ -73,7 +77,7 @@ class CommitLog:
         self._cold = self.compactor.cold
         self._after_cold: Callable[[], None] | None = None
         self.end = self.durable = self._segments.next_base
-        self._last_time = 0
+        self._last_time = self._books.last_time()
         self._pending = Notes()
         self._group: Group | None = None
         self.is_grouping = False  # inside atomic(): what is appended cannot be read yet
@@ -84,6 +88,8 @@ class CommitLog:
         self._on_durable: Callable[[], None] = lambda: None
         self.failed: Exception | None = None
         self.commits = 0
+        self.timings = Timings()
+        self._began: float | None = None  # when the first of the messages not committed came
         self._closed = False
 
     # -- life -----------------------------------------------------------------------------------
@@ -161,6 +167,18 @@ class CommitLog:
     def next_offset(self, queue: int) -> int:
         return self._books.next_offset(queue)
 
+    def floor(self, queue: int) -> int:
+        """The lowest offset that is not settled."""
+        return self._books.floor(queue)
+
+    def extents(self, queue: int, start: int = 0) -> Iterator[Extent]:
+        """What is stored of the queue from ``start`` on, in order."""
+        return self._books.extents(queue, start)
+
+    def stored_bytes(self, queue: int) -> int:
+        """About how many bytes the queue's messages take."""
+        return self._books.stored_bytes(queue)
+
     def segments(self) -> Sequence[Segment]:
         """For statistics: look, do not touch."""
         return self._segments.as_sequence()
@@ -189,6 +207,19 @@ class CommitLog:
             queue, start, stop, max_bytes=max_bytes, with_settled=with_settled
         )
 
+    def bounds(self, queue: int, durable: int) -> Bounds:
+        """What can be read by offset; ``durable`` as the whole storage sees it."""
+        return self._locator.bounds(queue, durable)
+
+    def first_at(self, queue: int, time: int) -> int:
+        """The lowest offset stored at ``time`` or later."""
+        return self._locator.first_at(queue, time)
+
+    def locate(self, queue: int, start: int, stop: int, durable: int) -> tuple[list[Stretch], int]:
+        """The records of start .. stop - 1 for a process that maps the segments, and where to go
+        on."""
+        return self._locator.locate(queue, start, stop, durable)
+
     # -- appending ------------------------------------------------------------------------------
 
     def append(
@@ -207,6 +238,8 @@ class CommitLog:
             raise StoreError(f"the journal has failed: {self.failed}")
         if level >= Level.FSYNC:
             self._want_sync = True
+        if self._began is None:
+            self._began = monotonic()
         out = r.Outgoing(exchange, key, origin, ttl_ms, contents, placed, int(level))
         if self._group is not None:
             self._group.messages.append(out)
@@ -307,6 +340,14 @@ class CommitLog:
         """From now on, keep settled messages of the queue that long; None: not at all."""
         self._books.set_retention(queue, retention)
 
+    def hold(self, queue: int, offset: int | None) -> None:
+        """From now on, keep messages from ``offset`` on, settled or not; None: not any more."""
+        self._books.hold(queue, offset)
+
+    def kept_bytes(self, queue: int) -> int:
+        """About how many bytes of settled messages are kept."""
+        return self._books.kept_bytes(queue)
+
     # -- committing -----------------------------------------------------------------------------
 
     def flush(self) -> None:
@@ -339,6 +380,7 @@ class CommitLog:
 
         job = Job(self._hot.take_chunks() + cold, self.end, sync=sync, then=then, task=task)
         self._want_sync = False
+        job.began, self._began = self._began, None
         return job
 
     def _submit(self, job: Job) -> None:
@@ -346,10 +388,22 @@ class CommitLog:
         self._busy = job
         self._writer.submit(job)
 
+    def _note_times(self, job: Job) -> None:
+        timings = self.timings
+        timings.commits += 1
+        timings.bytes += job.size
+        timings.write_seconds += job.write_seconds
+        if job.sync:
+            timings.syncs += 1
+            timings.sync.observe(job.sync_seconds)
+        if job.began is not None:
+            timings.confirm.observe(monotonic() - job.began)
+
     def _committed(self, job: Job) -> None:
         """On the loop: the job is on disk as its messages asked."""
         self._busy = None
         self.commits += 1
+        self._note_times(job)
         self.durable = job.end
         chunks = self._hot.chunks
         self._reader.forget_written(chunks[0].segment.base + chunks[0].offset if chunks else None)

@@ -17,7 +17,7 @@ class Segments:
         self._disk = disk
         self._size = size
         self._all = found
-        self._bases = [segment.base for segment in found]
+        self.bases = [segment.base for segment in found]  # look, do not touch
         ends = (one.base + max(one.capacity, 8) for one in found)
         self.next_base = max([start, *ends])
         self._unindexed: list[Segment] = []  # waiting for their index files
@@ -28,7 +28,7 @@ class Segments:
 
     def at(self, position: int) -> Segment:
         """The one whose positions include ``position``."""
-        return self._all[bisect_right(self._bases, position) - 1]
+        return self._all[bisect_right(self.bases, position) - 1]
 
     def new(self, size: int) -> Segment:
         """One behind the others, large enough for a record of ``size``; the writer makes its file.
@@ -38,7 +38,7 @@ class Segments:
         segment = Segment(self.next_base, max(self._size, size))
         self.next_base += segment.capacity
         self._all.append(segment)
-        self._bases.append(segment.base)
+        self.bases.append(segment.base)
         return segment
 
     # -- sealed ones ----------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class Segments:
         """Delete its files. Nobody may need it any more, after a crash neither."""
         passing("segment.remove")
         self._all.remove(segment)
-        self._bases.remove(segment.base)
+        self.bases.remove(segment.base)
         assert segment.file is not None
         segment.file.close()
         names = set(self._disk.names())

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import TypeVar
 
 from headrace.store.disk import Disk, File
@@ -40,7 +41,8 @@ class Chunk:
 class Job:
     """One commit. ``then`` runs on the loop once it is done."""
 
-    __slots__ = ("chunks", "end", "sync", "task", "then")
+    __slots__ = ("began", "chunks", "end", "size", "sync", "sync_seconds", "task", "then",
+                 "write_seconds")  # fmt: skip
 
     def __init__(
         self,
@@ -56,6 +58,9 @@ class Job:
         self.sync = sync
         self.then = then
         self.task = task  # other work of the disk, done after the chunks; can be done again
+        self.began: float | None = None  # when the first of its messages was appended
+        self.size = 0
+        self.write_seconds = self.sync_seconds = 0.0
 
 
 class Writer:
@@ -115,17 +120,23 @@ class Writer:
     def carry_out(self, job: Job) -> None:
         """Write, sync; raises when the disk fails."""
         files: dict[int, File] = {}
+        began = monotonic()
         for chunk in job.chunks:
             file = chunk.segment.file
             if file is None:
                 file = self._patiently(partial(chunk.segment.create, self._disk))
             passing("journal.write")
-            self._patiently(partial(file.write, b"".join(chunk.buffers), chunk.offset))
+            data = b"".join(chunk.buffers)
+            job.size += len(data)
+            self._patiently(partial(file.write, data, chunk.offset))
             passing("journal.written")
             files[chunk.segment.base] = file
+        written = monotonic()
+        job.write_seconds = written - began
         if job.sync:
             for file in files.values():
                 file.sync()
+            job.sync_seconds = monotonic() - written
             passing("journal.synced")
         if job.task is not None:
             self._patiently(job.task)

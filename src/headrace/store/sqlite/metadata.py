@@ -18,12 +18,21 @@ from headrace.errors import BrokerError, StoreError
 from headrace.store.api import (
     BindingRow,
     Catalogue,
+    CursorRow,
     ExchangeRow,
+    ParameterRow,
     PermissionRow,
+    PinRow,
     PolicyRow,
     QueueRow,
+    RetryRow,
     Row,
+    SecretRow,
+    TopicPermissionRow,
+    TopicRow,
+    UserLimitsRow,
     UserRow,
+    VhostLimitsRow,
 )
 from headrace.store.failpoints import passing
 from headrace.store.rows import Kept, R, field_names, make_row, read_text, row_values
@@ -89,6 +98,11 @@ class SqliteMetadata:
     def delete(self, row: Row) -> int:
         return self._queue(Change(statements.DELETE[type(row)], row_values(row)))
 
+    def forget_reader(self, topic: str, reader_group: str, token: str) -> int:
+        names = {"topic": topic, "reader_group": reader_group, "token": token}
+        values = {name: utf8(text) for name, text in names.items()}
+        return self._queue(Change(statements.FORGET_READER, values))
+
     def save_vhost(self, name: str) -> int:
         return self._queue(Change(statements.SAVE_VHOST, {"vhost": utf8(name)}))
 
@@ -133,9 +147,18 @@ class SqliteMetadata:
             exchanges=self._read(ExchangeRow),
             queues=self._read(QueueRow),
             bindings=self._read(BindingRow),
+            topics=self._read(TopicRow),
+            parameters=self._read(ParameterRow),
+            cursors=self._read(CursorRow),
+            retries=self._read(RetryRow),
+            pins=self._read(PinRow),
             policies=self._read(PolicyRow),
             users=self._read(UserRow),
+            secrets=self._read(SecretRow),
             permissions=self._read(PermissionRow),
+            topic_permissions=self._read(TopicPermissionRow),
+            user_limits=self._read(UserLimitsRow),
+            vhost_limits=self._read(VhostLimitsRow),
             next_queue_id=execute(statements.SELECT_HIGHEST_QUEUE_ID).fetchone()[0] + 1,
         )
 

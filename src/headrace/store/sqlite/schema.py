@@ -96,6 +96,109 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
         INSERT INTO counters VALUES ('highest_queue_id', 0);
         """,
     ),
+    Migration(
+        "0002_topic_permissions_and_limits",
+        """
+        CREATE TABLE topic_permissions (
+            user BLOB NOT NULL,
+            vhost BLOB NOT NULL,
+            exchange BLOB NOT NULL,
+            write BLOB NOT NULL,
+            read BLOB NOT NULL,
+            PRIMARY KEY (user, vhost, exchange)
+        ) WITHOUT ROWID;
+
+        CREATE TABLE user_limits (
+            user BLOB NOT NULL PRIMARY KEY,
+            limits BLOB NOT NULL
+        ) WITHOUT ROWID;
+
+        CREATE TABLE vhost_limits (
+            vhost BLOB NOT NULL PRIMARY KEY,
+            limits BLOB NOT NULL
+        ) WITHOUT ROWID;
+        """,
+    ),
+    Migration(
+        "0003_topics",
+        """
+        CREATE TABLE topics (
+            vhost BLOB NOT NULL,
+            name BLOB NOT NULL,
+            uuid BLOB NOT NULL,
+            queues INTEGER NOT NULL,
+            created_at INTEGER NOT NULL,
+            settings BLOB NOT NULL,
+            numbers BLOB NOT NULL,
+            highest INTEGER NOT NULL,
+            PRIMARY KEY (vhost, name)
+        ) WITHOUT ROWID;
+
+        CREATE TABLE cursors (
+            topic BLOB NOT NULL,
+            reader_group BLOB NOT NULL,
+            token BLOB NOT NULL,
+            lane INTEGER NOT NULL,
+            partition INTEGER NOT NULL,
+            kind BLOB NOT NULL,
+            floor INTEGER NOT NULL,
+            epoch INTEGER NOT NULL,
+            ranges BLOB NOT NULL,
+            PRIMARY KEY (topic, reader_group, token, lane, partition)
+        ) WITHOUT ROWID;
+
+        CREATE TABLE retries (
+            topic BLOB NOT NULL,
+            reader_group BLOB NOT NULL,
+            lane INTEGER NOT NULL,
+            partition INTEGER NOT NULL,
+            place INTEGER NOT NULL,
+            attempts INTEGER NOT NULL,
+            due INTEGER NOT NULL,
+            dead INTEGER NOT NULL,
+            reason BLOB NOT NULL,
+            PRIMARY KEY (topic, reader_group, lane, partition, place)
+        ) WITHOUT ROWID;
+        """,
+    ),
+    Migration(
+        "0004_pins",
+        """
+        CREATE TABLE pins (
+            vhost BLOB NOT NULL,
+            query BLOB NOT NULL,
+            kind BLOB NOT NULL,
+            name BLOB NOT NULL,
+            uuid BLOB NOT NULL,
+            max_bytes INTEGER NOT NULL,
+            updated_at INTEGER NOT NULL,
+            positions BLOB NOT NULL,
+            lost INTEGER NOT NULL,
+            PRIMARY KEY (vhost, query, kind, name)
+        ) WITHOUT ROWID;
+        """,
+    ),
+    Migration(
+        "0005_parameters",
+        """
+        CREATE TABLE parameters (
+            vhost BLOB NOT NULL,
+            component BLOB NOT NULL,
+            name BLOB NOT NULL,
+            settings BLOB NOT NULL,
+            PRIMARY KEY (vhost, component, name)
+        ) WITHOUT ROWID;
+        """,
+    ),
+    Migration(
+        "0006_secrets",
+        """
+        CREATE TABLE secrets (
+            user BLOB NOT NULL PRIMARY KEY,
+            secret BLOB NOT NULL
+        ) WITHOUT ROWID;
+        """,
+    ),
 )
 
 

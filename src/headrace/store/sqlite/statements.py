@@ -7,12 +7,21 @@ from typing import Final
 
 from headrace.store.api import (
     BindingRow,
+    CursorRow,
     ExchangeRow,
+    ParameterRow,
     PermissionRow,
+    PinRow,
     PolicyRow,
     QueueRow,
+    RetryRow,
     Row,
+    SecretRow,
+    TopicPermissionRow,
+    TopicRow,
+    UserLimitsRow,
     UserRow,
+    VhostLimitsRow,
 )
 from headrace.store.rows import IDENTITY, ORDER, field_names
 
@@ -20,9 +29,18 @@ _TABLES: Mapping[type[Row], str] = {
     ExchangeRow: "exchanges",
     QueueRow: "queues",
     BindingRow: "bindings",
+    TopicRow: "topics",
+    ParameterRow: "parameters",
+    CursorRow: "cursors",
+    RetryRow: "retries",
+    PinRow: "pins",
     PolicyRow: "policies",
     UserRow: "users",
+    SecretRow: "secrets",
     PermissionRow: "permissions",
+    TopicPermissionRow: "topic_permissions",
+    UserLimitsRow: "user_limits",
+    VhostLimitsRow: "vhost_limits",
 }
 
 
@@ -63,6 +81,10 @@ SAVE: Final[Mapping[type[Row], tuple[str, ...]]] = {
         _upsert(QueueRow),
         "UPDATE counters SET value = max(value, :id) WHERE name = 'highest_queue_id'",
     ),
+    TopicRow: (
+        _upsert(TopicRow),
+        "UPDATE counters SET value = max(value, :highest) WHERE name = 'highest_queue_id'",
+    ),
 }
 
 DELETE: Final[Mapping[type[Row], tuple[str, ...]]] = {
@@ -77,15 +99,33 @@ DELETE: Final[Mapping[type[Row], tuple[str, ...]]] = {
         _remove_queue_bindings("id = :id"),
         f"{_remove(QueueRow)} AND id = :id",
     ),
+    # As for queues; the progress of readers is found by the uuid anyway.
+    TopicRow: (
+        f"{_remove(TopicRow)} AND uuid = :uuid",
+        "DELETE FROM cursors WHERE topic = :uuid",
+        "DELETE FROM retries WHERE topic = :uuid",
+    ),
     UserRow: (
         _remove(UserRow),
         "DELETE FROM permissions WHERE user = :name",
+        "DELETE FROM topic_permissions WHERE user = :name",
+        "DELETE FROM user_limits WHERE user = :name",
+        "DELETE FROM secrets WHERE user = :name",
     ),
 }
 
+FORGET_READER: Final = (
+    "DELETE FROM cursors WHERE topic = :topic AND reader_group = :reader_group AND token = :token",
+    # A consumer on its own has no retries, and no group has an empty name.
+    "DELETE FROM retries WHERE topic = :topic AND reader_group = :reader_group",
+)
+
 SAVE_VHOST: Final = ("INSERT OR REPLACE INTO vhosts (name) VALUES (:vhost)",)
+_TOPICS_OF_VHOST = "SELECT uuid FROM topics WHERE vhost = :vhost"
 DELETE_VHOST: Final = (
     "DELETE FROM vhosts WHERE name = :vhost",
+    f"DELETE FROM cursors WHERE topic IN ({_TOPICS_OF_VHOST})",
+    f"DELETE FROM retries WHERE topic IN ({_TOPICS_OF_VHOST})",
     *(
         f"DELETE FROM {table} WHERE vhost = :vhost"
         for kind, table in _TABLES.items()

@@ -1,0 +1,143 @@
+"""Where the messages of many records are in a segment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import repeat
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.store.arrow.gather import Bytes, Places, spread
+from headrace.store.log.record import inner_base
+
+_SIZE, _HEAD_SIZE, _COUNT, _TIME = 4, 8, 16, 24  # places in a record: see store/log/record.py
+_EXCHANGE_LENGTH, _KEY_LENGTH, _NAMES = 42, 43, 48
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Stretches of one destination in one segment, as columns of equal length."""
+
+    positions: Places  # of the records, in the segment
+    firsts: Places  # the offset of each record's message 0
+    lows: Places  # which offsets are wanted: lows .. highs - 1
+    highs: Places
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """One row per message."""
+
+    data: Bytes
+    offsets: Places
+    starts: Places  # of the contents
+    lengths: Places
+    times: Places  # stored at, ms since 1970
+    exchange_starts: Places
+    exchange_lengths: Places
+    key_starts: Places
+    key_lengths: Places
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def part(self, low: int, high: int) -> Rows:
+        cut = slice(low, high)
+        return Rows(
+            self.data,
+            self.offsets[cut],
+            self.starts[cut],
+            self.lengths[cut],
+            self.times[cut],
+            self.exchange_starts[cut],
+            self.exchange_lengths[cut],
+            self.key_starts[cut],
+            self.key_lengths[cut],
+        )
+
+
+def rows_of(data: Bytes, base: int, part: Slice) -> tuple[Rows, list[int]]:
+    """The rows of the slice, and the offsets of those whose checksum is wrong (left out).
+
+    ``base`` is the position at which the segment begins: it seeds the sums of the heads.
+    """
+    words = data[: len(data) // 4 * 4].view(np.uint32)
+    sound = _check_heads(data, words, base, part.positions)
+    damaged = [
+        offset
+        for low, high in zip(part.lows[~sound].tolist(), part.highs[~sound].tolist(), strict=True)
+        for offset in range(low, high)
+    ]
+    if damaged:
+        part = Slice(part.positions[sound], part.firsts[sound], part.lows[sound], part.highs[sound])
+    at = part.positions
+    head_sizes = words[(at + _HEAD_SIZE) // 4].astype(np.int64)
+    counts = words[(at + _COUNT) // 4].astype(np.int64)
+    times = words[(at + _TIME) // 4].astype(np.int64)
+    times |= words[(at + _TIME) // 4 + 1].astype(np.int64) << 32
+
+    # Every message of each record, because contents lie end to end; then what is wanted.
+    owner, number = spread(counts)
+    table = (at + head_sizes - 8 * counts) // 4
+    lengths = words[table[owner] + number].astype(np.int64)
+    before = np.cumsum(lengths) - lengths
+    firsts = np.cumsum(counts) - counts  # the row of each record's message 0
+    starts = at[owner] + head_sizes[owner] + before - before[firsts[owner]]
+    offsets = part.firsts[owner] + number
+    wanted = (offsets >= part.lows[owner]) & (offsets < part.highs[owner])
+    if not wanted.all():
+        owner, number, lengths = owner[wanted], number[wanted], lengths[wanted]
+        starts, offsets = starts[wanted], offsets[wanted]
+
+    sums = words[table[owner] + counts[owner] + number]
+    good = _check(data, starts, lengths, sums)
+    if not good.all():
+        damaged += offsets[~good].tolist()
+        owner, lengths = owner[good], lengths[good]
+        starts, offsets = starts[good], offsets[good]
+    exchange_lengths = data[at + _EXCHANGE_LENGTH].astype(np.int64)
+    names = at + _NAMES
+    rows = Rows(
+        data,
+        offsets,
+        starts,
+        lengths,
+        times[owner],
+        names[owner],
+        exchange_lengths[owner],
+        (names + exchange_lengths)[owner],
+        data[at + _KEY_LENGTH].astype(np.int64)[owner],
+    )
+    return rows, sorted(damaged)
+
+
+def _check_heads(
+    data: Bytes, words: npt.NDArray[np.uint32], base: int, at: Places
+) -> npt.NDArray[np.bool_]:
+    """Whether each record's head has its sum, as a record of its own or within a group."""
+    ends = at + words[(at + _HEAD_SIZE) // 4]
+    inside = (ends <= len(data)) & (at + words[(at + _SIZE) // 4] <= len(data))
+    view = data.data
+    parts = [view[low + 4 : high] for low, high in zip(at.tolist(), ends.tolist(), strict=True)]
+    sums = words[at // 4]
+    good = np.zeros(len(at), np.bool_)
+    for seed in (base, inner_base(base)):
+        seeds = repeat(seed & 0xFFFFFFFF)
+        good |= np.fromiter(map(crc32, parts, seeds), np.uint32, len(parts)) == sums
+        if good.all():
+            break
+    return good & inside
+
+
+def _check(
+    data: Bytes, starts: Places, lengths: Places, sums: npt.NDArray[np.uint32]
+) -> npt.NDArray[np.bool_]:
+    """Whether each content has the sum it was stored with. The loop runs in C."""
+    view = data.data
+    begins = starts.tolist()
+    slices = map(slice, begins, (starts + lengths).tolist())
+    found = np.fromiter(map(crc32, map(view.__getitem__, slices)), np.uint32, len(begins))
+    good: npt.NDArray[np.bool_] = found == sums
+    return good

@@ -1,0 +1,191 @@
+"""Claims of groups: a row per range handed out, with a lease and an epoch.
+
+Claims of one group are made one after the other (its rows in `msg_c` are locked), so no range is
+given twice. A commit ends the rows of the claim if they still carry the token and the epoch they
+were given with, and their lease is not over: whoever was too slow is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from headrace.model.topics.claiming import Due, Held, LaneWork, Piece, plan
+from headrace.model.topics.lanes import BY_URGENCY, Lane, lane_named
+from headrace.store.mysql import cursors, retries, schema
+from headrace.store.mysql.advance import Bounds
+from headrace.store.mysql.cursors import new_epoch
+from headrace.store.mysql.driver import Session
+from headrace.store.mysql.ranges import FREE, Key, NewRange, end, lost, put, split_ids
+from headrace.store.mysql.schema import NOW
+from headrace.store.mysql.solo import overtaken
+from headrace.store.topics import Reader
+
+_MAX_EXPIRED: Final = 1000
+_SPARE: Final = 8  # free rows for what is split
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A range that belongs to this reader now."""
+
+    id: int
+    epoch: int
+    piece: Piece
+    nacked: frozenset[int] = frozenset()
+
+    def as_data(self) -> list[int]:
+        return [self.id, self.epoch]
+
+
+# -- taking ----------------------------------------------------------------------------------
+
+
+def take(
+    session: Session,
+    topic: str,
+    reader: Reader,
+    bounds: Mapping[Lane, Bounds],
+    room: int,
+    acks: Sequence[Key] = (),
+) -> list[Claimed]:
+    """Commit ``acks`` and hand out ranges with ``room`` ids, in one transaction."""
+    with session.transaction():
+        heads = cursors.find(session, topic, reader, for_update=True)
+        if len(heads) < len(BY_URGENCY):
+            cursors.make(session, topic, reader, bounds)
+            heads = cursors.find(session, topic, reader, for_update=True)
+        if acks:
+            end(session, topic, reader, acks)
+        found = _find(session, topic, reader, room)
+        work = {
+            lane: LaneWork(
+                overtaken(topic, f"group {reader.group}", lane, heads[lane].claimed, bounds[lane]),
+                bounds[lane].stable,
+                found.expired[lane],
+                found.due[lane],
+            )
+            for lane in BY_URGENCY
+        }
+        return _hand_out(session, topic, reader, plan(work, room, reader.min_share), found)
+
+
+@dataclass(slots=True)
+class _Found:
+    """What there is to hand out again, what of it somebody has set aside, and free rows."""
+
+    expired: dict[Lane, list[Held]] = field(default_factory=lambda: {lane: [] for lane in Lane})
+    due: dict[Lane, list[Due]] = field(default_factory=lambda: {lane: [] for lane in Lane})
+    nacked: dict[int, frozenset[int]] = field(default_factory=dict)
+    free: list[int] = field(default_factory=list)
+
+
+def _find(session: Session, topic: str, reader: Reader, room: int) -> _Found:
+    found = _Found()
+    table = schema.claims(topic)
+    rows = session.rows(
+        f"(SELECT 0,priority,id,start_id,end_id,attempts,epoch,nacked FROM {table} "
+        f"WHERE group_id=%s AND end_id>0 AND lease_until_ms<{NOW} "
+        f"ORDER BY start_id LIMIT {_MAX_EXPIRED}) UNION ALL "
+        f"(SELECT 1,priority,msg_id,0,0,attempts,0,NULL FROM {schema.retries(topic)} "
+        f"WHERE group_id=%s AND state='retry' AND due_ms<={NOW} ORDER BY due_ms LIMIT {room}) "
+        f"UNION ALL (SELECT 2,priority,id,0,0,0,0,NULL FROM {table} "
+        f"WHERE group_id=%s AND end_id=0 AND (token=%s OR lease_until_ms<{NOW}) "
+        f"LIMIT {room + _SPARE})",
+        (reader.group, reader.group, reader.group, reader.token),
+    )
+    for kind, label, number, start, last, attempts, epoch, nacked in rows:
+        lane = lane_named(label)
+        if kind == 2:
+            found.free.append(number)
+        elif kind == 1:
+            found.due[lane].append(Due(number, attempts))
+        elif attempts >= reader.max_attempts:
+            retries.bury_range(session, topic, lane, (number, epoch), nacked or "")
+        else:
+            found.expired[lane].append(Held(number, start, last, attempts, epoch))
+            found.nacked[number] = split_ids(nacked)
+    return found
+
+
+def _hand_out(
+    session: Session, topic: str, reader: Reader, pieces: Sequence[Piece], found: _Found
+) -> list[Claimed]:
+    taken: dict[Piece, Claimed] = {}
+    new = [piece for piece in pieces if piece.held is None]
+    for piece in pieces:
+        if piece.held is not None:
+            its = found.nacked[piece.held.id]
+            claimed = _take_over(session, topic, reader, piece, piece.held, its, found.free)
+            if claimed is not None:
+                taken[piece] = claimed
+    retries.remove(session, topic, reader, [piece for piece in new if not piece.is_fresh])
+    _move_heads(session, topic, reader, [piece for piece in new if piece.is_fresh])
+    rows = [NewRange(one.lane, one.start, one.end, one.attempts, reader.token) for one in new]
+    for piece, (number, epoch) in zip(
+        new, put(session, topic, reader, rows, found.free), strict=True
+    ):
+        taken[piece] = Claimed(number, epoch, piece)
+    return [taken[piece] for piece in pieces if piece in taken]
+
+
+def _take_over(
+    session: Session,
+    topic: str,
+    reader: Reader,
+    piece: Piece,
+    held: Held,
+    nacked: frozenset[int],
+    free: list[int],
+) -> Claimed | None:
+    """An expired range, or its beginning; the rest stays expired. None when its owner has
+    committed or renewed it since we looked."""
+    epoch = new_epoch()
+    count = session.run(
+        f"UPDATE {schema.claims(topic)} SET token=%s, epoch=%s, attempts=attempts+1, end_id=%s, "
+        f"lease_until_ms={NOW}+%s WHERE id=%s AND epoch=%s AND end_id=%s "
+        f"AND lease_until_ms<{NOW}",
+        (reader.token, epoch, piece.end, reader.lease_ms, held.id, held.epoch, held.end),
+    )
+    if not count:
+        return None
+    if piece.end < held.end:
+        rest = NewRange(piece.lane, piece.end + 1, held.end, held.attempts, nacked=nacked)
+        put(session, topic, reader, [rest], free)
+    return Claimed(held.id, epoch, piece, nacked)
+
+
+def _move_heads(session: Session, topic: str, reader: Reader, fresh: Sequence[Piece]) -> None:
+    if not fresh:
+        return
+    values: list[object] = [value for one in fresh for value in (one.lane.label, one.end)]
+    values += [reader.group, *(one.lane.label for one in fresh)]
+    session.run(
+        f"UPDATE {schema.cursors(topic)} SET "
+        f"claimed=CASE priority {' '.join(['WHEN %s THEN %s'] * len(fresh))} END "
+        "WHERE group_key=%s AND token='' AND queue_id=0 "
+        f"AND priority IN ({','.join(['%s'] * len(fresh))})",
+        values,
+    )
+
+
+def give_back(
+    session: Session, topic: str, reader: Reader, unread: Sequence[tuple[Claimed, int]]
+) -> None:
+    """What did not fit into a batch: each range is ours up to an id, the rest anybody's."""
+    with session.transaction():
+        for claimed, last in unread:
+            piece = claimed.piece
+            change = "end_id=%s" if last >= piece.start else FREE
+            values: tuple[object, ...] = (last,) if last >= piece.start else ()
+            count = session.run(
+                f"UPDATE {schema.claims(topic)} SET {change} WHERE id=%s AND epoch=%s",
+                (*values, claimed.id, claimed.epoch),
+            )
+            if not count:
+                raise lost(topic, reader)
+            rest = NewRange(
+                piece.lane, last + 1, piece.end, piece.attempts - 1, nacked=claimed.nacked
+            )
+            put(session, topic, reader, [rest], [])

@@ -1,0 +1,247 @@
+"""Connections: PyMySQL, or mysqlclient when it is installed. Both speak the same DB-API here.
+
+Sessions are READ COMMITTED, strict, in UTC, and count the rows a statement found rather than
+those it changed.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import select
+import ssl
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from typing import Any, Final, TypeVar
+
+from headrace.errors import ConfigError
+from headrace.store.mysql.faults import Fault, Kind
+from headrace.store.mysql.url import Settings
+
+Row = tuple[Any, ...]
+T = TypeVar("T")
+TRIES: Final = 20  # of statements that were refused with nothing done
+_FOUND_ROWS: Final = 2
+_MULTI_STATEMENTS: Final = 1 << 16
+_STRICT: Final = (
+    "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,NO_ZERO_DATE"
+)
+_LOCK_WAIT_S: Final = 3
+MIN_MARIADB: Final = (10, 6)
+MIN_MYSQL: Final = (8, 0)
+
+
+class Session:
+    """One connection. Used by one thread at a time."""
+
+    def __init__(self, settings: Settings, lock_wait_s: int = _LOCK_WAIT_S) -> None:
+        self._settings = settings
+        self._errors, self._raw = _connect(settings)
+        self._cursor = self._raw.cursor()
+        self.is_broken = False
+        self.used_at = time.monotonic()
+        self.run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        self.run(
+            "SET SESSION sql_mode=%s, time_zone='+00:00', innodb_lock_wait_timeout=%s",
+            (_STRICT, lock_wait_s),
+        )
+        [(self.version, self.packet, self.id_step)] = self.rows(
+            "SELECT VERSION(), @@max_allowed_packet, @@auto_increment_increment"
+        )
+
+    # -- statements ------------------------------------------------------------------------------
+
+    def rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
+        with self._faults():
+            self._cursor.execute(sql, values or None)
+            return list(self._cursor.fetchall())
+
+    def run(self, sql: str, values: Sequence[object] = ()) -> int:
+        """How many rows it found or made."""
+        with self._faults():
+            return int(self._cursor.execute(sql, values or None))
+
+    def insert(self, sql: str, values: Sequence[object] = ()) -> int:
+        """The id of the first row it made."""
+        with self._faults():
+            self._cursor.execute(sql, values or None)
+            return int(self._cursor.lastrowid or 0)
+
+    def script(self, sql: str, values: Sequence[object] = ()) -> list[int]:
+        """Several statements in one packet; the last id each of them has set."""
+        ids = []
+        with self._faults():
+            self._cursor.execute(sql, values or None)
+            ids.append(int(self._cursor.lastrowid or 0))
+            while self._cursor.nextset():
+                ids.append(int(self._cursor.lastrowid or 0))
+        return ids
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All of it or nothing: rolled back when anything goes wrong."""
+        self.run("BEGIN")
+        try:
+            yield
+            self.run("COMMIT")
+        except BaseException:
+            # A rollback that fails leaves a connection of no use; the server rolls back then.
+            with suppress(Fault):
+                self.run("ROLLBACK")
+            raise
+
+    def repeated(self, work: Callable[[], T]) -> T:
+        """Do a whole transaction, again when it was refused with nothing done."""
+        for attempt in range(TRIES):
+            try:
+                return work()
+            except Fault as fault:
+                if fault.kind is not Kind.AGAIN or attempt == TRIES - 1:
+                    raise
+                time.sleep(random.uniform(0, 0.002) * attempt)
+        raise AssertionError("unreachable")
+
+    def rollback(self) -> None:
+        self.run("ROLLBACK")
+
+    @contextmanager
+    def named_lock(self, name: str, patience_s: int = 20) -> Iterator[None]:
+        """Keeps other processes from the same DDL. It ends with the connection."""
+        [(got,)] = self.rows("SELECT GET_LOCK(%s, %s)", (name, patience_s))
+        if got != 1:
+            raise Fault(1205, f"another process holds the lock {name!r}")
+        try:
+            yield
+        finally:
+            with suppress(Fault):
+                self.rows("SELECT RELEASE_LOCK(%s)", (name,))
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def was_left(self) -> bool:
+        """Whether the server has closed the connection, as far as this side knows: something can
+        be read from it though nothing was asked."""
+        try:
+            sock = getattr(self._raw, "_sock", None) or self._raw
+            poll = select.poll()
+            poll.register(sock.fileno(), select.POLLIN)
+            return bool(poll.poll(0))
+        except (OSError, ValueError, AttributeError):
+            return True
+
+    def is_alive(self) -> bool:
+        try:
+            self.rows("SELECT 1")
+        except Fault:
+            return False
+        return True
+
+    def close(self) -> None:
+        with suppress(Exception):  # it may be closed already, by either side
+            self._raw.close()
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        self.used_at = time.monotonic()
+        try:
+            yield
+        except self._errors as error:
+            fault = _fault(error)
+            # Read-only: after a failover the name leads to another server, this socket does not.
+            self.is_broken = self.is_broken or fault.kind in (Kind.LOST, Kind.READ_ONLY)
+            raise fault from None
+        except BaseException:
+            # Interrupted in the middle: the next answer would be that of this statement.
+            self.is_broken = True
+            raise
+
+
+def _fault(error: BaseException) -> Fault:
+    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    text = str(error.args[1]) if len(error.args) > 1 else str(error)
+    return Fault(code, text or "the connection is closed")
+
+
+def _connect(settings: Settings) -> tuple[type[Exception], Any]:
+    driver = settings.driver
+    if driver == "auto":
+        driver = "mysqlclient" if find_spec("MySQLdb") else "pymysql"
+    try:
+        return _mysqlclient(settings) if driver == "mysqlclient" else _pymysql(settings)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"{error.name} is not installed: pip install 'headrace[mysql]' for PyMySQL, or "
+            "mysqlclient"
+        ) from None
+
+
+def _common(settings: Settings) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "host": settings.host,
+        "port": settings.port,
+        "user": settings.user,
+        "charset": "utf8mb4",
+        "autocommit": True,
+        "connect_timeout": settings.connect_timeout,
+        "read_timeout": settings.timeout,
+        "write_timeout": settings.timeout,
+        "client_flag": _FOUND_ROWS | _MULTI_STATEMENTS,
+    }
+    if settings.unix_socket:
+        found["unix_socket"] = settings.unix_socket
+    return found
+
+
+def _is_local(settings: Settings) -> bool:
+    return bool(settings.unix_socket) or settings.host in ("localhost", "127.0.0.1", "::1")
+
+
+@functools.cache
+def _tls(ca: str) -> ssl.SSLContext:
+    """Made once: reading certificates takes longer than everything else of a connection."""
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise ConfigError(f"ssl_ca of the mysql:// URL cannot be read: {error}") from None
+
+
+def _pymysql(settings: Settings) -> tuple[type[Exception], Any]:
+    import pymysql
+
+    options = _common(settings)
+    if settings.ssl_ca:
+        options["ssl"] = _tls(settings.ssl_ca)
+    elif _is_local(settings):
+        options["ssl_disabled"] = True  # otherwise TLS, when the server offers it
+    try:
+        raw = pymysql.connect(**options, password=settings.password, database=settings.database)
+    except pymysql.MySQLError as error:
+        raise _fault(error) from None
+    return pymysql.MySQLError, raw
+
+
+def _mysqlclient(settings: Settings) -> tuple[type[Exception], Any]:
+    import MySQLdb
+
+    options = _common(settings)
+    if settings.ssl_ca:
+        options |= {"ssl_mode": "VERIFY_IDENTITY", "ssl": {"ca": settings.ssl_ca}}
+    try:
+        raw = MySQLdb.connect(**options, passwd=settings.password, db=settings.database)
+    except MySQLdb.MySQLError as error:
+        raise _fault(error) from None
+    return MySQLdb.MySQLError, raw
+
+
+def check_version(text: str) -> None:
+    """ConfigError for a server whose AUTO_INCREMENT forgets what it gave."""
+    numbers = text.split("-")[0].split(".")
+    found = (int(numbers[0]), int(numbers[1]))
+    least = MIN_MARIADB if "MariaDB" in text else MIN_MYSQL
+    if found < least:
+        raise ConfigError(
+            f"the server is {text}: MariaDB 10.6 or MySQL 8.0 is needed, older ones may give the "
+            "ids of deleted messages again after a restart"
+        )

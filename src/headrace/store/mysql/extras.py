@@ -1,0 +1,129 @@
+"""What the engine does beyond its contract: adoption, outside readers, orderly reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from headrace.errors import BadTopicValue
+from headrace.model.topics.lanes import Lane
+from headrace.model.topics.names import check_token
+from headrace.store.mysql import adopt, leases, pins, seeking
+from headrace.store.mysql.advance import Bounds
+from headrace.store.mysql.checks import check_reader
+from headrace.store.mysql.driver import Session
+from headrace.store.mysql.foundation import COMMITTED, Foundation
+from headrace.store.mysql.housekeeping import Housekeeper
+from headrace.store.mysql.leases import QueueLease
+from headrace.store.topics import DEFAULT_LEASE_MS, Message, Reader
+
+T = TypeVar("T")
+
+
+class Extras(Foundation):
+    """All methods may be called from any thread."""
+
+    def adopt(self, topic: str) -> None:
+        """Make a topic out of tables of the seed's DDL, in place."""
+        self._catalogue.locked(topic, adopt.adopt)
+
+    def uuid(self, topic: str) -> str:
+        """What tells the topic, as it is now, from others of its name."""
+        return self._catalogue.look(topic).uuid
+
+    def bounds(self, topic: str) -> dict[Lane, Bounds]:
+        """What may be read now, for those who read ranges of ids by themselves."""
+        found = self._catalogue.get(topic)
+        return self._on(topic, lambda session: self._bounds(session, found), repeatable=True)
+
+    def pin(
+        self,
+        topic: str,
+        query: str,
+        start: Mapping[Lane, int],
+        end: Mapping[Lane, int],
+        token: str = "query",
+    ) -> None:
+        """The query is about to read the ids above ``start`` up to ``end`` by itself: committed
+        before this returns. Retention keeps everything above ``start``. Call it again, with what
+        is next, when they are done."""
+        check_token(query, "query")
+        check_token(token)
+        self._catalogue.get(topic)
+        self._on(
+            topic,
+            lambda session: pins.pin(session, topic, query, token, start, end),
+            repeatable=True,
+        )
+
+    def first_ids_at(self, topic: str, time_ms: int) -> dict[Lane, int]:
+        """The id of the first message of each lane stored at that time or later."""
+        found = self._catalogue.get(topic)
+
+        def work(session: Session) -> dict[Lane, int]:
+            return {
+                lane: seeking.position_at(session, topic, lane, its, time_ms) + 1
+                for lane, its in self._bounds(session, found).items()
+            }
+
+        return self._on(topic, work, repeatable=True)
+
+    def on_writer(self, work: Callable[[Session], T], *, repeatable: bool = False) -> T:
+        """Work of batch writers, on a connection for appends."""
+        return self._writers.call(work, unknown="it may have been done", repeatable=repeatable)
+
+    def pinned(self, topic: str, query: str, token: str = "query") -> dict[Lane, int]:
+        """The ids that the query has done with, by lane; empty when it has no pin."""
+        return self._on(
+            topic, lambda session: pins.pinned(session, topic, query, token), repeatable=True
+        )
+
+    def unpin(self, topic: str, query: str, token: str = "query") -> None:
+        """The query will not read any more."""
+        self._on(topic, lambda session: pins.unpin(session, topic, query, token), repeatable=True)
+
+    def lease_queue(self, topic: str, reader: Reader, lane: Lane, queue: int) -> QueueLease | None:
+        """Orderly reading: the queue, when no other member of the group holds it."""
+        check_reader(reader)
+        found = self._catalogue.get(topic)
+        if not 0 <= queue < found.queues:
+            raise BadTopicValue(f"topic {topic!r} has the queues 0 to {found.queues - 1}")
+
+        def work(session: Session) -> QueueLease | None:
+            bounds = self._bounds(session, found)[lane]
+            return leases.lease(session, topic, reader, lane, queue, bounds)
+
+        return self._on(topic, work, repeatable=True)
+
+    def read_queue(
+        self, topic: str, held: QueueLease, batch: int, after: int | None = None
+    ) -> list[Message]:
+        """The next messages of a leased queue, in order: behind what was committed when it was
+        leased, or behind the id ``after``."""
+        found = self._catalogue.get(topic)
+        position = held.position if after is None else after
+        return self._on(
+            topic,
+            lambda session: leases.read(
+                session, topic, held, position, self._bounds(session, found)[held.lane], batch
+            ),
+            repeatable=True,
+        )
+
+    def commit_queue(
+        self, topic: str, held: QueueLease, position: int, lease_ms: int = DEFAULT_LEASE_MS
+    ) -> None:
+        """Everything of the queue up to that id is done; the lease begins anew. ClaimLost."""
+        self._on(
+            topic,
+            lambda session: leases.commit(session, topic, held, position, lease_ms),
+            unknown=COMMITTED,
+        )
+
+    def release_queue(self, topic: str, held: QueueLease) -> None:
+        """Another member may have it at once."""
+        self._on(topic, lambda session: leases.release(session, topic, held), repeatable=True)
+
+    def housekeep(self) -> None:
+        """One round of housekeeping now, in this thread."""
+        Housekeeper(self._readers, self._catalogue, self._bounds, self.node).round()

@@ -1,0 +1,75 @@
+"""Reading as a member of a group: claim ranges, then fetch their messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from headrace.model.topics.lanes import BY_URGENCY, Lane
+from headrace.store.mysql import claims, ranges, schema
+from headrace.store.mysql.advance import Bounds
+from headrace.store.mysql.driver import Session
+from headrace.store.mysql.reading import Bodies, is_message
+from headrace.store.mysql.rows import message_of
+from headrace.store.topics import Message, Reader, Taken
+
+_ROUNDS: Final = 8  # of claims for one read, when tombstones have made the first too small
+
+
+def read(
+    session: Session,
+    topic: str,
+    reader: Reader,
+    bounds: Mapping[Lane, Bounds],
+    batch: int,
+    bodies: Bodies,
+    acks: Sequence[ranges.Key] = (),
+) -> Taken:
+    """Commit ``acks``, and take up to ``batch`` messages."""
+    messages: list[Message] = []
+    held: list[claims.Claimed] = []
+    for _ in range(_ROUNDS):
+        room = batch - len(messages)
+        take = partial(claims.take, session, topic, reader, bounds, room, acks)
+        taken = session.repeated(take)  # here, because earlier rounds are committed
+        acks = ()
+        is_all = sum(len(one.piece) for one in taken) < room
+        messages += _messages(session, topic, reader, taken, bodies)
+        held += taken
+        if len(messages) >= batch or bodies.is_full or is_all:
+            break
+    if not messages:
+        if held:  # nothing but tombstones
+            ranges.commit(session, topic, reader, [(one.id, one.epoch) for one in held])
+        return Taken()
+    messages.sort(key=lambda one: BY_URGENCY.index(one.lane))
+    return Taken(tuple(messages), (ranges.KIND, reader.group, [one.as_data() for one in held]))
+
+
+def _messages(
+    session: Session,
+    topic: str,
+    reader: Reader,
+    taken: list[claims.Claimed],
+    bodies: Bodies,
+) -> list[Message]:
+    """The messages of ranges; ranges that are too much for one batch are given back."""
+    found: list[Message] = []
+    unread: list[tuple[claims.Claimed, int]] = []
+    for claimed in tuple(taken):
+        piece = claimed.piece
+        table = schema.messages(topic, piece.lane)
+        rows, end = bodies.range(session, table, piece.start, piece.end)
+        found += [
+            message_of(row, piece.lane, piece.attempts)
+            for row in rows
+            if is_message(row) and row[0] not in claimed.nacked
+        ]
+        if end < piece.end:
+            unread.append((claimed, end))
+            if end < piece.start:
+                taken.remove(claimed)
+    if unread:
+        claims.give_back(session, topic, reader, unread)
+    return found

@@ -1,0 +1,57 @@
+"""Outside readers, such as Spark: they read ranges of ids by themselves, and tell so before.
+
+The row is committed before anything is read. Retention respects it, and its commit makes sure
+that everything the reader plans with is on the disk of the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from headrace.model.topics.lanes import BY_URGENCY, Lane
+from headrace.store.mysql import schema
+from headrace.store.mysql.driver import Session
+
+PREFIX: Final = "spark."
+_MARK: Final = "pin"
+
+
+def pin(
+    session: Session,
+    topic: str,
+    query: str,
+    token: str,
+    start: Mapping[Lane, int],
+    end: Mapping[Lane, int],
+) -> None:
+    """The query is about to read the ids above ``start`` up to ``end``."""
+    values: list[object] = []
+    for lane in BY_URGENCY:
+        values += [PREFIX + query, token, lane.label, start.get(lane, 0), end.get(lane, 0), _MARK]
+    with session.transaction():
+        session.run(
+            f"INSERT INTO {schema.cursors(topic)} (group_id,token,priority,`offset`,claimed,owner) "
+            f"VALUES {','.join(['(%s,%s,%s,%s,%s,%s)'] * len(BY_URGENCY))} "
+            "ON DUPLICATE KEY UPDATE `offset`=VALUES(`offset`), claimed=VALUES(claimed), "
+            "owner=VALUES(owner)",
+            values,
+        )
+
+
+def pinned(session: Session, topic: str, query: str, token: str) -> dict[Lane, int]:
+    """What the query has done with, by lane."""
+    rows = session.rows(
+        f"SELECT priority,`offset` FROM {schema.cursors(topic)} "
+        "WHERE group_key=%s AND token=%s AND owner=%s",
+        (PREFIX + query, token, _MARK),
+    )
+    return {Lane[str(label).upper()]: int(str(at)) for label, at in rows}
+
+
+def unpin(session: Session, topic: str, query: str, token: str) -> None:
+    """The query will not read any more."""
+    session.run(
+        f"DELETE FROM {schema.cursors(topic)} WHERE group_key=%s AND token=%s AND owner=%s",
+        (PREFIX + query, token, _MARK),
+    )

@@ -1,0 +1,104 @@
+"""Connections that threads share, one thread at a time."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, TypeVar
+
+from headrace.errors import EngineUnavailable
+from headrace.store.mysql.driver import TRIES, Session
+from headrace.store.mysql.faults import Fault, Kind, refusal
+from headrace.store.mysql.url import Settings
+
+T = TypeVar("T")
+_STALE_S: Final = 30.0  # idle for longer: ask the server whether the connection lives
+_UNKNOWN: Final = "it may have been done"
+
+
+class Pool:
+    """At most ``size`` connections, opened when needed. May be used from any thread."""
+
+    def __init__(self, settings: Settings, size: int, lock_wait_s: int = 3) -> None:
+        self.place = settings.place
+        self._settings = settings
+        self._size = size
+        self._lock_wait_s = lock_wait_s
+        self._is_closed = False
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._room = threading.Semaphore(self._size)
+        self._idle: list[Session] = []
+
+    # -- for the engine --------------------------------------------------------------------------
+
+    def call(
+        self, work: Callable[[Session], T], *, unknown: str = _UNKNOWN, repeatable: bool = False
+    ) -> T:
+        """Do it, again when nothing was done; deliberate errors instead of faults.
+
+        ``repeatable`` work is also done again when the connection was lost, because twice does no
+        harm. Fault comes through only when a table is missing.
+        """
+        lost = 0
+        for attempt in range(TRIES):
+            try:
+                with self.session() as session:
+                    return work(session)
+            except Fault as fault:
+                if fault.kind is Kind.NO_TABLE:
+                    raise
+                lost += fault.kind is Kind.LOST
+                again = fault.kind is Kind.AGAIN or (repeatable and 0 < lost < 3)
+                if not again or attempt == TRIES - 1:
+                    raise refusal(fault, self.place, unknown) from None
+                time.sleep(random.uniform(0, 0.002) * attempt)
+        raise AssertionError("unreachable")
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """A connection for one thread; Fault when there is none."""
+        if self._pid != os.getpid():
+            self._reset()  # a forked child must not speak on its parent's sockets
+        with self._room:
+            session = self._take()
+            try:
+                yield session
+            finally:
+                self._give_back(session)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for session in idle:
+            session.close()
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _take(self) -> Session:
+        while True:
+            with self._lock:
+                if self._is_closed:
+                    raise EngineUnavailable(f"the engine of {self.place} is closed")
+                session = self._idle.pop() if self._idle else None
+            if session is None:
+                return Session(self._settings, self._lock_wait_s)
+            is_fresh = time.monotonic() - session.used_at < _STALE_S
+            if not session.was_left() and (is_fresh or session.is_alive()):
+                return session
+            session.close()
+
+    def _give_back(self, session: Session) -> None:
+        with self._lock:
+            if not session.is_broken and not self._is_closed:
+                self._idle.append(session)
+                return
+        session.close()

@@ -1,0 +1,159 @@
+"""Removing old messages: first `low_id` is raised, so that nobody looks for them, then they go.
+
+In batches of DELETE, or by dropping whole partitions of topics that have them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from headrace.model.retention import Retention
+from headrace.model.topics.lanes import BY_URGENCY, Lane, lane_named
+from headrace.model.topics.retaining import Chunk, over_limit, pairs, removable_to
+from headrace.store.mysql import partitions, schema, seeking
+from headrace.store.mysql.advance import Bounds
+from headrace.store.mysql.catalogue import Topic
+from headrace.store.mysql.driver import Session
+from headrace.store.mysql.ranges import FREE
+from headrace.store.mysql.schema import NOW
+
+logger = logging.getLogger(__name__)
+
+BATCH: Final = 1000  # rows of one DELETE: some 14 ms here
+CHUNK: Final = 100  # ids whose bytes are counted together
+STEP: Final = 5000  # ids counted by one statement
+FEW: Final = 2000  # messages of a lane that are counted one by one, each time
+MANY: Final = 50_000  # chunks
+
+
+class Counts:
+    """Bytes of the messages of topics, counted once in chunks. Not for several threads."""
+
+    def __init__(self) -> None:
+        self._chunks: dict[tuple[str, Lane], list[Chunk]] = {}
+
+    def over(
+        self, session: Session, topic: Topic, bounds: Mapping[Lane, Bounds], limit: int
+    ) -> dict[Lane, int]:
+        """Up to which id each lane must go."""
+        found = {lane: self._lane(session, topic, lane, bounds[lane]) for lane in BY_URGENCY}
+        return over_limit(found, limit)
+
+    def _lane(self, session: Session, topic: Topic, lane: Lane, bounds: Bounds) -> list[Chunk]:
+        table = schema.messages(topic.name, lane)
+        if bounds.stable - bounds.low < FEW:
+            return _count(session, table, bounds.low - 1, bounds.stable, 1)
+        known = self._chunks.get((topic.uuid, lane), [])
+        found = [one for one in known if one.end >= bounds.low]
+        at = found[-1].end if found else bounds.low - 1
+        while at < bounds.stable:
+            end = min((at // STEP + 1) * STEP, bounds.stable)
+            found += _count(session, table, at, end, CHUNK)
+            at = end
+        # The last chunk may grow; far too many are counted by twos.
+        self._chunks[topic.uuid, lane] = pairs(found[:-1]) if len(found) > MANY else found[:-1]
+        return found
+
+
+def _count(session: Session, table: str, position: int, end: int, chunk: int) -> list[Chunk]:
+    rows = session.rows(
+        "SELECT MAX(id),CAST(SUM(OCTET_LENGTH(body)) AS SIGNED),"
+        "CAST(UNIX_TIMESTAMP(MAX(created_at))*1000 AS SIGNED) "
+        f"FROM {table} WHERE id>%s AND id<=%s GROUP BY (id-1) DIV {chunk} ORDER BY 1",
+        (position, end),
+    )
+    return [Chunk(int(last), int(size), int(time)) for last, size, time in rows]
+
+
+def apply(
+    session: Session, topic: Topic, bounds: Mapping[Lane, Bounds], counts: Counts
+) -> dict[Lane, int]:
+    """Remove what the policy gives up; how many ids of each lane went."""
+    retention = topic.retention
+    wanted = {lane: bounds[lane].low - 1 for lane in BY_URGENCY}
+    if retention is not None:
+        for lane, end in _policy(session, topic, bounds, counts, retention).items():
+            wanted[lane] = max(wanted[lane], end)
+    holds = held(session, topic)
+    removed = {}
+    for lane, its in bounds.items():
+        end = removable_to(wanted[lane], its.stable, holds.get(lane, ()))
+        if end >= its.low:
+            raise_low(session, topic.name, lane, end + 1)
+            removed[lane] = end + 1 - its.low
+        low = max(its.low, end + 1)
+        if topic.partition_rows:
+            partitions.keep_ahead(session, topic, lane, its.stable)
+            partitions.drop_below(session, topic.name, lane, low)
+        else:
+            delete_below(session, topic.name, lane, low)
+    return removed
+
+
+def _policy(
+    session: Session,
+    topic: Topic,
+    bounds: Mapping[Lane, Bounds],
+    counts: Counts,
+    retention: Retention,
+) -> dict[Lane, int]:
+    ends = {lane: its.low - 1 for lane, its in bounds.items()}
+    if retention.ms is not None:
+        [(now,)] = session.rows(f"SELECT {NOW}")
+        for lane, its in bounds.items():
+            ends[lane] = seeking.position_at(
+                session, topic.name, lane, its, int(now) - retention.ms
+            )
+    if retention.size is not None:
+        for lane, end in counts.over(session, topic, bounds, retention.size).items():
+            ends[lane] = max(ends[lane], end)
+    return ends
+
+
+def held(session: Session, topic: Topic) -> dict[Lane, list[int]]:
+    """What nobody may remove: ranges that outside readers have pinned; when the topic keeps what
+    is unread, everything behind the slowest reader."""
+    found: dict[Lane, list[int]] = {lane: [] for lane in BY_URGENCY}
+    cursors, claims = schema.cursors(topic.name), schema.claims(topic.name)
+    pins = "group_id IS NOT NULL AND token NOT IN ('','#q')"
+    which = "" if topic.keep_unread else f"WHERE {pins} AND owner='pin'"
+    for label, position in session.rows(
+        f"SELECT priority,MIN(CASE WHEN group_id IS NOT NULL AND token='' THEN claimed "
+        f"ELSE `offset` END) FROM {cursors} {which} GROUP BY priority"
+    ):
+        found[lane_named(label)].append(int(position))
+    if topic.keep_unread:
+        for label, first in session.rows(
+            f"SELECT priority,MIN(start_id) FROM {claims} WHERE end_id>0 GROUP BY priority "
+            "UNION ALL "
+            f"SELECT priority,MIN(msg_id) FROM {schema.retries(topic.name)} GROUP BY priority"
+        ):
+            found[lane_named(label)].append(int(first) - 1)
+    return found
+
+
+def raise_low(session: Session, topic: str, lane: Lane, low: int) -> None:
+    session.run(
+        "UPDATE `msg_topic_state` SET low_id=%s WHERE topic=%s AND priority=%s AND low_id<%s",
+        (low, topic, lane.label, low),
+    )
+    session.run(
+        f"DELETE FROM {schema.retries(topic)} WHERE priority=%s AND msg_id<%s", (lane.label, low)
+    )
+    session.run(
+        f"UPDATE {schema.claims(topic)} SET {FREE} WHERE priority=%s AND end_id>0 AND end_id<%s",
+        (lane.label, low),
+    )
+
+
+def delete_below(session: Session, topic: str, lane: Lane, low: int) -> int:
+    """In small statements: none holds its locks for long."""
+    table = schema.messages(topic, lane)
+    removed = 0
+    while True:
+        count = session.run(f"DELETE FROM {table} WHERE id<%s ORDER BY id LIMIT {BATCH}", (low,))
+        removed += count
+        if count < BATCH:
+            return removed

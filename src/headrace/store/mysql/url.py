@@ -1,0 +1,97 @@
+"""`mysql://user:password@host:port/database?option=value`: where the database is, how to use it.
+
+The password is never shown: not in repr(), not in errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from headrace.errors import ConfigError
+
+_NUMBERS: Final = {
+    "writers": (1, 64),
+    "readers": (1, 256),
+    "connect_timeout": (1, 3600),
+    "timeout": (1, 3600),
+    "grace_ms": (0, 60_000),
+}
+_DRIVERS: Final = ("auto", "pymysql", "mysqlclient")
+_SWITCH: Final = {"on": True, "off": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A database and how to use it."""
+
+    host: str = "127.0.0.1"
+    port: int = 3306
+    user: str = "root"
+    password: str = field(default="", repr=False)
+    database: str = ""
+    unix_socket: str | None = None
+    ssl_ca: str | None = None
+    driver: str = "auto"
+    writers: int = 4
+    """Connections for appends."""
+    readers: int = 8
+    """Connections for everything else."""
+    connect_timeout: int = 10
+    timeout: int = 30
+    """Seconds a statement may take before the connection counts as lost."""
+    grace_ms: int = 50
+    """How long a missing id is given to appear before it is fenced."""
+    housekeeping: bool = True
+    """Whether this process takes part in retention and heartbeats."""
+
+    @property
+    def place(self) -> str:
+        """What errors call the database."""
+        return f"{self.unix_socket or f'{self.host}:{self.port}'}/{self.database}"
+
+
+def parse_url(url: str) -> Settings:
+    """The settings of a URL; ConfigError when it is none. Its text is never repeated."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or 3306
+    except ValueError:
+        raise ConfigError("the mysql:// URL has no legal host and port") from None
+    database = unquote(parts.path.lstrip("/"))
+    if parts.scheme != "mysql" or not database or "/" in database:
+        raise ConfigError("a database is named as mysql://user:password@host:port/database")
+    return Settings(
+        host=parts.hostname or "127.0.0.1",
+        port=port,
+        user=unquote(parts.username or "root"),
+        password=unquote(parts.password or ""),
+        database=database,
+        **_options(parts.query),  # type: ignore[arg-type]  # checked one by one there
+    )
+
+
+def _options(query: str) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, text in parse_qsl(query, keep_blank_values=True):
+        if name in _NUMBERS:
+            found[name] = _number(name, text)
+        elif name == "driver" and text in _DRIVERS:
+            found[name] = text
+        elif name == "housekeeping" and text in _SWITCH:
+            found[name] = _SWITCH[text]
+        elif name in ("unix_socket", "ssl_ca") and text:
+            found[name] = text
+        else:
+            known = ", ".join((*_NUMBERS, "driver", "housekeeping", "unix_socket", "ssl_ca"))
+            raise ConfigError(f"the mysql:// URL has an option {name!r} with a value that cannot "
+                              f"be used; known: {known}")  # fmt: skip
+    return found
+
+
+def _number(name: str, text: str) -> int:
+    low, high = _NUMBERS[name]
+    if not (text.isascii() and text.isdigit() and low <= int(text) <= high):
+        raise ConfigError(f"option {name!r} of the mysql:// URL must be from {low} to {high}")
+    return int(text)

@@ -1,0 +1,107 @@
+"""What a topic's storage gives to readers, and reading a plan from it within a limit of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple, Protocol
+
+from headrace.model.topics.spans import Bounds, Span, Track
+
+READ_BYTES = 16 << 20  # of one read, unless a single message has more
+
+
+class Loaded(NamedTuple):
+    """Entries of one track that were stored at one time."""
+
+    time: int
+    offsets: Sequence[int]
+    contents: Sequence[bytes]
+
+
+class Piece(NamedTuple):
+    """The same, handed out to a reader."""
+
+    track: Track
+    attempts: int
+    time: int
+    offsets: Sequence[int]
+    contents: Sequence[bytes]
+
+
+class Shelf(Protocol):
+    """The messages of one topic, however they are kept."""
+
+    def bounds(self) -> Bounds:
+        """What can be read now, by track."""
+
+    def load(self, track: Track, start: int, stop: int, max_bytes: int) -> tuple[list[Loaded], int]:
+        """Messages of start .. stop - 1, about ``max_bytes`` of them, and where to go on."""
+
+    def offset_at(self, track: Track, time_ms: int) -> int:
+        """The first offset stored at that time or later; the end when there is none."""
+
+    def time_at(self, track: Track, offset: int) -> int | None:
+        """When the message was stored."""
+
+
+class Read(NamedTuple):
+    """What could be read of a plan."""
+
+    spans: list[Span]
+    pieces: list[Piece]
+    unreadable: list[Span]  # nothing of them is there, nor will be
+
+
+def read_plan(shelf: Shelf, plan: Sequence[Span], max_bytes: int = READ_BYTES) -> Read:
+    """Read the spans in order, until they are read or ``max_bytes`` are reached.
+
+    At least one message is read, however large. The last span may become shorter.
+    """
+    read = Read([], [], [])
+    left = max_bytes
+    for span in plan:
+        pieces, stop = _read_span(shelf, span, left, at_least_one=not read.pieces)
+        if pieces:
+            read.pieces.extend(pieces)
+            read.spans.append(span._replace(stop=stop))
+        elif stop == span.stop:
+            read.unreadable.append(span)
+        left -= sum(len(content) for piece in pieces for content in piece.contents)
+        if stop < span.stop or left <= 0:
+            break
+    return read
+
+
+def _read_span(
+    shelf: Shelf, span: Span, room: int, *, at_least_one: bool
+) -> tuple[list[Piece], int]:
+    """What fits into ``room``, and the offset behind it."""
+    pieces: list[Piece] = []
+    for piece in _pieces(shelf, span, room):
+        count = _fitting(piece.contents, room)
+        if at_least_one and not pieces:
+            count = max(1, count)
+        if count < len(piece.contents):
+            if count:
+                offsets, contents = piece.offsets[:count], piece.contents[:count]
+                pieces.append(piece._replace(offsets=offsets, contents=contents))
+            return pieces, piece.offsets[count]
+        pieces.append(piece)
+        room -= sum(map(len, piece.contents))
+    return pieces, span.stop
+
+
+def _pieces(shelf: Shelf, span: Span, max_bytes: int) -> Iterator[Piece]:
+    at = span.start
+    while at < span.stop:
+        loaded, at = shelf.load(span.track, at, span.stop, max_bytes)
+        for one in loaded:
+            yield Piece(span.track, span.attempts, *one)
+
+
+def _fitting(contents: Sequence[bytes], room: int) -> int:
+    """How many of them have at most ``room`` bytes together."""
+    if sum(map(len, contents)) <= room:
+        return len(contents)
+    return sum(size <= room for size in accumulate(map(len, contents)))

@@ -1,0 +1,220 @@
+"""What every topic engine does: the storage SPI. The same contract tests run on each engine.
+
+Calls block until what they say is safe; they may be made from any thread. A message is known by
+its lane and id: ids rise within a lane (and a partition of it) and are never given twice.
+
+Reading. A consumer on its own (no group) has one position per lane, moved by commit. Members of a
+group share one progress: read() hands out ranges as a claim with a lease, commit() of a claim is
+accepted once, from the member it was given to, while its lease has not been taken over. A token
+that reads both alone and in a group has two positions that know nothing of each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
+
+from headrace.model.retention import Retention
+from headrace.model.topics.lanes import Lane
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+DEFAULT_LEASE_MS: Final = 30_000
+MAX_ATTEMPTS: Final = 16
+NO_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """What somebody asks for when declaring a topic."""
+
+    name: str
+    queues: int = 1
+    retention: Retention | None = None  # None: kept until the topic is deleted
+    options: Mapping[str, object] = field(default_factory=dict)  # the engine's own
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One partition of one lane: what can be read from it."""
+
+    lane: Lane
+    partition: int
+    first: int  # the lowest id from which everything is there
+    end: int  # one behind the last id that is safe to read
+    first_time: int | None = None  # stored at, ms since 1970
+    last_time: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic as it is. ``uuid`` tells it from a later one of the same name."""
+
+    name: str
+    uuid: str
+    engine: str
+    queues: int
+    retention: Retention | None
+    created_at: int
+    parts: tuple[Part, ...] = ()
+
+
+class Entry(NamedTuple):
+    """A message to be appended. A tuple: there are many of them."""
+
+    body: bytes
+    lane: Lane = Lane.MIDDLE
+    token: str = ""
+    key: str | None = None  # ref_key: what it is about, e.g. an order number
+    tags: str | None = None
+    source_ip: str | None = None
+    message_id: str | None = None
+    born: int | None = None  # ms since 1970, by the producer's clock
+    properties: Mapping[str, str] = NO_PROPERTIES
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message read back."""
+
+    id: int
+    lane: Lane
+    partition: int
+    time: int  # stored at, ms since 1970
+    body: bytes
+    token: str = ""
+    key: str | None = None
+    tags: str | None = None
+    source_ip: str | None = None
+    message_id: str | None = None
+    born: int | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    attempts: int = 1  # how often it was handed out to this reader, this time included
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who reads: alone when there is no group."""
+
+    token: str
+    group: str | None = None
+    start: str = EARLIEST  # where a new reader or group begins
+    lease_ms: int = DEFAULT_LEASE_MS
+    min_share: int = 0  # percent of a batch that lower lanes get at least
+    max_attempts: int = MAX_ATTEMPTS  # handed out more often than that: dead
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What one read() gave: the messages, and what to commit.
+
+    ``claim`` is opaque to callers, plain data (it travels in msgpack), and empty when nothing was
+    read.
+    """
+
+    messages: tuple[Message, ...] = ()
+    claim: tuple[object, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far a reader is behind in one lane."""
+
+    lane: Lane
+    position: int  # the last id that is done with everything before it
+    end: int
+    messages: int  # not yet done with: unread, claimed, or waiting to be tried again
+    claimed: int = 0
+    retrying: int = 0
+    dead: int = 0
+    oldest_time: int | None = None  # stored at, of the oldest of them
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """A group (or, with an empty name, a consumer on its own) and who is in it."""
+
+    group: str
+    token: str  # of a consumer on its own
+    members: tuple[str, ...]
+    lag: tuple[Lag, ...]
+
+
+class TopicEngine(Protocol):
+    """See the contract tests for what each call promises."""
+
+    name: str
+
+    @property
+    def max_body(self) -> int: ...
+
+    def create(self, spec: TopicSpec) -> TopicInfo:
+        """The topic. One that is there already is returned as it is, unless ``spec`` asks for
+        other queues or retention: that raises TopicConflict."""
+
+    def delete(self, topic: str) -> None: ...
+
+    def describe(self, topic: str) -> TopicInfo:
+        """Raises NoSuchTopic."""
+
+    def topics(self) -> list[TopicInfo]: ...
+
+    def append(self, topic: str, entries: Sequence[Entry]) -> list[int]:
+        """Their ids, in order, when all are safe. All or nothing per lane."""
+
+    def read(self, topic: str, reader: Reader, batch: int) -> Taken:
+        """At most ``batch`` messages: high, then middle, then low. Exactly that many when there
+        are enough. Does not wait for messages to come."""
+
+    def commit(self, topic: str, reader: Reader, claim: Sequence[object]) -> None:
+        """All lanes of the claim, in one step. Raises ClaimLost, and changes nothing, when the
+        claim is not this reader's (any more)."""
+
+    def nack(
+        self,
+        topic: str,
+        reader: Reader,
+        claim: Sequence[object],
+        ids: Sequence[tuple[Lane, int]],
+        delay_ms: int,
+        reason: str = "",
+    ) -> None:
+        """Of a group's claim: these are to be tried again after the delay, or are dead when they
+        were tried often enough. They count as done in the claim, which still has to be committed.
+        """
+
+    def renew(self, topic: str, reader: Reader, claim: Sequence[object]) -> None:
+        """The lease begins anew; ClaimLost as for commit."""
+
+    def seek(
+        self,
+        topic: str,
+        reader: Reader,
+        *,
+        positions: Mapping[Lane, int] | None = None,
+        time_ms: int | None = None,
+    ) -> None:
+        """The next message read is the first with an id above the position, or stored at that
+        time or later. Claims that are out become void."""
+
+    def lag(self, topic: str, reader: Reader) -> list[Lag]:
+        """One per lane, high first. Does not make the reader known."""
+
+    def groups(self, topic: str) -> list[GroupInfo]: ...
+
+    def forget_group(self, topic: str, reader: Reader) -> None:
+        """The group's (or single consumer's) progress is deleted."""
+
+    def dead(self, topic: str, group: str, limit: int = 100) -> list[tuple[Message, str]]:
+        """Messages the group has given up, with the reason."""
+
+    def close(self) -> None: ...
+
+
+class SharedEngine(TopicEngine, Protocol):
+    """An engine with topics that others may make and delete."""
+
+    def uuids(self) -> dict[str, str]:
+        """Of all topics by name; cheap enough to be asked for every few seconds."""
