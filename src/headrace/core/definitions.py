@@ -1,13 +1,15 @@
-"""Definitions in RabbitMQ's JSON: vhosts, policies, exchanges, queues, bindings."""
+"""Definitions in RabbitMQ's JSON: users, vhosts, policies, exchanges, queues, bindings."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from headrace.core.access_definitions import VHOST_LIMITS, entries, import_access
 from headrace.core.broker import DEFAULT_VHOST, Broker
+from headrace.core.parameters import REPORT
 from headrace.errors import BrokerError, ConfigError
 from headrace.model.policy import Policy
 
@@ -29,10 +31,24 @@ def load_definitions(broker: Broker, path: Path) -> None:
 
 
 def import_definitions(broker: Broker, data: Mapping[str, Any]) -> None:
-    """Vhosts first, bindings last, so that each part finds what it needs."""
-    for item in _entries(data, "vhosts"):
+    """Vhosts first, bindings last, so that each part finds what it needs.
+
+    A password in plain text is hashed here, which takes time: on a running broker call
+    `hash_passwords` before.
+    """
+    for item in entries(data, "vhosts"):
         broker.add_vhost(item["name"])
-    for item in _entries(data, "policies"):
+        if item.get("metadata"):
+            broker.parameters.describe_vhost(item["name"], dict(item["metadata"]))
+    for item in entries(data, "global_parameters"):
+        broker.parameters.set_global(item["name"], item["value"])
+    import_access(broker.users, data)
+    for item in entries(data, "parameters"):
+        # Limits are known by now; a report is made of messages, and never declared.
+        if item["component"] not in (VHOST_LIMITS, REPORT):
+            where = broker.get_vhost(item.get("vhost", DEFAULT_VHOST)).name
+            broker.parameters.set(where, item["component"], item["name"], item["value"])
+    for item in entries(data, "policies"):
         broker.get_vhost(item.get("vhost", DEFAULT_VHOST)).set_policy(
             Policy.checked(
                 name=item["name"],
@@ -43,7 +59,7 @@ def import_definitions(broker: Broker, data: Mapping[str, Any]) -> None:
                 definition=item["definition"],
             )
         )
-    for item in _entries(data, "exchanges"):
+    for item in entries(data, "exchanges"):
         broker.get_vhost(item.get("vhost", DEFAULT_VHOST)).declare_exchange(
             item["name"],
             item["type"],
@@ -52,23 +68,16 @@ def import_definitions(broker: Broker, data: Mapping[str, Any]) -> None:
             internal=item.get("internal", False),
             arguments=item.get("arguments", {}),
         )
-    for item in _entries(data, "queues"):
+    for item in entries(data, "queues"):
         broker.get_vhost(item.get("vhost", DEFAULT_VHOST)).declare_queue(
             item["name"],
             durable=item.get("durable", True),
             auto_delete=item.get("auto_delete", False),
             arguments=item.get("arguments", {}),
         )
-    for item in _entries(data, "bindings"):
+    for item in entries(data, "bindings"):
         vhost = broker.get_vhost(item.get("vhost", DEFAULT_VHOST))
         to_queue = item.get("destination_type", "queue") == "queue"
         name = item["destination"]
         target = vhost.get_queue(name) if to_queue else vhost.get_exchange(name)
         vhost.bind(item["source"], target, item.get("routing_key", ""), item.get("arguments", {}))
-
-
-def _entries(data: Mapping[str, Any], kind: str) -> Iterable[Mapping[str, Any]]:
-    entries = data.get(kind, [])
-    if not isinstance(entries, list):
-        raise TypeError(f"{kind} must be a list")
-    return entries

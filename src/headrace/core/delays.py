@@ -62,13 +62,13 @@ class Waiting:
                 properties.headers.set("x-delay", -delay)
                 waiting = with_properties(content, properties)
                 offset, position = self._store(later, waiting)
-                self._wait(later, waiting, offset, delay)
+                self._wait(later, waiting, offset, self._vhost.clock.now_ms() + delay)
             batch.position = max(batch.position, position)
         return True
 
-    def _wait(self, batch: Batch, content: bytes, offset: int | None, delay_ms: int) -> None:
+    def _wait(self, batch: Batch, content: bytes, offset: int | None, due_ms: int) -> None:
         self.count += 1
-        self._vhost.timers.after(delay_ms, partial(self._due, batch, content, offset))
+        self._vhost.timers.at(due_ms, partial(self._due, batch, content, offset))
 
     def _store(self, batch: Batch, content: bytes) -> tuple[int | None, int]:
         """Put the message into the journal; returns its offset and the position to wait for."""
@@ -93,11 +93,12 @@ class Waiting:
         return offset, position
 
     def restore(self) -> None:
-        """Go on waiting after a restart; what is overdue goes at once."""
+        """Go on waiting after a restart; what is overdue goes at once, in the order it was due."""
         journal = self._vhost.storage.journal
         assert journal is not None and self.number is not None
         self._next_offset = journal.next_offset(self.number)
-        now = int(self._vhost.clock.wall_seconds() * 1000)
+        clock = self._vhost.clock
+        since_wall = clock.now_ms() - int(clock.wall_seconds() * 1000)
         start = 0
         while start < self._next_offset:
             found, start = journal.read_from(self.number, start, self._next_offset)
@@ -112,8 +113,7 @@ class Waiting:
                 )
                 for offset, content in zip(stored.offsets, stored.contents, strict=True):
                     delay = -_raw_delay(properties_of(content))
-                    left = max(0, stored.time + delay - now)
-                    self._wait(batch, content, offset, left)
+                    self._wait(batch, content, offset, stored.time + delay + since_wall)
 
     def _due(self, batch: Batch, content: bytes, offset: int | None) -> None:
         self.count -= 1
@@ -130,7 +130,7 @@ class Waiting:
         key = batch.route.key
         carbon = headers.get("CC")
         copies = carbon if isinstance(carbon, list) else []
-        queues = self._vhost.walk(self._exchange, [key, *copies], headers, past_delay=True)
+        queues = self._vhost.walk(self._exchange, [key, *copies], headers, inside=True)
         released = Batch(
             Route(batch.route.exchange, key, queues.destinations),
             [content],

@@ -46,12 +46,15 @@ class Exchange:
         "bindings",
         "durable",
         "internal",
+        "is_tailed",
         "kind",
         "name",
         "policy",
         "policy_alternate",
         "published",
+        "routed",
         "router",
+        "sink",
     )
 
     def __init__(
@@ -73,7 +76,10 @@ class Exchange:
         self.arguments = arguments or {}
         self.policy: str | None = None
         self.policy_alternate: str | None = None
-        self.published = 0
+        self.sink: Destination | None = None  # of an x-topic exchange: its topic
+        self.is_tailed = False  # what is bound gets messages only when they come from the topic
+        self.published = 0  # messages in
+        self.routed = 0  # messages out, one for each queue
         self.bindings: dict[tuple[object, ...], Binding] = {}
         self._by_target: dict[Target, set[tuple[object, ...]]] = {}
         inner = str(self.arguments.get("x-delayed-type", "")) if self.delayed else kind
@@ -119,6 +125,10 @@ class Exchange:
         for identity in gone:
             self._remove(identity)
         return bool(gone)
+
+    def bindings_to(self, target: Target) -> list[Binding]:
+        """The bindings that lead to ``target``."""
+        return [self.bindings[identity] for identity in self._by_target.get(target, ())]
 
     def _remove(self, identity: tuple[object, ...]) -> None:
         binding = self.bindings.pop(identity)

@@ -13,6 +13,7 @@ from headrace.core.ack_timeouts import AckTimeouts, Holder
 from headrace.core.consumer import Consumer
 from headrace.core.counters import QueueCounters
 from headrace.core.dealing import Dealer
+from headrace.core.events import ACKNOWLEDGED, DEAD_LETTERED, DROPPED, EXPIRED, REDELIVERED
 from headrace.core.storage import LEVELS
 from headrace.core.tail import QueueTail
 from headrace.errors import AccessRefused
@@ -44,6 +45,7 @@ class Queue:
 
     __slots__ = (
         "_ack_timeouts",
+        "_events",
         "_expires_timer",
         "_expiring",
         "_guarded",
@@ -91,6 +93,7 @@ class Queue:
         self.number = number  # in the journal; None = its messages are not stored
         self.uuid = uuid
         self._journal = vhost.storage.journal if number is not None else None
+        self._events = vhost.events
         self._level = 0
         self.durable = durable
         self.auto_delete = auto_delete
@@ -151,7 +154,8 @@ class Queue:
         return QueueTail(storage.scratch, self._journal, self.number or 0, self._stored_expiry)
 
     def _stored_expiry(self, stored: Stored) -> int | None:
-        """When a message read back expires: its time went on while it was on the disk."""
+        """When messages read back expire: their time went on while they were on the disk."""
+        self.counters.read_back += len(stored.offsets)
         limits = [self.settings.message_ttl_ms, stored.ttl_ms]
         known = [ms for ms in limits if ms is not None]
         if not known:
@@ -404,6 +408,7 @@ class Queue:
         self.touch()
         self.pump()
         if not self.backlog.count:
+            self.counters.got_nothing += 1
             return None
         run = self.backlog.take(1)
         if self._expiring:
@@ -421,9 +426,16 @@ class Queue:
         counters.delivered += n
         if run.deliveries:
             counters.redelivered += n
+            if self._events.on:
+                self._note(REDELIVERED, run, run.offsets, consumer.tag)
         if consumer.no_ack:
             counters.acked += n
+            counters.delivered_no_ack += n
+            if not consumer.tag:  # a get
+                counters.got_no_ack += n
             self._settle(run, run.offsets)
+            if self._events.on:
+                self._note(ACKNOWLEDGED, run, run.offsets, consumer.tag)
         else:
             consumer.unacked += n
             self.unacked += n
@@ -432,6 +444,11 @@ class Queue:
         """The messages are done with; the journal must not bring them back."""
         if run.persistent and self._journal is not None:
             self._journal.settle(self.number or 0, offsets)
+
+    def _note(self, kind: str, run: Run, offsets: Sequence[int], consumer: str = "") -> None:
+        """For `$events`."""
+        if run.persistent and self._journal is not None:
+            self._events.note(self, kind, offsets, consumer)
 
     def watch(self, holder: Holder, lease: Lease[Consumer]) -> None:
         """Take the lease back when its time is over. Only for queues with an ack time-out."""
@@ -450,7 +467,10 @@ class Queue:
         part.owner.unacked -= count
         self.unacked -= count
         self.counters.acked += count
-        self._settle(part.run, part.run.offsets[part.start : part.stop])
+        offsets = part.run.offsets[part.start : part.stop]
+        self._settle(part.run, offsets)
+        if self._events.on:
+            self._note(ACKNOWLEDGED, part.run, offsets, part.owner.tag)
         if self.backlog.count and not self.marked:
             self.mark()
 
@@ -499,7 +519,15 @@ class Queue:
                 runs = [one for run in runs for one in self._with_contents(run)]
                 self.vhost.dead_letters.bury(self, runs, reason)
             for run in runs:
-                self._settle(run, run.offsets[run.start :])
+                offsets = run.offsets[run.start :]
+                self._settle(run, offsets)
+                if self._events.on:
+                    self._note(self._fate(reason), run, offsets)
+
+    def _fate(self, reason: str) -> str:
+        if reason == EXPIRED:
+            return EXPIRED
+        return DROPPED if self.settings.dead_letter_exchange is None else DEAD_LETTERED
 
     def _with_contents(self, run: Run) -> list[Run]:
         return self._new_tail().load(run) if run.contents is STASHED else [run]

@@ -7,9 +7,10 @@ import logging
 from headrace.core.broker import Broker
 from headrace.core.delays import NAME_PREFIX
 from headrace.core.exchange import Target
+from headrace.core.staging import NAME_PREFIX as PUBLISHED_PREFIX
 from headrace.errors import BrokerError
 from headrace.model.policy import Policy
-from headrace.store.api import BindingRow, Catalogue
+from headrace.store.api import BindingRow, Catalogue, CursorRow, RetryRow
 
 logger = logging.getLogger(__name__)
 
@@ -17,7 +18,9 @@ logger = logging.getLogger(__name__)
 def restore(broker: Broker, catalogue: Catalogue) -> None:
     """Declare everything in the catalogue again. What cannot be is reported and left out."""
     for name in catalogue.vhosts:
-        broker.add_vhost(name)
+        broker.ensure_vhost(name)
+    broker.users.restore(catalogue)
+    broker.parameters.restore(catalogue.parameters)
     for policy in catalogue.policies:
         broker.vhosts[policy.vhost].policies[policy.name] = Policy(
             policy.name,
@@ -37,6 +40,9 @@ def restore(broker: Broker, catalogue: Catalogue) -> None:
             arguments=exchange.arguments,
         )
     for queue in catalogue.queues:
+        if queue.name.startswith(PUBLISHED_PREFIX):
+            broker.vhosts[queue.vhost].staging.restore(queue)
+            continue
         if queue.name.startswith(NAME_PREFIX):
             broker.vhosts[queue.vhost].restore_waiting(queue)
             continue
@@ -47,6 +53,9 @@ def restore(broker: Broker, catalogue: Catalogue) -> None:
             arguments=queue.arguments,
             stored=queue,
         )
+    _restore_topics(broker, catalogue)
+    for vhost in broker.vhosts.values():
+        vhost.pins.restore([pin for pin in catalogue.pins if pin.vhost == vhost.name])
     for binding in catalogue.bindings:
         try:
             _bind(broker, binding)
@@ -54,8 +63,21 @@ def restore(broker: Broker, catalogue: Catalogue) -> None:
             logger.error("a binding could not be restored: %s", error)
 
 
+def _restore_topics(broker: Broker, catalogue: Catalogue) -> None:
+    cursors: dict[str, list[CursorRow]] = {}
+    retries: dict[str, list[RetryRow]] = {}
+    for cursor in catalogue.cursors:
+        cursors.setdefault(cursor.topic, []).append(cursor)
+    for retry in catalogue.retries:
+        retries.setdefault(retry.topic, []).append(retry)
+    for topic in catalogue.topics:
+        log = broker.vhosts[topic.vhost].topics.log
+        log.restore(topic, cursors.get(topic.uuid, []), retries.get(topic.uuid, []))
+
+
 def _bind(broker: Broker, binding: BindingRow) -> None:
     vhost = broker.vhosts[binding.vhost]
+    vhost.topics.bridge.expect(binding.source)
     name = binding.destination
     target: Target = vhost.get_queue(name) if binding.to_queue else vhost.get_exchange(name)
     vhost.bind(binding.source, target, binding.key, binding.arguments)

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from headrace.core.clock import Timers
 from headrace.core.turn import Flushed, Turn
-from headrace.store.api import Journal, Level, Metadata, Row
+from headrace.store.api import CursorRow, Journal, Level, Metadata, RetryRow, Row
 from headrace.store.scratch import Scratch
 
 logger = logging.getLogger(__name__)
@@ -42,12 +42,14 @@ class Storage:
         self._metadata = metadata
         self._turn = turn
         self._recording = False
+        self.declared = 0  # the last ticket of a declaration; what readers did is not one
         self.durable = journal.durable if journal is not None else 0
         self._gated: list[tuple[int, int]] = []  # (position, ticket it has to wait for)
         self._waiting: set[Flushed] = set()
         self._stalled: list[Callable[[], None]] = []
         self.has_failed = False
         self.on_failure: Callable[[Exception], None] = lambda error: None
+        self.before_tidying: Callable[[], None] = lambda: None
         self._next_queue = 1
         self._timers: Timers
 
@@ -76,19 +78,28 @@ class Storage:
 
     def save(self, row: Row) -> None:
         if self._recording and self._metadata is not None:
-            self._metadata.save(row)
+            self._note(row, self._metadata.save(row))
 
     def delete(self, row: Row) -> None:
         if self._recording and self._metadata is not None:
-            self._metadata.delete(row)
+            self._note(row, self._metadata.delete(row))
+
+    def forget_reader(self, topic: str, reader_group: str, token: str) -> None:
+        if self._recording and self._metadata is not None:
+            self._metadata.forget_reader(topic, reader_group, token)
 
     def save_vhost(self, name: str) -> None:
         if self._recording and self._metadata is not None:
-            self._metadata.save_vhost(name)
+            self.declared = self._metadata.save_vhost(name)
 
     def delete_vhost(self, name: str) -> None:
         if self._recording and self._metadata is not None:
-            self._metadata.delete_vhost(name)
+            self.declared = self._metadata.delete_vhost(name)
+
+    def _note(self, row: Row, ticket: int) -> None:
+        """Confirms wait for declarations. Readers commit all the time: nobody else waits."""
+        if not isinstance(row, (CursorRow, RetryRow)):
+            self.declared = ticket
 
     # -- waiting --------------------------------------------------------------------------------
 
@@ -117,9 +128,9 @@ class Storage:
     def journal_committed(self) -> None:
         assert self.journal is not None
         position = self.journal.durable
-        if self.issued > self.committed:
+        if self.declared > self.committed:
             # A queue that these messages are in may not be on disk yet.
-            self._gated.append((position, self.issued))
+            self._gated.append((position, self.declared))
         elif not self._gated:
             self.durable = position
         else:
@@ -152,6 +163,8 @@ class Storage:
 
     def tidy(self) -> None:
         """Free space in the background: quickly while there is some to free."""
+        self.before_tidying()
+        self.flush()  # it may have settled messages, and nobody else is about to commit
         busy = self.journal is not None and self.journal.tidy()
         self._timers.after(TIDY_BUSY_MS if busy else TIDY_IDLE_MS, self.tidy)
 

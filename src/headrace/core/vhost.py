@@ -7,12 +7,22 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from uuid import uuid4
 
+from headrace.core import audit
+from headrace.core.counters import VhostCounters
 from headrace.core.dead_letters import DeadLetters
 from headrace.core.delays import NAME_PREFIX, Waiting
+from headrace.core.events import Events
 from headrace.core.exchange import KINDS, Exchange, Target
+from headrace.core.limits import MAX_QUEUES, is_reached
+from headrace.core.pins import Held, Pins
+from headrace.core.pipelines import Pipelines
 from headrace.core.queue import Queue
 from headrace.core.replies import PREFIX, ReplyAddresses
+from headrace.core.staging import Staging
 from headrace.core.storage import Storage
+from headrace.core.topics.bridge import PREFIX as TOPIC_PREFIX
+from headrace.core.topics.bridge import X_TOPIC, Nowhere
+from headrace.core.topics.topics import Topics
 from headrace.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from headrace.model.arguments import (
     Declared,
@@ -91,8 +101,16 @@ class Vhost:
         self.queues: dict[str, Queue] = {}
         self.exchanges: dict[str, Exchange] = {}
         self.policies: dict[str, Policy] = {}
+        self.counters = VhostCounters()
+        self.limits: dict[str, int] = {}
         self.replies = ReplyAddresses()
         self.dead_letters = DeadLetters(self)
+        self.topics = Topics(self)
+        self.pins = Pins(name, self.storage, clock)
+        self.pins.find = self._find_held
+        self.pipelines = Pipelines(clock)
+        self.events = Events(self)
+        self.staging = Staging(name, self.storage, timers)
         self.epoch = 0  # changes whenever a cached route may have become wrong
         self._routes: dict[tuple[str, str], Route] = {}
         self._waiting: dict[Exchange, Waiting] = {}
@@ -133,9 +151,12 @@ class Vhost:
         keys: Iterable[str],
         headers: Mapping[str, object],
         *,
-        past_delay: bool = False,
+        inside: bool = False,
     ) -> Found:
-        """Every queue that wants the message, once, through bound and alternate exchanges."""
+        """Every queue that wants the message, once, through bound and alternate exchanges.
+
+        ``inside``: it comes from the first exchange, in which it has waited, or whose topic has it.
+        """
         keys = tuple(keys)
         seen = {start}
         todo = [start]
@@ -143,8 +164,7 @@ class Vhost:
         by_headers = False
         while todo:
             exchange = todo.pop()
-            if exchange.delayed and not (past_delay and exchange is start):
-                found[self._wait(exchange)] = None
+            if not (inside and exchange is start) and self._stops_at(exchange, found):
                 continue
             by_headers = by_headers or exchange.router.by_headers
             matched = exchange.match(keys, headers)
@@ -157,12 +177,32 @@ class Vhost:
                 elif target not in seen:
                     seen.add(target)
                     todo.append(target)
-            if not matched and exchange.alternate is not None:
+            if not matched and exchange.sink is None and exchange.alternate is not None:
                 other = self.exchanges.get(exchange.alternate)
                 if other is not None and other not in seen:
                     seen.add(other)
                     todo.append(other)
         return Found(list(found), by_headers)
+
+    def _stops_at(self, exchange: Exchange, found: dict[Destination, None]) -> bool:
+        """A delayed exchange, or a topic: messages may go no further, or not yet."""
+        if exchange.delayed:
+            found[self._wait(exchange)] = None
+            return True
+        if exchange.sink is not None:
+            found[exchange.sink] = None
+            return exchange.is_tailed
+        return False
+
+    def _find_held(self, kind: str, name: str) -> Held | None:
+        """A queue or topic whose messages have numbers in the journal."""
+        if kind == "topic":
+            topic = self.topics.log.topics.get(name)
+            return None if topic is None else Held(kind, name, topic.uuid, topic.numbers_by_queue())
+        queue = self.queues.get(name)
+        if queue is None or queue.number is None:
+            return None
+        return Held(kind, name, queue.uuid, {0: queue.number})
 
     def _wait(self, exchange: Exchange) -> Waiting:
         waiting = self._waiting.get(exchange)
@@ -202,6 +242,7 @@ class Vhost:
         assert journal is not None, "only a journal numbers queues"
         contents = batch.contents
         longest = max([count for _, _, count in batch.placed])
+        self.counters.stored += longest
         batch.position = journal.append(
             exchange=batch.route.exchange,
             key=batch.route.key,
@@ -235,6 +276,9 @@ class Vhost:
         if kind not in KINDS:
             raise PreconditionFailed(f"invalid exchange type '{kind}'")
         current = self.exchanges.get(name)
+        if current is None and kind == X_TOPIC:
+            permanent = durable and not auto_delete and not internal
+            return self.topics.declare_exchange(name, arguments, permanent=permanent)
         if current is not None:
             check_equivalent_exchange(
                 name,
@@ -278,12 +322,16 @@ class Vhost:
             raise AccessRefused(
                 f"deletion of system exchange '{name}' in vhost '{self.name}' not allowed"
             )
+        if exchange.sink is not None and not isinstance(exchange.sink, Nowhere):
+            raise AccessRefused(f"exchange '{name}' belongs to a topic: delete the topic")
         if if_unused and exchange.bindings:
             raise PreconditionFailed(f"exchange '{name}' in vhost '{self.name}' in use")
-        self._remove_exchange(exchange)
+        self.remove_exchange(exchange)
 
-    def _remove_exchange(self, exchange: Exchange) -> None:
+    def remove_exchange(self, exchange: Exchange) -> None:
+        """Delete unconditionally."""
         del self.exchanges[exchange.name]
+        self.counters.published += exchange.published
         if exchange.durable:
             self.storage.delete(ExchangeRow(self.name, exchange.name, exchange.kind))
         waiting = self._waiting.pop(exchange, None)
@@ -331,11 +379,18 @@ class Vhost:
         connection: object | None = None,
         arguments: Mapping[str, object] = _NOTHING,
         stored: QueueRow | None = None,
+        is_generated: bool = False,
     ) -> Queue:
-        """Make the queue, or check that the one there is the same. ``owner``: it is exclusive."""
-        if name and stored is None:
+        """Make the queue, or check that the one there is the same. ``owner``: it is exclusive.
+
+        ``is_generated``: the name is from new_queue_name(), as that of a queue without one.
+        """
+        self.counters.queues_declared += 1
+        if not name:
+            name = self.new_queue_name()
+        elif stored is None and not is_generated:
             check_new_name("queue", name)
-        current = self.queues.get(name) if name else None
+        current = self.queues.get(name)
         if current is not None:
             if current.owner is not owner or (current.owner and current.owner is not connection):
                 raise self._locked(name)
@@ -354,8 +409,11 @@ class Vhost:
             current.touch()
             current.pump()
             return current
-        if not name:
-            name = generated_queue_name(os.urandom(16))
+        if stored is None and is_reached(self.limits, MAX_QUEUES, len(self.queues)):
+            raise PreconditionFailed(
+                f"cannot declare queue '{name}': queue limit in vhost '{self.name}' "
+                f"({self.limits[MAX_QUEUES]}) is reached"
+            )
         check_queue_arguments(
             name,
             self.name,
@@ -385,10 +443,14 @@ class Vhost:
             self.storage.save(row)
         queue.policy = policy.name if policy else None
         self.queues[name] = queue
+        self.counters.queues_created += 1
         if owner is not None:
             self._exclusive.setdefault(owner, set()).add(queue)
         self.changed()
         return queue
+
+    def new_queue_name(self) -> str:
+        return generated_queue_name(os.urandom(16))
 
     def delete_queue(
         self,
@@ -420,7 +482,10 @@ class Vhost:
             self._exclusive[queue.owner].discard(queue)
         self._unbind_everywhere(queue)
         self.changed()
-        return queue.close()
+        count = queue.close()
+        self.counters.queues_deleted += 1
+        self.counters.gone.add(queue.counters)
+        return count
 
     # -- bindings -------------------------------------------------------------------------------
 
@@ -432,6 +497,7 @@ class Vhost:
         if exchange.router.by_headers:
             check_headers_arguments(arguments)
         if exchange.bind(target, key, arguments):
+            self._follow_taps(exchange)
             if (row := self._binding_row(exchange, target, key, arguments)) is not None:
                 self.storage.save(row)
             self.changed()
@@ -450,6 +516,7 @@ class Vhost:
             if row is not None:
                 self.storage.delete(row)
             self.changed()
+            self._follow_taps(exchange)
             self._auto_delete(exchange)
 
     def _binding_row(
@@ -466,17 +533,24 @@ class Vhost:
     def _unbind_everywhere(self, target: Target) -> None:
         for exchange in list(self.exchanges.values()):
             if exchange.name and exchange.unbind_all(target):
+                self._follow_taps(exchange)
                 self._auto_delete(exchange)
+
+    def _follow_taps(self, exchange: Exchange) -> None:
+        """A topic of another engine is followed as long as something is bound to it."""
+        if exchange.is_tailed and not isinstance(exchange.sink, Nowhere):
+            self.topics.taps_changed(exchange.name.removeprefix(TOPIC_PREFIX))
 
     def _auto_delete(self, exchange: Exchange) -> None:
         if exchange.auto_delete and not exchange.bindings and exchange.name in self.exchanges:
-            self._remove_exchange(exchange)
+            self.remove_exchange(exchange)
 
     # -- policies -------------------------------------------------------------------------------
 
     def set_policy(self, policy: Policy) -> None:
         self.policies[policy.name] = policy
         self.storage.save(_policy_row(policy))
+        audit.record("policy set", vhost=self.name, policy=policy.name, pattern=policy.pattern)
         self._apply_policies()
 
     def clear_policy(self, name: str) -> None:
@@ -484,6 +558,7 @@ class Vhost:
         if policy is None:
             raise NotFound(f"no policy '{name}' in vhost '{self.name}'")
         self.storage.delete(_policy_row(policy))
+        audit.record("policy cleared", vhost=self.name, policy=name)
         self._apply_policies()
 
     def _policy_for_queue(self, name: str, arguments: Mapping[str, object]) -> Policy | None:
@@ -518,6 +593,8 @@ class Vhost:
     def close(self) -> None:
         for queue in list(self.queues.values()):
             self.remove_queue(queue)
+        self.topics.close()
+        self.staging.close()
 
 
 def _policy_row(policy: Policy) -> PolicyRow:

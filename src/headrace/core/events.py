@@ -1,0 +1,114 @@
+"""What happened to messages: the system topic `$events`, for reports and life lines.
+
+Queues note offsets as they go; once a second neighbouring ones are merged to ranges, and what was
+noted becomes one entry of the topic for each queue and kind. A crash loses the last second.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from headrace.model.retention import Retention
+from headrace.store.topics import Entry, TopicSpec
+
+if TYPE_CHECKING:
+    from headrace.core.clock import Timer
+    from headrace.core.queue import Queue
+    from headrace.core.vhost import Vhost
+
+TOPIC = "$events"
+RETENTION = Retention(24 * 3_600_000, 256 << 20)
+EVERY_MS = 1000
+NOTES_AT_ONCE = 100_000  # then it is time to write, whatever the clock says
+RANGES_PER_ENTRY = 2000
+
+ACKNOWLEDGED, REDELIVERED, EXPIRED = "acknowledged", "redelivered", "expired"
+DEAD_LETTERED, DROPPED = "dead-lettered", "dropped"
+
+Note = tuple[Sequence[int], str]  # offsets in rising order, the consumer
+Range = tuple[int, int, str]  # first, last, the consumer; "" when there are several
+
+
+class Events:
+    """Those of one vhost. Nothing is noted unless it is switched on."""
+
+    __slots__ = ("_count", "_notes", "_timer", "_vhost", "on")
+
+    def __init__(self, vhost: Vhost) -> None:
+        self._vhost = vhost
+        self._notes: dict[tuple[Queue, str], list[Note]] = {}
+        self._timer: Timer | None = None
+        self._count = 0
+        self.on = False
+
+    def note(self, queue: Queue, kind: str, offsets: Sequence[int], consumer: str = "") -> None:
+        """Only for stored messages: others cannot be found by their offset."""
+        notes = self._notes.get((queue, kind))
+        if notes is None:
+            notes = self._notes[queue, kind] = []
+            if self._timer is None:
+                self._timer = self._vhost.timers.after(EVERY_MS, self.flush)
+        notes.append((offsets, consumer))
+        self._count += 1
+        if self._count >= NOTES_AT_ONCE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was noted."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        notes, self._notes, self._count = self._notes, {}, 0
+        if not notes or self._vhost.storage.journal is None:
+            return
+        now = int(self._vhost.clock.wall_seconds() * 1000)
+        entries = [
+            _entry(queue, kind, now, ranges[start : start + RANGES_PER_ENTRY])
+            for (queue, kind), noted in notes.items()
+            for ranges in (list(merged(noted)),)
+            for start in range(0, len(ranges), RANGES_PER_ENTRY)
+        ]
+        topic, _ = self._vhost.topics.log.make(TopicSpec(TOPIC, 1, RETENTION))
+        topic.append(entries)
+
+
+def _entry(queue: Queue, kind: str, now: int, ranges: list[Range]) -> Entry:
+    body = {
+        "destination": queue.name,
+        "uuid": queue.uuid,
+        "kind": kind,
+        "time": now,
+        "ranges": [{"first": a, "last": b, "consumer": who} for a, b, who in ranges],
+    }
+    return Entry(json.dumps(body).encode(), key=queue.name[:255], tags=kind, born=now)
+
+
+def merged(notes: Sequence[Note]) -> Iterator[Range]:
+    """The ranges of all offsets noted, each offset once."""
+    pieces = sorted(_pieces(notes))
+    if not pieces:
+        return
+    first, last, consumer = pieces[0]
+    for start, end, who in pieces:
+        if start > last + 1:
+            yield first, last, consumer
+            first, last, consumer = start, end, who
+            continue
+        last = max(last, end)
+        if who != consumer:
+            consumer = ""
+    yield first, last, consumer
+
+
+def _pieces(notes: Sequence[Note]) -> Iterator[Range]:
+    for offsets, consumer in notes:
+        if not offsets:
+            continue
+        first, last = offsets[0], offsets[-1]
+        if last - first + 1 == len(offsets):
+            yield first, last, consumer
+        else:
+            for offset in offsets:
+                yield offset, offset, consumer

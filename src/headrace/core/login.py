@@ -1,0 +1,187 @@
+"""Checking passwords: patience first, then memory, then the slow hash in the pool.
+
+A right password is remembered for a while as a digest under a key that lives as long as the
+process, so that a thousand clients that come back at once cost one hash. Refusals take the same
+time whatever their reason, except those of who is locked out: they come at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import os
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from headrace.core.login_guard import FREE_FAILURES, LoginGuard
+from headrace.core.login_pool import PER_ADDRESS, LoginPool
+from headrace.errors import LoginLocked, LoginRefused
+from headrace.model.passwords import NO_PASSWORD, PasswordHash, as_bytes
+
+REFUSAL_SECONDS = 0.5
+MAX_REFUSALS_WAITING = 2000  # beyond it they are told at once: a flood must not fill the memory
+REMEMBERED_SECONDS = 600.0
+MAX_REMEMBERED = 10_000
+_NONE: Counter[bytes] = Counter()
+
+
+@dataclass(slots=True)
+class LoginCounts:
+    """For metrics; since the start."""
+
+    accepted: int = 0
+    refused: int = 0
+    locked: int = 0  # among the refused: not even looked at
+
+
+class Logins:
+    """Everything between a password and a yes or no."""
+
+    def __init__(self, pool: LoginPool, now: Callable[[], float] = time.monotonic) -> None:
+        self.counts = LoginCounts()
+        self.guard = LoginGuard(now)
+        self._pool = pool
+        self._now = now
+        self._key = os.urandom(32)
+        self._proofs: OrderedDict[bytes, float] = OrderedDict()  # when each was made
+        self._under_way: dict[bytes, asyncio.Task[PasswordHash | None]] = {}
+        self._trying: dict[tuple[str, str], Counter[bytes]] = {}  # passwords, by user and address
+        self._at: Counter[str] = Counter()  # how many of them, by address
+        self._waiting = 0
+
+    async def check(
+        self, user: str, password: str, address: str, kept: PasswordHash | None
+    ) -> PasswordHash:
+        """The hash to keep from now on; LoginRefused unless the password is that of ``kept``.
+
+        None: there is no such user here, or it is not welcome from this address.
+        """
+        began = self._now()
+        self._check_lock(user, address)
+        proof = self._proof(kept or NO_PASSWORD, password)
+        better = kept if self._is_remembered(proof) else None
+        if better is None:
+            with self._attempt(user, address, proof):
+                better = await self._looked_at(user, password, address, kept, began)
+        self.guard.succeeded(user, address)
+        self.counts.accepted += 1
+        return better
+
+    async def _looked_at(
+        self, user: str, password: str, address: str, kept: PasswordHash | None, began: float
+    ) -> PasswordHash:
+        try:
+            better = await self._matching(password, address, kept) if kept is not None else None
+        except LoginLocked:  # the pool has no place
+            self._count_locked()
+            await self._hold_back(began)
+            raise
+        if better is None:
+            self.counts.refused += 1
+            try:
+                await self._hold_back(began)
+            finally:  # also of who hangs up meanwhile
+                self.guard.failed(user, address)
+            raise LoginRefused("wrong user or password, or not welcome from this address")
+        return better
+
+    # Neither of the next two depends on whether there is such a user, nor on the password, so that
+    # an answer at once tells nothing. And whoever guesses at full speed holds neither the places in
+    # the hall nor those in the pool that honest clients of the same address need.
+
+    def _check_lock(self, user: str, address: str) -> None:
+        """LoginLocked, at once, for who is locked out."""
+        try:
+            self.guard.check(user, address)
+        except LoginLocked:
+            self._count_locked()
+            raise
+
+    @contextmanager
+    def _attempt(self, user: str, address: str, proof: bytes) -> Iterator[None]:
+        """LoginLocked, at once, when many other passwords are tried at the same time.
+
+        Half of an address's places are for users who have not failed there lately.
+        """
+        trying = self._trying.get((user, address), _NONE)
+        places = PER_ADDRESS // 2 if self.guard.remembers(user, address) else PER_ADDRESS
+        if proof not in trying:
+            if len(trying) >= FREE_FAILURES or self._at[address] >= places:
+                self._count_locked()
+                raise LoginLocked(f"user {user!r} from {address}: many passwords at once")
+            self._at[address] += 1
+        trying = self._trying.setdefault((user, address), Counter())
+        trying[proof] += 1
+        try:
+            yield
+        finally:
+            trying[proof] -= 1
+            if not trying[proof]:
+                del trying[proof]
+                self._at[address] -= 1
+            if not trying:
+                self._trying.pop((user, address), None)
+            if not self._at[address]:
+                del self._at[address]
+
+    def _count_locked(self) -> None:
+        self.counts.refused += 1
+        self.counts.locked += 1
+
+    def _is_remembered(self, proof: bytes) -> bool:
+        made = self._proofs.get(proof)
+        return made is not None and self._now() - made < REMEMBERED_SECONDS
+
+    async def _matching(
+        self, password: str, address: str, kept: PasswordHash
+    ) -> PasswordHash | None:
+        """``kept``, or what should replace it; None when it is of another password."""
+        proof = self._proof(kept, password)
+        task = self._under_way.get(proof)
+        if task is None:
+            # Many clients with one password: the first one's hash is everybody's answer.
+            work = self._pool.run(address, lambda: _verify(kept, password))
+            task = self._under_way[proof] = asyncio.get_running_loop().create_task(work)
+            task.add_done_callback(lambda done: self._over(proof, done))
+        better = await asyncio.shield(task)
+        if better is not None:
+            self.remember(better, password)
+        return better
+
+    def _over(self, proof: bytes, task: asyncio.Task[PasswordHash | None]) -> None:
+        del self._under_way[proof]
+        if not task.cancelled():
+            task.exception()  # whoever waited has it; if nobody is left, that is no news
+
+    def remember(self, kept: PasswordHash, password: str) -> None:
+        """The password is known to be that of the hash."""
+        proof = self._proof(kept, password)
+        self._proofs.pop(proof, None)
+        self._proofs[proof] = self._now()
+        if len(self._proofs) > MAX_REMEMBERED:
+            self._proofs.popitem(last=False)
+
+    def _proof(self, kept: PasswordHash, password: str) -> bytes:
+        # The hash is part of it: with another password, or none, the proof is worth nothing.
+        message = kept.stored.encode() + b"\0" + as_bytes(password)
+        return hmac.new(self._key, message, hashlib.sha256).digest()
+
+    async def _hold_back(self, began: float) -> None:
+        left = began + REFUSAL_SECONDS - self._now()
+        if left > 0 and self._waiting < MAX_REFUSALS_WAITING:
+            self._waiting += 1
+            try:
+                await asyncio.sleep(left)
+            finally:
+                self._waiting -= 1
+
+
+def _verify(kept: PasswordHash, password: str) -> PasswordHash | None:
+    """On a thread of the pool. A foreign hash that matches is replaced by one of ours."""
+    if not kept.matches(password):
+        return None
+    return PasswordHash.of(password) if kept.is_foreign else kept

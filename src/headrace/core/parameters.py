@@ -1,0 +1,119 @@
+"""Named values that somebody keeps in the broker: global ones, those of vhosts, and descriptions.
+
+The broker only keeps them; it gives none of them a meaning of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from headrace.core import audit
+from headrace.core.storage import Storage
+from headrace.errors import PreconditionFailed
+from headrace.store.api import ParameterRow
+
+GLOBAL = ""  # the vhost of what belongs to no vhost
+_GLOBAL_COMPONENT = "global"
+_DESCRIPTION = ("vhost", "metadata")  # component and name of what describes a vhost
+REPORT = "headrace-report"  # the component of reports: shown in their own place
+MAX_NAME = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One value; in JSON's types."""
+
+    vhost: str
+    component: str
+    name: str
+    value: object
+
+
+class Parameters:
+    """All of them, by vhost, component and name."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._kept: dict[tuple[str, str, str], Parameter] = {}
+
+    def restore(self, rows: Iterable[ParameterRow]) -> None:
+        """What was kept before a restart."""
+        for row in rows:
+            value = row.settings.get("value")
+            self._kept[row.vhost, row.component, row.name] = Parameter(
+                row.vhost, row.component, row.name, value
+            )
+
+    def find(self, vhost: str, component: str, name: str) -> Parameter | None:
+        return self._kept.get((vhost, component, name))
+
+    def listed(self, vhost: str | None = None, component: str | None = None) -> list[Parameter]:
+        """Those of vhosts, without descriptions and reports."""
+        return [
+            one
+            for (where, kind, name), one in sorted(self._kept.items())
+            if where != GLOBAL
+            and (kind, name) != _DESCRIPTION
+            and kind != REPORT
+            and vhost in (None, where)
+            and component in (None, kind)
+        ]
+
+    def of_component(self, vhost: str, component: str) -> list[Parameter]:
+        """All of one kind in a vhost, of whatever kind it is."""
+        return [
+            one
+            for (where, kind, _), one in self._kept.items()
+            if (where, kind) == (vhost, component)
+        ]
+
+    def set(self, vhost: str, component: str, name: str, value: object) -> bool:
+        """Keep a value; True when it is new."""
+        for part in (component, name):
+            if not part or len(part.encode("utf-8", "surrogateescape")) > MAX_NAME:
+                raise PreconditionFailed(f"component and name have 1 to {MAX_NAME} bytes")
+        self._storage.save(ParameterRow(vhost, component, name, {"value": value}))
+        key = (vhost, component, name)
+        new = key not in self._kept
+        self._kept[key] = Parameter(vhost, component, name, value)
+        audit.record("parameter set", vhost=vhost, component=component, name=name)
+        return new
+
+    def clear(self, vhost: str, component: str, name: str) -> bool:
+        """Forget a value; False when there is none."""
+        found = self._kept.pop((vhost, component, name), None)
+        if found is not None:
+            self._storage.delete(ParameterRow(vhost, component, name, {}))
+            audit.record("parameter cleared", vhost=vhost, component=component, name=name)
+        return found is not None
+
+    # -- global ---------------------------------------------------------------------------------
+
+    def globals(self) -> Mapping[str, object]:
+        return {
+            name: one.value for (where, _, name), one in sorted(self._kept.items())
+            if where == GLOBAL
+        }  # fmt: skip
+
+    def set_global(self, name: str, value: object) -> bool:
+        return self.set(GLOBAL, _GLOBAL_COMPONENT, name, value)
+
+    def clear_global(self, name: str) -> bool:
+        return self.clear(GLOBAL, _GLOBAL_COMPONENT, name)
+
+    # -- vhosts ---------------------------------------------------------------------------------
+
+    def vhost_metadata(self, vhost: str) -> dict[str, object]:
+        """What somebody wrote about the vhost."""
+        found = self.find(vhost, *_DESCRIPTION)
+        known = found.value if found is not None and isinstance(found.value, dict) else {}
+        return {"description": "", "tags": [], **known}
+
+    def describe_vhost(self, vhost: str, values: Mapping[str, object]) -> None:
+        self.set(vhost, *_DESCRIPTION, {**self.vhost_metadata(vhost), **values})
+
+    def forget_vhost(self, vhost: str) -> None:
+        """The vhost is gone, and with it what was kept for it."""
+        for key in [key for key in self._kept if key[0] == vhost]:
+            del self._kept[key]

@@ -1,0 +1,44 @@
+"""What pipelines outside the broker say of themselves, so that the API can show it.
+
+Only in memory: a pipeline that runs says it again every few seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from headrace.core.clock import Clock
+from headrace.errors import PreconditionFailed
+
+MAX_PIPELINES = 1000
+FORGET_AFTER_MS = 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The last word of one pipeline."""
+
+    name: str
+    state: Mapping[str, object]
+    at_ms: int
+
+
+class Pipelines:
+    """All that were heard of in a vhost during the last day."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._told: dict[str, Told] = {}
+
+    def __iter__(self) -> Iterator[Told]:
+        since = self._clock.now_ms() - FORGET_AFTER_MS
+        return iter([one for one in self._told.values() if one.at_ms >= since])
+
+    def tell(self, name: str, state: Mapping[str, object]) -> None:
+        """PreconditionFailed when there are too many."""
+        if name not in self._told and len(self._told) >= MAX_PIPELINES:
+            self._told = {one.name: one for one in self}
+            if len(self._told) >= MAX_PIPELINES:
+                raise PreconditionFailed(f"{MAX_PIPELINES} pipelines are known, which is the limit")
+        self._told[name] = Told(name, state, self._clock.now_ms())

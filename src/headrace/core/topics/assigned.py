@@ -1,0 +1,51 @@
+"""Positions of groups whose members divide the queues among themselves, as RocketMQ's do.
+
+The broker only keeps what they say: the next offset of each queue, the last word wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from headrace.core.storage import Storage
+from headrace.model.topics.lanes import Lane
+from headrace.model.topics.spans import Track
+from headrace.store.api import CursorRow
+
+ASSIGNED = "assigned"
+_TOKEN = "@"  # no consumer has it: a row of a group with claims is another row
+
+
+class Assigned:
+    """Offsets of one topic, by group and track."""
+
+    def __init__(self, storage: Storage, uuid: str) -> None:
+        self._storage = storage
+        self._uuid = uuid
+        self._offsets: dict[str, dict[Track, int]] = {}
+
+    def restore(self, rows: Iterable[CursorRow]) -> None:
+        for row in rows:
+            track = (Lane(row.lane), row.partition)
+            self._offsets.setdefault(row.reader_group, {})[track] = row.floor
+
+    def get(self, group: str, track: Track) -> int | None:
+        """The next offset to consume; None when the group has never said one."""
+        return self._offsets.get(group, {}).get(track)
+
+    def set(self, group: str, track: Track, offset: int) -> None:
+        known = self._offsets.setdefault(group, {})
+        if known.get(track) == offset:
+            return
+        known[track] = offset
+        row = CursorRow(
+            self._uuid, group, _TOKEN, int(track[0]), track[1], kind=ASSIGNED, floor=offset
+        )
+        self._storage.save(row)
+
+    def groups(self) -> Mapping[str, Mapping[Track, int]]:
+        return self._offsets
+
+    def forget(self, group: str) -> None:
+        if self._offsets.pop(group, None) is not None:
+            self._storage.forget_reader(self._uuid, group, _TOKEN)

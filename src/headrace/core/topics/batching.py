@@ -1,0 +1,104 @@
+"""Appends of many publishers to one topic of a blocking engine, put together into few calls.
+
+While one call runs the next one gathers, as in the journal's group commit. Nothing waits for
+company: the first append goes at the end of the turn in which it came.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from headrace.core.topics.engine import Answer, Then
+from headrace.errors import BadTopicValue, BodyTooLarge, EngineUnavailable
+from headrace.store.topics import Entry
+
+MAX_ROWS = 1000  # of one call
+MAX_BYTES = 1 << 20
+MAX_BEHIND = 64 << 20  # bytes that wait; more are refused
+
+Call = Callable[[Sequence[Entry], Then[list[int]]], None]
+
+
+class _Wish(NamedTuple):
+    entries: Sequence[Entry]
+    size: int
+    then: Then[list[int]]
+
+
+class Batcher:
+    """One topic's appends, in the order in which they came."""
+
+    def __init__(self, call: Call, soon: Callable[[Callable[[], None]], None]) -> None:
+        """``call`` appends in a thread; ``soon`` calls back at the end of this turn."""
+        self._call = call
+        self._soon = soon
+        self._wishes: deque[_Wish] = deque()
+        self._behind = 0
+        self._busy = False
+        self._holds = 0
+
+    def hold(self) -> None:
+        """Gather only, until release()."""
+        self._holds += 1
+
+    def release(self) -> None:
+        self._holds -= 1
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._wishes and not self._busy and not self._holds:
+            self._busy = True
+            self._soon(self._next)
+
+    def append(self, entries: Sequence[Entry], then: Then[list[int]]) -> None:
+        size = sum(len(entry.body) for entry in entries)
+        if self._behind and self._behind + size > MAX_BEHIND:
+            raise EngineUnavailable(
+                f"{self._behind} bytes wait for the topic's engine; nothing was appended, try again"
+            )
+        self._behind += size
+        self._wishes.append(_Wish(entries, size, then))
+        self._begin()
+
+    def _next(self) -> None:
+        if not self._wishes or self._holds:
+            self._busy = False
+            return
+        taken = [self._wishes.popleft()]
+        rows, size = len(taken[0].entries), taken[0].size
+        while self._wishes:
+            wish = self._wishes[0]
+            rows, size = rows + len(wish.entries), size + wish.size
+            if rows > MAX_ROWS or size > MAX_BYTES:
+                break
+            taken.append(self._wishes.popleft())
+        self._start(taken)
+
+    def _start(self, taken: list[_Wish]) -> None:
+        def told(answer: Answer[list[int]]) -> None:
+            if len(taken) > 1 and isinstance(answer.error, (BadTopicValue, BodyTooLarge)):
+                # One of them is bad, and nothing was stored: each on its own.
+                self._wishes.extendleft(reversed(taken[1:]))
+                self._start(taken[:1])
+                return
+            self._tell(taken, answer)
+            self._next()
+
+        try:
+            self._call([entry for wish in taken for entry in wish.entries], told)
+        except EngineUnavailable as error:
+            refused: Answer[list[int]] = Answer(error=error)
+            self._soon(lambda: told(refused))
+
+    def _tell(self, taken: list[_Wish], answer: Answer[list[int]]) -> None:
+        ids = answer.value or []
+        at = 0
+        for wish in taken:
+            self._behind -= wish.size
+            if answer.error is not None:
+                wish.then(Answer(error=answer.error))
+            else:
+                wish.then(Answer(ids[at : at + len(wish.entries)]))
+            at += len(wish.entries)

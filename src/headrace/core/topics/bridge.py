@@ -1,0 +1,220 @@
+"""Topics and exchanges: every topic has an exchange `topic.<name>` of type x-topic.
+
+What is published to it, or reaches it from another exchange, is appended to the topic (the sink).
+Its own bindings are taps: queues that get what comes into the topic, whoever appended it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, Protocol
+
+from headrace.core.exchange import Exchange
+from headrace.core.topics.engine import Answer, Engine
+from headrace.core.topics.log_topic import LogTopic
+from headrace.core.topics.mapping import content_of, entry_of
+from headrace.core.topics.tickets import Ticket
+from headrace.errors import BrokerError, PreconditionFailed, TopicConflict
+from headrace.model.message import Batch, Route
+from headrace.model.retention import Retention, parse_retention
+from headrace.model.topics.lanes import Lane
+from headrace.store.entries import Parts, decode_entry
+from headrace.store.topics import TopicSpec
+
+if TYPE_CHECKING:
+    from headrace.core.vhost import Vhost
+
+logger = logging.getLogger(__name__)
+
+X_TOPIC: Final = "x-topic"
+PREFIX: Final = "topic."
+ORIGIN: Final = 1  # the channel number in the frames of contents made here
+
+
+def exchange_name(topic: str) -> str:
+    return PREFIX + topic
+
+
+def exchange_arguments(queues: int, retention: Retention | None) -> dict[str, object]:
+    """A topic's settings as the arguments of its exchange; the inverse of spec_of()."""
+    given: dict[str, object] = {}
+    if queues != 1:
+        given["x-queues"] = queues
+    limits = [] if retention is None else [(retention.ms, "ms"), (retention.size, "B")]
+    if text := ",".join(f"{value}{unit}" for value, unit in limits if value is not None):
+        given["x-retention"] = text
+    return given
+
+
+def spec_of(name: str, arguments: Mapping[str, object]) -> TopicSpec:
+    """The topic that somebody declares by its exchange; PreconditionFailed."""
+    if not name.startswith(PREFIX):
+        raise PreconditionFailed(
+            f"exchange '{name}' cannot be of type {X_TOPIC}: its name must be {PREFIX}<topic>"
+        )
+    queues, text = arguments.get("x-queues", 1), arguments.get("x-retention")
+    if type(queues) is not int:
+        raise PreconditionFailed(f"invalid arg 'x-queues' for exchange '{name}': a whole number")
+    retention = None
+    if text is not None:
+        retention = parse_retention(text) if isinstance(text, str) else None
+        if retention is None:
+            raise PreconditionFailed(
+                f"invalid arg 'x-retention' for exchange '{name}': like 7d, 500MB or 7d,500MB"
+            )
+    return TopicSpec(name.removeprefix(PREFIX), queues, retention)
+
+
+class Sink(Protocol):
+    """The end of a route at a topic."""
+
+    name: str
+
+    def put(self, batch: Batch) -> bool: ...
+
+
+class LogSink:
+    """Appends to a log topic: in the same commit as everything else of the turn."""
+
+    __slots__ = ("_topic", "name")
+
+    def __init__(self, topic: LogTopic) -> None:
+        self._topic = topic
+        self.name = exchange_name(topic.name)
+
+    def put(self, batch: Batch) -> bool:
+        key = batch.route.key
+        entries = [entry_of(content, key) for content in batch.contents]
+        try:
+            appended = self._topic.append(entries, tapped=False)
+        except BrokerError as error:
+            logger.error("topic '%s' took nothing: %s", self._topic.name, error)
+            batch.refused = set(range(len(batch.contents)))
+            return False
+        batch.position = max(batch.position, appended.position)
+        return True
+
+
+class EngineSink:
+    """Appends to a topic of another engine: the batch's ticket waits for it."""
+
+    __slots__ = ("_engine", "_topic", "name")
+
+    def __init__(self, engine: Engine, topic: str) -> None:
+        self._engine = engine
+        self._topic = topic
+        self.name = exchange_name(topic)
+
+    def put(self, batch: Batch) -> bool:
+        key = batch.route.key
+        entries = [entry_of(content, key) for content in batch.contents]
+        ticket = batch.ticket
+        if ticket is None:
+            ticket = batch.ticket = Ticket()
+        ticket.add()
+        try:
+            self._engine.append(self._topic, entries, lambda answer: self._told(ticket, answer))
+        except BrokerError as error:
+            self._told(ticket, Answer(error=error))
+        return True
+
+    def _told(self, ticket: Ticket, answer: Answer[list[int]]) -> None:
+        if answer.error is not None:
+            logger.error("topic '%s' took nothing: %s", self._topic, answer.error)
+        ticket.done(ok=answer.error is None)
+
+
+class Nowhere:
+    """In place of a topic whose engine has not been heard of yet, after a restart."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def put(self, batch: Batch) -> bool:
+        batch.refused = set(range(len(batch.contents)))
+        return False
+
+
+class Bridge:
+    """The exchanges of a vhost's topics."""
+
+    def __init__(self, vhost: Vhost) -> None:
+        self._vhost = vhost
+        self.frame_max = 131072  # of the contents made here
+
+    def check_free(self, topic: str) -> None:
+        """Before a topic is made: somebody's exchange may have its name."""
+        found = self._vhost.exchanges.get(exchange_name(topic))
+        if found is not None and found.sink is None:
+            raise TopicConflict(
+                f"exchange '{found.name}' is in the way of topic '{topic}': delete it first"
+            )
+
+    def open(
+        self,
+        topic: str,
+        sink: Sink,
+        *,
+        is_tailed: bool = False,
+        durable: bool = True,
+        arguments: Mapping[str, object] | None = None,
+    ) -> Exchange:
+        """The exchange of a topic."""
+        name = exchange_name(topic)
+        exchange = self._vhost.exchanges.get(name)
+        if exchange is None or exchange.kind != X_TOPIC:
+            exchange = Exchange(name, X_TOPIC, durable=durable, arguments=arguments)
+            self._vhost.exchanges[name] = exchange
+        exchange.sink = sink
+        exchange.is_tailed = is_tailed
+        self._vhost.changed()
+        return exchange
+
+    def expect(self, name: str) -> None:
+        """At start: something is bound to the exchange of a topic that is not known yet."""
+        if name.startswith(PREFIX) and name not in self._vhost.exchanges:
+            self.open(name.removeprefix(PREFIX), Nowhere(name), is_tailed=True)
+
+    def close(self, topic: str) -> None:
+        """The topic is deleted: its exchange and bindings go with it."""
+        exchange = self._vhost.exchanges.get(exchange_name(topic))
+        if exchange is not None and exchange.sink is not None:
+            self._vhost.remove_exchange(exchange)
+
+    # -- taps ------------------------------------------------------------------------------------
+
+    def has_taps(self, topic: str) -> bool:
+        exchange = self._vhost.exchanges.get(exchange_name(topic))
+        return exchange is not None and bool(exchange.bindings)
+
+    def tap(self, topic: str, appended: Sequence[tuple[Lane, bytes]]) -> int:
+        """Give encoded entries to whoever is bound; returns the journal's position to wait for."""
+        parts = [(lane, decode_entry(content)) for lane, content in appended]
+        return self.give(topic, parts)
+
+    def give(self, topic: str, appended: Sequence[tuple[Lane, Parts]]) -> int:
+        """The same with entries that are decoded."""
+        name = exchange_name(topic)
+        exchange = self._vhost.exchanges.get(name)
+        if exchange is None or not exchange.bindings:
+            return 0
+        position = 0
+        for tags, group in groupby(appended, key=lambda one: one[1].tags or ""):
+            targets = self._vhost.walk(exchange, (tags,), {}, inside=True).destinations
+            if not targets:
+                continue
+            contents = [content_of(parts, lane, self.frame_max) for lane, parts in group]
+            batch = Batch(
+                Route(name, tags, targets),
+                contents,
+                sum(map(len, contents)),
+                origin=ORIGIN,
+                persistent=True,
+            )
+            self._vhost.publish(batch)
+            position = max(position, batch.position)
+        return position

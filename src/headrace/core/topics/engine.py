@@ -1,0 +1,139 @@
+"""What front doors ask of a vhost's topics, whatever engine they are in.
+
+Nothing here blocks. A call answers through ``then``: at once or later, on the loop. What the
+caller did wrong may also be raised by the call itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from headrace.errors import BrokerError
+from headrace.model.topics.lanes import Lane
+from headrace.store.topics import Entry, GroupInfo, Lag, Reader, TopicInfo, TopicSpec
+
+T = TypeVar("T")
+
+# id, lane, partition, time, body, token, key, tags, source ip, message id, born, properties,
+# attempts: as in store.topics.Message.
+MessageRow = tuple[object, ...]
+
+
+class Answer(NamedTuple, Generic[T]):
+    """The outcome: a value, or an error. It counts once the journal has reached ``position``, and
+    metadata is committed up to ``ticket``."""
+
+    value: T | None = None
+    error: BrokerError | None = None
+    position: int = 0
+    ticket: int = 0
+
+
+Then = Callable[[Answer[T]], None]
+
+
+class Declared(NamedTuple):
+    topic: TopicInfo
+    created: bool
+
+
+class Batch(NamedTuple):
+    """What a read gave."""
+
+    messages: list[MessageRow]
+    claim: tuple[object, ...]
+
+
+class Cancel(Protocol):
+    """Ends a waiting read whose reader is gone."""
+
+    def __call__(self) -> None: ...
+
+
+class Engine(Protocol):
+    """The topics of one engine in one vhost."""
+
+    name: str
+
+    @property
+    def max_body(self) -> int: ...
+
+    def knows(self, topic: str) -> bool:
+        """Whether the topic is one of this engine's."""
+
+    def names(self) -> Sequence[str]: ...
+
+    def declare(self, spec: TopicSpec, then: Then[Declared]) -> None: ...
+
+    def delete(self, topic: str, then: Then[None]) -> None: ...
+
+    def describe(self, topic: str, then: Then[TopicInfo]) -> None: ...
+
+    def infos(self, then: Then[list[TopicInfo]]) -> None:
+        """All topics of the engine, by name."""
+
+    def append(self, topic: str, entries: Sequence[Entry], then: Then[list[int]]) -> None: ...
+
+    def read(
+        self, topic: str, reader: Reader, batch: int, wait_ms: int, then: Then[Batch]
+    ) -> Cancel:
+        """Answers as soon as there is a message, or when the time is over."""
+
+    def commit(
+        self, topic: str, reader: Reader, claim: Sequence[object], then: Then[None]
+    ) -> None: ...
+
+    def nack(
+        self,
+        topic: str,
+        reader: Reader,
+        claim: Sequence[object],
+        ids: Sequence[tuple[Lane, int]],
+        delay_ms: int,
+        reason: str,
+        then: Then[None],
+    ) -> None: ...
+
+    def renew(
+        self, topic: str, reader: Reader, claim: Sequence[object], then: Then[None]
+    ) -> None: ...
+
+    def seek(
+        self,
+        topic: str,
+        reader: Reader,
+        positions: Mapping[Lane, int] | None,
+        time_ms: int | None,
+        then: Then[None],
+    ) -> None: ...
+
+    def lag(self, topic: str, reader: Reader, then: Then[list[Lag]]) -> None: ...
+
+    def groups(self, topic: str, then: Then[list[GroupInfo]]) -> None: ...
+
+    def forget_group(self, topic: str, reader: Reader, then: Then[None]) -> None: ...
+
+    def dead(
+        self, topic: str, group: str, limit: int, then: Then[list[tuple[MessageRow, str]]]
+    ) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def collect(calls: Sequence[Callable[[Then[list[T]]], None]], then: Then[list[T]]) -> None:
+    """Make the calls one after the other; answer with everything together, or the first error."""
+    found: list[T] = []
+    todo = list(calls)
+
+    def proceed(answer: Answer[list[T]]) -> None:
+        if answer.error is not None:
+            then(answer)
+            return
+        found.extend(answer.value or ())
+        if todo:
+            todo.pop(0)(proceed)
+        else:
+            then(Answer(found))
+
+    proceed(Answer([]))

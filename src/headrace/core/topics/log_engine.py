@@ -1,0 +1,251 @@
+"""The topics of the log engine in one vhost. Everything happens on the loop, at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from headrace.core.outside import PREFIX, queries_of
+from headrace.core.topics.assigned import ASSIGNED
+from headrace.core.topics.bridge import LogSink, exchange_arguments
+from headrace.core.topics.engine import Answer, Batch, Cancel, Declared, MessageRow, Then
+from headrace.core.topics.log_topic import LOG, LogTopic, retention_settings
+from headrace.core.topics.waiting import Waiter, Waiters
+from headrace.errors import BadTopicValue, EngineUnavailable, NoSuchTopic, TopicConflict
+from headrace.model.topics.lanes import Lane
+from headrace.model.topics.spans import message_id
+from headrace.store.api import CursorRow, RetryRow, TopicRow
+from headrace.store.entries import decode_entry
+from headrace.store.pieces import Piece
+from headrace.store.topics import Entry, GroupInfo, Lag, Reader, TopicInfo, TopicSpec
+
+if TYPE_CHECKING:
+    from headrace.core.vhost import Vhost
+
+
+class LogEngine:
+    """See core.topics.engine.Engine, and store.topics.TopicEngine for the promises."""
+
+    name = LOG
+    max_body = (1 << 32) - 1  # the front doors have a limit of their own
+
+    def __init__(self, vhost: Vhost) -> None:
+        self._vhost = vhost
+        self.topics: dict[str, LogTopic] = {}
+        self._waiters: dict[str, Waiters] = {}
+        self._boot = os.urandom(8).hex()  # claims given before this start are void
+        self._claims = count(1)
+
+    # -- topics ----------------------------------------------------------------------------------
+
+    def knows(self, topic: str) -> bool:
+        return topic in self.topics
+
+    def names(self) -> Sequence[str]:
+        return sorted(self.topics)
+
+    def get(self, name: str) -> LogTopic:
+        topic = self.topics.get(name)
+        if topic is None:
+            raise NoSuchTopic(f"no topic '{name}' in vhost '{self._vhost.name}'")
+        return topic
+
+    def make(self, spec: TopicSpec) -> tuple[LogTopic, bool]:
+        """The topic, and whether it is new. The name may be any: callers have checked it."""
+        known = self.topics.get(spec.name)
+        if known is not None:
+            if known.queues != spec.queues or known.retention != spec.retention:
+                raise TopicConflict(
+                    f"topic '{spec.name}' is there with {known.queues} queues and retention "
+                    f"{known.retention}; it was left as it is"
+                )
+            return known, False
+        if self._vhost.storage.journal is None:
+            raise EngineUnavailable("this broker stores nothing, so it has no log topics")
+        self._vhost.topics.bridge.check_free(spec.name)
+        now = int(self._vhost.clock.wall_seconds() * 1000)
+        row = TopicRow(
+            self._vhost.name,
+            spec.name,
+            str(uuid4()),
+            spec.queues,
+            now,
+            retention_settings(spec.retention),
+        )
+        topic = self._add(row)
+        self._vhost.storage.save(topic.row())
+        return topic, True
+
+    def restore(
+        self, row: TopicRow, cursors: Sequence[CursorRow], retries: Sequence[RetryRow]
+    ) -> None:
+        """A topic found at start."""
+        topic = self._add(row)
+        topic.assigned.restore([one for one in cursors if one.kind == ASSIGNED])
+        claims = [one for one in cursors if one.kind != ASSIGNED]
+        topic.notes.restore(topic.readers, claims, retries)
+
+    def _add(self, row: TopicRow) -> LogTopic:
+        topic = LogTopic(self._vhost, row, self._boot, self._claims.__next__)
+        self.topics[row.name] = topic
+        waiters = Waiters(self._vhost.timers, topic.readers.next_event)
+        self._waiters[row.name] = waiters
+        topic.when_appended(waiters.try_all)
+        arguments = exchange_arguments(topic.queues, topic.retention)
+        self._vhost.topics.bridge.open(row.name, LogSink(topic), arguments=arguments)
+        return topic
+
+    def declare(self, spec: TopicSpec, then: Then[Declared]) -> None:
+        topic, created = self.make(spec)
+        then(Answer(Declared(topic.info(), created)))
+
+    def delete(self, topic: str, then: Then[None]) -> None:
+        found = self.get(topic)
+        found.delete()
+        del self.topics[topic]
+        self._waiters.pop(topic).end_all()
+        self._vhost.topics.bridge.close(topic)
+        then(Answer())
+
+    def describe(self, topic: str, then: Then[TopicInfo]) -> None:
+        then(Answer(self.get(topic).info()))
+
+    def infos(self, then: Then[list[TopicInfo]]) -> None:
+        then(Answer([self.topics[name].info() for name in self.names()]))
+
+    def expire(self, now_ms: int) -> None:
+        for topic in self.topics.values():
+            topic.expire(now_ms)
+
+    # -- messages --------------------------------------------------------------------------------
+
+    def append(self, topic: str, entries: Sequence[Entry], then: Then[list[int]]) -> None:
+        ids, position = self.get(topic).append(entries)
+        then(Answer(ids, position=position))
+
+    def read(
+        self, topic: str, reader: Reader, batch: int, wait_ms: int, then: Then[Batch]
+    ) -> Cancel:
+        found = self.get(topic)
+        _check_claims(found, reader)
+        clock = self._vhost.clock
+
+        def attempt(must: bool) -> bool:
+            if found.deleted:
+                then(Answer(error=NoSuchTopic(f"topic '{topic}' was deleted")))
+                return True
+            given = found.readers.read(reader, batch, clock.now_ms())
+            if not given.pieces and not must:
+                return False
+            rows = [row for piece in given.pieces for row in message_rows(piece)]
+            then(Answer(Batch(rows, given.claim)))
+            return True
+
+        if attempt(must=wait_ms <= 0):
+            return _nothing
+        return self._waiters[topic].add(Waiter(reader, clock.now_ms() + wait_ms, attempt))
+
+    def _changed(
+        self, topic: str, change: Callable[[LogTopic, int], None], then: Then[None]
+    ) -> None:
+        """Do what readers ask for; it counts when it is on disk."""
+        change(self.get(topic), self._vhost.clock.now_ms())
+        self._waiters[topic].try_all()
+        then(Answer(ticket=self._vhost.storage.issued))
+
+    def commit(self, topic: str, reader: Reader, claim: Sequence[object], then: Then[None]) -> None:
+        self.get(topic).readers.commit(reader, claim, self._vhost.clock.now_ms())
+        then(Answer(ticket=self._vhost.storage.issued))
+
+    def nack(
+        self,
+        topic: str,
+        reader: Reader,
+        claim: Sequence[object],
+        ids: Sequence[tuple[Lane, int]],
+        delay_ms: int,
+        reason: str,
+        then: Then[None],
+    ) -> None:
+        self._changed(
+            topic,
+            lambda one, now: one.readers.nack(reader, claim, ids, delay_ms, reason, now),
+            then,
+        )
+
+    def renew(self, topic: str, reader: Reader, claim: Sequence[object], then: Then[None]) -> None:
+        self.get(topic).readers.renew(reader, claim, self._vhost.clock.now_ms())
+        then(Answer())
+
+    def seek(
+        self,
+        topic: str,
+        reader: Reader,
+        positions: Mapping[Lane, int] | None,
+        time_ms: int | None,
+        then: Then[None],
+    ) -> None:
+        _check_claims(self.get(topic), reader)
+        if any(reader.group == one.group for one in queries_of(self._vhost, "topic", topic)):
+            raise BadTopicValue(
+                f"group '{reader.group}' of topic '{topic}' is a Spark query: its position is in "
+                "its checkpoint, and cannot be set from here"
+            )
+        self._changed(
+            topic,
+            lambda one, now: one.readers.seek(reader, now, positions=positions, time_ms=time_ms),
+            then,
+        )
+
+    def lag(self, topic: str, reader: Reader, then: Then[list[Lag]]) -> None:
+        for one in queries_of(self._vhost, "topic", topic):
+            if reader.group == one.group:
+                then(Answer(list(one.lag)))
+                return
+        then(Answer(self.get(topic).readers.lag(reader, self._vhost.clock.now_ms())))
+
+    def groups(self, topic: str, then: Then[list[GroupInfo]]) -> None:
+        groups = self.get(topic).readers.groups(self._vhost.clock.now_ms())
+        then(Answer(groups + queries_of(self._vhost, "topic", topic)))
+
+    def forget_group(self, topic: str, reader: Reader, then: Then[None]) -> None:
+        if reader.group is not None and reader.group.startswith(PREFIX):
+            self._vhost.pins.remove(reader.group.removeprefix(PREFIX), "topic", topic)
+        self._changed(topic, lambda one, now: one.readers.forget(reader), then)
+
+    def dead(
+        self, topic: str, group: str, limit: int, then: Then[list[tuple[MessageRow, str]]]
+    ) -> None:
+        found = self.get(topic).readers.dead(group, limit)
+        then(Answer([(row, reason) for piece, reason in found for row in message_rows(piece)]))
+
+    def close(self) -> None:
+        """The vhost is deleted, and its topics with it."""
+        for name in list(self.topics):
+            self.delete(name, lambda answer: None)
+
+
+def message_rows(piece: Piece) -> list[MessageRow]:
+    """The entries of a piece, decoded."""
+    (lane, partition), attempts, time = piece.track, piece.attempts, piece.time
+    base = message_id(partition, 0)
+    return [
+        (base + offset, lane, partition, time, *decode_entry(content), attempts)
+        for offset, content in zip(piece.offsets, piece.contents, strict=True)
+    ]
+
+
+def _check_claims(topic: LogTopic, reader: Reader) -> None:
+    """A group reads by claims or divides the queues: which of the two is fixed at its first use."""
+    if reader.group and reader.group in topic.assigned.groups():
+        raise BadTopicValue(
+            f"group '{reader.group}' of topic '{topic.name}' belongs to RocketMQ clients, who "
+            "divide the queues among themselves: take another name"
+        )
+
+
+def _nothing() -> None:
+    return

@@ -1,0 +1,323 @@
+"""A topic in the commit log: one numbered destination of the journal per lane and partition.
+
+Messages stay until retention or the deletion of the topic removes them; readers see what is on
+disk. Besides the calls of the SPI there are those by track and offset, for front doors that keep
+positions themselves.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+from headrace.core.topics.assigned import Assigned
+from headrace.core.topics.notes import RowNotes
+from headrace.errors import PreconditionFailed
+from headrace.model.retention import Retention
+from headrace.model.topics.lanes import BY_URGENCY, Lane
+from headrace.model.topics.spans import MAX_OFFSET, Bound, Track, message_id, queue_id
+from headrace.store.api import Extent, Journal, Level, Placed, TopicRow
+from headrace.store.entries import encode_entries
+from headrace.store.pieces import Loaded
+from headrace.store.readers import Readers
+from headrace.store.topics import Entry, Part, TopicInfo
+
+if TYPE_CHECKING:
+    from headrace.core.vhost import Vhost
+
+LOG = "log"
+
+
+class Appended(NamedTuple):
+    """Where entries went, and the position of the journal to wait for."""
+
+    ids: list[int]
+    position: int
+
+
+class _Track:
+    """One partition of one lane."""
+
+    __slots__ = ("end", "next", "number")
+
+    def __init__(self, number: int, end: int) -> None:
+        self.number = number  # in the journal
+        self.next = end  # the offset of the next message
+        self.end = end  # behind the last one on disk: readers see no further
+
+
+class LogTopic:
+    """One topic of one vhost. Also the Shelf of its readers."""
+
+    def __init__(self, vhost: Vhost, row: TopicRow, boot: str, number: Callable[[], int]) -> None:
+        storage = vhost.storage
+        assert storage.journal is not None, "a log topic needs a journal"
+        self._vhost = vhost
+        self._storage = storage
+        self._journal: Journal = storage.journal
+        self.name = row.name
+        self.uuid = row.uuid
+        self.queues = row.queues
+        self.created_at = row.created_at
+        self.retention = _retention(row.settings)
+        self._tracks = {
+            _track_of(name): _Track(int(str(n)), self._journal.next_offset(int(str(n))))
+            for name, n in row.numbers.items()
+        }
+        self._pending: deque[tuple[int, _Track, int]] = deque()  # position, track, end then
+        self._turn = 0  # which partition takes the next message without a key
+        self._listeners: list[Callable[[], None]] = []
+        self.marked = False  # as sessions are: flushed when something is safe
+        self.deleted = False
+        self.notes = RowNotes(storage, vhost.clock, row.uuid)
+        self.readers = Readers(row.uuid, self, self.notes, boot, number)
+        self.assigned = Assigned(storage, row.uuid)
+
+    # -- what it is ------------------------------------------------------------------------------
+
+    def row(self) -> TopicRow:
+        numbers = {_name_of(track): one.number for track, one in self._tracks.items()}
+        return TopicRow(
+            self._vhost.name,
+            self.name,
+            self.uuid,
+            self.queues,
+            self.created_at,
+            retention_settings(self.retention),
+            dict(numbers),
+            max(numbers.values(), default=0),
+        )
+
+    def info(self) -> TopicInfo:
+        parts = tuple(
+            self._part(track)
+            for lane in BY_URGENCY
+            for track in sorted(self._tracks)
+            if track[0] == lane
+        )
+        return TopicInfo(
+            self.name, self.uuid, LOG, self.queues, self.retention, self.created_at, parts
+        )
+
+    def _part(self, track: Track) -> Part:
+        first, end = self.bound(track)
+        times = [self.time_at(track, first), self.time_at(track, end - 1)] if first < end else []
+        partition = track[1]
+        return Part(
+            track[0], partition, message_id(partition, first), message_id(partition, end), *times
+        )
+
+    def numbers_by_queue(self) -> dict[int, int]:
+        """The number in the journal of each queue id: middle 0 .. q - 1, then high, then low."""
+        return {queue_id(track, self.queues): one.number for track, one in self._tracks.items()}
+
+    # -- by track and offset ---------------------------------------------------------------------
+
+    def bounds(self) -> Mapping[Track, Bound]:
+        return {track: self.bound(track) for track in self._tracks}
+
+    def bound(self, track: Track) -> Bound:
+        """What can be read: from the first message kept to the last one on disk."""
+        known = self._tracks.get(track)
+        if known is None:
+            return Bound(0, 0)
+        return Bound(min(self._journal.floor(known.number), known.end), known.end)
+
+    def numbers(self) -> Mapping[int, Track]:
+        """The tracks by their number in the journal, which no other track ever has."""
+        return {one.number: track for track, one in self._tracks.items()}
+
+    def number_of(self, track: Track) -> int | None:
+        """The number of a track; None as long as nothing was ever appended to it."""
+        known = self._tracks.get(track)
+        return None if known is None else known.number
+
+    def load(self, track: Track, start: int, stop: int, max_bytes: int) -> tuple[list[Loaded], int]:
+        """Raw entries (store.entries) of start .. stop - 1, and where to go on."""
+        known = self._tracks.get(track)
+        if known is None:
+            return [], stop
+        found, at = self._journal.read_from(
+            known.number, start, min(stop, known.end), max_bytes=max_bytes
+        )
+        loaded = [Loaded(one.time, one.offsets, one.contents) for one in found]
+        return loaded, at if at < min(stop, known.end) else stop
+
+    def offset_at(self, track: Track, time_ms: int) -> int:
+        known = self._tracks.get(track)
+        if known is None:
+            return 0
+        return min(self._journal.first_at(known.number, time_ms), known.end)
+
+    def time_at(self, track: Track, offset: int) -> int | None:
+        known = self._tracks.get(track)
+        if known is None:
+            return None
+        extent = next(self._journal.extents(known.number, offset), None)
+        return extent.time if extent is not None else None
+
+    # -- appending -------------------------------------------------------------------------------
+
+    def append(self, entries: Sequence[Entry], *, tapped: bool = True) -> Appended:
+        """Append all or nothing; safe once the journal has reached the position.
+
+        ``tapped``: queues bound to the topic's exchange get the messages too.
+        """
+        contents = encode_entries(entries)
+        by_track = self._by_track(entries)
+        ids = [0] * len(entries)
+        position = 0
+        with self._storage.atomic():
+            for track, indices in by_track.items():
+                is_all = len(indices) == len(contents)
+                part = contents if is_all else [contents[index] for index in indices]
+                offset, position = self.append_to(track, part, tapped=tapped)
+                first = message_id(track[1], offset)
+                for number, index in enumerate(indices, first):
+                    ids[index] = number
+        return Appended(ids, position)
+
+    def _by_track(self, entries: Sequence[Entry]) -> Mapping[Track, Sequence[int]]:
+        """Which of the entries go to which track."""
+        if self.queues == 1 and len({entry.lane for entry in entries}) == 1:
+            return {(entries[0].lane, 0): range(len(entries))}
+        found: dict[Track, list[int]] = {}
+        for index, entry in enumerate(entries):
+            track = (entry.lane, self._partition_of(entry.key))
+            found.setdefault(track, []).append(index)
+        return found
+
+    def append_to(
+        self, track: Track, contents: Sequence[bytes], *, tapped: bool = True
+    ) -> tuple[int, int]:
+        """Append encoded entries to one track; returns the first offset and the position."""
+        bridge = self._vhost.topics.bridge
+        if not tapped or not bridge.has_taps(self.name):
+            return self._store(track, contents)
+        with self._storage.atomic():
+            first, position = self._store(track, contents)
+            lane = track[0]
+            tap = bridge.tap(self.name, [(lane, content) for content in contents])
+        return first, max(position, tap)
+
+    def _store(self, track: Track, contents: Sequence[bytes]) -> tuple[int, int]:
+        known = self._tracks.get(track) or self._new_track(track)
+        first = known.next
+        if first + len(contents) > MAX_OFFSET:
+            raise PreconditionFailed(f"topic '{self.name}' is full: its offsets have 40 bits")
+        position = self._journal.append(
+            exchange="",
+            key="",
+            origin=0,
+            ttl_ms=None,
+            contents=contents,
+            placed=[Placed(known.number, first, len(contents))],
+            level=Level.FSYNC,
+        )
+        known.next = first + len(contents)
+        if not self._pending:
+            self._storage.wait(self)
+        self._pending.append((position, known, known.next))
+        return first, position
+
+    def _partition_of(self, key: str | None) -> int:
+        if self.queues == 1:
+            return 0
+        if key is not None:
+            return crc32(key.encode()) % self.queues
+        self._turn += 1
+        return self._turn % self.queues
+
+    def _new_track(self, track: Track) -> _Track:
+        if not 0 <= track[1] < self.queues:
+            raise PreconditionFailed(
+                f"topic '{self.name}' has no queue {track[1]}: they are 0 to {self.queues - 1}"
+            )
+        number = self._storage.new_queue_number()
+        assert number is not None, "numbers are given as long as there is a journal"
+        known = self._tracks[track] = _Track(number, 0)
+        self._storage.save(self.row())
+        return known
+
+    # -- new data --------------------------------------------------------------------------------
+
+    def when_appended(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back whenever more can be read; returns what ends that."""
+        self._listeners.append(callback)
+
+        def end() -> None:
+            if callback in self._listeners:
+                self._listeners.remove(callback)
+
+        return end
+
+    def flush(self) -> None:
+        """Something has become safe: let readers see it."""
+        pending, durable = self._pending, self._storage.durable
+        moved = False
+        while pending and pending[0][0] <= durable:
+            _, track, end = pending.popleft()
+            track.end = end
+            moved = True
+        if pending:
+            self._storage.wait(self)
+        if moved:
+            for callback in tuple(self._listeners):
+                callback()
+
+    # -- space -----------------------------------------------------------------------------------
+
+    def expire(self, now_ms: int) -> None:
+        """Remove what retention does not keep: record by record, the oldest of all tracks first."""
+        if self.retention is None:
+            return
+        numbers = [track.number for track in self._tracks.values()]
+        # What a pin holds although it was removed does not count.
+        kept = sum(map(self._journal.stored_bytes, numbers))
+        kept -= sum(map(self._journal.kept_bytes, numbers))
+        for time, number, extent in heapq.merge(*map(self._ages, self._tracks.values())):
+            if not self.retention.ends(stored_at=time, now=now_ms, kept=kept):
+                return
+            self._journal.settle(number, range(extent.first, extent.stop))
+            kept -= extent.size
+
+    def _ages(self, track: _Track) -> Iterator[tuple[int, int, Extent]]:
+        for extent in self._journal.extents(track.number, self._journal.floor(track.number)):
+            if extent.stop <= track.end:
+                yield extent.time, track.number, extent
+
+    def delete(self) -> None:
+        """The topic is gone: so are its messages."""
+        self.deleted = True
+        self._pending.clear()
+        self._storage.delete(self.row())
+        for track in self._tracks.values():
+            self._journal.forget(track.number)
+
+
+def _name_of(track: Track) -> str:
+    return f"{track[0].label}.{track[1]}"
+
+
+def _track_of(name: str) -> Track:
+    label, _, partition = name.partition(".")
+    return Lane[label.upper()], int(partition)
+
+
+def retention_settings(retention: Retention | None) -> dict[str, object]:
+    if retention is None:
+        return {}
+    given = {"retention-ms": retention.ms, "retention-bytes": retention.size}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _retention(settings: Mapping[str, object]) -> Retention | None:
+    ms, size = settings.get("retention-ms"), settings.get("retention-bytes")
+    if ms is None and size is None:
+        return None
+    return Retention(
+        int(str(ms)) if ms is not None else None, int(str(size)) if size is not None else None
+    )

@@ -1,0 +1,80 @@
+"""What readers of a log topic did, as rows of the metadata, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.core.clock import Clock
+from headrace.core.storage import Storage
+from headrace.model.topics.lanes import Lane
+from headrace.model.topics.retries import Place, Retry
+from headrace.model.topics.spans import Track
+from headrace.store.api import CursorRow, RetryRow
+from headrace.store.readers import Cursor, Name, Readers
+
+
+class RowNotes:
+    """The Notes of store.readers. Delays run on the monotonic clock; rows have the wall's time."""
+
+    def __init__(self, storage: Storage, clock: Clock, uuid: str) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._uuid = uuid
+
+    def cursor(self, name: Name, track: Track, cursor: Cursor) -> None:
+        ranges = tuple(edge for one in cursor.ranges for edge in one)
+        self._storage.save(
+            CursorRow(
+                self._uuid,
+                name.group,
+                name.token,
+                int(track[0]),
+                track[1],
+                floor=cursor.floor,
+                epoch=cursor.epoch,
+                ranges=ranges,
+            )
+        )
+
+    def retry(self, group: str, place: Place, retry: Retry | None) -> None:
+        (lane, partition), offset = place
+        if retry is None:
+            self._storage.delete(RetryRow(self._uuid, group, int(lane), partition, offset))
+            return
+        self._storage.save(
+            RetryRow(
+                self._uuid,
+                group,
+                int(lane),
+                partition,
+                offset,
+                retry.attempts,
+                retry.due + self._wall_ahead(),
+                retry.dead,
+                retry.reason,
+            )
+        )
+
+    def forget(self, name: Name) -> None:
+        self._storage.forget_reader(self._uuid, name.group, name.token)
+
+    def _wall_ahead(self) -> int:
+        return int(self._clock.wall_seconds() * 1000) - self._clock.now_ms()
+
+    def restore(
+        self, readers: Readers, cursors: Iterable[CursorRow], retries: Iterable[RetryRow]
+    ) -> None:
+        """Readers go on where they were. What was handed out and not committed comes again, and
+        counts as tried once more."""
+        for row in cursors:
+            pairs = zip(row.ranges[::2], row.ranges[1::2], strict=True)
+            cursor = Cursor(row.floor, tuple(pairs), row.epoch)
+            track = (Lane(row.lane), row.partition)
+            readers.restore_cursor(Name(row.reader_group, row.token), track, cursor)
+        ahead = self._wall_ahead()
+        for one in retries:
+            attempts = one.attempts if one.dead or self._storage.clean else one.attempts + 1
+            retry = Retry(attempts, one.due - ahead, dead=one.dead, reason=one.reason)
+            place = ((Lane(one.lane), one.partition), one.place)
+            readers.restore_retry(one.reader_group, place, retry)
+        readers.suspect()

@@ -1,0 +1,125 @@
+"""Taps of topics in other engines: their messages are read with a cursor of this node's own.
+
+Other nodes append there too, so what a publisher here does is not enough: the topic is tailed.
+A batch is committed when the queues have it on disk; after a crash in between it comes again.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from headrace.core.topics.bridge import Bridge
+from headrace.core.topics.engine import Answer, Batch, Cancel, MessageRow
+from headrace.errors import BrokerError, NoSuchTopic
+from headrace.model.topics.lanes import Lane
+from headrace.store.entries import Parts
+from headrace.store.topics import LATEST, Reader
+
+if TYPE_CHECKING:
+    from headrace.core.clock import Timer, Timers
+    from headrace.core.storage import Storage
+    from headrace.core.topics.threaded import ThreadedEngine
+
+logger = logging.getLogger(__name__)
+
+BATCH = 500
+WAIT_MS = 10_000
+PAUSE_MS = 1000  # after a failure
+
+
+class Tail:
+    """Follows one topic from the moment in which the first queue is bound."""
+
+    def __init__(
+        self,
+        engine: ThreadedEngine,
+        topic: str,
+        bridge: Bridge,
+        storage: Storage,
+        timers: Timers,
+        token: str,
+    ) -> None:
+        self._engine = engine
+        self._topic = topic
+        self._bridge = bridge
+        self._storage = storage
+        self._timers = timers
+        self._reader = Reader(token, start=LATEST)
+        self._cancel: Cancel | None = None
+        self._timer: Timer | None = None
+        self._claim: tuple[object, ...] = ()
+        self._position = 0  # of the journal: then the claim can be committed
+        self._stopped = False
+        self._is_behind = False
+        self.marked = False
+
+    def start(self) -> None:
+        """Appends of this node wait until the cursor is where it has to be."""
+        self._engine.hold(self._topic)
+        self._read(0, first=True)
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._cancel is not None:
+            self._cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _read(self, wait_ms: int = WAIT_MS, *, first: bool = False) -> None:
+        def got(answer: Answer[Batch]) -> None:
+            if first:
+                self._engine.release(self._topic)
+            self._got(answer)
+
+        try:
+            self._cancel = self._engine.read(self._topic, self._reader, BATCH, wait_ms, got)
+        except BrokerError as error:
+            if first:
+                self._engine.release(self._topic)
+            self._failed(error)
+
+    def _got(self, answer: Answer[Batch]) -> None:
+        if self._stopped:
+            return
+        if answer.error is not None or answer.value is None:
+            self._failed(answer.error)
+            return
+        self._is_behind = False
+        messages, self._claim = answer.value
+        self._position = self._bridge.give(self._topic, [_parts_of(row) for row in messages])
+        self.flush()
+
+    def flush(self) -> None:
+        """The journal got further: maybe far enough."""
+        if self._stopped:
+            return
+        if self._position > self._storage.durable:
+            self._storage.wait(self)
+        elif self._claim:
+            claim, self._claim = self._claim, ()
+            try:
+                self._engine.commit(self._topic, self._reader, claim, self._committed)
+            except BrokerError as error:
+                self._failed(error)
+        else:
+            self._read()
+
+    def _committed(self, answer: Answer[None]) -> None:
+        if answer.error is not None:
+            self._failed(answer.error)
+        elif not self._stopped:
+            self._read()
+
+    def _failed(self, error: BrokerError | None) -> None:
+        if isinstance(error, NoSuchTopic) or self._stopped:
+            return
+        if not self._is_behind:  # once is enough: it may take hours
+            logger.warning("topic '%s' cannot be followed at present: %s", self._topic, error)
+        self._is_behind = True
+        self._timer = self._timers.after(PAUSE_MS, self._read)
+
+
+def _parts_of(row: MessageRow) -> tuple[Lane, Parts]:
+    fields: Any = row
+    return fields[1], Parts(*fields[4:12])

@@ -1,0 +1,354 @@
+"""Topics of an engine whose calls block: each call in a thread, appends in batches.
+
+The engine's own catalogue is the truth: what another node declares there is found by polling.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from headrace.core.topics.batching import Batcher
+from headrace.core.topics.engine import Answer, Batch, Cancel, Declared, MessageRow, Then
+from headrace.core.topics.workers import Workers
+from headrace.errors import BodyTooLarge, NoSuchTopic
+from headrace.model.topics.lanes import Lane
+from headrace.store.topics import (
+    Entry,
+    GroupInfo,
+    Lag,
+    Message,
+    Reader,
+    SharedEngine,
+    Taken,
+    TopicInfo,
+    TopicSpec,
+)
+
+if TYPE_CHECKING:
+    from headrace.core.clock import Timer, Timers
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+POLL_MS = 3000  # between looks at the catalogue
+FIRST_PAUSE_MS = 20  # of a waiting read, doubled until
+LAST_PAUSE_MS = 500
+
+
+class ThreadedEngine:
+    """See core.topics.engine.Engine. One object serves one vhost."""
+
+    def __init__(
+        self,
+        engine: SharedEngine,
+        workers: Workers,
+        timers: Timers,
+        soon: Callable[[Callable[[], None]], None],
+        *,
+        durable: bool = True,
+    ) -> None:
+        self.durable = durable  # its topics are there after a restart
+        self.is_heard_of = not durable  # whether we ever knew its topics
+        self.name = engine.name
+        self._engine = engine
+        self._workers = workers
+        self._timers = timers
+        self._soon = soon
+        self._known: dict[str, str] = {}  # topic -> uuid
+        self._batchers: dict[str, Batcher] = {}
+        self._waits: set[_WaitingRead] = set()
+        self._poll_timer: Timer | None = None
+        self._is_away = False  # as far as the last look at the catalogue has shown
+        self.on_change: Callable[[], None] = lambda: None  # topics came or went
+        self._closed = False
+
+    # -- the catalogue ---------------------------------------------------------------------------
+
+    @property
+    def max_body(self) -> int:
+        return self._engine.max_body
+
+    def start(self, known: dict[str, str] | None = None) -> None:
+        """Look at the catalogue again and again; ``known`` is what somebody saw just now."""
+        if known is None:
+            self._poll()
+        else:
+            self._take(known)
+            self._poll_later()
+
+    def _poll(self) -> None:
+        if not self._closed:
+            self._workers.run(self.name, self._engine.uuids, self._polled)
+
+    def _poll_later(self) -> None:
+        self._poll_timer = self._timers.after(POLL_MS, self._poll)
+
+    def _polled(self, answer: Answer[dict[str, str]]) -> None:
+        if answer.error is not None:
+            if not self._is_away:  # once is enough: it may take hours
+                logger.warning("engine '%s': no list of its topics: %s", self.name, answer.error)
+            self._is_away = True
+        elif answer.value is not None:
+            if self._is_away:
+                logger.warning("engine '%s' is there again", self.name)
+            self._is_away = False
+            self._take(answer.value)
+        self._poll_later()
+
+    def _take(self, known: dict[str, str]) -> None:
+        self.is_heard_of = True
+        self._known = known
+        self.on_change()
+
+    def knows(self, topic: str) -> bool:
+        return topic in self._known
+
+    def names(self) -> Sequence[str]:
+        return sorted(self._known)
+
+    def uuid_of(self, topic: str) -> str | None:
+        return self._known.get(topic)
+
+    # -- topics ----------------------------------------------------------------------------------
+
+    def declare(self, spec: TopicSpec, then: Then[Declared]) -> None:
+        was_known = self.knows(spec.name)
+
+        def done(answer: Answer[TopicInfo]) -> None:
+            if answer.value is None:
+                then(Answer(error=answer.error))
+                return
+            info = replace(answer.value, engine=self.name)
+            created = not was_known and self._known.get(info.name) != info.uuid
+            self._take({**self._known, info.name: info.uuid})
+            then(Answer(Declared(info, created)))
+
+        self._run(lambda: self._engine.create(spec), done)
+
+    def delete(self, topic: str, then: Then[None]) -> None:
+        def done(answer: Answer[None]) -> None:
+            if answer.error is None or isinstance(answer.error, NoSuchTopic):
+                self._take({n: uuid for n, uuid in self._known.items() if n != topic})
+            then(answer)
+
+        self._run(lambda: self._engine.delete(topic), done)
+
+    def describe(self, topic: str, then: Then[TopicInfo]) -> None:
+        self._run(lambda: replace(self._engine.describe(topic), engine=self.name), then)
+
+    def infos(self, then: Then[list[TopicInfo]]) -> None:
+        def done(answer: Answer[list[TopicInfo]]) -> None:
+            if answer.value is not None:  # who sees a topic in a list can use it at once
+                self._take({**self._known, **{info.name: info.uuid for info in answer.value}})
+            then(answer)
+
+        self._run(lambda: [replace(info, engine=self.name) for info in self._engine.topics()], done)
+
+    # -- messages --------------------------------------------------------------------------------
+
+    def append(self, topic: str, entries: Sequence[Entry], then: Then[list[int]]) -> None:
+        for entry in entries:
+            if len(entry.body) > self.max_body:
+                raise BodyTooLarge(
+                    f"a body of {len(entry.body)} bytes is larger than {self.max_body}, the limit "
+                    f"of engine '{self.name}'; nothing was appended"
+                )
+        self._batcher(topic).append(entries, then)
+
+    def _batcher(self, topic: str) -> Batcher:
+        batcher = self._batchers.get(topic)
+        if batcher is None:
+            batcher = Batcher(partial(self._append, topic), self._soon)
+            self._batchers[topic] = batcher
+        return batcher
+
+    def hold(self, topic: str) -> None:
+        """Appends wait until release()."""
+        self._batcher(topic).hold()
+
+    def release(self, topic: str) -> None:
+        self._batcher(topic).release()
+
+    def _append(self, topic: str, entries: Sequence[Entry], then: Then[list[int]]) -> None:
+        def done(answer: Answer[list[int]]) -> None:
+            then(answer)
+            if answer.error is None:
+                for wait in tuple(self._waits):
+                    if wait.topic == topic:
+                        wait.nudge()
+
+        self._run(lambda: self._engine.append(topic, entries), done)
+
+    def read(
+        self, topic: str, reader: Reader, batch: int, wait_ms: int, then: Then[Batch]
+    ) -> Cancel:
+        until = self._timers.clock.now_ms() + wait_ms
+        wait = _WaitingRead(self, topic, reader, batch, until, then)
+        self._waits.add(wait)
+        wait.look()
+        return wait.cancel
+
+    def look(self, wait: _WaitingRead, then: Then[Taken]) -> None:
+        """One attempt of a waiting read."""
+        self._run(lambda: self._engine.read(wait.topic, wait.reader, wait.batch), then)
+
+    def pause(self, ms: int, callback: Callable[[], None]) -> Timer:
+        return self._timers.after(ms, callback)
+
+    def now_ms(self) -> int:
+        return self._timers.clock.now_ms()
+
+    def end(self, wait: _WaitingRead) -> None:
+        self._waits.discard(wait)
+
+    def commit(self, topic: str, reader: Reader, claim: Sequence[object], then: Then[None]) -> None:
+        if claim:
+            self._run(lambda: self._engine.commit(topic, reader, claim), then)
+        else:
+            then(Answer())
+
+    def nack(
+        self,
+        topic: str,
+        reader: Reader,
+        claim: Sequence[object],
+        ids: Sequence[tuple[Lane, int]],
+        delay_ms: int,
+        reason: str,
+        then: Then[None],
+    ) -> None:
+        self._run(lambda: self._engine.nack(topic, reader, claim, ids, delay_ms, reason), then)
+
+    def renew(self, topic: str, reader: Reader, claim: Sequence[object], then: Then[None]) -> None:
+        self._run(lambda: self._engine.renew(topic, reader, claim), then)
+
+    # -- readers ---------------------------------------------------------------------------------
+
+    def seek(
+        self,
+        topic: str,
+        reader: Reader,
+        positions: Mapping[Lane, int] | None,
+        time_ms: int | None,
+        then: Then[None],
+    ) -> None:
+        self._run(
+            lambda: self._engine.seek(topic, reader, positions=positions, time_ms=time_ms), then
+        )
+
+    def lag(self, topic: str, reader: Reader, then: Then[list[Lag]]) -> None:
+        self._run(lambda: self._engine.lag(topic, reader), then)
+
+    def groups(self, topic: str, then: Then[list[GroupInfo]]) -> None:
+        self._run(lambda: self._engine.groups(topic), then)
+
+    def forget_group(self, topic: str, reader: Reader, then: Then[None]) -> None:
+        self._run(lambda: self._engine.forget_group(topic, reader), then)
+
+    def dead(
+        self, topic: str, group: str, limit: int, then: Then[list[tuple[MessageRow, str]]]
+    ) -> None:
+        def call() -> list[tuple[MessageRow, str]]:
+            found = self._engine.dead(topic, group, limit)
+            return [(message_row(message), reason) for message, reason in found]
+
+        self._run(call, then)
+
+    def _run(self, call: Callable[[], T], then: Then[T]) -> None:
+        self._workers.run(self.name, call, then)
+
+    def close(self) -> None:
+        """The vhost is deleted; the topics stay where they are."""
+        self._closed = True
+        if self._poll_timer is not None:
+            self._poll_timer.cancel()
+        for wait in tuple(self._waits):
+            wait.cancel()
+
+
+class _WaitingRead:
+    """A read that is tried again until there is something, or its time is over."""
+
+    def __init__(
+        self,
+        engine: ThreadedEngine,
+        topic: str,
+        reader: Reader,
+        batch: int,
+        until: int,
+        then: Then[Batch],
+    ) -> None:
+        self._engine = engine
+        self.topic = topic
+        self.reader = reader
+        self.batch = batch
+        self._until = until
+        self._then = then
+        self._pause = FIRST_PAUSE_MS
+        self._timer: Timer | None = None
+        self._over = False
+        self._looking = False
+        self._again = False  # something was appended while we looked
+
+    def look(self) -> None:
+        if self._over or self._looking:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._looking, self._again = True, False
+        self._engine.look(self, self._found)
+
+    def nudge(self) -> None:
+        """There may be something now."""
+        self._again = True
+        self._pause = FIRST_PAUSE_MS
+        self.look()
+
+    def cancel(self) -> None:
+        """The reader is gone. What is being read for it now comes again after its lease."""
+        self._over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._engine.end(self)
+
+    def _found(self, answer: Answer[Taken]) -> None:
+        self._looking = False
+        if self._over:
+            return
+        taken = answer.value
+        left = self._until - self._engine.now_ms()
+        if answer.error is not None or taken is None:
+            self.cancel()
+            self._then(Answer(error=answer.error))
+        elif taken.messages or left <= 0:
+            self.cancel()
+            rows = [message_row(message) for message in taken.messages]
+            self._then(Answer(Batch(rows, taken.claim)))
+        elif self._again:
+            self.look()
+        else:
+            self._timer = self._engine.pause(min(self._pause, left), self.look)
+            self._pause = min(2 * self._pause, LAST_PAUSE_MS)
+
+
+def message_row(message: Message) -> MessageRow:
+    return (
+        message.id,
+        message.lane,
+        message.partition,
+        message.time,
+        message.body,
+        message.token,
+        message.key,
+        message.tags,
+        message.source_ip,
+        message.message_id,
+        message.born,
+        dict(message.properties),
+        message.attempts,
+    )

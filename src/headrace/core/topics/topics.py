@@ -1,0 +1,155 @@
+"""All topics of a vhost, and in which engine each of them is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from headrace.core.topics.bridge import Bridge, EngineSink, spec_of
+from headrace.core.topics.engine import Declared, Engine, Then, collect
+from headrace.core.topics.log_engine import LogEngine
+from headrace.core.topics.tail import Tail
+from headrace.core.topics.threaded import ThreadedEngine
+from headrace.errors import (
+    BadTopicValue,
+    EngineUnavailable,
+    NoSuchTopic,
+    PreconditionFailed,
+    TopicConflict,
+)
+from headrace.model.topics.names import check_topic
+from headrace.store.topics import TopicInfo, TopicSpec
+
+if TYPE_CHECKING:
+    from headrace.core.exchange import Exchange
+    from headrace.core.vhost import Vhost
+
+logger = logging.getLogger(__name__)
+
+MAX_QUEUES = 1024
+
+
+class Topics:
+    """Topic names are one space, whatever the engine."""
+
+    def __init__(self, vhost: Vhost) -> None:
+        self._vhost = vhost
+        self.bridge = Bridge(vhost)
+        self.log = LogEngine(vhost)
+        self.engines: dict[str, Engine] = {self.log.name: self.log}
+        self._opened: dict[str, set[str]] = {}  # by engine: topics that have their exchange
+        self._hidden: set[tuple[str, str]] = set()  # engine and topic: said once
+        self._tails: dict[str, Tail] = {}
+        self.tap_token = "tap"  # under which this node follows topics of other engines
+
+    def add_engine(self, engine: ThreadedEngine) -> None:
+        """Topics of another engine: their exchanges come and go with them."""
+        self.engines[engine.name] = engine
+        engine.on_change = lambda: self._follow(engine)
+
+    def _follow(self, engine: ThreadedEngine) -> None:
+        known = {name for name in engine.names() if self._is_free(name, engine)}
+        opened = self._opened.setdefault(engine.name, set())
+        self._opened[engine.name] = known
+        for name in opened - known:
+            self._stop_tail(name)
+            self.bridge.close(name)
+        for name in known - opened:
+            sink = EngineSink(engine, name)
+            self.bridge.open(name, sink, is_tailed=True, durable=engine.durable)
+            self.taps_changed(name)
+
+    def _is_free(self, name: str, engine: ThreadedEngine) -> bool:
+        """Other nodes know nothing of our log: a topic there, or the first one, keeps its name."""
+        owner = self._owner_of(name)
+        if owner is None or owner is engine:
+            return True
+        if (engine.name, name) not in self._hidden:
+            self._hidden.add((engine.name, name))
+            logger.warning(
+                "topic '%s' of engine '%s' is hidden by that of engine '%s'",
+                name, engine.name, owner.name,
+            )  # fmt: skip
+        return False
+
+    def _owner_of(self, name: str) -> Engine | None:
+        """The engine whose topic has the exchange."""
+        if self.log.knows(name):
+            return self.log
+        found = (engine for engine, names in self._opened.items() if name in names)
+        return next((self.engines[engine] for engine in found), None)
+
+    def taps_changed(self, name: str) -> None:
+        """Bindings of the topic's exchange came or went: follow it as long as there are some."""
+        if not self.bridge.has_taps(name):
+            self._stop_tail(name)
+        elif name not in self._tails:
+            engine = self._owner_of(name)  # none yet: it is followed when it is heard of
+            if isinstance(engine, ThreadedEngine):
+                self._tails[name] = self._new_tail(engine, name)
+                self._tails[name].start()
+
+    def _new_tail(self, engine: ThreadedEngine, name: str) -> Tail:
+        vhost = self._vhost
+        return Tail(engine, name, self.bridge, vhost.storage, vhost.timers, self.tap_token)
+
+    def _stop_tail(self, name: str) -> None:
+        tail = self._tails.pop(name, None)
+        if tail is not None:
+            tail.stop()
+
+    def declare_exchange(
+        self, name: str, arguments: Mapping[str, object], *, permanent: bool
+    ) -> Exchange:
+        """A log topic declared by its exchange, as AMQP clients can."""
+        if not permanent:
+            raise PreconditionFailed(
+                f"exchange '{name}' belongs to a topic: it is durable, neither auto-delete "
+                "nor internal"
+            )
+        self.declare(spec_of(name, arguments), self.log.name, lambda answer: None)
+        return self._vhost.exchanges[name]
+
+    def declare(self, spec: TopicSpec, engine: str, then: Then[Declared]) -> None:
+        """Make the topic, or check that the one there is the same."""
+        check_topic(spec.name)
+        if not 1 <= spec.queues <= MAX_QUEUES:
+            raise BadTopicValue(f"queues: 1 to {MAX_QUEUES} are allowed, not {spec.queues}")
+        self.bridge.check_free(spec.name)
+        wanted = self.engines.get(engine)
+        if wanted is None:
+            raise BadTopicValue(
+                f"engine {engine!r} is unknown in vhost '{self._vhost.name}': "
+                f"{', '.join(sorted(self.engines))}"
+            )
+        for name, other in self.engines.items():
+            if other is not wanted and other.knows(spec.name):
+                raise TopicConflict(f"topic '{spec.name}' is there already, in engine '{name}'")
+        wanted.declare(spec, then)
+
+    def engine_of(self, topic: str) -> Engine:
+        """The engine that has the topic; NoSuchTopic."""
+        owner = self._owner_of(topic)
+        if owner is not None:
+            return owner
+        for engine in self.engines.values():
+            if isinstance(engine, ThreadedEngine) and not engine.is_heard_of:
+                raise EngineUnavailable(
+                    f"no topic '{topic}' is known in vhost '{self._vhost.name}', but engine "
+                    f"'{engine.name}' could not be reached yet: it may be there"
+                )
+        raise NoSuchTopic(f"no topic '{topic}' in vhost '{self._vhost.name}'")
+
+    def names(self) -> list[str]:
+        return sorted({name for engine in self.engines.values() for name in engine.names()})
+
+    def infos(self, then: Then[list[TopicInfo]]) -> None:
+        """All topics, engine by engine."""
+        collect([engine.infos for engine in self.engines.values()], then)
+
+    def close(self) -> None:
+        for name in list(self._tails):
+            self._stop_tail(name)
+        for engine in self.engines.values():
+            engine.close()

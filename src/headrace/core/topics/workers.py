@@ -1,0 +1,67 @@
+"""Threads for engines that block. The loop hands calls over and is told how they went."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+from headrace.core.topics.engine import Answer, Then
+from headrace.errors import BrokerError, EngineUnavailable
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+THREADS = 8
+MAX_WAITING = 10_000  # calls that have no thread yet
+
+
+class Workers:
+    """A bounded pool. Threads are made when they are first needed."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = THREADS) -> None:
+        self._loop = loop
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="headrace-topics")
+        self._waiting = 0
+        self._closed = False
+
+    def run(self, engine: str, call: Callable[[], T], then: Then[T]) -> None:
+        """Make the call in a thread; answer on the loop."""
+        if self._closed or self._waiting >= MAX_WAITING:
+            why = "the broker stops" if self._closed else f"{self._waiting} requests wait already"
+            raise EngineUnavailable(f"engine '{engine}' takes no more: {why}; nothing was done")
+        self._waiting += 1
+
+        def done(future: Future[T]) -> None:
+            answer: Answer[T] = _answer(engine, future)
+            try:
+                self._loop.call_soon_threadsafe(told, answer)
+            except RuntimeError:
+                logger.debug("engine '%s': the loop is gone", engine)
+
+        def told(answer: Answer[T]) -> None:
+            self._waiting -= 1
+            if not self._closed:
+                then(answer)
+
+        self._pool.submit(call).add_done_callback(done)
+
+    def close(self) -> None:
+        """Nobody is told any more; calls under way are waited for."""
+        self._closed = True
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _answer(engine: str, future: Future[T]) -> Answer[T]:
+    if future.cancelled():
+        return Answer(error=EngineUnavailable(f"engine '{engine}': the broker stops"))
+    error = future.exception()
+    if error is None:
+        return Answer(future.result())
+    if isinstance(error, BrokerError):
+        return Answer(error=error)
+    logger.error("engine '%s' failed", engine, exc_info=error)
+    text = f"engine '{engine}' failed, the change may have been made: {error}"
+    return Answer(error=EngineUnavailable(text))
