@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import signal
-import ssl
 import sys
 import time
 from collections.abc import Callable
@@ -22,18 +21,26 @@ from headrace.core.clock import Clock
 from headrace.core.definitions import load_definitions
 from headrace.core.turn import Turn
 from headrace.errors import ConfigError
+from headrace.server import supervisor
 from headrace.server.amqp import handshake as amqp
 from headrace.server.amqp.session import Session as AmqpSession
-from headrace.server.listener import Gate, Link, SessionLike, tls_context
+from headrace.server.engines import Engines
+from headrace.server.fetch.pool import FetchPool
+from headrace.server.http.door import Door
+from headrace.server.listener import Gate, Link, SessionLike
 from headrace.server.logs import configure_logging
 from headrace.server.native import handshake as native
 from headrace.server.native.session import Session as NativeSession
+from headrace.server.remoting.door import Door as RemotingDoor
 from headrace.server.stores import Stores
+from headrace.server.tls import Certificates, Files
 
 logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
-_SCHEMES = {"native": "headrace"}  # where it is not the listener's name
+# Where it is not the listener's name. RocketMQ clients are given an address, no URL.
+_SCHEMES = {"native": "headrace", "native_tls": "headraces", "namesrv": "", "remoting": ""}
+_SHOWN = {"native_tls": "natives"}
 
 
 class Server:
@@ -42,12 +49,17 @@ class Server:
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
         self.config = config
         self.ports: dict[str, int] = {}
-        self._clock = clock
+        self._clock = clock or Clock()
         self._listeners: list[asyncio.Server] = []
         self._links: set[Link] = set()
         self.broker: Broker | None = None
         self._stores: Stores | None = None
+        self._fetches: FetchPool | None = None
+        self._engines: Engines | None = None
+        self.http: Door | None = None
+        self.remoting: RemotingDoor | None = None
         self.failure: Exception | None = None
+        self.certificates: Certificates | None = None
         self.stopped = asyncio.Event()  # set when the broker has to end by itself
 
     async def start(self) -> None:
@@ -55,7 +67,8 @@ class Server:
         config = self.config
         loop = asyncio.get_running_loop()
         turn = Turn(loop)
-        self._stores = Stores(config.data_dir, turn, segment_size=config.segment_size)
+        self._fetches = FetchPool(loop)
+        self._stores = Stores(config.data_dir, turn, self._clock, segment_size=config.segment_size)
         self._stores.storage.on_failure = self._storage_failed
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self.broker = Broker(
@@ -63,22 +76,39 @@ class Server:
             directory=config.data_dir,
             memory_limit=parse_amount(config.memory_high_watermark, memory),
             disk_free_limit=config.disk_free_limit,
-            user=config.default_user,
-            password=config.default_password,
+            loopback_users=config.loopback_users,
             clock=self._clock,
             storage=self._stores.storage,
             turn=turn,
+            events=config.events,
         )
         self._stores.restore(self.broker, loop)
         if config.load_definitions is not None:
             load_definitions(self.broker, config.load_definitions)
+        self.broker.users.ensure_somebody(config.default_user, config.default_password)
+        self._engines = Engines(
+            self.broker,
+            loop,
+            config.engine,
+            max_body=config.max_message_size,
+            data_dir=config.data_dir,
+        )
         self.broker.start()
         if config.amqp:
             await self._listen("amqp", config.amqp_port, self._amqp_session)
+        if config.tls_cert is not None:
+            self.certificates = _certificates(config)
+            self.certificates.watch(loop)
         if config.amqps_port is not None:
-            await self._listen("amqps", config.amqps_port, self._amqp_session, _tls(config))
+            await self._listen("amqps", config.amqps_port, self._amqp_session, tls=True)
         if config.native:
             await self._listen("native", config.native_port, self._native_session)
+        if config.native_tls_port is not None:
+            await self._listen("native_tls", config.native_tls_port, self._native_session, tls=True)
+        if config.remoting:
+            self._open_remoting()
+        if config.http or config.https_port is not None:
+            self._open_http()
         if config.ready_file is not None:
             _write_atomically(config.ready_file, json.dumps({"pid": os.getpid(), **self.ports}))
 
@@ -95,6 +125,7 @@ class Server:
             heartbeat=config.heartbeat,
             max_message=config.max_message_size,
             cluster_name=config.cluster_name,
+            user_from=config.tls_user_from,
         )
         return AmqpSession(self.broker, limits, peer)
 
@@ -108,18 +139,47 @@ class Server:
             heartbeat=config.heartbeat,
             max_message=config.max_message_size,
             content_frame_max=config.frame_max,
+            user_from=config.tls_user_from,
         )
-        return NativeSession(self.broker, limits, peer)
+        assert self._fetches is not None
+        return NativeSession(self.broker, limits, peer, self._fetches)
+
+    def _open_http(self) -> None:
+        assert self.broker is not None
+        config = self.config
+        self.http = Door(self.broker, config, self.ports)
+        if config.http:
+            self.ports["http"] = self.http.listen("http", config.http_port)
+        if config.https_port is not None:
+            assert self.certificates is not None, "config checks that there is a certificate"
+            context = self.certificates.context
+            self.ports["https"] = self.http.listen("https", config.https_port, context)
+        self.http.open()
+
+    def _open_remoting(self) -> None:
+        """Both ports answer everything; clients expect to find two."""
+        assert self.broker is not None
+        config = self.config
+        self.remoting = RemotingDoor(self.broker, config, self._links, self.certificates)
+        if config.namesrv:
+            self.ports["namesrv"] = self.remoting.listen("namesrv", config.namesrv_port)
+        self.ports["remoting"] = self.remoting.listen("remoting", config.remoting_port)
+        self.remoting.open(self.ports["remoting"])
 
     async def _listen(
         self,
         name: str,
         port: int,
         make_session: Callable[[Link], SessionLike],
-        tls: ssl.SSLContext | None = None,
+        *,
+        tls: bool = False,
     ) -> None:
         config = self.config
         loop = asyncio.get_running_loop()
+        context = None
+        if tls:
+            assert self.certificates is not None, "config checks that there is one"
+            context = self.certificates.context
         gate = Gate(config.handshake_timeout, config.max_unauthenticated_per_address)
 
         def link() -> Link:
@@ -127,7 +187,7 @@ class Server:
 
         try:
             server = await loop.create_server(
-                link, config.host, port, ssl=tls, backlog=BACKLOG, reuse_address=True
+                link, config.host, port, ssl=context, backlog=BACKLOG, reuse_address=True
             )
         except OSError as error:
             raise ConfigError(
@@ -135,6 +195,10 @@ class Server:
             ) from error
         self._listeners.append(server)
         self.ports[name] = server.sockets[0].getsockname()[1]
+
+    def renew_certificates(self) -> None:
+        if self.certificates is not None:
+            self.certificates.reload()
 
     def _storage_failed(self, error: Exception) -> None:
         """Nothing can be promised any more: tell everybody, and end."""
@@ -144,10 +208,20 @@ class Server:
             connection.force_close(f"storage has failed: {error}")
         self.stopped.set()
 
+    def _close_helpers(self) -> None:
+        for helper in (self._fetches, self._engines):
+            if helper is not None:
+                helper.close()
+
     async def stop(self) -> None:
         """Close the doors, tell everybody, wait a little, leave."""
         for listener in self._listeners:
             listener.close()
+        if self.certificates is not None:
+            self.certificates.close()
+        for door in (self.remoting, self.http):
+            if door is not None:
+                await door.close()
         broker = self.broker
         if broker is None:
             return
@@ -158,21 +232,18 @@ class Server:
             await asyncio.sleep(0.01)
         for link in tuple(self._links):
             link.abort()
+        self._close_helpers()
         await asyncio.sleep(0)
         broker.close()
         if self._stores is not None:
             self._stores.close()
 
 
-def _tls(config: Config) -> ssl.SSLContext:
-    try:
-        return tls_context(
-            str(config.tls_cert),
-            str(config.tls_key),
-            str(config.tls_ca) if config.tls_ca else None,
-        )
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"cannot use the TLS certificate or key: {error}") from error
+def _certificates(config: Config) -> Certificates:
+    assert config.tls_cert is not None
+    assert config.tls_key is not None, "config checks that both are there"
+    is_optional = config.tls_client_certificates == "optional"
+    return Certificates(Files(config.tls_cert, config.tls_key, config.tls_ca, is_optional))
 
 
 def _write_atomically(path: Path, text: str) -> None:
@@ -186,7 +257,8 @@ def _banner(server: Server, seconds: float) -> str:
     lines = [f"Headrace {__version__} is ready after {seconds:.2f} s"]
     for name, port in server.ports.items():
         scheme = _SCHEMES.get(name, name)
-        lines.append(f"  {name:<9} {scheme}://{config.host}:{port}/")
+        address = f"{scheme}://{config.host}:{port}/" if scheme else f"{config.host}:{port}"
+        lines.append(f"  {_SHOWN.get(name, name):<9} {address}")
     lines += [
         f"  data      {config.data_dir} ({server.recovered})",
         "  durability: fsync (a confirm means on disk)",
@@ -201,6 +273,9 @@ async def _serve(config: Config, started: float) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if config.tls_cert is not None or supervisor.is_present():
+        # Otherwise it means what it always does: the terminal is gone.
+        loop.add_signal_handler(signal.SIGHUP, server.renew_certificates)
     try:
         await server.start()
         # What lives now lives for ever; a collection should not walk it again and again.
@@ -209,8 +284,10 @@ async def _serve(config: Config, started: float) -> int:
         gc.set_threshold(50_000, 50, 100)
         sys.stdout.write(_banner(server, time.monotonic() - started) + "\n")
         sys.stdout.flush()
+        supervisor.tell(supervisor.READY)
         await stop.wait()
         logger.info("stopping")
+        supervisor.tell(supervisor.STOPPING)
     finally:
         await server.stop()
     return 1 if server.failure is not None else 0

@@ -18,13 +18,20 @@ HELD_LIMIT = 16 << 20  # bytes a channel holds unacknowledged in memory; more is
 UNLIMITED = 1024  # messages handed to a consumer without a limit before others get a look
 
 
+class Starved(Protocol):
+    """Somebody with something to send, and no room for it."""
+
+    def mark(self) -> None:
+        """There is room again."""
+
+
 class Outlet(Protocol):
     """The output of a session, as channels see it."""
 
     is_full: bool
     marked: bool
     out_bytes: int
-    starved: set[Queue]
+    starved: set[Starved]
     turn: Turn
 
     def flush(self) -> None: ...
@@ -34,15 +41,24 @@ class Holding:
     """Consumers and unsettled deliveries, by tag. A protocol's channel adds how they are sent."""
 
     __slots__ = (
+        "acked",
         "closing",
         "connection",
         "consumers",
         "default_prefetch",
+        "delivered",
+        "delivered_no_ack",
         "delivery_tag",
+        "dropped",
+        "got_no_ack",
+        "got_nothing",
         "held",
         "held_bytes",
         "outlet",
         "prefetch",
+        "published",
+        "redelivered",
+        "returned",
         "unacked",
     )
 
@@ -57,6 +73,9 @@ class Holding:
         self.delivery_tag = 0
         self.default_prefetch = 0  # for consumers to come
         self.prefetch = 0  # shared by all consumers of the channel
+        self.published = self.returned = self.dropped = 0
+        self.got_no_ack = self.got_nothing = 0
+        self.delivered = self.delivered_no_ack = self.redelivered = self.acked = 0
 
     # -- giving out -----------------------------------------------------------------------------
 
@@ -91,7 +110,12 @@ class Holding:
         """The run is on its way: count it, and hold it until it is settled."""
         queue = consumer.queue
         queue.delivered(consumer, run, n)
-        if not consumer.no_ack:
+        self.delivered += n
+        if run.deliveries:
+            self.redelivered += n
+        if consumer.no_ack:
+            self.delivered_no_ack += n
+        else:
             self.held += n
             self.held_bytes += run.size
             lease = self.unacked.add(tag, consumer, run)
@@ -114,6 +138,7 @@ class Holding:
     def _acknowledge(self, parts: list[Settled[Consumer]]) -> None:
         for part in parts:
             self.let_go(part)
+            self.acked += part.count
             part.owner.queue.acknowledge(part)
         self._credit()
 
@@ -169,6 +194,10 @@ class Holding:
                 consumer.queue.mark()
 
     # -- life -----------------------------------------------------------------------------------
+
+    def end_consumer(self, consumer: Consumer) -> None:
+        """The user may not read the queue any more."""
+        raise NotImplementedError
 
     def drop_consumers(self) -> None:
         """The channel ends: consumers go, unacknowledged messages return to their queues."""

@@ -14,6 +14,7 @@ from headrace.core.replies import PSEUDO_QUEUE
 from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError, PreconditionFailed
 from headrace.model.message import Batch, Route
+from headrace.model.permissions import WRITE
 from headrace.wire.amqp.content import properties_of, with_properties
 from headrace.wire.amqp.properties import (
     FLAG_EXPIRATION,
@@ -149,7 +150,15 @@ class Inspection:
         if len(keys) == 1 and not route.by_headers:
             return route, content
         vhost = self._origin.open_vhost
+        self._check_keys(vhost, route.exchange, keys)
         return vhost.find_route(route.exchange, keys, headers.as_dict()), content
+
+    def _check_keys(self, vhost: Vhost, exchange: str, keys: list[str]) -> None:
+        """A key in a header must not reach where the routing key may not."""
+        user = self._origin.user
+        if user.topics and vhost.get_exchange(exchange).router.kind == "topic":
+            for key in keys:
+                user.check_topic(vhost.name, WRITE, exchange, key)
 
     def _cached_by_headers(self, route: Route, raw: bytes) -> Route:
         if not route.by_headers:

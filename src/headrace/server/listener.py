@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
 logger = logging.getLogger(__name__)
 
 WRITE_HIGH = 1 << 20
 WRITE_LOW = 1 << 18
+QUIET_SECONDS = 10.0
 
 
 class SessionLike(Protocol):
@@ -31,6 +33,18 @@ class Gate:
         self.handshake_seconds = handshake_seconds
         self.per_address = per_address
         self._waiting: Counter[str] = Counter()
+        self._quiet_until = 0.0
+        self._unsaid = 0
+
+    def complain(self, who: str) -> None:
+        """Log that somebody was turned away; of a flood only now and then, with its size."""
+        now = time.monotonic()
+        if now < self._quiet_until:
+            self._unsaid += 1
+            return
+        more = f", and {self._unsaid} others since the last such line" if self._unsaid else ""
+        logger.warning("connection %s refused: too many without login%s", who, more)
+        self._quiet_until, self._unsaid = now + QUIET_SECONDS, 0
 
     def enter(self, peer: str) -> bool:
         """False when too many from this address are in the hall already."""
@@ -64,8 +78,12 @@ class Link(asyncio.Protocol):
         self._waiting = False
         self._deadline: asyncio.TimerHandle | None = None
         self._paused: set[str] = set()
+        self._output_ended = False
         self.peer = ""
         self.peer_port = 0
+        self.host = ""
+        self.port = 0
+        self.tls: ssl.SSLObject | None = None
         self.name = "?"
 
     # -- from the loop --------------------------------------------------------------------------
@@ -74,10 +92,11 @@ class Link(asyncio.Protocol):
         transport = cast(asyncio.Transport, transport)  # uvloop's is one by behaviour only
         self._transport = transport
         self.peer, self.peer_port = _address(transport, "peername")
-        host, port = _address(transport, "sockname")
-        self.name = f"{self.peer}:{self.peer_port} -> {host}:{port}"
+        self.host, self.port = _address(transport, "sockname")
+        self.tls = transport.get_extra_info("ssl_object")
+        self.name = f"{self.peer}:{self.peer_port} -> {self.host}:{self.port}"
         if not self._gate.enter(self.peer):
-            logger.warning("connection %s refused: too many without login", self.name)
+            self._gate.complain(self.name)
             transport.abort()
             return
         self._waiting = True
@@ -101,6 +120,7 @@ class Link(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._links.discard(self)
         self.authenticated()
+        self.opened()  # nor will it ever be: nobody waits for it any more
         if self._session is not None:
             self._session.lost()
             self._session = None
@@ -110,6 +130,12 @@ class Link(asyncio.Protocol):
         self.abort()
 
     # -- for the session ------------------------------------------------------------------------
+
+    @property
+    def certificate(self) -> Mapping[str, object] | None:
+        """The peer's certificate, if it has shown one that an authority of ours has signed."""
+        transport = self._transport
+        return transport.get_extra_info("peercert") or None if transport is not None else None
 
     def authenticated(self) -> None:
         """The peer has logged in (or is gone): it does not wait in the hall any more."""
@@ -123,9 +149,10 @@ class Link(asyncio.Protocol):
             self._deadline.cancel()
             self._deadline = None
 
-    def write(self, data: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
+    def write(self, data: bytes | bytearray) -> None:
+        transport = self._transport
+        if transport is not None and not self._output_ended and not transport.is_closing():
+            transport.write(data)
 
     def unsent(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
@@ -161,6 +188,7 @@ class Link(asyncio.Protocol):
         """
         transport = self._transport
         if transport is not None and not transport.is_closing() and transport.can_write_eof():
+            self._output_ended = True
             transport.write_eof()
         self.close_after(seconds)
 
@@ -180,14 +208,3 @@ class Link(asyncio.Protocol):
 def _address(transport: asyncio.Transport, which: str) -> tuple[str, int]:
     info = transport.get_extra_info(which)
     return (str(info[0]), int(info[1])) if isinstance(info, tuple) and len(info) >= 2 else ("", 0)
-
-
-def tls_context(cert: str, key: str, ca: str | None) -> ssl.SSLContext:
-    """A server's TLS context; with ``ca`` clients must show a certificate signed by it."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(cert, key)
-    if ca is not None:
-        context.load_verify_locations(ca)
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context

@@ -5,13 +5,18 @@ Knows no protocol: a session adds the codec, and says what a peer is told.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.core.auth import User
 from headrace.core.broker import Broker
-from headrace.core.queue import Queue
+from headrace.core.exchange import Exchange
 from headrace.core.vhost import Vhost
+from headrace.errors import BrokerError, InternalError
+from headrace.model.permissions import READ
+from headrace.server.holding import Holding, Starved
 
 if TYPE_CHECKING:
     from headrace.server.listener import Link
@@ -25,30 +30,37 @@ READ_SHARE = 1 << 16  # a peer that sends more at once waits for the next turn
 class Peer:
     """One connection, as far as it does not depend on what is spoken."""
 
+    protocol: ClassVar[str] = ""  # as people call it
+
     __slots__ = (
-        "_heartbeat",
         "_idle_ticks",
         "_seen",
-        "_sent",
         "_sent_seen",
         "blocked",
         "broker",
         "closed",
         "closing",
+        "connected_at",
+        "heartbeat",
         "is_full",
         "link",
+        "login",
         "marked",
+        "mechanism",
         "out",
         "out_bytes",
         "position",
         "published",
+        "reads",
         "received",
+        "sent",
         "starved",
         "ticket",
         "turn",
         "user",
         "vhost",
         "writable",
+        "writes",
     )
 
     def __init__(self, broker: Broker, link: Link) -> None:
@@ -56,12 +68,13 @@ class Peer:
         self.link = link
         self.turn = broker.turn
         self.user = User("")
+        self.login: asyncio.Task[None] | None = None  # a password is being checked
         self.vhost: Vhost | None = None
-        self.out: list[bytes] = []
+        self.out: list[bytes | bytearray] = []
         self.out_bytes = 0
         self.writable = True
         self.is_full = False  # no room for deliveries now
-        self.starved: set[Queue] = set()  # queues that wait for room
+        self.starved: set[Starved] = set()  # queues and others that wait for room
         self.marked = False
         self.ticket = 0  # of the metadata that our answers speak of
         self.position = 0  # in the journal, of what our answers speak of
@@ -69,10 +82,12 @@ class Peer:
         self.closed = False
         self.blocked = False
         self.published = False
-        self.received = 0
-        self._sent = 0
+        self.mechanism = ""  # how the peer proved who it is
+        self.connected_at = 0.0  # seconds since 1970
+        self.received = self.reads = 0
+        self.sent = self.writes = 0
         self._seen = self._sent_seen = self._idle_ticks = 0
-        self._heartbeat = 0.0
+        self.heartbeat = 0.0
 
     @property
     def open_vhost(self) -> Vhost:
@@ -82,6 +97,11 @@ class Peer:
     def check(self, action: str, kind: str, name: str) -> None:
         """Raise AccessRefused unless the user may do this."""
         self.user.check(self.open_vhost.name, action, kind, name)
+
+    def check_key(self, action: str, exchange: Exchange | None, key: str) -> None:
+        """Raise AccessRefused unless the user may use the key, if it is a topic exchange."""
+        if exchange is not None and exchange.router.kind == "topic":
+            self.user.check_topic(self.open_vhost.name, action, exchange.name, key)
 
     # -- what a protocol says -------------------------------------------------------------------
 
@@ -93,17 +113,73 @@ class Peer:
         """Let go of all channels."""
         raise NotImplementedError
 
+    def forget_permissions(self) -> None:
+        """What was allowed before may not be allowed any more."""
+        raise NotImplementedError
+
+    def holdings(self) -> list[Holding]:
+        """All open channels."""
+        raise NotImplementedError
+
     def tell_blocked(self, reason: str | None) -> None:
         """Publishes are held back; None: not any more."""
 
     def say_alive(self) -> None:
         """Nothing was sent for half a heartbeat."""
 
+    # -- login ----------------------------------------------------------------------------------
+
+    def log_in(
+        self,
+        login: Coroutine[Any, Any, User],
+        then: Callable[[User | BrokerError], None],
+    ) -> None:
+        """Check a password away from the loop; ``then`` gets the user, or why there is none.
+
+        Nothing more is read until then.
+        """
+        self.link.pause_reading("login")
+        self.login = self.broker.loop.create_task(self._log_in(login, then))
+
+    async def _log_in(
+        self,
+        login: Coroutine[Any, Any, User],
+        then: Callable[[User | BrokerError], None],
+    ) -> None:
+        try:
+            outcome: User | BrokerError = await login
+        except BrokerError as error:
+            outcome = error
+        except Exception:
+            logger.exception("login failed unexpectedly on %s", self.link.name)
+            outcome = InternalError("unexpected failure; see the broker's log")
+        self.login = None
+        if not self.closing and not self.closed:
+            then(outcome)
+            self.link.resume_reading("login")
+
+    # -- rights ---------------------------------------------------------------------------------
+
+    @property
+    def channel_count(self) -> int:
+        return len(self.holdings())
+
+    def rights_changed(self, user: User) -> None:
+        """Take effect at once; consumers that may not read any more are ended."""
+        self.user = user
+        self.forget_permissions()
+        vhost = self.open_vhost.name
+        for channel in self.holdings():
+            for consumer in list(channel.consumers.values()):
+                if not user.allows(vhost, READ, consumer.queue.name):
+                    channel.end_consumer(consumer)
+
     # -- input ----------------------------------------------------------------------------------
 
     def count_received(self, size: int) -> None:
         """One share per turn: a flood of publishes must not keep consumers from being served."""
         self.received += size
+        self.reads += 1
         if size >= READ_SHARE:
             self.link.pause_reading("share")
             self.turn.at_end(self._next_share)
@@ -128,7 +204,7 @@ class Peer:
 
     # -- output ---------------------------------------------------------------------------------
 
-    def send_bytes(self, data: bytes) -> None:
+    def send_bytes(self, data: bytes | bytearray) -> None:
         self.out.append(data)
         self.out_bytes += len(data)
         if not self.marked:
@@ -150,10 +226,11 @@ class Peer:
             return
         out = self.out
         if out and not self.closed:
-            data = b"".join(out)
+            data = out[0] if len(out) == 1 else b"".join(out)
             out.clear()
             self.out_bytes = 0
-            self._sent += len(data)
+            self.sent += len(data)
+            self.writes += 1
             self.link.write(data)
             if not self.writable and self.link.unsent() > UNREAD_HIGH:
                 self.link.pause_reading("unread")
@@ -200,16 +277,16 @@ class Peer:
 
     def start_heartbeat(self, seconds: int) -> None:
         if seconds:
-            self._heartbeat = float(seconds)
+            self.heartbeat = float(seconds)
             self.link.call_later(seconds / 2, self._beat)
 
     def _beat(self) -> None:
         """Twice per interval: say that we live, see whether the peer does."""
         if self.closed:
             return
-        if self._sent == self._sent_seen:
+        if self.sent == self._sent_seen:
             self.say_alive()
-        self._sent_seen = self._sent
+        self._sent_seen = self.sent
         # While we do not read, silence is our own doing.
         quiet = self.received == self._seen and not self.link.is_paused
         self._idle_ticks = self._idle_ticks + 1 if quiet else 0
@@ -218,14 +295,16 @@ class Peer:
             logger.warning("connection %s: missed heartbeats, closed", self.link.name)
             self.link.abort()
         else:
-            self.link.call_later(self._heartbeat / 2, self._beat)
+            self.link.call_later(self.heartbeat / 2, self._beat)
 
     # -- life -----------------------------------------------------------------------------------
 
     def opened(self) -> None:
         """The handshake is done."""
         self.link.opened()
+        self.connected_at = self.broker.clock.wall_seconds()
         self.broker.connections.add(self)
+        self.broker.churn.connections_opened += 1
         self.broker.alarms.subscribe(self.alarm_changed)
 
     def force_close(self, reason: str) -> None:
@@ -238,12 +317,16 @@ class Peer:
         self.starved.clear()
         if self.vhost is not None:
             self.vhost.release_exclusive(self)
-        self.broker.connections.discard(self)
+        if self in self.broker.connections:
+            self.broker.connections.remove(self)
+            self.broker.churn.connections_closed += 1
         self.broker.alarms.unsubscribe(self.alarm_changed)
 
     def lost(self) -> None:
         """The socket is gone."""
         if not self.closed:
             self.closed = True
+            if self.login is not None:
+                self.login.cancel()
             self.release()
             self.out.clear()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headrace.core.broker import Broker
+from headrace.core.clock import Clock
 from headrace.core.restore import restore
 from headrace.core.storage import Storage
 from headrace.core.turn import Turn
@@ -28,7 +29,10 @@ RESERVE_FOR_NOTES = 1 << 20  # checkpoints and indexes; acknowledgements need a 
 class Stores:
     """Everything a broker keeps in its data directory."""
 
-    def __init__(self, path: Path, turn: Turn, *, segment_size: int = SEGMENT_SIZE) -> None:
+    def __init__(
+        self, path: Path, turn: Turn, clock: Clock, *, segment_size: int = SEGMENT_SIZE
+    ) -> None:
+        """``clock`` stamps what is written: its time to live goes on over a restart."""
         started = time.monotonic()
         self._directory = DataDirectory(path)
         try:
@@ -36,7 +40,7 @@ class Stores:
             self._catalogue = self._metadata.load()
             self._journal = CommitLog(
                 RealDisk(path / JOURNAL),
-                now_ms=lambda: time.time_ns() // 1_000_000,
+                now_ms=lambda: int(clock.wall_seconds() * 1000),
                 segment_size=segment_size,
                 compaction=Rule(size=segment_size // 4),
                 reserve=segment_size + RESERVE_FOR_NOTES,
@@ -44,7 +48,7 @@ class Stores:
         except BaseException:
             self._directory.close()
             raise
-        self._journal.retain_only({queue.id for queue in self._catalogue.queues})
+        self._journal.retain_only(set(self._catalogue.destinations()))
         if not self._journal.report.clean:
             self._journal.suspect_all()
         self.storage = Storage(

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from headrace.core.consumer import Consumer
 from headrace.core.replies import ReplyAddress
-from headrace.errors import NotFound
+from headrace.errors import AccessRefused, NotFound
 from headrace.model.message import Batch, Route, Run
+from headrace.model.permissions import refusal_text
 from headrace.server.amqp.confirms import Confirms
 from headrace.server.holding import Holding
 from headrace.wire.amqp import methods as m
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.server.amqp.transaction import Transaction
 
 _tag_bytes = Struct(">Q").pack
+_CONSUME_IDS = (60, 20)
 _HEAD = Struct(">BHIHH").pack
 
 
@@ -123,7 +125,15 @@ class Channel(Holding):
     def cancelled(self, consumer: Consumer) -> None:
         self.consumers.pop(consumer.tag, None)
         if self.session.notify_cancel and not self.closing:
-            self.session.send(self.number, m.BasicCancel(consumer_tag=consumer.tag, nowait=True))
+            self.session.notify(self.number, m.BasicCancel(consumer_tag=consumer.tag, nowait=True))
+
+    def end_consumer(self, consumer: Consumer) -> None:
+        if not self.closing:
+            session = self.session
+            text = refusal_text(
+                "queue", consumer.queue.name, session.open_vhost.name, session.user.name
+            )
+            session.close_channel(self, AccessRefused(text), _CONSUME_IDS)
 
     # -- life -----------------------------------------------------------------------------------
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 
 from headrace.wire.amqp.methods import BasicAck, BasicNack, Method
+
+NEVER = 1 << 62  # a position that the journal does not reach
 
 
 class Confirms:
@@ -30,6 +33,21 @@ class Confirms:
             self._waiting.append((first, position))
         if refused:
             self._refused += [first + index for index in sorted(refused)]
+
+    def add_pending(self, count: int) -> int:
+        """``count`` more publishes, safe once resolve() is called with the number returned."""
+        first = self.published + 1
+        self.published += count
+        self._waiting.append((first, NEVER))
+        return first
+
+    def resolve(self, first: int, count: int, position: int, *, refused: bool) -> None:
+        """Other engines have answered: now these wait only for the journal."""
+        at = bisect_left(self._waiting, (first,))
+        self._waiting[at] = (first, position)
+        if refused:
+            numbers = sorted([*self._refused, *range(first, first + count)])
+            self._refused = deque(dict.fromkeys(numbers))
 
     def take_answers(self, durable: int = 0) -> list[Method]:
         """Answer everything that is safe: acks for whole stretches, nacks in between."""

@@ -94,11 +94,13 @@ def _get(session: Session, channel: Channel, method: m.BasicGet) -> None:
     queue = session.open_vhost.get_queue_for(name, session)
     run = queue.take_one()
     if run is None:
+        channel.got_nothing += 1
         session.send(channel.number, m.BasicGetEmpty())
         return
     getter = Consumer(queue, channel, "", no_ack=method.no_ack)
     channel.delivery_tag += 1
     tag = channel.delivery_tag
+    channel.got_no_ack += method.no_ack
     queue.delivered(getter, run, 1)
     head = m.method_frame(
         channel.number,

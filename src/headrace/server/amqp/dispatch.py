@@ -66,7 +66,9 @@ def _on_unopened(session: Session, number: int, method: m.Method) -> None:
             f"number of channels opened ({len(session.channels)}) has reached the negotiated "
             f"channel_max ({limit})"
         )
+    session.broker.check_channels(session.user)
     session.channels[number] = Channel(session, number)
+    session.broker.churn.channels_opened += 1
     session.send(number, m.ChannelOpenOk())
 
 

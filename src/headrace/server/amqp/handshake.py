@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace import __version__
-from headrace.errors import BrokerError, FrameError, LoginRefused, MalformedError, NotAllowed
+from headrace.core.auth import User
+from headrace.errors import (
+    BrokerError,
+    FrameError,
+    LoginLocked,
+    LoginRefused,
+    MalformedError,
+    NotAllowed,
+)
+from headrace.server.tls import certificate_name
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.values import decode_table
 
@@ -22,7 +31,6 @@ logger = logging.getLogger(__name__)
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 MECHANISMS = b"AMQPLAIN PLAIN"
-REFUSAL_SECONDS = 0.5  # a wrong password costs the guesser time, not us
 FRAME_MIN = 4096
 
 # Clients switch features on by these names. `product` and `version` too: kombu and others derive
@@ -49,6 +57,7 @@ class Limits:
     heartbeat: int
     max_message: int
     cluster_name: str
+    user_from: str = "common_name"  # which part of a certificate names the user
     frame_min: int = FRAME_MIN
 
 
@@ -95,7 +104,7 @@ class Handshake:
                 "cluster_name": self._session.limits.cluster_name,
                 "capabilities": dict.fromkeys(_CAPABILITIES, True),
             },
-            mechanisms=MECHANISMS,
+            mechanisms=MECHANISMS + (b" EXTERNAL" if self._session.link.certificate else b""),
             locales=b"en_US",
         )
 
@@ -122,21 +131,18 @@ class Handshake:
             return
         self._refused = True
         session = self._session
-        logger.warning("connection %s refused: %s", session.link.name, error)
+        # One line per lock is written where it is made: a flood of guesses must not fill the log.
+        level = logging.DEBUG if isinstance(error, LoginLocked) else logging.WARNING
+        logger.log(level, "connection %s refused: %s", session.link.name, error)
         tell = isinstance(error, NotAllowed) or (
             isinstance(error, LoginRefused) and self._wants("authentication_failure_close")
         )
-        if not tell:
-            if isinstance(error, LoginRefused):
-                session.link.call_later(REFUSAL_SECONDS, session.link.abort)
-            else:
-                session.link.close()
-            return
-        ids = (10, 40) if isinstance(error, NotAllowed) else (0, 0)
-        if isinstance(error, LoginRefused):
-            session.link.call_later(REFUSAL_SECONDS, lambda: session.close(error, ids))
+        if tell:
+            session.close(error, (10, 40) if isinstance(error, NotAllowed) else (0, 0))
+        elif isinstance(error, LoginRefused):
+            session.link.abort()
         else:
-            session.close(error, ids)
+            session.link.close()
 
     def _wants(self, capability: str) -> bool:
         capabilities = self._session.client_properties.get("capabilities")
@@ -145,15 +151,44 @@ class Handshake:
     def _login(self, method: m.ConnectionStartOk) -> None:
         session = self._session
         session.client_properties = method.client_properties
+        session.mechanism = method.mechanism
         session.notify_cancel = self._wants("consumer_cancel_notify")
         session.notify_blocked = self._wants("connection.blocked")
+        if method.mechanism == "EXTERNAL" and session.link.certificate:
+            self._log_in_by_certificate()
+            return
         name, password = _credentials(method.mechanism, method.response)
-        user = session.broker.authority.login(name, password, session.link.peer)
-        if user is None:
-            raise LoginRefused(
-                f"Login was refused using authentication mechanism {method.mechanism}. For details "
-                "see the broker logfile."
+        login = session.broker.users.authenticate(name, password, session.link.peer)
+        session.log_in(login, lambda outcome: self._logged_in(outcome, method.mechanism, name))
+
+    def _log_in_by_certificate(self) -> None:
+        session = self._session
+        name = certificate_name(session.link.certificate, session.limits.user_from) or ""
+        try:
+            user = session.broker.users.authenticate_certificate(name, session.link.peer)
+        except LoginRefused as error:
+            self._logged_in(error, "EXTERNAL", name)
+        else:
+            self._welcome(user)
+
+    def _logged_in(self, outcome: User | BrokerError, mechanism: str, name: str) -> None:
+        if isinstance(outcome, User):
+            self._welcome(outcome)
+        elif isinstance(outcome, LoginRefused):
+            level = logging.DEBUG if isinstance(outcome, LoginLocked) else logging.WARNING
+            logger.log(level, "login of user %.255r refused: %s", name, outcome)
+            self.refuse(
+                type(outcome)(
+                    f"Login was refused using authentication mechanism {mechanism}. For details "
+                    "see the broker logfile."
+                )
             )
+        else:
+            self.refuse(outcome)
+        self._session.take_held_back()
+
+    def _welcome(self, user: User) -> None:
+        session = self._session
         session.user = user
         session.link.authenticated()
         limits = session.limits
@@ -183,16 +218,14 @@ class Handshake:
 
     def _open(self, method: m.ConnectionOpen) -> None:
         session = self._session
-        vhost = session.broker.get_vhost(method.virtual_host)
-        session.user.check_vhost(vhost.name)
-        session.vhost = vhost
+        session.user, session.vhost = session.broker.admit(session.user, method.virtual_host)
         session.opened()
         session.send(0, m.ConnectionOpenOk())
         logger.info(
-            "connection %s opened: user '%s', vhost '%s'",
+            "connection %s opened: user %r, vhost %r",
             session.link.name,
             session.user.name,
-            vhost.name,
+            session.vhost.name,
         )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.core.exchange import Exchange
 from headrace.errors import AccessRefused, PreconditionFailed, Unsupported
 from headrace.model.message import Batch, Route
 from headrace.server.amqp.channel import Channel
@@ -28,6 +29,7 @@ class Resolved(NamedTuple):
 
     route: Route
     mandatory: bool
+    exchange: Exchange
 
 
 def join_stretches(events: list[Event]) -> list[Event]:
@@ -154,8 +156,9 @@ class Publisher:
             raise AccessRefused(
                 f"cannot publish to internal exchange '{method.exchange}' in vhost '{vhost.name}'"
             )
+        session.check_key("write", exchange, method.routing_key)
         route = vhost.route(method.exchange, method.routing_key)
-        resolved = Resolved(route, method.mandatory)
+        resolved = Resolved(route, method.mandatory, exchange)
         if len(self._routes) >= MAX_CACHED:
             self._routes.clear()
         self._routes[key] = resolved
@@ -170,11 +173,11 @@ class Publisher:
         contents: list[bytes],
         size: int,
     ) -> None:
-        route, mandatory = resolved
+        route = resolved.route
         persistent = mode == 2
         if not flags & SPECIAL and not route.by_headers:
             batch = Batch(route, contents, size, origin=channel.number, persistent=persistent)
-            self._publish_batch(channel, batch, mandatory)
+            self._publish_batch(channel, batch, resolved)
             return
         address = channel.reply_address
         for batch in self._inspection.batches(
@@ -186,20 +189,46 @@ class Publisher:
             persistent=persistent,
             reply_name=address.name if address is not None else None,
         ):
-            self._publish_batch(channel, batch, mandatory)
+            self._publish_batch(channel, batch, resolved)
 
-    def _publish_batch(self, channel: Channel, batch: Batch, mandatory: bool) -> None:
+    def _publish_batch(self, channel: Channel, batch: Batch, resolved: Resolved) -> None:
         session = self._session
         n = len(batch.contents)
+        exchange = resolved.exchange
+        exchange.published += n
+        channel.published += n
         if batch.route.destinations:
+            exchange.routed += n * len(batch.route.destinations)
             session.open_vhost.publish(batch)
-        elif mandatory:
+        elif resolved.mandatory:
+            channel.returned += n
+            session.open_vhost.counters.returned += n
             self._return(channel, batch)
+        else:
+            channel.dropped += n
+            session.open_vhost.counters.dropped += n
         if channel.confirms is not None:
-            channel.confirms.add(n, batch.position, batch.refused)
+            if batch.ticket is None:
+                channel.confirms.add(n, batch.position, batch.refused)
+            else:
+                self._confirm_later(channel, batch)
             session.confirming.add(channel)
             if not session.marked:
                 session.turn.mark_session(session)
+
+    def _confirm_later(self, channel: Channel, batch: Batch) -> None:
+        """Other engines than the journal have to answer first."""
+        confirms, session, count = channel.confirms, self._session, len(batch.contents)
+        assert confirms is not None
+        first = confirms.add_pending(count)
+
+        def resolve() -> None:
+            refused = batch.ticket.failed or bool(batch.refused)
+            confirms.resolve(first, count, batch.position, refused=refused)
+            if not session.closed and not session.marked:
+                session.turn.mark_session(session)
+
+        batch.ticket.when_done(resolve)
 
     def _return(self, channel: Channel, batch: Batch) -> None:
         session = self._session

@@ -7,7 +7,8 @@ close(), abort() and pausing. Output is collected and written once per turn of t
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from headrace.server.amqp.consuming import ack_in_transaction
 from headrace.server.amqp.dispatch import dispatch
 from headrace.server.amqp.handshake import Handshake, Limits
 from headrace.server.amqp.publishing import PUBLISHES, STRETCH, Publisher, join_stretches
+from headrace.server.holding import Holding
 from headrace.server.peer import Peer
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.reader import (
@@ -52,6 +54,7 @@ _ids = Struct(">HH").unpack_from
 class Session(Peer):
     """State of one connection, from the protocol header to the end."""
 
+    protocol = "AMQP 0-9-1"
     __slots__ = (
         "channel_max",
         "channels",
@@ -59,7 +62,9 @@ class Session(Peer):
         "confirming",
         "frame_max",
         "handshake",
+        "held_back",
         "limits",
+        "notices",
         "notify_blocked",
         "notify_cancel",
         "publisher",
@@ -75,11 +80,13 @@ class Session(Peer):
         self.client_properties: Mapping[str, Any] = {}
         self.notify_cancel = False
         self.notify_blocked = False
+        self.notices: list[bytes] | None = None  # while an answer has to go out before them
         self.channels: dict[int, Channel] = {}
         self.publisher = Publisher(self)
         self.confirming: set[Channel] = set()
         self.frame_max = limits.frame_min
         self.channel_max = limits.channel_max
+        self.held_back: tuple[list[Event], list[bytes]] = ([], [])  # what came during the login
         self.small_frames = False  # the peer wants smaller frames than others may have sent
 
     # -- input ----------------------------------------------------------------------------------
@@ -87,16 +94,23 @@ class Session(Peer):
     def receive(self, data: bytes) -> None:
         """Bytes from the peer. Never raises."""
         self.count_received(len(data))
+        if self.login is not None:
+            self.held_back[1].append(data)
+            return
         if self.handshake is not None:
             rest = self.handshake.take_header(data)
             if rest is None:
                 return
             data = rest
-        channels = self.channels
         events = self.reader.feed(data)
         if len(events) > STRETCH:
             events = join_stretches(events)
-        for event in events:
+        self._take(events)
+
+    def _take(self, events: list[Event]) -> None:
+        channels = self.channels
+        stream = iter(events)
+        for event in stream:
             if self.closing:
                 self._while_closing(event)
                 continue
@@ -107,10 +121,20 @@ class Session(Peer):
             channel = channels.get(event[1])
             if kind == METHOD:
                 self._method(event[1], channel, event[2])
+                if self.login is not None:
+                    self.held_back[0].extend(stream)
+                    return
             elif channel is None or self.handshake is not None:
                 self._fail(ChannelStateError("expected 'channel.open'"), 0, (0, 0))
             elif not channel.closing:
                 self._message(channel, kind, event)
+
+    def take_held_back(self) -> None:
+        """The login is over: go on with what the peer sent in the meantime."""
+        (events, chunks), self.held_back = self.held_back, ([], [])
+        self._take(events)
+        for data in chunks:
+            self.receive(data)
 
     def _message(self, channel: Channel, kind: int, event: Event) -> None:
         """The events that are not methods: publishes and acks, in runs."""
@@ -146,7 +170,7 @@ class Session(Peer):
         ids = _ids(payload)
         try:
             dispatch(self, number, channel, m.decode_method(payload))
-            self.ticket = self.broker.storage.issued
+            self.ticket = self.broker.storage.declared
         except BrokerError as error:
             self._fail(error, number, ids)
         except Exception:
@@ -232,12 +256,35 @@ class Session(Peer):
     def send(self, channel: int, method: m.Method) -> None:
         self.send_bytes(m.method_frame(channel, method))
 
+    def notify(self, channel: int, method: m.Method) -> None:
+        """Tell the peer something that it did not ask for."""
+        if self.notices is None:
+            self.send(channel, method)
+        else:
+            self.notices.append(m.method_frame(channel, method))
+
+    @contextmanager
+    def answer_first(self) -> Iterator[None]:
+        """Inside, an answer is sent before the notices of what it caused, as RabbitMQ does.
+
+        Some clients stumble over the end of their own consumer while they wait for the answer.
+        """
+        self.notices = notices = list[bytes]()
+        try:
+            yield
+        finally:
+            self.notices = None
+            for notice in notices:
+                self.send_bytes(notice)
+
     def answer_confirms(self, channel: Channel) -> None:
         """Confirm what was published on the channel and is safe."""
         confirms = channel.confirms
         if confirms is not None:
+            answered = confirms.answered
             for answer in confirms.take_answers(self.broker.storage.durable):
                 self.out.append(m.method_frame(channel.number, answer))
+            self.open_vhost.counters.confirmed += confirms.answered - answered
         if confirms is None or not confirms.is_waiting:
             self.confirming.discard(channel)
 
@@ -255,6 +302,14 @@ class Session(Peer):
 
     def say_alive(self) -> None:
         self.link.write(b"\x08\x00\x00\x00\x00\x00\x00\xce")
+
+    # -- rights ---------------------------------------------------------------------------------
+
+    def forget_permissions(self) -> None:
+        self.publisher.forget()
+
+    def holdings(self) -> list[Holding]:
+        return list(self.channels.values())
 
     # -- life -----------------------------------------------------------------------------------
 

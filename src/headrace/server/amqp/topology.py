@@ -65,6 +65,7 @@ def _exchange_bind(session: Session, channel: Channel, method: m.ExchangeBind) -
     vhost.not_default(method.source)
     session.check("write", "exchange", method.destination)
     session.check("read", "exchange", method.source)
+    session.check_key("read", vhost.exchanges.get(method.source), method.routing_key)
     target = vhost.get_exchange(method.destination)
     vhost.bind(method.source, target, method.routing_key, method.arguments)
     if not method.nowait:
@@ -77,6 +78,7 @@ def _exchange_unbind(session: Session, channel: Channel, method: m.ExchangeUnbin
     vhost.not_default(method.source)
     session.check("write", "exchange", method.destination)
     session.check("read", "exchange", method.source)
+    session.check_key("read", vhost.exchanges.get(method.source), method.routing_key)
     target = vhost.exchanges.get(method.destination)
     if target is not None:
         vhost.unbind(method.source, target, method.routing_key, method.arguments)
@@ -98,8 +100,10 @@ def _queue_declare(session: Session, channel: Channel, method: m.QueueDeclare) -
         queue.touch()
         queue.pump()
     else:
-        if name:
-            session.check("configure", "queue", name)
+        is_generated = not name
+        if is_generated:
+            name = vhost.new_queue_name()
+        session.check("configure", "queue", name)
         _check_linked(session, "queue", name, method.arguments, "x-dead-letter-exchange")
         queue = vhost.declare_queue(
             name,
@@ -108,6 +112,7 @@ def _queue_declare(session: Session, channel: Channel, method: m.QueueDeclare) -
             owner=session if method.exclusive else None,
             connection=session,
             arguments=method.arguments,
+            is_generated=is_generated,
         )
     channel.last_queue = queue.name
     _declared(session, channel, method, queue.name, queue.backlog.count, len(queue.dealer))
@@ -144,9 +149,10 @@ def _queue_bind(session: Session, channel: Channel, method: m.QueueBind) -> None
     vhost.not_default(method.exchange)
     session.check("write", "queue", name)
     session.check("read", "exchange", method.exchange)
-    queue = vhost.get_queue_for(name, session)
     # Both names left out: the queue declared last, by its own name.
     key = method.routing_key if method.queue or method.routing_key else name
+    session.check_key("read", vhost.exchanges.get(method.exchange), key)
+    queue = vhost.get_queue_for(name, session)
     vhost.bind(method.exchange, queue, key, method.arguments)
     if not method.nowait:
         session.send(channel.number, m.QueueBindOk())
@@ -158,9 +164,10 @@ def _queue_unbind(session: Session, channel: Channel, method: m.QueueUnbind) -> 
     vhost.not_default(method.exchange)
     session.check("write", "queue", name)
     session.check("read", "exchange", method.exchange)
+    key = method.routing_key if method.queue or method.routing_key else name
+    session.check_key("read", vhost.exchanges.get(method.exchange), key)
     if name in vhost.queues:
         queue = vhost.get_queue_for(name, session)
-        key = method.routing_key if method.queue or method.routing_key else name
         vhost.unbind(method.exchange, queue, key, method.arguments)
     session.send(channel.number, m.QueueUnbindOk())
 
@@ -177,11 +184,12 @@ def _queue_purge(session: Session, channel: Channel, method: m.QueuePurge) -> No
 def _queue_delete(session: Session, channel: Channel, method: m.QueueDelete) -> None:
     name = channel.queue_name(method.queue)
     session.check("configure", "queue", name)
-    count = session.open_vhost.delete_queue(
-        name, session, if_unused=method.if_unused, if_empty=method.if_empty
-    )
-    if not method.nowait:
-        session.send(channel.number, m.QueueDeleteOk(message_count=count))
+    with session.answer_first():
+        count = session.open_vhost.delete_queue(
+            name, session, if_unused=method.if_unused, if_empty=method.if_empty
+        )
+        if not method.nowait:
+            session.send(channel.number, m.QueueDeleteOk(message_count=count))
 
 
 HANDLERS: dict[int, Any] = {

@@ -5,15 +5,19 @@ deliver() is on the path of every message: a run becomes one push frame.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.core.consumer import Consumer
 from headrace.core.queue import Queue
-from headrace.errors import NotFound
-from headrace.model.message import Run
+from headrace.core.replies import PSEUDO_QUEUE, ReplyAddress
+from headrace.core.topics.engine import Cancel
+from headrace.errors import AccessRefused, BrokerError, NotFound
+from headrace.model.message import Batch, Run
+from headrace.model.permissions import READ, refusal_text
 from headrace.model.unacked import Settled
 from headrace.server.holding import Holding
+from headrace.server.native.refusals import code_of
 from headrace.wire.native import pushes
 from headrace.wire.native.messages import Op, message
 
@@ -23,18 +27,28 @@ if TYPE_CHECKING:
 MAX_HELD = 100_000  # unacknowledged messages of a channel: each has a name to remember
 
 
+class WaitingRead(NamedTuple):
+    """A read of a topic that is answered when there is something to read."""
+
+    resource: str  # what the user must be allowed to read
+    cancel: Cancel
+    refuse: Callable[[BrokerError], None]
+
+
 class Channel(Holding):
     """State of one open channel. Also the core's Subscriber for its consumers."""
 
-    __slots__ = ("_ids", "_tags", "number", "session")
+    __slots__ = ("_ids", "_tags", "number", "reply_address", "session", "waiting")
 
     def __init__(self, session: Session, number: int | str) -> None:
         super().__init__(session)
         self.session = session
         self.number = number
+        self.reply_address: ReplyAddress | None = None
         self.prefetch = MAX_HELD
         self._ids: dict[Queue, dict[int, str]] = {}  # by offset
         self._tags: dict[Queue, dict[str, int]] = {}  # by message id, as delivered
+        self.waiting: dict[object, WaitingRead] = {}  # reads of topics without an answer yet
 
     # -- deliveries -----------------------------------------------------------------------------
 
@@ -80,6 +94,27 @@ class Channel(Holding):
         self._ids[queue][offset] = name
         return name
 
+    def deliver_reply(self, batch: Batch) -> None:
+        """An answer to this channel's direct reply-to address; nobody holds it any more."""
+        address = self.reply_address
+        if address is None or self.closing:
+            return
+        size = 0
+        for entries in pushes.in_batches(self._reply_entries(batch)):
+            data = pushes.push_frame(self.number, address.consumer_tag, entries)
+            size += len(data)
+            self.session.out.append(data)
+        self.note_sent(size)
+
+    def _reply_entries(self, batch: Batch) -> Iterator[bytes]:
+        route = batch.route
+        shared = pushes.common(route.exchange, route.key, PSEUDO_QUEUE, redelivered=False)
+        for content in batch.contents:
+            packed, name, body = self.session.pieces.split(content)
+            self.delivery_tag += 1
+            tag = self.delivery_tag
+            yield pushes.entry(shared, packed, name or f"M-reply-{tag:x}", body, tag)
+
     def get_entry(self, getter: Consumer, run: Run) -> bytes:
         """The one message of ``run``, for the answer to a get."""
         first = self.delivery_tag + 1
@@ -94,6 +129,31 @@ class Channel(Holding):
         if not self.closing:
             fields = {"ch": self.number, "consumer_tag": consumer.tag}
             self.session.send_bytes(message(Op.CANCEL, fields))
+
+    def end_consumer(self, consumer: Consumer) -> None:
+        session = self.session
+        text = refusal_text(
+            "queue", consumer.queue.name, session.open_vhost.name, session.user.name
+        )
+        self.consumers.pop(consumer.tag, None)
+        consumer.queue.unsubscribe(consumer)
+        fields = {
+            "ch": self.number,
+            "consumer_tag": consumer.tag,
+            "code": code_of(AccessRefused(text)),
+            "text": text,
+        }
+        session.send_bytes(message(Op.CANCEL, fields))
+
+    def end_reads(self) -> None:
+        """Refuse the waiting reads of what the user may not read any more."""
+        session = self.session
+        vhost, user = session.open_vhost.name, session.user
+        for mark, read in list(self.waiting.items()):
+            if not user.allows(vhost, READ, read.resource):
+                del self.waiting[mark]
+                read.cancel()
+                read.refuse(AccessRefused(refusal_text("topic", read.resource, vhost, user.name)))
 
     # -- settling -------------------------------------------------------------------------------
 
@@ -117,6 +177,17 @@ class Channel(Holding):
 
     # -- life -----------------------------------------------------------------------------------
 
+    def close_reply_address(self) -> None:
+        if self.reply_address is not None:
+            vhost = self.session.open_vhost
+            vhost.replies.remove(self.reply_address)
+            vhost.changed()
+            self.reply_address = None
+
     def release(self) -> None:
         self.closing = True
+        self.close_reply_address()
         self.drop_consumers()
+        for read in self.waiting.values():
+            read.cancel()
+        self.waiting.clear()

@@ -6,11 +6,21 @@ import os
 from typing import TYPE_CHECKING
 
 from headrace.core.consumer import Consumer
-from headrace.errors import NotAllowed, NotFound, PreconditionFailed, ResourceError
+from headrace.core.replies import PSEUDO_QUEUE, ReplyAddress
+from headrace.core.topics.tickets import when_all_done
+from headrace.errors import (
+    BrokerError,
+    EngineUnavailable,
+    NotAllowed,
+    NotFound,
+    PreconditionFailed,
+    ResourceError,
+)
 from headrace.model.arguments import consumer_priority
 from headrace.model.names import generated_consumer_tag
 from headrace.server.native.arguments import checked_arguments
 from headrace.server.native.channel import Channel
+from headrace.server.native.publishing import Published
 from headrace.wire.native.messages import Op, Request
 from headrace.wire.native.pushes import got_frame
 
@@ -22,22 +32,62 @@ MAX_PREFETCH = 65535
 
 def _publish(session: Session, channel: Channel, request: Request) -> None:
     session.note_publish()
-    routed, refused, position = session.publisher.publish(request)
+    replies = channel.reply_address
+    reply_name = replies.name if replies is not None else None
+    published = session.publisher.publish(request, reply_name)
     session.heed_journal()
-    shown: object = routed if "batch" in request.fields else routed[0]
-    if not refused:
-        session.respond_when_durable(request, position, routed=shown)
+    count = len(published.routed)
+    channel.published += count
+    session.open_vhost.counters.confirmed += count
+    if not published.tickets:
+        _answer_publish(session, request, published)
         return
-    error = ResourceError("a full queue refused messages")
-    session.respond_when_durable(request, position, error, routed=shown, refused=refused)
+
+    def answer() -> None:
+        if not session.closed and not channel.closing:
+            _answer_publish(session, request, published)
+
+    when_all_done(published.tickets, answer)
+
+
+def _answer_publish(session: Session, request: Request, published: Published) -> None:
+    routed, refused, position, tickets = published
+    shown: object = routed if "batch" in request.fields else routed[0]
+    if any(ticket.failed for ticket in tickets):
+        error: BrokerError = EngineUnavailable("a topic took nothing; see the broker's log")
+        session.respond_when_durable(request, position, error, routed=shown)
+    elif refused:
+        error = ResourceError("a full queue refused messages")
+        session.respond_when_durable(request, position, error, routed=shown, refused=refused)
+    else:
+        session.respond_when_durable(request, position, routed=shown)
 
 
 def _consume(session: Session, channel: Channel, request: Request) -> None:
     name = request.text("queue")
     tag = request.name("consumer_tag", "") or generated_consumer_tag(os.urandom(16))
-    if tag in channel.consumers:
+    replies = channel.reply_address
+    if tag in channel.consumers or (replies is not None and replies.consumer_tag == tag):
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
-    arguments = checked_arguments(request)
+    if name == PSEUDO_QUEUE:
+        _consume_replies(session, channel, request, tag)
+    else:
+        _consume_queue(session, channel, request, tag)
+    session.respond(request, consumer_tag=tag)
+
+
+def _consume_replies(session: Session, channel: Channel, request: Request, tag: str) -> None:
+    if not request.flag("auto_ack"):
+        raise PreconditionFailed("reply consumer cannot acknowledge")
+    if channel.reply_address is not None:
+        raise PreconditionFailed("reply consumer already set")
+    channel.reply_address = ReplyAddress(tag, channel.deliver_reply)
+    session.open_vhost.replies.add(channel.reply_address)
+    session.open_vhost.changed()
+
+
+def _consume_queue(session: Session, channel: Channel, request: Request, tag: str) -> None:
+    name, arguments = request.text("queue"), checked_arguments(request)
     session.check("read", "queue", name)
     queue = session.open_vhost.get_queue_for(name, session)
     consumer = Consumer(
@@ -52,16 +102,19 @@ def _consume(session: Session, channel: Channel, request: Request) -> None:
     )
     queue.subscribe(consumer)
     channel.consumers[tag] = consumer
-    session.respond(request, consumer_tag=tag)
 
 
 def _cancel(session: Session, channel: Channel, request: Request) -> None:
     tag = request.text("consumer_tag")
-    consumer = channel.consumers.pop(tag, None)
-    if consumer is None:
+    consumer, replies = channel.consumers.pop(tag, None), channel.reply_address
+    if consumer is not None:
+        session.respond(request)
+        consumer.queue.unsubscribe(consumer)
+    elif replies is not None and replies.consumer_tag == tag:
+        session.respond(request)
+        channel.close_reply_address()
+    else:
         raise NotFound(f"no consumer '{tag}' on this channel")
-    session.respond(request)
-    consumer.queue.unsubscribe(consumer)
 
 
 def _qos(session: Session, channel: Channel, request: Request) -> None:
@@ -79,8 +132,10 @@ def _get(session: Session, channel: Channel, request: Request) -> None:
     queue = session.open_vhost.get_queue_for(name, session)
     run = queue.take_one()
     if run is None:
+        channel.got_nothing += 1
         session.respond(request, message=None)
         return
+    channel.got_no_ack += no_ack
     entry = channel.get_entry(Consumer(queue, channel, "", no_ack=no_ack), run)
     session.send_bytes(got_frame(request.rid, channel.number, queue.backlog.count, entry))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.errors import CommandInvalid, NotAllowed, Unsupported
-from headrace.server.native import consuming, listing, topology
+from headrace.server.native import bulk, consuming, listing, pipelines, staged, topics, topology
 from headrace.server.native.channel import Channel
 from headrace.server.native.handshake import hello
 from headrace.wire.native.messages import Op, Request
@@ -39,7 +39,9 @@ def _open(session: Session, request: Request, number: int | str) -> None:
         raise NotAllowed(f"channel {number} is open already")
     if len(session.channels) >= session.limits.channel_max:
         raise NotAllowed(f"{session.limits.channel_max} channels are open, which is the limit")
+    session.broker.check_channels(session.user)
     session.channels[number] = Channel(session, number)
+    session.broker.churn.channels_opened += 1
     session.respond(request)
 
 
@@ -65,4 +67,8 @@ HANDLERS: dict[int, Handler] = {
     **topology.HANDLERS,
     **consuming.HANDLERS,
     **listing.HANDLERS,
+    **topics.HANDLERS,
+    **bulk.HANDLERS,
+    **staged.HANDLERS,
+    **pipelines.HANDLERS,
 }

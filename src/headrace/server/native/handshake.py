@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace import __version__
-from headrace.errors import LoginRefused, Unsupported
-from headrace.wire.native.messages import MAX_ARRAY, VERSION, Op, Request
+from headrace.core.auth import User
+from headrace.errors import BrokerError, Unsupported
+from headrace.server.tls import certificate_name
+from headrace.wire.native.messages import MAX_ARRAY, MAX_NAME, VERSION, Op, Request
 
 if TYPE_CHECKING:
     from headrace.server.native.session import Session
@@ -20,7 +22,6 @@ logger = logging.getLogger(__name__)
 
 HELLO_MAX = 1 << 16  # bytes of a frame before the login
 FRAME_SPARE = 1 << 20  # room for properties and names beside the largest body
-REFUSAL_SECONDS = 0.5  # a wrong password costs the guesser time, not us
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Limits:
     heartbeat: int
     max_message: int
     content_frame_max: int  # of the AMQP frames in which contents are kept
+    user_from: str = "common_name"  # which part of a certificate names the user
 
 
 def hello(session: Session, request: Request) -> None:
@@ -40,15 +42,33 @@ def hello(session: Session, request: Request) -> None:
     version = request.whole("version")
     if version != VERSION:
         raise Unsupported(f"version {version}; this broker speaks version {VERSION}")
-    name, password = request.text("user"), request.text("password")
     vhost_name, client = request.text("vhost", "/"), request.text("client", "")
-    user = session.broker.authority.login(name, password, session.link.peer)
-    if user is None:
-        raise LoginRefused("wrong user or password, or not welcome from this address")
+    if request.fields.get("user") is None and session.link.certificate:
+        session.mechanism = "EXTERNAL"
+        name = certificate_name(session.link.certificate, session.limits.user_from) or ""
+        user = session.broker.users.authenticate_certificate(name, session.link.peer)
+        _enter(session, request, user, vhost_name, client)
+        return
+    session.mechanism = "PLAIN"
+    name, password = request.text("user"), request.text("password")
+    login = session.broker.users.authenticate(name, password, session.link.peer)
+
+    def logged_in(outcome: User | BrokerError) -> None:
+        try:
+            if not isinstance(outcome, User):
+                raise outcome
+            _enter(session, request, outcome, vhost_name, client)
+        except BrokerError as error:
+            session.refuse(request, error)
+        session.take_held_back()
+
+    session.log_in(login, logged_in)
+
+
+def _enter(session: Session, request: Request, user: User, vhost_name: str, client: str) -> None:
     session.link.authenticated()
-    vhost = session.broker.get_vhost(vhost_name)
-    user.check_vhost(vhost.name)
-    session.user, session.vhost = user, vhost
+    session.user, session.vhost = session.broker.admit(user, vhost_name)
+    session.client_properties = _properties(client)
     limits = session.limits
     session.reader.frame_max = limits.frame_max
     session.opened()
@@ -66,9 +86,15 @@ def hello(session: Session, request: Request) -> None:
         },
     )
     logger.info(
-        "connection %s opened: user '%s', vhost '%s', native client %.80r",
+        "connection %s opened: user %r, vhost %r, native client %.80r",
         session.link.name,
-        user.name,
-        vhost.name,
+        session.user.name,
+        session.vhost.name,
         client,
     )
+
+
+def _properties(client: str) -> dict[str, str]:
+    """What an AMQP client says in more words: `headrace-python 0.1.0`."""
+    product, _, version = client[:MAX_NAME].partition(" ")
+    return {name: text for name, text in (("product", product), ("version", version)) if text}

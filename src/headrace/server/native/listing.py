@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from headrace.core.outside import lag_of
 from headrace.core.queue import Queue
 from headrace.core.vhost import Vhost
-from headrace.errors import PreconditionFailed, Unsupported
+from headrace.errors import PreconditionFailed
 from headrace.model.permissions import CONFIGURE, READ, WRITE
 from headrace.server.native.channel import Channel
+from headrace.server.native.topic_lists import list_groups, list_topics
+from headrace.server.native.topics import EXCHANGE_PREFIX
 from headrace.wire.native.messages import Op, Request
 
 if TYPE_CHECKING:
@@ -81,26 +84,55 @@ def _consumers(vhost: Vhost) -> Iterator[Row]:
             )
 
 
+def _pins(vhost: Vhost) -> Iterator[Row]:
+    for pin in sorted(vhost.pins, key=lambda pin: (pin.query, pin.kind, pin.name)):
+        lag = lag_of(vhost, pin)
+        yield (
+            pin.name if pin.kind == "queue" else EXCHANGE_PREFIX + pin.name,
+            {
+                "query": pin.query,
+                "kind": pin.kind,
+                "name": pin.name,
+                "uuid": pin.uuid,
+                "positions": dict(pin.positions),
+                "max_bytes": pin.max_bytes,
+                "updated_at": pin.updated_at,
+                "lost": pin.lost,
+                "messages": sum(one.messages for one in lag),
+            },
+        )
+
+
 _KINDS: dict[str, Callable[[Vhost], Iterator[Row]]] = {
     "queues": _queues,
     "exchanges": _exchanges,
     "bindings": _bindings,
     "consumers": _consumers,
+    "pins": _pins,
 }
 
 
 def _list(session: Session, channel: Channel, request: Request) -> None:
-    kind, page = request.text("kind"), request.whole("page", 0)
-    if kind in ("topics", "groups"):
-        raise Unsupported(f"this broker has no {kind}")
+    kind = request.text("kind")
+    if kind == "topics":
+        list_topics(session, channel, request, _show)
+        return
+    if kind == "groups":
+        list_groups(session, channel, request, _show)
+        return
     rows_of = _KINDS.get(kind)
     if rows_of is None:
-        raise PreconditionFailed(f"kind must be one of {', '.join(_KINDS)}")
-    vhost = session.open_vhost
-    allowed = session.user.permissions[vhost.name]
+        raise PreconditionFailed(f"kind must be one of {', '.join(_KINDS)}, topics, groups")
+    _show(session, request, rows_of(session.open_vhost))
+
+
+def _show(session: Session, request: Request, found: Iterable[Row]) -> None:
+    """One page of what the user may see."""
+    page = request.whole("page", 0)
+    allowed = session.user.permissions[session.open_vhost.name]
     rows = [
         row
-        for name, row in rows_of(vhost)
+        for name, row in found
         if any(allowed.allows(action, name) for action in (CONFIGURE, WRITE, READ))
     ]
     end = (page + 1) * PAGE

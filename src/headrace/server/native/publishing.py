@@ -5,17 +5,18 @@ A request is checked as a whole before anything of it is published.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import groupby
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headrace.core.topics.tickets import Ticket
 from headrace.errors import AccessRefused, CommandInvalid, NotFound, PreconditionFailed
 from headrace.model.message import Batch, Route
 from headrace.server.inspection import MAX_CACHED, SPECIAL, Inspection
 from headrace.server.native.keys import check_routing_key
 from headrace.wire.amqp.content import make_frames
 from headrace.wire.native.messages import Request, check_length
-from headrace.wire.native.properties import Encoder
+from headrace.wire.native.properties import Encoded, Encoder
 
 if TYPE_CHECKING:
     from headrace.server.native.session import Session
@@ -31,13 +32,23 @@ class Resolved(NamedTuple):
     by_name: bool  # a key that leads nowhere is the name of a queue that is not there
 
 
-class Item(NamedTuple):
-    """One message of a request, ready for the core."""
+@dataclass(slots=True)
+class Group:
+    """Consecutive messages of a request which go the same way."""
 
     resolved: Resolved
     persistent: bool
-    flags: int
-    content: bytes
+    flags: int = 0
+    contents: list[bytes] = field(default_factory=list)
+
+
+class Published(NamedTuple):
+    """What became of the messages of a request."""
+
+    routed: list[int]  # destinations reached, per message
+    refused: list[int]  # indices
+    position: int  # where the journal must get to
+    tickets: list[Ticket]  # of other engines
 
 
 class Publisher:
@@ -52,26 +63,69 @@ class Publisher:
         self._routes: dict[tuple[str, str], Resolved] = {}
         self._epoch = -1
 
-    def publish(self, request: Request) -> tuple[list[int], list[int], int]:
-        """Queues reached per message, indices of refused ones, where the journal must get to."""
+    def publish(self, request: Request, reply_name: str | None) -> Published:
+        """Take the messages of a request."""
         vhost = self._session.open_vhost
-        if self._epoch != vhost.epoch:
-            self._routes.clear()
-            self._inspection.forget()
-            self._epoch = vhost.epoch
-        batches = list(self._batches([self._item(one) for one in _messages(request)]))
+        batches = self._checked_batches(_messages(request), reply_name)
         routed: list[int] = []
         refused: list[int] = []
         position = 0
+        tickets: list[Ticket] = []
         for batch in batches:
+            n = len(batch.contents)
+            exchange = vhost.exchanges[batch.route.exchange]
+            exchange.published += n
             if batch.route.destinations:
+                exchange.routed += n * len(batch.route.destinations)
                 vhost.publish(batch)
                 position = max(position, batch.position)
+                if batch.ticket is not None:
+                    tickets.append(batch.ticket)
                 refused += [len(routed) + index for index in sorted(batch.refused or ())]
-            routed += [len(batch.route.destinations)] * len(batch.contents)
-        return routed, refused, position
+            else:
+                vhost.counters.dropped += n
+            routed += [len(batch.route.destinations)] * n
+        return Published(routed, refused, position, tickets)
 
-    def _item(self, fields: Mapping[str, Any]) -> Item:
+    def prepare(self, messages: list[Mapping[str, Any]]) -> Callable[[], None]:
+        """Check messages; what is returned publishes them."""
+        batches = self._checked_batches(messages, None)
+
+        def publish() -> None:
+            for batch in batches:
+                if batch.route.destinations:
+                    self._session.open_vhost.publish(batch)
+
+        return publish
+
+    def _checked_batches(
+        self, messages: list[Mapping[str, Any]], reply_name: str | None
+    ) -> list[Batch]:
+        if self._epoch != self._session.open_vhost.epoch:
+            self.forget()
+        return list(self._batches(self._groups(messages), reply_name))
+
+    def forget(self) -> None:
+        """Routes or permissions changed."""
+        self._routes.clear()
+        self._inspection.forget()
+        self._epoch = self._session.open_vhost.epoch
+
+    def _groups(self, messages: list[Mapping[str, Any]]) -> list[Group]:
+        groups: list[Group] = []
+        resolved, persistent, frame_max = None, False, self._session.limits.content_frame_max
+        for fields in messages:
+            target, encoded, body = self._read(fields)
+            if target is not resolved or encoded.persistent is not persistent:
+                resolved, persistent = target, encoded.persistent
+                group = Group(resolved, persistent)
+                groups.append(group)
+            group.flags |= encoded.flags
+            group.contents.append(make_frames(encoded.header(len(body)), body, ORIGIN, frame_max))
+        return groups
+
+    def _read(self, fields: Mapping[str, Any]) -> tuple[Resolved, Encoded, bytes]:
+        """One message; raises what is wrong with it."""
         exchange, key, body = fields.get("exchange") or "", fields.get("key"), fields.get("body")
         if type(exchange) is not str or type(key) is not str:
             raise CommandInvalid("'exchange' and 'key' must be strings")
@@ -89,9 +143,7 @@ class Publisher:
         if len(encoded.values) > limits.content_frame_max - HEADER_SPARE:
             # They travel in one AMQP frame, which every consumer must be able to take.
             raise PreconditionFailed("the properties do not fit into one AMQP frame")
-        resolved = self._routes.get((exchange, key)) or self._resolve(exchange, key)
-        content = make_frames(encoded.header(len(body)), body, ORIGIN, limits.content_frame_max)
-        return Item(resolved, encoded.persistent, encoded.flags, content)
+        return self._routes.get((exchange, key)) or self._resolve(exchange, key), encoded, body
 
     def _resolve(self, name: str, key: str) -> Resolved:
         check_length("exchange", name)
@@ -105,6 +157,7 @@ class Publisher:
                 f"cannot publish to internal exchange '{name}' in vhost '{vhost.name}'"
             )
         if exchange.router.kind == "topic":
+            session.check_key("write", exchange, key)
             check_routing_key(key)
         resolved = Resolved(vhost.route(name, key), not name or exchange.direct_to_queue)
         if len(self._routes) >= MAX_CACHED:
@@ -112,14 +165,11 @@ class Publisher:
         self._routes[name, key] = resolved
         return resolved
 
-    def _batches(self, items: list[Item]) -> Iterator[Batch]:
-        for (resolved, persistent), run in groupby(items, key=lambda item: item[:2]):
-            flags, contents, size = 0, [], 0
-            for item in run:
-                flags |= item.flags
-                contents.append(item.content)
-                size += len(item.content)
-            route = resolved.route
+    def _batches(self, groups: list[Group], reply_name: str | None) -> Iterator[Batch]:
+        for group in groups:
+            resolved, persistent = group.resolved, group.persistent
+            flags, contents, route = group.flags, group.contents, resolved.route
+            size = sum(map(len, contents))
             if not flags & SPECIAL and not route.by_headers:
                 plain = Batch(route, contents, size, origin=ORIGIN, persistent=persistent)
                 yield self._checked(plain, resolved)
@@ -131,7 +181,7 @@ class Publisher:
                 size,
                 number=ORIGIN,
                 persistent=persistent,
-                reply_name=None,
+                reply_name=reply_name,
             ):
                 yield self._checked(batch, resolved)
 

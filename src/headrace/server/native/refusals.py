@@ -20,6 +20,15 @@ _CODES: dict[type[errors.BrokerError], str] = {
     errors.NotFound: "not_found",
     errors.ResourceLocked: "resource_locked",
     errors.PreconditionFailed: "precondition_failed",
+    errors.DataLost: "data_lost",
+    errors.SourceChanged: "source_changed",
+    errors.NoSuchTopic: "no_such_topic",
+    errors.BadTopicName: "bad_topic_name",
+    errors.BadTopicValue: "bad_topic_value",
+    errors.BodyTooLarge: "body_too_large",
+    errors.TopicConflict: "topic_conflict",
+    errors.ClaimLost: "claim_lost",
+    errors.EngineUnavailable: "engine_unavailable",
     errors.StoreError: "store",
 }
 # After these nobody can say what the peer means, or what we do.

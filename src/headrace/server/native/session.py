@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from headrace.core.auth import User
 from headrace.core.broker import Broker
-from headrace.errors import BrokerError, ConnectionForced, InternalError, LoginRefused
+from headrace.errors import BrokerError, ConnectionForced, InternalError, LoginLocked, StoreError
+from headrace.server.fetch.job import Job
+from headrace.server.fetch.pool import FetchPool, Relay
+from headrace.server.holding import Holding
 from headrace.server.native.channel import Channel
 from headrace.server.native.dispatch import dispatch
-from headrace.server.native.handshake import HELLO_MAX, REFUSAL_SECONDS, Limits
+from headrace.server.native.handshake import HELLO_MAX, Limits
 from headrace.server.native.publishing import Publisher
 from headrace.server.native.refusals import code_of, ends_connection
 from headrace.server.peer import Peer
-from headrace.wire.native.frames import Reader
+from headrace.wire.native.frames import Frame, Reader
 from headrace.wire.native.messages import Op, Request, message, unpack
 from headrace.wire.native.pushes import Pieces
 
@@ -29,22 +33,40 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 GOODBYE_SECONDS = 1.0
+FETCH_AHEAD = 4 << 20  # bytes of bulk reads that wait to be written
 Handler = Callable[["Session", Channel, Request], None]
 
 
 class Session(Peer):
     """State of one connection, from the hello to the end."""
 
-    __slots__ = ("_ended", "_waiting", "channels", "limits", "pieces", "publisher", "reader")
+    protocol = "Headrace native"
+    __slots__ = (
+        "_ended",
+        "_held_back",
+        "_relays",
+        "_waiting",
+        "channels",
+        "client_properties",
+        "limits",
+        "pieces",
+        "pool",
+        "publisher",
+        "reader",
+    )
 
-    def __init__(self, broker: Broker, limits: Limits, link: Link) -> None:
+    def __init__(self, broker: Broker, limits: Limits, link: Link, pool: FetchPool) -> None:
         super().__init__(broker, link)
+        self.pool = pool
+        self._relays: dict[Relay, Callable[[], None] | None] = {}
         self.limits = limits
+        self.client_properties: Mapping[str, str] = {}
         self.reader = Reader(min(HELLO_MAX, limits.frame_max), first=Op.HELLO)
         self.channels: dict[int | str, Channel] = {}
         self.publisher = Publisher(self)
         self.pieces = Pieces()
         self._waiting: deque[tuple[int, bytes]] = deque()  # (position in the journal, answer)
+        self._held_back: tuple[list[Frame], list[bytes]] = ([], [])  # what came during the login
         self._ended = False  # the last byte is written
 
     # -- input ----------------------------------------------------------------------------------
@@ -54,12 +76,29 @@ class Session(Peer):
         self.count_received(len(data))
         if self.closing:
             return
-        for kind, payload in self.reader.feed(data):
+        if self.login is not None:
+            self._held_back[1].append(data)
+            return
+        self._take_frames(self.reader.feed(data))
+
+    def _take_frames(self, frames: list[Frame]) -> None:
+        stream = iter(frames)
+        for kind, payload in stream:
             self._take(kind, payload)
             if self.closing:
                 return
+            if self.login is not None:
+                self._held_back[0].extend(stream)
+                return
         if self.reader.fault is not None:
             self._end(0, self.reader.fault)
+
+    def take_held_back(self) -> None:
+        """The login is over: go on with what the peer sent in the meantime."""
+        (frames, chunks), self._held_back = self._held_back, ([], [])
+        self._take_frames(frames)
+        for data in chunks:
+            self.receive(data)
 
     def _take(self, kind: int, payload: bytes) -> None:
         request: Request | None = None
@@ -69,7 +108,7 @@ class Session(Peer):
             rid, ch = fields.get("rid"), fields.get("ch")
             request = Request(kind, fields)
             dispatch(self, request)
-            self.ticket = self.broker.storage.issued
+            self.ticket = max(self.ticket, self.broker.storage.declared)
         except BrokerError as error:
             self._fail(kind, rid, ch, error)
         except Exception:
@@ -90,7 +129,8 @@ class Session(Peer):
         if self.closing or self.closed:
             return
         if not isinstance(error, ConnectionForced):
-            logger.warning("connection %s closed: %s", self.link.name, error)
+            level = logging.DEBUG if isinstance(error, LoginLocked) else logging.WARNING
+            logger.log(level, "connection %s closed: %s", self.link.name, error)
         if self.broker.storage.has_failed:
             self.drop_promises()
             self._waiting.clear()
@@ -98,15 +138,8 @@ class Session(Peer):
         self.release()
         fields = _refusal(rid, ch, error) | {"closed": True}
         self.link.resume_reading("alarm")
-        if isinstance(error, LoginRefused):
-            self.link.call_later(REFUSAL_SECONDS, lambda: self._say_last(kind, fields))
-        else:
-            self._say_last(kind, fields)
-
-    def _say_last(self, kind: int, fields: dict[str, object]) -> None:
-        if not self.closed:
-            self._ended = True
-            self.send_bytes(message(kind, fields))
+        self._ended = True
+        self.send_bytes(message(kind, fields))
 
     def force_close(self, reason: str) -> None:
         if self.vhost is None:
@@ -118,6 +151,10 @@ class Session(Peer):
 
     def respond(self, request: Request, **fields: object) -> None:
         self.send_bytes(_answer(request, fields))
+
+    def refuse(self, request: Request, error: BrokerError) -> None:
+        """Answer a request that failed after it was taken."""
+        self._fail(request.kind, request.rid, request.ch, error)
 
     def respond_when_durable(
         self,
@@ -149,12 +186,57 @@ class Session(Peer):
             self.link.end_output(GOODBYE_SECONDS)
             self._ended = False
 
+    # -- rights ---------------------------------------------------------------------------------
+
+    def forget_permissions(self) -> None:
+        self.publisher.forget()
+
+    def holdings(self) -> list[Holding]:
+        return list(self.channels.values())
+
+    def rights_changed(self, user: User) -> None:
+        super().rights_changed(user)
+        for channel in self.channels.values():
+            channel.end_reads()
+
+    # -- bulk reads -----------------------------------------------------------------------------
+
+    def fetch(self, job: Job, segments: Sequence[int], again: Callable[[], None] | None) -> None:
+        """``again`` is called when the process ends before it has sent anything."""
+        self._relays[self.pool.fetch(job, segments, self)] = again
+
+    def take_fetched(self, frame: bytes | bytearray, relay: Relay) -> None:
+        """One frame of a fetch; the next may come when there is room."""
+        self.send_bytes(frame)
+        if self.is_full or self.out_bytes > FETCH_AHEAD:
+            relay.pause()
+            self.starved.add(relay)
+
+    def fetch_ended(self, relay: Relay, job: Job, error: str | None) -> None:
+        again = self._relays.pop(relay, None)
+        self.starved.discard(relay)
+        if error is None or self.closing:
+            return
+        failure: BrokerError = StoreError(error)
+        if again is not None and not relay.frames:
+            try:
+                again()
+            except BrokerError as refused:
+                failure = refused
+            else:
+                return
+        fields = _refusal(job.rid, job.ch, failure) | {"last": True}
+        self.send_bytes(message(Op.FETCH, fields))
+
     # -- life -----------------------------------------------------------------------------------
 
     def release_channels(self) -> None:
         for channel in self.channels.values():
             channel.release()
         self.channels.clear()
+        for relay in self._relays:
+            relay.abort()
+        self._relays.clear()
 
     def lost(self) -> None:
         super().lost()

@@ -68,8 +68,10 @@ def _exchange_delete(session: Session, channel: Channel, request: Request) -> No
 def _queue_declare(session: Session, channel: Channel, request: Request) -> None:
     name = request.text("name", "")
     arguments = checked_arguments(request)
-    if name:
-        session.check("configure", "queue", name)
+    is_generated = not name
+    if is_generated:
+        name = session.open_vhost.new_queue_name()
+    session.check("configure", "queue", name)
     _check_linked(session, "queue", name, arguments, "x-dead-letter-exchange")
     queue = session.open_vhost.declare_queue(
         name,
@@ -78,6 +80,7 @@ def _queue_declare(session: Session, channel: Channel, request: Request) -> None
         owner=session if request.flag("exclusive") else None,
         connection=session,
         arguments=arguments,
+        is_generated=is_generated,
     )
     session.respond(
         request, name=queue.name, messages=queue.backlog.count, consumers=len(queue.dealer)
@@ -126,6 +129,7 @@ def _bind(session: Session, channel: Channel, request: Request) -> None:
     key, arguments = request.name("key", ""), checked_arguments(request)
     source, target = _ends(session, request)
     if source.router.kind == "topic":
+        session.check_key("read", source, key)
         check_binding_key(key)
     session.open_vhost.bind(source.name, target, key, arguments)
     session.respond(request)
@@ -147,6 +151,8 @@ def _unbind(session: Session, channel: Channel, request: Request) -> None:
     ]
     if not gone:
         raise NotFound(f"no such binding from exchange '{source.name}' to '{target.name}'")
+    for binding in gone:
+        session.check_key("read", source, binding.key)
     for binding in gone:
         session.open_vhost.unbind(source.name, target, binding.key, binding.arguments)
     session.respond(request)

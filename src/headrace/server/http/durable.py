@@ -1,0 +1,57 @@
+"""Waiting for the disk: an answer that says "done" is only given when it is."""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace.core.broker import Broker
+from headrace.core.topics.tickets import Ticket
+from headrace.errors import StoreError
+
+SECONDS = 30.0
+
+
+class _Waiter:
+    """Takes part in the turns of the loop like a session."""
+
+    def __init__(self, broker: Broker, position: int) -> None:
+        self._storage = broker.storage
+        self._ticket = broker.storage.issued
+        self._position = position
+        self.marked = False
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def flush(self) -> None:
+        storage = self._storage
+        if storage.committed >= self._ticket and storage.durable >= self._position:
+            if not self.done.done():
+                self.done.set_result(None)
+        elif not self.done.cancelled():
+            storage.wait(self)
+
+
+async def until_taken(ticket: Ticket | None) -> bool:
+    """Wait for engines other than the journal; False when one of them did not take the message."""
+    if ticket is None:
+        return True
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    ticket.when_done(lambda: None if done.done() else done.set_result(None))
+    try:
+        async with asyncio.timeout(SECONDS):
+            await done
+    except TimeoutError:
+        return False
+    return not ticket.failed
+
+
+async def until_durable(broker: Broker, position: int = 0) -> None:
+    """Return when every declaration so far, and the journal up to ``position``, is on disk."""
+    waiter = _Waiter(broker, position)
+    broker.turn.mark_session(waiter)
+    try:
+        async with asyncio.timeout(SECONDS):
+            await waiter.done
+    except TimeoutError:
+        raise StoreError(
+            "the disk did not answer in time; whether it is done is not known"
+        ) from None

@@ -1,0 +1,86 @@
+"""The page at /: files that were built from the console's sources and are part of the package."""
+
+from __future__ import annotations
+
+import hashlib
+import mimetypes
+from functools import lru_cache
+from pathlib import Path
+
+import headrace
+from headrace.server.http import replies
+from headrace.server.http.call import Call
+from headrace.server.http.replies import Reply
+from headrace.server.http.route import ANYBODY, Route
+
+DIST = Path(headrace.__file__).parent / "console" / "dist"
+_FOR_EVER = {"cache-control": "public, max-age=31536000, immutable"}  # names have a hash in them
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".ico": "image/x-icon",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".map": "application/json",
+    ".svg": "image/svg+xml",
+    ".webmanifest": "application/manifest+json",
+    ".woff2": "font/woff2",
+}
+_ABSENT = b"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Headrace</title></head><body>
+<h1>Headrace is running</h1>
+<p>The page is not built. With Node.js on the machine, run <code>make console</code> in the
+source tree and reload; a package from a release has the page in it.</p>
+<p>The API works without it: <a href="/api/openapi.json">/api/openapi.json</a>,
+<a href="/metrics">/metrics</a>.</p>
+</body></html>
+"""
+
+
+@lru_cache(maxsize=256)
+def _loaded(path: Path, changed_ns: int) -> tuple[bytes, str]:
+    """A file and its ETag; read again when it has changed."""
+    content = path.read_bytes()
+    return content, f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+
+
+def _file(call: Call, path: Path, cache: dict[str, str]) -> Reply:
+    try:
+        changed = path.stat().st_mtime_ns
+        content, etag = _loaded(path, changed)
+    except OSError:
+        raise replies.not_found() from None
+    headers = {"etag": etag, **cache}
+    if etag in call.headers.get("if-none-match", ""):
+        return Reply(304, headers=headers)
+    kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0]
+    return Reply(200, content, kind or "application/octet-stream", headers)
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """A file directly in the folder; nothing else can be named."""
+    if not name or name.startswith(".") or "/" in name or "\\" in name or "\0" in name:
+        raise replies.not_found()
+    return folder / name
+
+
+async def _index(call: Call) -> Reply:
+    index = DIST / "index.html"
+    if not index.is_file():
+        return Reply(200, _ABSENT, _TYPES[".html"])
+    return _file(call, index, {})
+
+
+async def _top(call: Call) -> Reply:
+    return _file(call, _inside(DIST, call.name), {})
+
+
+async def _asset(call: Call) -> Reply:
+    return _file(call, _inside(DIST / "assets", call.name), _FOR_EVER)
+
+
+ROUTES = (
+    Route("GET", "/", _index, ANYBODY, "The page"),
+    Route("GET", "/{name}", _top, ANYBODY, "Files of the page"),
+    Route("GET", "/assets/{name}", _asset, ANYBODY, "Files of the page that never change"),
+)

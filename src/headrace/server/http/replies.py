@@ -1,0 +1,101 @@
+"""Answers: JSON as RabbitMQ writes it, errors in its shape."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from headrace.errors import (
+    AccessRefused,
+    BrokerError,
+    HttpRefused,
+    LoginRefused,
+    NotAllowed,
+    NotFound,
+    StoreError,
+)
+
+JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What goes back to the caller."""
+
+    status: int = 200
+    body: bytes = b""
+    content_type: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def encode(value: object) -> bytes:
+    """JSON, compact; whatever JSON has no form for is shown as text."""
+    return encode_text(value).encode("ascii")
+
+
+def encode_text(value: object) -> str:
+    return _ENCODER.encode(value)
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, bytes):
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            return base64.b64encode(value).decode("ascii")
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value)
+
+
+# Nothing here contains itself, and not looking for it saves a tenth of the time.
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_shown, check_circular=False)
+
+
+def data(value: object, status: int = 200) -> Reply:
+    return Reply(status, encode(value), JSON)
+
+
+def created(*, new: bool) -> Reply:
+    """The answer to a PUT."""
+    return Reply(201 if new else 204)
+
+
+DONE = Reply(204)
+
+
+def not_found() -> HttpRefused:
+    """What the path names is not there."""
+    return HttpRefused("Not Found", 404, "Object Not Found")
+
+
+def bad_request(reason: str) -> HttpRefused:
+    return HttpRefused(reason)
+
+
+def not_authorised(reason: str) -> HttpRefused:
+    return HttpRefused(reason, 401, "not_authorised")
+
+
+def refusal(error: BrokerError) -> Reply:
+    """The one place where errors become HTTP."""
+    if isinstance(error, HttpRefused):
+        status, name = error.status, error.error
+    elif isinstance(error, LoginRefused):
+        status, name = error.http_status, "not_authorized"
+    elif isinstance(error, AccessRefused | NotAllowed):
+        status, name = 401, "not_authorised"  # RabbitMQ's word for "you may not"
+    elif isinstance(error, NotFound):
+        status, name = 404, "not_found"
+    elif isinstance(error, StoreError):
+        status, name = 503, "storage_failed"
+    elif error.http_status >= 500:
+        status, name = error.http_status, "internal_error"
+    else:
+        status, name = 400, "bad_request"
+    return data({"error": name, "reason": str(error)}, status)

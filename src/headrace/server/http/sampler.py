@@ -1,0 +1,205 @@
+"""A memory of counters, so that rates and charts can be shown.
+
+The totals are noted every five seconds. Single queues, exchanges, connections and channels are
+only noted while somebody looks at them, so that a broker nobody watches pays nothing for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from headrace.server.http import stats
+
+if TYPE_CHECKING:
+    from headrace.core.broker import Broker
+
+EVERY_SECONDS = 5.0
+WATCHED_SECONDS = 60.0  # how long after a look single things are still noted
+TOTALS_KEPT = 720  # an hour
+SINGLES_KEPT = 61  # five minutes
+SLICE = 500  # things noted before others get a turn
+MAX_SAMPLES = 1000
+
+Sample = tuple[int, stats.Values]  # ms since 1970
+History = deque[Sample]
+_NONE: History = deque()
+
+
+class Sampler:
+    """Histories of the broker, its vhosts, and of every single thing while it is watched."""
+
+    def __init__(self, broker: Broker, now: Callable[[], float] = time.time) -> None:
+        self._broker = broker
+        self._now = now
+        self._watched_until = 0.0
+        self._singles: dict[object, History] = {}
+        self._changed: dict[object, int] = {}  # since when the last values are what they are
+        self.totals: History = deque(maxlen=TOTALS_KEPT)
+        self._vhosts: dict[object, History] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="http-sampler")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await self.tick()
+            await asyncio.sleep(EVERY_SECONDS)
+
+    def watch(self) -> None:
+        """Somebody looks at single things."""
+        self._watched_until = self._now() + WATCHED_SECONDS
+
+    def history(self, thing: object) -> History:
+        """What is remembered of a queue, exchange, connection, channel or vhost."""
+        return self._singles.get(thing) or self._vhosts.get(thing) or _NONE
+
+    def idle_since(self, thing: object) -> str | None:
+        """Since when nothing happened to it, as RabbitMQ writes it; None when something does."""
+        since, history = self._changed.get(thing), self._singles.get(thing)
+        if since is None or not history or since >= history[-1][0]:
+            return None
+        return _written(since)
+
+    async def tick(self) -> None:
+        """Note everything that is to be noted."""
+        broker = self._broker
+        now = int(self._now() * 1000)
+        self.totals.append((now, stats.broker_values(broker)))
+        peers = stats.peers_of(broker)
+        vhosts: dict[object, History] = {}
+        for vhost in broker.vhosts.values():
+            history = self._vhosts.get(vhost) or deque(maxlen=TOTALS_KEPT)
+            history.append((now, stats.vhost_values(vhost, peers)))
+            vhosts[vhost] = history
+        self._vhosts = vhosts
+        if self._now() > self._watched_until:
+            self._singles = {}
+            self._changed = {}
+            return
+        await self._note_singles(now)
+
+    async def _note_singles(self, now: int) -> None:
+        singles: dict[object, History] = {}
+        changed: dict[object, int] = {}
+        things = iter(self._things())
+        while part := list(islice(things, SLICE)):
+            for thing, values in part:
+                history = self._singles.get(thing)
+                if history is None:
+                    history = deque(maxlen=SINGLES_KEPT)
+                taken = values(thing)
+                if history and history[-1][1] == taken:
+                    taken = history[-1][1]  # an idle thing costs a reference per sample
+                    changed[thing] = self._changed.get(thing, now)
+                else:
+                    changed[thing] = now
+                history.append((now, taken))
+                singles[thing] = history
+            await asyncio.sleep(0)
+        self._singles = singles
+        self._changed = changed
+
+    def _things(self) -> Iterable[tuple[object, Callable[[Any], stats.Values]]]:
+        broker = self._broker
+        for vhost in tuple(broker.vhosts.values()):
+            for queue in tuple(vhost.queues.values()):
+                yield queue, stats.queue_values
+            for exchange in tuple(vhost.exchanges.values()):
+                yield exchange, stats.exchange_values
+        for peer in stats.peers_of(broker):
+            yield peer, stats.connection_values
+            for channel in stats.channels_of(peer):
+                yield channel, stats.channel_values
+
+
+@lru_cache(maxsize=4096)
+def _written(ms: int) -> str:
+    """A moment in words; things become idle at the same few moments."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+# -- rates ---------------------------------------------------------------------------------------
+
+
+class Window:
+    """Which samples the caller wants to see: `age` seconds back, one every `step`."""
+
+    __slots__ = ("age", "step")
+
+    def __init__(self, age: int, step: int) -> None:
+        self.step = max(step, 1)
+        self.age = min(age, self.step * MAX_SAMPLES)
+
+
+def window_of(query: Mapping[str, str], kind: str) -> Window | None:
+    """`msg_rates_age` and `msg_rates_incr`, or `lengths_...`, or `data_rates_...`."""
+    age, step = query.get(f"{kind}_age", ""), query.get(f"{kind}_incr", "")
+    if age.isdigit() and step.isdigit() and len(age + step) < 18:
+        return Window(int(age), int(step))
+    return None
+
+
+def rate(history: Sequence[Sample], index: int) -> float:
+    """Per second, between the last two samples."""
+    if len(history) < 2:
+        return 0.0
+    (before, old), (at, new) = history[-2], history[-1]
+    return round((new[index] - old[index]) * 1000 / max(at - before, 1), 3)
+
+
+def details(history: Sequence[Sample], index: int, window: Window | None) -> dict[str, object]:
+    """The `X_details` of a number."""
+    shown: dict[str, object] = {"rate": rate(history, index)}
+    if window is not None:
+        samples = _samples(history, index, window)
+        span = max(window.age // window.step * window.step, 1)
+        values = [value for value, _ in samples]
+        shown["samples"] = [{"sample": value, "timestamp": at} for value, at in samples]
+        shown["avg_rate"] = (values[0] - values[-1]) / span if values else 0.0
+        shown["avg"] = sum(values) / len(values) if values else 0
+    return shown
+
+
+def _samples(history: Sequence[Sample], index: int, window: Window) -> list[tuple[int, int]]:
+    """Newest first, on round moments; before the first sample there was nothing."""
+    if not history:
+        return []
+    step = window.step * 1000
+    newest = history[-1][0] // step * step
+    moments = [newest - step * back for back in range(window.age // window.step + 1)]
+    found: list[tuple[int, int]] = []
+    at = len(history) - 1
+    for moment in moments:
+        while at >= 0 and history[at][0] >= moment + step:
+            at -= 1
+        found.append((history[at][1][index] if at >= 0 else 0, moment))
+    return found
+
+
+def with_details(
+    names: Sequence[str],
+    wanted: Iterable[str],
+    values: stats.Values,
+    history: Sequence[Sample],
+    window: Window | None = None,
+) -> dict[str, object]:
+    """Numbers with their details: {"publish": 5, "publish_details": {"rate": 0.2}, ...}."""
+    shown: dict[str, object] = {}
+    for name in wanted:
+        index = names.index(name)
+        shown[name] = values[index]
+        shown[name + "_details"] = details(history, index, window)
+    return shown

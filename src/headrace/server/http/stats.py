@@ -1,0 +1,152 @@
+"""The numbers of things, under RabbitMQ's names, as plain tuples that a sampler can keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from headrace.core.counters import QueueCounters
+from headrace.core.exchange import Exchange
+from headrace.core.queue import Queue
+from headrace.core.vhost import Vhost
+from headrace.server.holding import Holding
+from headrace.server.peer import Peer
+
+if TYPE_CHECKING:
+    from headrace.core.broker import Broker
+
+Values = tuple[int, ...]
+
+# What a queue tells of its messages; the first ones are also told of vhosts and the broker.
+_FATE = ("deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "ack", "redeliver",
+         "deliver_get")  # fmt: skip
+QUEUE_LENGTHS = ("messages", "messages_ready", "messages_unacknowledged")
+QUEUE_MESSAGES = ("publish", *_FATE)
+VHOST_MESSAGES = ("publish", "confirm", "return_unroutable", "drop_unroutable", *_FATE,
+                  "disk_reads", "disk_writes")  # fmt: skip
+VHOST_OCTETS = ("recv_oct", "send_oct")
+EXCHANGE_MESSAGES = ("publish_in", "publish_out")
+CHANNEL_MESSAGES = ("publish", "confirm", "return_unroutable", "drop_unroutable", *_FATE)
+CHURN = ("connection_created", "connection_closed", "channel_created", "channel_closed",
+         "queue_declared", "queue_created", "queue_deleted")  # fmt: skip
+
+QUEUE = (*QUEUE_LENGTHS, *QUEUE_MESSAGES)
+VHOST = (*QUEUE_LENGTHS, *VHOST_MESSAGES, *VHOST_OCTETS)
+BROKER = (*VHOST, *CHURN)
+EXCHANGE = EXCHANGE_MESSAGES
+CONNECTION = VHOST_OCTETS
+CHANNEL = CHANNEL_MESSAGES
+
+
+def _fate(counters: QueueCounters) -> Values:
+    got_with_ack = counters.got - counters.got_no_ack
+    return (
+        counters.delivered - counters.delivered_no_ack - got_with_ack,
+        counters.delivered_no_ack - counters.got_no_ack,
+        got_with_ack,
+        counters.got_no_ack,
+        counters.got_nothing,
+        counters.acked - counters.delivered_no_ack,
+        counters.redelivered,
+        counters.delivered,
+    )
+
+
+def queue_values(queue: Queue) -> Values:
+    ready, unacked = queue.backlog.count, queue.unacked
+    return (ready + unacked, ready, unacked, queue.counters.published, *_fate(queue.counters))
+
+
+def vhost_values(vhost: Vhost, peers: Iterable[Peer]) -> Values:
+    """The sums of a vhost; deleted queues and exchanges still count."""
+    counters = vhost.counters
+    total = QueueCounters()
+    total.add(counters.gone)
+    ready = unacked = 0
+    for queue in vhost.queues.values():
+        ready += queue.backlog.count
+        unacked += queue.unacked
+        total.add(queue.counters)
+    published = counters.published + sum([one.published for one in vhost.exchanges.values()])
+    received = sent = 0
+    for peer in peers:
+        if peer.vhost is vhost:
+            received += peer.received
+            sent += peer.sent
+    return (
+        ready + unacked,
+        ready,
+        unacked,
+        published,
+        counters.confirmed,
+        counters.returned,
+        counters.dropped,
+        *_fate(total),
+        total.read_back,
+        counters.stored,
+        received,
+        sent,
+    )
+
+
+def broker_values(broker: Broker) -> Values:
+    """The sums of everything."""
+    peers = peers_of(broker)
+    vhosts = broker.vhosts.values()
+    columns = zip(*(vhost_values(one, peers) for one in vhosts), strict=True)
+    sums = [sum(column) for column in columns] or [0 for _ in VHOST]
+    churn = broker.churn
+    queues = [one.counters for one in vhosts]
+    return (
+        *sums,
+        churn.connections_opened,
+        churn.connections_closed,
+        churn.channels_opened,
+        churn.channels_opened - sum([len(channels_of(peer)) for peer in peers]),
+        sum([one.queues_declared for one in queues]),
+        sum([one.queues_created for one in queues]),
+        sum([one.queues_deleted for one in queues]),
+    )
+
+
+def exchange_values(exchange: Exchange) -> Values:
+    return (exchange.published, exchange.routed)
+
+
+def connection_values(peer: Peer) -> Values:
+    return (peer.received, peer.sent)
+
+
+def channel_values(channel: Holding) -> Values:
+    confirms = getattr(channel, "confirms", None)
+    confirmed = confirms.answered if confirms is not None else 0
+    got = channel.delivery_tag - channel.delivered
+    return (
+        channel.published,
+        confirmed,
+        channel.returned,
+        channel.dropped,
+        channel.delivered - channel.delivered_no_ack,
+        channel.delivered_no_ack,
+        got - channel.got_no_ack,
+        channel.got_no_ack,
+        channel.got_nothing,
+        channel.acked,
+        channel.redelivered,
+        channel.delivery_tag,
+    )
+
+
+# -- what there is -------------------------------------------------------------------------------
+
+
+def peers_of(broker: Broker) -> list[Peer]:
+    """The connections, oldest first."""
+    peers = [one for one in broker.connections if isinstance(one, Peer)]
+    return sorted(peers, key=lambda peer: (peer.connected_at, peer.link.name))
+
+
+def channels_of(peer: Peer) -> list[Holding]:
+    """The open channels of a connection."""
+    channels = getattr(peer, "channels", {})
+    return [one for one in channels.values() if isinstance(one, Holding) and not one.closing]

@@ -1,0 +1,212 @@
+"""Readers by offset: what can be read of queues and topics, pins, and the reading itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from headrace.core.pins import Held
+from headrace.errors import DataLost, NotFound, PreconditionFailed, SourceChanged
+from headrace.model.permissions import READ
+from headrace.model.topics.spans import track_of
+from headrace.server.fetch.job import Job, Piece
+from headrace.server.native.channel import Channel
+from headrace.store.api import Journal
+from headrace.wire.native.messages import Op, Request
+
+if TYPE_CHECKING:
+    from headrace.server.native.session import Handler, Session
+
+# The columns in the order in which they are sent; see docs/spark.md.
+COLUMNS = (
+    "source",
+    "partition",
+    "offset",
+    "timestamp",
+    "born",
+    "priority",
+    "exchange",
+    "routing_key",
+    "key",
+    "tags",
+    "message_id",
+    "properties",
+    "body",
+)
+MAX_DESTINATIONS = 1000
+MAX_PIN_BYTES = 1 << 50
+
+
+class _Wanted(NamedTuple):
+    """Something whose messages have offsets."""
+
+    held: Held
+    lanes: Mapping[int, str]  # by partition
+
+
+def _wanted(session: Session, request: Request) -> _Wanted:
+    """The queue or topic of a request, if the user may read it and its messages are stored."""
+    vhost = session.open_vhost
+    if "topic" in request.fields:
+        name = request.name("topic")
+        session.check(READ, "topic", f"topic.{name}")
+        topic = vhost.topics.log.get(name)
+        numbers = topic.numbers_by_queue()
+        lanes = {one: track_of(one, topic.queues)[0].label for one in numbers}
+        return _Wanted(Held("topic", name, topic.uuid, numbers), lanes)
+    name = request.name("queue")
+    session.check(READ, "queue", name)
+    queue = vhost.queues.get(name)
+    if queue is None:
+        raise NotFound(f"no queue '{name}' in vhost '{vhost.name}'")
+    if queue.number is None:
+        raise PreconditionFailed(
+            f"queue '{name}' is not durable: its messages are not stored and have no offsets"
+        )
+    return _Wanted(Held("queue", name, queue.uuid, {0: queue.number}), {0: "middle"})
+
+
+def _journal(session: Session) -> Journal:
+    journal = session.broker.storage.journal
+    if journal is None:
+        raise PreconditionFailed("this broker stores nothing")
+    return journal
+
+
+def _check_uuid(held: Held, uuid: str) -> None:
+    if uuid != held.uuid:
+        raise SourceChanged(
+            f"{held.kind} '{held.name}' was deleted and made again: these are not the messages "
+            "you mean"
+        )
+
+
+# -- bounds -------------------------------------------------------------------------------------
+
+
+def _bounds(session: Session, channel: Channel, request: Request) -> None:
+    wanted = request.maps("destinations")
+    if len(wanted) > MAX_DESTINATIONS:
+        raise PreconditionFailed(f"at most {MAX_DESTINATIONS} destinations at once")
+    time = request.whole("time", 0)
+    rows = [_row(session, Request(request.kind, {**one, "rid": 0}), time) for one in wanted]
+    session.respond(request, rows=rows)
+
+
+def _row(session: Session, request: Request, time: int) -> dict[str, object]:
+    held, lanes = _wanted(session, request)
+    journal, durable = _journal(session), session.broker.storage.durable
+    parts = []
+    for partition, number in sorted(held.numbers.items()):
+        bounds = journal.bounds(number, durable)
+        at_time = min(journal.first_at(number, time), bounds.end) if time else None
+        parts.append(
+            [
+                lanes[partition],
+                partition,
+                bounds.first,
+                bounds.complete,
+                bounds.end,
+                bounds.first_time,
+                bounds.last_time,
+                at_time,
+            ]
+        )
+    return {"kind": held.kind, "name": held.name, "uuid": held.uuid, "parts": parts}
+
+
+# -- fetch --------------------------------------------------------------------------------------
+
+
+def _fetch(session: Session, channel: Channel, request: Request, is_second: bool = False) -> None:
+    columns = tuple(request.texts("columns")) or COLUMNS
+    unknown = [name for name in columns if name not in COLUMNS]
+    if unknown:
+        raise PreconditionFailed(f"no column '{unknown[0]}'; there are {', '.join(COLUMNS)}")
+    start, end, partition = (request.whole(name, 0) for name in ("start", "end", "partition"))
+    held, lanes = _wanted(session, request)
+    _check_uuid(held, request.text("uuid", held.uuid))
+    number = held.numbers.get(partition)
+    if number is None:
+        raise NotFound(f"{held.kind} '{held.name}' has no partition {partition}")
+    journal, durable = _journal(session), session.broker.storage.durable
+    if request.flag("complete"):
+        _check_complete(held, partition, start, journal.bounds(number, durable).complete)
+    stretches, following = journal.locate(number, start, end, durable)
+    pieces = [
+        Piece(
+            one.base,
+            one.positions.tobytes(),
+            one.firsts.tobytes(),
+            one.lows.tobytes(),
+            one.highs.tobytes(),
+        )
+        for one in stretches
+    ]
+    assert request.ch is not None
+    job = Job(
+        rid=request.rid,
+        ch=request.ch,
+        kind=held.kind,
+        source=held.name,
+        partition=partition,
+        lane=lanes[partition],
+        columns=columns,
+        next=following,
+        pieces=tuple(pieces),
+    )
+    again = None if is_second else lambda: _fetch(session, channel, request, is_second=True)
+    session.fetch(job, [one.fileno for one in stretches], again)
+
+
+def _check_complete(held: Held, partition: int, start: int, complete: int) -> None:
+    if start < complete:
+        raise DataLost(
+            f"{held.kind} '{held.name}' partition {partition}: messages from offset {start} to "
+            f"{complete - 1} are gone, at least some of them"
+        )
+
+
+# -- pins ---------------------------------------------------------------------------------------
+
+
+def _pin(session: Session, channel: Channel, request: Request) -> None:
+    query, max_bytes = request.name("query"), request.whole("max_bytes")
+    if max_bytes > MAX_PIN_BYTES:
+        raise PreconditionFailed(f"max_bytes: at most {MAX_PIN_BYTES}")
+    places = []
+    for one in request.maps("positions"):
+        asked = Request(request.kind, {**one, "rid": 0})
+        held = _wanted(session, asked).held
+        _check_uuid(held, asked.text("uuid"))
+        places.append((held, _offsets(asked.table("next"))))
+    for held, offsets in places:
+        session.open_vhost.pins.place(query, held, offsets, max_bytes)
+    session.respond(request)
+
+
+def _offsets(table: Mapping[str, object]) -> dict[int, int]:
+    try:
+        found = {int(partition): int(str(offset)) for partition, offset in table.items()}
+    except ValueError:
+        raise PreconditionFailed("next: offsets by number of partition") from None
+    if any(partition < 0 or not 0 <= at < 1 << 62 for partition, at in found.items()):
+        raise PreconditionFailed("next: offsets and partitions count from 0")
+    return found
+
+
+def _unpin(session: Session, channel: Channel, request: Request) -> None:
+    pins = session.open_vhost.pins
+    query = request.name("query")
+    for one in [pin for pin in pins if pin.query == query]:
+        name = one.name if one.kind == "queue" else f"topic.{one.name}"
+        session.check(READ, one.kind, name)
+    session.respond(request, removed=pins.remove(query))
+
+
+HANDLERS: dict[int, Handler] = {
+    Op.BOUNDS: _bounds,
+    Op.FETCH: _fetch,
+    Op.PIN: _pin,
+    Op.UNPIN: _unpin,
+}

@@ -1,0 +1,82 @@
+"""Staged writes: messages put aside under (query, batch, attempt), then published in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headrace.errors import PreconditionFailed
+from headrace.model.permissions import WRITE
+from headrace.server.native import topic_values
+from headrace.server.native.channel import Channel
+from headrace.wire.native.messages import MAX_ARRAY, Op, Request, pack, unpack_trusted
+
+if TYPE_CHECKING:
+    from headrace.server.native.session import Handler, Session
+
+MAX_BATCH = (1 << 62) - 1
+
+
+def _stage(session: Session, channel: Channel, request: Request) -> None:
+    """Only the right to write is checked: what is wrong with a message is told at publication."""
+    query, batch, attempt = request.name("query"), _batch(request), request.name("attempt")
+    messages = request.maps("messages")
+    if len(messages) > MAX_ARRAY:
+        raise PreconditionFailed(f"at most {MAX_ARRAY} messages at once")
+    topic = request.name("topic", "") or None
+    if topic is not None:
+        session.check(WRITE, "topic", f"topic.{topic}")
+    else:
+        for exchange in {str(one.get("exchange") or "") for one in messages}:
+            session.check(WRITE, "exchange", exchange)
+    data = pack({"topic": topic, "batch": messages})
+    session.open_vhost.staging.stage(_owned(session, query), batch, attempt, data)
+    session.respond(request)
+
+
+def _batch(request: Request) -> int:
+    """It becomes an offset in the journal, which must have room behind it."""
+    batch = request.whole("batch")
+    if batch > MAX_BATCH:
+        raise PreconditionFailed(f"batch: at most {MAX_BATCH}")
+    return batch
+
+
+def _owned(session: Session, query: str) -> str:
+    """Queries of different users do not meet, whatever they are called."""
+    return f"{session.user.name}/{query}"
+
+
+def _publish_staged(session: Session, channel: Channel, request: Request) -> None:
+    query, batch = request.name("query"), _batch(request)
+    attempts = request.texts("attempts")
+    staging = session.open_vhost.staging
+    query = _owned(session, query)
+    already = staging.is_published(query, batch)
+    if already or request.flag("discard"):
+        staging.discard(query, batch)
+        session.respond(request, already=already)
+        return
+    position = staging.publish(query, batch, attempts, lambda data: _prepare(session, data))
+    session.respond_when_durable(request, position, already=False)
+
+
+def _prepare(session: Session, data: bytes) -> Callable[[], None]:
+    """Check one piece of what was staged; what is returned publishes it."""
+    fields = unpack_trusted(data)
+    name = fields["topic"]
+    if name is None:
+        return session.publisher.prepare(fields["batch"])
+    session.check(WRITE, "topic", f"topic.{name}")
+    topic = session.open_vhost.topics.log.get(name)
+    entries = topic_values.entries_of(
+        Request(Op.APPEND, {**fields, "rid": 0}), session.limits.max_message
+    )
+
+    def append() -> None:
+        topic.append(entries)
+
+    return append
+
+
+HANDLERS: dict[int, Handler] = {Op.STAGE: _stage, Op.PUBLISH_STAGED: _publish_staged}

@@ -1,0 +1,260 @@
+"""Fields of topic requests as values of the SPI, and values as fields. Says what is wrong."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.core.topics.engine import MessageRow
+from headrace.errors import BadTopicValue, BodyTooLarge, CommandInvalid
+from headrace.model.retention import Retention
+from headrace.model.topics.lanes import Lane, lane_named
+from headrace.model.topics.names import check_token
+from headrace.store.topics import (
+    DEFAULT_LEASE_MS,
+    EARLIEST,
+    LATEST,
+    MAX_ATTEMPTS,
+    Entry,
+    GroupInfo,
+    Lag,
+    Reader,
+    TopicInfo,
+    TopicSpec,
+)
+from headrace.wire.native.messages import MAX_ARRAY, Request
+
+MAX_WAIT_MS = 60_000
+MAX_LEASE_MS = 24 * 3_600_000
+MAX_DELAY_MS = 30 * 24 * 3_600_000
+MAX_TEXT = 255
+_LARGEST = (1 << 63) - 1
+
+
+# -- requests -----------------------------------------------------------------------------------
+
+
+def spec_of(request: Request) -> TopicSpec:
+    ms, size = request.fields.get("retention_ms"), request.fields.get("retention_bytes")
+    for name, value in (("retention_ms", ms), ("retention_bytes", size)):
+        if value is not None and not (type(value) is int and 0 < value <= _LARGEST):
+            raise BadTopicValue(f"{name} must be a number above 0, or be left out")
+    retention = None if ms is None and size is None else Retention(ms, size)
+    queues = request.whole("queues", 1)
+    return TopicSpec(request.text("name"), queues, retention, request.table("options"))
+
+
+def reader_of(request: Request, *, group_only: bool = False) -> Reader:
+    """Who reads. A group may be asked about without a token."""
+    group = request.text("group", "")
+    token = request.text("token", "")
+    if group:
+        check_token(group, "group")
+    if token or not (group and group_only):
+        check_token(token)
+    start = request.text("start", EARLIEST)
+    if start not in (EARLIEST, LATEST):
+        raise BadTopicValue(f"start {start!r} is unknown: {EARLIEST} or {LATEST}")
+    return Reader(
+        token,
+        group or None,
+        start,
+        _between(request, "lease_ms", 1, MAX_LEASE_MS, DEFAULT_LEASE_MS),
+        _between(request, "min_share", 0, 50, 0),
+        _between(request, "max_attempts", 1, 1 << 16, MAX_ATTEMPTS),
+    )
+
+
+def batch_of(request: Request) -> int:
+    return _between(request, "batch", 1, MAX_ARRAY, None)
+
+
+def wait_of(request: Request) -> int:
+    return _between(request, "wait_ms", 0, MAX_WAIT_MS, 0)
+
+
+def delay_of(request: Request) -> int:
+    return _between(request, "delay_ms", 0, MAX_DELAY_MS, 0)
+
+
+def limit_of(request: Request) -> int:
+    return _between(request, "limit", 1, MAX_ARRAY, 100)
+
+
+def _between(request: Request, name: str, low: int, high: int, default: int | None) -> int:
+    value = request.fields.get(name)
+    if value is None and default is not None:
+        return default
+    if type(value) is not int or not low <= value <= high:
+        raise BadTopicValue(f"{name} must be a whole number of {low} to {high}, not {value!r:.80}")
+    return value
+
+
+def claim_of(request: Request) -> list[object]:
+    claim = request.fields.get("claim")
+    if type(claim) is not list:
+        raise CommandInvalid("'claim' must be an array")
+    return claim
+
+
+def ids_of(request: Request) -> list[tuple[Lane, int]]:
+    ids = request.fields.get("ids")
+    if type(ids) is not list:
+        raise CommandInvalid("'ids' must be an array of [lane, id]")
+    found = []
+    for one in ids:
+        match one:
+            case [str(label), int(identity)] if not isinstance(identity, bool):
+                found.append((lane_named(label), identity))
+            case _:
+                raise CommandInvalid("'ids' must be an array of [lane, id]")
+    return found
+
+
+def positions_of(request: Request) -> dict[Lane, int] | None:
+    if request.fields.get("positions") is None:
+        return None
+    found = {}
+    for label, position in request.table("positions").items():
+        if type(position) is not int or not 0 <= position <= _LARGEST:
+            raise BadTopicValue(f"position {position!r:.80} is refused: an id, or 0 for the start")
+        found[lane_named(label)] = position
+    return found
+
+
+def time_of(request: Request) -> int | None:
+    value = request.fields.get("time_ms")
+    if value is not None and not (type(value) is int and 0 <= value <= _LARGEST):
+        raise BadTopicValue(f"time_ms {value!r:.80} is refused: ms since 1970")
+    return value
+
+
+# -- entries ------------------------------------------------------------------------------------
+
+
+def entries_of(request: Request, max_body: int) -> list[Entry]:
+    """What is to be appended: the request itself, or its batch. All are checked first."""
+    token = request.text("token", "")
+    if token:
+        check_token(token)
+    batch = request.fields.get("batch")
+    if batch is None:
+        return [_entry(request.fields, token, max_body)]
+    if type(batch) is not list or not all(type(one) is dict for one in batch):
+        raise CommandInvalid("'batch' must be an array of maps")
+    return [_entry(one, token, max_body) for one in batch]
+
+
+_PLAIN = frozenset(("body", "priority"))
+
+
+def _entry(fields: Mapping[str, Any], token: str, max_body: int) -> Entry:
+    body = fields.get("body")
+    if type(body) is not bytes:
+        raise CommandInvalid("'body' must be binary")
+    if len(body) > max_body:
+        raise BodyTooLarge(
+            f"a body of {len(body)} bytes is larger than {max_body}; nothing was appended"
+        )
+    priority = fields.get("priority")
+    if priority is not None and type(priority) is not str:
+        raise BadTopicValue("priority must be low, middle or high")
+    lane = Lane.MIDDLE if priority is None else lane_named(priority)
+    if fields.keys() <= _PLAIN:
+        return Entry(body, lane, token)
+    born = fields.get("born")
+    if born is not None and not (type(born) is int and -_LARGEST <= born <= _LARGEST):
+        raise BadTopicValue("born must be a time in ms since 1970")
+    return Entry(
+        body,
+        lane,
+        token,
+        _text(fields, "key"),
+        _text(fields, "tags"),
+        _address(fields),
+        _text(fields, "message_id"),
+        born,
+        _properties(fields),
+    )
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if type(value) is not str or len(value) > MAX_TEXT:
+        raise BadTopicValue(f"{name} must be text of at most {MAX_TEXT} characters")
+    return value
+
+
+def _address(fields: Mapping[str, Any]) -> str | None:
+    value = _text(fields, "source_ip")
+    if value is None:
+        return None
+    try:
+        return str(ipaddress.ip_address(value))
+    except ValueError:
+        raise BadTopicValue(f"source_ip {value!r} is no IPv4 or IPv6 address") from None
+
+
+def _properties(fields: Mapping[str, Any]) -> dict[str, str]:
+    value = fields.get("properties")
+    if value is None:
+        return {}
+    good = type(value) is dict and all(
+        type(name) is str and type(one) is str for name, one in value.items()
+    )
+    if not good:
+        raise BadTopicValue("properties must be a map of text to text")
+    properties: dict[str, str] = value
+    return properties
+
+
+# -- answers ------------------------------------------------------------------------------------
+
+
+def topic_fields(info: TopicInfo, max_body: int) -> dict[str, object]:
+    return {
+        "name": info.name,
+        "uuid": info.uuid,
+        "engine": info.engine,
+        "queues": info.queues,
+        "retention_ms": info.retention.ms if info.retention else None,
+        "retention_bytes": info.retention.size if info.retention else None,
+        "created_at": info.created_at,
+        "max_body": max_body,
+        "parts": [
+            [one.lane.label, one.partition, one.first, one.end, one.first_time, one.last_time]
+            for one in info.parts
+        ],
+    }
+
+
+def message_fields(row: MessageRow) -> tuple[object, ...]:
+    lane = row[1]
+    assert isinstance(lane, Lane)
+    return (row[0], lane.label, *row[2:])
+
+
+def lag_fields(lag: Lag) -> list[object]:
+    return [
+        lag.lane.label,
+        lag.position,
+        lag.end,
+        lag.messages,
+        lag.claimed,
+        lag.retrying,
+        lag.dead,
+        lag.oldest_time,
+    ]
+
+
+def group_fields(topic: str, info: GroupInfo) -> dict[str, object]:
+    return {
+        "topic": topic,
+        "group": info.group,
+        "token": info.token,
+        "members": list(info.members),
+        "lag": [lag_fields(one) for one in info.lag],
+    }

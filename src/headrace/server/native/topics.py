@@ -1,0 +1,220 @@
+"""Operations of topics, with the permissions each needs. Answers may come much later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from headrace.core.topics.engine import Answer, Batch, Declared, Engine, MessageRow, Then
+from headrace.errors import NotAllowed
+from headrace.model.topics.lanes import Lane
+from headrace.server.native import topic_values as values
+from headrace.server.native.channel import Channel, WaitingRead
+from headrace.store.topics import Lag, TopicInfo
+from headrace.wire.native.messages import Op, Request
+
+if TYPE_CHECKING:
+    from headrace.server.native.session import Handler, Session
+
+T = TypeVar("T")
+MAX_WAITING = 256  # reads of a channel that wait for messages
+EXCHANGE_PREFIX = "topic."  # a topic's permissions are those of its exchange
+
+
+def _engine(session: Session, action: str, topic: str) -> Engine:
+    """The engine that has the topic, if the user may do that."""
+    session.check(action, "topic", EXCHANGE_PREFIX + topic)
+    return session.open_vhost.topics.engine_of(topic)
+
+
+def limit_of(session: Session, engine: str) -> int:
+    """The largest body that a topic of the engine takes."""
+    found = session.open_vhost.topics.engines.get(engine)
+    most = session.limits.max_message
+    return most if found is None else min(most, found.max_body)
+
+
+def answer_with(
+    session: Session,
+    channel: Channel,
+    request: Request,
+    fields: Callable[[T], dict[str, object]],
+) -> Then[T]:
+    """Answer the request with what an engine says, whenever it says it."""
+
+    def then(answer: Answer[T]) -> None:
+        if session.closed or channel.closing:
+            return
+        if answer.error is not None:
+            session.refuse(request, answer.error)
+            return
+        session.ticket = max(session.ticket, answer.ticket)
+        shown = fields(answer.value) if answer.value is not None else {}
+        session.respond_when_durable(request, answer.position, None, **shown)
+
+    return then
+
+
+def _nothing(value: None) -> dict[str, object]:
+    return {}
+
+
+# -- topics -------------------------------------------------------------------------------------
+
+
+def _declare(session: Session, channel: Channel, request: Request) -> None:
+    spec, engine = values.spec_of(request), request.text("engine", "log")
+    session.check("configure", "topic", EXCHANGE_PREFIX + spec.name)
+    most = limit_of(session, engine)
+
+    def fields(declared: Declared) -> dict[str, object]:
+        return {"topic": values.topic_fields(declared.topic, most), "created": declared.created}
+
+    then = answer_with(session, channel, request, fields)
+    session.open_vhost.topics.declare(spec, engine, then)
+
+
+def _delete(session: Session, channel: Channel, request: Request) -> None:
+    name = request.text("name")
+    then = answer_with(session, channel, request, _nothing)
+    _engine(session, "configure", name).delete(name, then)
+
+
+def _describe(session: Session, channel: Channel, request: Request) -> None:
+    name = request.text("name")
+    engine = _engine(session, "read", name)
+    most = limit_of(session, engine.name)
+
+    def fields(info: TopicInfo) -> dict[str, object]:
+        return {"topic": values.topic_fields(info, most)}
+
+    engine.describe(name, answer_with(session, channel, request, fields))
+
+
+# -- messages -----------------------------------------------------------------------------------
+
+
+def _append(session: Session, channel: Channel, request: Request) -> None:
+    name = request.text("topic")
+    engine = _engine(session, "write", name)
+    entries = values.entries_of(request, limit_of(session, engine.name))
+    session.note_publish()
+    then = answer_with(session, channel, request, lambda ids: {"ids": ids})
+    engine.append(name, entries, then)
+    session.heed_journal()
+
+
+def _read(session: Session, channel: Channel, request: Request) -> None:
+    name = request.text("topic")
+    engine = _engine(session, "read", name)
+    reader, batch = values.reader_of(request), values.batch_of(request)
+    wait_ms = values.wait_of(request)
+    if len(channel.waiting) >= MAX_WAITING:
+        raise NotAllowed(f"{MAX_WAITING} reads of this channel wait already, which is the limit")
+
+    def fields(read: Batch) -> dict[str, object]:
+        messages = [values.message_fields(row) for row in read.messages]
+        return {"messages": messages, "claim": read.claim}
+
+    tell = answer_with(session, channel, request, fields)
+    mark = object()
+    answered = False
+
+    def then(answer: Answer[Batch]) -> None:
+        nonlocal answered
+        answered = True
+        channel.waiting.pop(mark, None)
+        tell(answer)
+
+    cancel = engine.read(name, reader, batch, wait_ms, then)
+    if not answered:
+        refuse = partial(session.refuse, request)
+        channel.waiting[mark] = WaitingRead(EXCHANGE_PREFIX + name, cancel, refuse)
+
+
+def _commit(session: Session, channel: Channel, request: Request) -> None:
+    name = request.text("topic")
+    engine = _engine(session, "read", name)
+    then = answer_with(session, channel, request, _nothing)
+    engine.commit(name, values.reader_of(request), values.claim_of(request), then)
+
+
+def _nack(session: Session, channel: Channel, request: Request) -> None:
+    name = request.text("topic")
+    engine = _engine(session, "read", name)
+    then = answer_with(session, channel, request, _nothing)
+    engine.nack(
+        name,
+        values.reader_of(request),
+        values.claim_of(request),
+        values.ids_of(request),
+        values.delay_of(request),
+        request.text("reason", "")[:200],
+        then,
+    )
+
+
+def _renew(session: Session, channel: Channel, request: Request) -> None:
+    name = request.text("topic")
+    engine = _engine(session, "read", name)
+    then = answer_with(session, channel, request, _nothing)
+    engine.renew(name, values.reader_of(request), values.claim_of(request), then)
+
+
+# -- readers ------------------------------------------------------------------------------------
+
+
+def _seek(session: Session, channel: Channel, request: Request) -> None:
+    name = request.text("topic")
+    engine = _engine(session, "read", name)
+    reader = values.reader_of(request, group_only=True)
+    positions: dict[Lane, int] | None = values.positions_of(request)
+    then = answer_with(session, channel, request, _nothing)
+    engine.seek(name, reader, positions, values.time_of(request), then)
+
+
+def _lag(session: Session, channel: Channel, request: Request) -> None:
+    name = request.text("topic")
+    engine = _engine(session, "read", name)
+    reader = values.reader_of(request, group_only=True)
+
+    def fields(lags: list[Lag]) -> dict[str, object]:
+        return {"lag": [values.lag_fields(one) for one in lags]}
+
+    engine.lag(name, reader, answer_with(session, channel, request, fields))
+
+
+def _forget_group(session: Session, channel: Channel, request: Request) -> None:
+    name = request.text("topic")
+    engine = _engine(session, "read", name)
+    reader = values.reader_of(request, group_only=True)
+    engine.forget_group(name, reader, answer_with(session, channel, request, _nothing))
+
+
+def _dead(session: Session, channel: Channel, request: Request) -> None:
+    name = request.text("topic")
+    engine = _engine(session, "read", name)
+    group = request.text("group")
+
+    def fields(found: list[tuple[MessageRow, str]]) -> dict[str, object]:
+        return {"rows": [[values.message_fields(row), reason] for row, reason in found]}
+
+    then = answer_with(session, channel, request, fields)
+    engine.dead(name, group, values.limit_of(request), then)
+
+
+HANDLERS: dict[int, Handler] = {
+    Op.TOPIC_DECLARE: _declare,
+    Op.TOPIC_DELETE: _delete,
+    Op.TOPIC_DESCRIBE: _describe,
+    Op.APPEND: _append,
+    Op.READ: _read,
+    Op.COMMIT: _commit,
+    Op.TOPIC_NACK: _nack,
+    Op.RENEW: _renew,
+    Op.SEEK: _seek,
+    Op.LAG: _lag,
+    Op.FORGET_GROUP: _forget_group,
+    Op.DEAD: _dead,
+}

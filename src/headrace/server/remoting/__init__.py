@@ -1,0 +1,1 @@
+"""RocketMQ clients: name server and broker on the remoting protocol."""

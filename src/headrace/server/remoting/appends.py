@@ -1,0 +1,85 @@
+"""Sends of one turn of the loop, appended together: one record in the journal for many messages."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from headrace.core.topics.log_topic import LogTopic
+from headrace.core.turn import Turn
+from headrace.errors import BrokerError, InternalError, NoSuchTopic
+from headrace.model.topics.spans import Track
+
+logger = logging.getLogger(__name__)
+
+
+class Appended(NamedTuple):
+    """Where messages went: number of the track, first offset, position to wait for."""
+
+    number: int
+    first: int
+    position: int
+
+
+class Waiting(NamedTuple):
+    contents: Sequence[bytes]
+    then: Callable[[Appended], None]
+    fail: Callable[[BrokerError], None]
+
+
+class Appends:
+    """Collects, and appends when everybody has been read. Dealt like a queue: see core.turn."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._waiting: dict[tuple[LogTopic, Track], list[Waiting]] = {}
+        self.marked = False
+
+    def add(
+        self,
+        topic: LogTopic,
+        track: Track,
+        contents: Sequence[bytes],
+        then: Callable[[Appended], None],
+        fail: Callable[[BrokerError], None],
+    ) -> None:
+        """Append at the end of this turn, in the order of the calls; then tell where."""
+        self._waiting.setdefault((topic, track), []).append(Waiting(contents, then, fail))
+        if not self.marked:
+            self._turn.mark_queue(self)
+
+    def pump(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for (topic, track), sends in waiting.items():
+            try:
+                appended = _append(topic, track, sends)
+            except BrokerError as error:
+                _fail(sends, error)
+            except Exception:
+                logger.exception("appending to topic %r failed", topic.name)
+                _fail(sends, InternalError("unexpected failure; see the broker's log"))
+            else:
+                _tell(sends, appended)
+
+
+def _append(topic: LogTopic, track: Track, sends: list[Waiting]) -> Appended:
+    if topic.deleted:
+        raise NoSuchTopic(f"topic '{topic.name}' was deleted")
+    contents = [content for one in sends for content in one.contents]
+    first, position = topic.append_to(track, contents)
+    number = topic.number_of(track)
+    assert number is not None, "something was appended"
+    return Appended(number, first, position)
+
+
+def _tell(sends: list[Waiting], appended: Appended) -> None:
+    number, first, position = appended
+    for one in sends:
+        one.then(Appended(number, first, position))
+        first += len(one.contents)
+
+
+def _fail(sends: list[Waiting], error: BrokerError) -> None:
+    for one in sends:
+        one.fail(error)

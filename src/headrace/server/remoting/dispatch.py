@@ -1,0 +1,50 @@
+"""Requests to handlers. Both sets of codes are answered on either port."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from headrace.errors import Unsupported
+from headrace.server.remoting import (
+    administration,
+    groups,
+    membership,
+    naming,
+    reading,
+    relaying,
+    replying,
+    reporting,
+    searching,
+    sending,
+)
+from headrace.server.remoting.identity import check_standing
+from headrace.wire.remoting.command import Command
+
+if TYPE_CHECKING:
+    from headrace.server.remoting.session import Session
+
+Handler: TypeAlias = Callable[["Session", Command], None]
+
+
+def dispatch(session: Session, request: Command) -> None:
+    """Carry out one request. Raises what the peer did wrong."""
+    handler = HANDLERS.get(request.code)
+    if handler is None:
+        raise Unsupported(f"request code {request.code} is not supported")
+    check_standing(session, request.code)
+    handler(session, request)
+
+
+HANDLERS: dict[int, Handler] = {
+    **naming.HANDLERS,
+    **sending.HANDLERS,
+    **reading.HANDLERS,
+    **membership.HANDLERS,
+    **searching.HANDLERS,
+    **administration.HANDLERS,
+    **groups.HANDLERS,
+    **replying.HANDLERS,
+    **reporting.HANDLERS,
+    **relaying.HANDLERS,
+}

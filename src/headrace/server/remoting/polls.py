@@ -1,0 +1,80 @@
+"""Pulls that wait for messages. They cost no thread, and no timer each: one sweep ends them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from headrace.core.clock import Timers
+
+SWEEP_MS = 500
+MAX_HELD = 10_000  # of one connection; more are answered at once
+
+
+class Held(NamedTuple):
+    """One pull. ``attempt`` answers it when it can, and has to when it is called with True."""
+
+    session: object
+    deadline: int
+    attempt: Callable[[bool], bool]
+
+
+class Polls:
+    """All held pulls, by topic."""
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._held: dict[str, list[Held]] = {}
+        self._per_session: dict[object, int] = {}
+        self._sweeping = False
+
+    def __len__(self) -> int:
+        return sum(map(len, self._held.values()))
+
+    def has_room(self, session: object) -> bool:
+        return self._per_session.get(session, 0) < MAX_HELD
+
+    def hold(self, topic: str, held: Held) -> None:
+        self._held.setdefault(topic, []).append(held)
+        self._per_session[held.session] = self._per_session.get(held.session, 0) + 1
+        if not self._sweeping:
+            self._sweeping = True
+            self._timers.after(SWEEP_MS, self._sweep)
+
+    def try_topic(self, topic: str) -> None:
+        """There may be something to read in the topic."""
+        if topic in self._held:
+            now = self._timers.clock.now_ms()
+            self._keep(topic, [one for one in self._held[topic] if not self._done(one, now)])
+
+    def drop(self, session: object) -> None:
+        """The connection is gone: nobody waits for the answers."""
+        if self._per_session.pop(session, 0):
+            for topic, held in list(self._held.items()):
+                self._keep(topic, [one for one in held if one.session is not session])
+
+    def _sweep(self) -> None:
+        now = self._timers.clock.now_ms()
+        for topic, held in list(self._held.items()):
+            if any(one.deadline <= now for one in held):
+                kept = [one for one in held if one.deadline > now or not self._done(one, now)]
+                self._keep(topic, kept)
+        self._sweeping = bool(self._held)
+        if self._sweeping:
+            self._timers.after(SWEEP_MS, self._sweep)
+
+    def _done(self, held: Held, now: int) -> bool:
+        if not held.attempt(held.deadline <= now):
+            return False
+        left = self._per_session.get(held.session, 0) - 1
+        if left > 0:
+            self._per_session[held.session] = left
+        else:
+            self._per_session.pop(held.session, None)
+        return True
+
+    def _keep(self, topic: str, held: list[Held]) -> None:
+        if held:
+            self._held[topic] = held
+        else:
+            self._held.pop(topic, None)

@@ -1,0 +1,175 @@
+"""Messages of RocketMQ <-> entries of topics.
+
+Tag, producer's id and the first key have places of their own in an entry; what only RocketMQ knows
+travels as properties whose names begin with `$rocketmq.`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from headrace.core.topics.mapping import RAW as AMQP_RAW
+from headrace.errors import PreconditionFailed
+from headrace.model.topics.lanes import Lane
+from headrace.store.entries import decode_entry, encode_parts
+from headrace.wire.remoting import properties as names
+from headrace.wire.remoting.hosts import NOWHERE, Host, as_v4, host_bytes
+from headrace.wire.remoting.message import stored_bytes
+from headrace.wire.remoting.properties import NAME_END, VALUE_END, properties_bytes
+
+OWN = "$rocketmq."
+_FLAG, _SYS_FLAG, _PORT, _TIMES, _PREPARED = (
+    OWN + name for name in ("flag", "sysflag", "bornport", "reconsume", "prepared")
+)
+INT32 = range(-(1 << 31), 1 << 31)
+_INT64 = range(-(1 << 63), 1 << 63)
+_PORTS = range(1 << 16)
+REAL_LANE = OWN + "lane"  # of a message in a hidden topic, unless it is the middle one
+_SEPARATORS = frozenset({NAME_END, VALUE_END})
+_NOT_SHOWN = frozenset({_FLAG, _SYS_FLAG, _PORT, _TIMES, _PREPARED, AMQP_RAW})
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a producer sent, and what happened to it since."""
+
+    body: bytes
+    properties: Mapping[str, str]
+    flag: int = 0
+    sys_flag: int = 0
+    born: int = 0
+    born_host: Host = NOWHERE
+    reconsume_times: int = 0
+    prepared: int = 0  # physical offset of the half message it comes from
+
+    def with_properties(self, **changes: str | None) -> Record:
+        """The same with other properties; None takes one away."""
+        merged = {**self.properties, **changes}
+        kept = {name: value for name, value in merged.items() if value is not None}
+        return replace(self, properties=kept)
+
+
+def hidden(record: Record, topic: str, queue_id: int, lane: Lane) -> Record:
+    """The message as it waits in a hidden topic, knowing where it belongs."""
+    return record.with_properties(
+        **{
+            names.REAL_TOPIC: topic,
+            names.REAL_QUEUE_ID: str(queue_id),
+            REAL_LANE: lane.name if lane is not Lane.MIDDLE else None,
+        }
+    )
+
+
+def revealed(record: Record) -> Record:
+    """The same when it leaves the hidden topic."""
+    return record.with_properties(
+        **{names.REAL_TOPIC: None, names.REAL_QUEUE_ID: None, REAL_LANE: None}
+    )
+
+
+def delay_level(record: Record) -> int:
+    """0 when it does not wait."""
+    text = record.properties.get(names.DELAY, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
+
+
+def encode_record(record: Record) -> bytes:
+    """The entry as topics keep it."""
+    given = dict(record.properties)
+    tags, unique = given.pop(names.TAGS, None), given.pop(names.UNIQ_KEY, None)
+    keys = given.get(names.KEYS, "")
+    key = keys.split(" ", 1)[0] or None
+    if key == keys:
+        del given[names.KEYS]
+    address, port = record.born_host
+    if port:
+        given[_PORT] = str(port)
+    if record.flag or record.sys_flag or record.reconsume_times or record.prepared:
+        for name, value in (
+            (_FLAG, record.flag),
+            (_SYS_FLAG, record.sys_flag),
+            (_TIMES, record.reconsume_times),
+            (_PREPARED, record.prepared),
+        ):
+            if value:
+                given[name] = str(value)
+    return encode_parts(record.body, "", key, tags, address, unique, record.born, given)
+
+
+def take_record(content: bytes) -> Record:
+    """The message in an entry, whoever appended it."""
+    parts = decode_entry(content)
+    own = parts.properties
+    shown = {name: value for name, value in own.items() if name not in _NOT_SHOWN and value}
+    if parts.tags:
+        shown[names.TAGS] = parts.tags
+    if parts.message_id:
+        shown[names.UNIQ_KEY] = parts.message_id
+    if parts.key and names.KEYS not in shown:
+        shown[names.KEYS] = parts.key
+    return Record(
+        parts.body,
+        shown,
+        _number(own, _FLAG),
+        _number(own, _SYS_FLAG),
+        parts.born or 0,
+        as_v4(Host(parts.source_ip or NOWHERE.address, _number(own, _PORT, _PORTS))),
+        _number(own, _TIMES),
+        _number(own, _PREPARED, _INT64),
+    )
+
+
+def _number(own: Mapping[str, str], name: str, values: range = INT32) -> int:
+    """Others may have written such a property; then it is not ours."""
+    text = own.get(name)
+    try:
+        value = int(text) if text is not None else 0
+    except ValueError:
+        return 0
+    return value if value in values else 0
+
+
+def sent_bytes(
+    record: Record,
+    topic: bytes,
+    queue_id: int,
+    offset: int,
+    physical: int,
+    time: int,
+    host: bytes,
+) -> bytes:
+    """A message as pulls give it."""
+    text = _sayable(record.properties)
+    return stored_bytes(
+        topic=topic,
+        body=record.body,
+        properties=text,
+        flag=record.flag,
+        queue_id=queue_id,
+        queue_offset=offset,
+        physical_offset=physical,
+        sys_flag=record.sys_flag,
+        born_timestamp=record.born,
+        born_host=host_bytes(record.born_host),
+        store_timestamp=time,
+        store_host=host,
+        reconsume_times=record.reconsume_times,
+        prepared_transaction_offset=record.prepared,
+    )
+
+
+def _sayable(properties: Mapping[str, str]) -> bytes:
+    """Properties that other protocols gave may be more than RocketMQ can say: the rest stays."""
+    try:
+        return properties_bytes(properties)
+    except PreconditionFailed:
+        pass
+    kept: dict[str, str] = {}
+    room = names.PROPERTIES_MAX
+    for name, value in properties.items():
+        size = len(name.encode()) + len(value.encode()) + 2
+        if size <= room and name and not _SEPARATORS.intersection(name + value):
+            kept[name] = value
+            room -= size
+    return properties_bytes(kept)

@@ -1,0 +1,207 @@
+"""One RocketMQ connection: bytes in, requests to handlers, answers out in any order.
+
+A plain class, driven by a transport (server/listener.py). Answers to sends wait until the messages
+are on disk; held pulls wait without holding anybody else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Mapping
+from itertools import count
+from typing import TYPE_CHECKING
+
+from headrace.core.auth import User
+from headrace.core.broker import DEFAULT_VHOST
+from headrace.errors import BrokerError, FatalError, InternalError
+from headrace.model.permissions import CONFIGURE, READ, WRITE
+from headrace.server.holding import Holding
+from headrace.server.peer import Peer
+from headrace.server.remoting.dispatch import dispatch
+from headrace.server.remoting.identity import identify
+from headrace.server.remoting.refusals import code_of
+from headrace.wire.remoting.command import NO_FIELDS, Command
+from headrace.wire.remoting.frames import Reader, command_bytes, head_bytes
+from headrace.wire.remoting.hosts import Host, as_v4
+
+if TYPE_CHECKING:
+    from headrace.server.listener import Link
+    from headrace.server.remoting.hub import Hub
+
+logger = logging.getLogger(__name__)
+
+IDLE_SECONDS = 60  # twice that without a byte, and the connection is closed
+GOODBYE_SECONDS = 1.0
+FIRST_FRAME_MAX = 1 << 20  # bytes of the first frame, from somebody nobody knows yet
+ACTIONS = (READ, WRITE, CONFIGURE)
+EXCHANGE_PREFIX = "topic."  # a topic's permissions are those of its exchange
+
+
+class Session(Peer):
+    """State of one connection."""
+
+    protocol = "RocketMQ"
+    __slots__ = ("_ending", "_opaques", "_waiting", "born_host", "hub", "is_signed", "reader")
+
+    def __init__(self, hub: Hub, link: Link) -> None:
+        super().__init__(hub.broker, link)
+        self.hub = hub
+        self.born_host = as_v4(Host(link.peer, link.peer_port))  # as messages name the producer
+        self.is_signed = False  # the user was proved by a signature
+        self.reader = Reader(min(FIRST_FRAME_MAX, hub.settings.frame_max))
+        self._waiting: deque[tuple[int, bytes]] = deque()  # (position in the journal, answer)
+        self._opaques = count(1)
+        self._ending = False  # once everything is answered
+
+    # -- input ----------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> None:
+        """Bytes from the peer. Never raises."""
+        self.count_received(len(data))
+        if self.closing or self.closed:
+            return
+        for command in self.reader.feed(data):
+            self._take(command)
+            if self.closing:
+                return
+        if self.reader.fault is not None:
+            self._end(self.reader.fault)
+
+    def _take(self, command: Command) -> None:
+        if command.is_response:
+            self.hub.relays.answered(self, command)
+            return
+        try:
+            user = identify(self, command)
+            if self.vhost is None:
+                self._enter(command, user)
+            elif user is not self.user:
+                self.user, self.vhost = self.broker.admit(user, DEFAULT_VHOST)
+            dispatch(self, command)
+        except BrokerError as error:
+            self.refuse(command, error)
+        except Exception:
+            logger.exception("unexpected failure on %s", self.link.name)
+            self.refuse(command, InternalError("unexpected failure; see the broker's log"))
+
+    def _enter(self, command: Command, user: User) -> None:
+        """There is no handshake: the first request is the login."""
+        self.user, self.vhost = self.broker.admit(user, DEFAULT_VHOST)
+        self.link.authenticated()
+        self.reader.frame_max = self.hub.settings.frame_max
+        self.opened()
+        self.start_heartbeat(IDLE_SECONDS)
+        logger.info(
+            "connection %s opened: user '%s', RocketMQ client in %s, version %d",
+            self.link.name,
+            self.user.name,
+            command.language.name,
+            command.version,
+        )
+
+    # -- output ---------------------------------------------------------------------------------
+
+    def send_command(self, command: Command) -> None:
+        """A request of ours, or an answer, at the end of this turn."""
+        if not self.closed:
+            self.send_bytes(command_bytes(command))
+
+    def next_opaque(self) -> int:
+        return next(self._opaques) & 0x7FFFFFFF
+
+    def respond(
+        self,
+        request: Command,
+        code: int = 0,
+        ext: Mapping[str, str] = NO_FIELDS,
+        body: bytes = b"",
+        remark: str | None = None,
+        position: int = 0,
+    ) -> None:
+        """Answer, once the journal has reached ``position``; not at all when nobody wants it."""
+        if request.is_oneway or self.closed:
+            return
+        data = command_bytes(request.answer(code, ext, body, remark))
+        if position:
+            self._waiting.append((position, data))
+            if not self.marked:
+                self.turn.mark_session(self)
+        else:
+            self.send_bytes(data)
+
+    def respond_with(
+        self, request: Command, ext: Mapping[str, str], pieces: list[bytes], remark: str
+    ) -> None:
+        """Answer with a body in pieces, which are joined only once."""
+        if self.closed:
+            return
+        answer = request.answer(0, ext, remark=remark)
+        size = sum(map(len, pieces))
+        self.send_bytes(b"".join([head_bytes(answer, size), *pieces]))
+
+    def refuse(self, request: Command, error: BrokerError) -> None:
+        """Tell what went wrong; the connection lives on."""
+        if isinstance(error, InternalError) or not request.is_oneway:
+            logger.debug("%s: request %d refused: %s", self.link.name, request.code, error)
+        self.respond(request, code_of(error), remark=str(error))
+
+    def answer_publishers(self) -> bool:
+        waiting, durable = self._waiting, self.broker.storage.durable
+        while waiting and waiting[0][0] <= durable:
+            self.out.append(waiting.popleft()[1])
+        return bool(waiting)
+
+    # -- rights ---------------------------------------------------------------------------------
+
+    def check_topic_right(self, action: str, topic: str) -> None:
+        """Raise AccessRefused unless the user may do this with the topic."""
+        self.check(action, "topic", EXCHANGE_PREFIX + topic)
+
+    def may_use_topic(self, topic: str) -> bool:
+        """Whether the user may do anything with the topic."""
+        vhost, name = self.open_vhost.name, EXCHANGE_PREFIX + topic
+        return any(self.user.allows(vhost, action, name) for action in ACTIONS)
+
+    def forget_permissions(self) -> None:
+        """Every request asks anew."""
+
+    def holdings(self) -> list[Holding]:
+        return []
+
+    @property
+    def channel_count(self) -> int:
+        return 1
+
+    # -- life -----------------------------------------------------------------------------------
+
+    def _end(self, error: FatalError) -> None:
+        """Nobody knows where the next frame begins: the connection ends."""
+        logger.warning("connection %s closed: %s", self.link.name, error)
+        self.closing = self._ending = True
+        self.release()
+        self.link.close_after(GOODBYE_SECONDS)
+        if not self.marked:
+            self.turn.mark_session(self)
+
+    def flush(self) -> None:
+        """The requests before a fault were sound: their answers go first, then the end."""
+        super().flush()
+        if self._ending and not self.out and not self._waiting:
+            self._ending = False
+            self.link.end_output(GOODBYE_SECONDS)
+
+    def force_close(self, reason: str) -> None:
+        """There is no goodbye in this protocol; clients connect again by themselves."""
+        logger.info("connection %s closed: %s", self.link.name, reason)
+        self.closing = True
+        self.drop_promises()
+        self.release()
+        self.link.close()
+
+    def release_channels(self) -> None:
+        self.hub.lose(self)
+
+    def lost(self) -> None:
+        super().lost()
+        self._waiting.clear()
