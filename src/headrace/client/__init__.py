@@ -12,16 +12,21 @@ from headrace.client.errors import (
     LoginRefused,
     NotAllowed,
     NotFound,
+    NotImplementedByBroker,
     PreconditionFailed,
+    ProtocolViolation,
     RequestTimeout,
+    ResourceExhausted,
     ResourceLocked,
+    StoreFailed,
 )
 from headrace.client.ledger import Delivery
-from headrace.client.operations import QueueInfo
+from headrace.client.operations import REPLY_TO, QueueInfo
 from headrace.client.properties import BasicProperties
 from headrace.client.settings import ExchangeType, OnFailure, Settings
 
 __all__ = [
+    "REPLY_TO",
     "AccessRefused",
     "AlreadySettled",
     "BasicProperties",
@@ -37,10 +42,14 @@ __all__ = [
     "LoginRefused",
     "NotAllowed",
     "NotFound",
+    "NotImplementedByBroker",
     "OnFailure",
     "PreconditionFailed",
+    "ProtocolViolation",
     "QueueInfo",
     "RequestTimeout",
+    "ResourceExhausted",
     "ResourceLocked",
     "Settings",
+    "StoreFailed",
 ]

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Generic
 
 from headrace.client import operations
+from headrace.client.checks import checked_table
 from headrace.client.errors import ConnectionClosed, NotFound
 from headrace.client.ledger import D
 from headrace.client.operations import Arguments, Call, QueueInfo, Reply, nothing
@@ -64,7 +65,7 @@ class Calls(Generic[D]):
             "durable": durable,
             "auto_delete": auto_delete,
             "internal": internal,
-            "arguments": dict(arguments or {}),
+            "arguments": checked_table("arguments", arguments),
         }
 
         def finish(reply: Reply) -> None:
@@ -92,7 +93,7 @@ class Calls(Generic[D]):
             "durable": durable,
             "exclusive": exclusive,
             "auto_delete": auto_delete,
-            "arguments": dict(arguments or {}),
+            "arguments": checked_table("arguments", arguments),
         }
 
         def finish(reply: Reply) -> QueueInfo:
@@ -196,8 +197,9 @@ class Calls(Generic[D]):
             if row is None:
                 return None
             if auto_ack:
-                return ledger.settled_already(row, self._delivery_class)
-            return ledger.register((row,), "", self._delivery_class)[0]
+                return self._delivery_class(ledger, ledger.settled_already(row), "", row)
+            (tag,) = ledger.register((row,))
+            return self._delivery_class(ledger, tag, "", row)
 
         return Call(Op.GET, {"queue": queue, "auto_ack": auto_ack}, finish)
 

@@ -6,14 +6,15 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from headrace.client import operations
+from headrace.client.base import ChannelBase
 from headrace.client.calls import Calls
 from headrace.client.dispatch import Callback, CallbackSink, Dispatcher, Lane, OnCancel
 from headrace.client.errors import ChannelClosed, HeadraceError
 from headrace.client.ledger import Delivery
-from headrace.client.operations import Arguments, Call, Message, QueueInfo
+from headrace.client.operations import REPLY_TO, Arguments, Call, Message, QueueInfo
 from headrace.client.properties import Properties
 from headrace.client.settings import ExchangeType, OnFailure
 from headrace.client.state import ChannelState
@@ -26,8 +27,11 @@ T = TypeVar("T")
 _PATIENCE = 5.0  # seconds for a running callback when its channel closes
 
 
-class Channel:
+class Channel(ChannelBase[Delivery]):
     """Made by `Connection.create_channel()`. Failures raise; see `headrace.client.errors`."""
+
+    connection: Connection
+    _lane: Lane | None
 
     def __init__(
         self,
@@ -36,19 +40,13 @@ class Channel:
         calls: Calls[Delivery],
         dispatcher: Dispatcher,
     ) -> None:
+        super().__init__(state, calls)
         self.connection = connection
-        self.state = state
-        self.calls = calls
         self._dispatcher = dispatcher
-        self._lane: Lane | None = None
-        self._has_prefetch = False
+        self._lane = None
 
     def _call(self, call: Call[T]) -> T:
         return self.connection.call(self.state, call)
-
-    @property
-    def is_open(self) -> bool:
-        return self.state.closed is None and self.connection.is_open
 
     # -- exchanges, queues, bindings -------------------------------------------------------------
 
@@ -184,20 +182,6 @@ class Channel:
         calls = operations.publish_batches(messages, self._retries(retry))
         return [self.connection.submit(self.state, call) for call in calls]
 
-    def _publication(
-        self,
-        exchange: str | None,
-        key: str,
-        properties: Properties,
-        body: bytes | str,
-        retry: bool | None,
-    ) -> Call[int]:
-        fields = operations.message_fields(exchange, key, properties, body)
-        return operations.publish(fields, self._retries(retry))
-
-    def _retries(self, retry: bool | None) -> bool:
-        return self.connection.settings.retry_publishes if retry is None else retry
-
     # -- consuming -------------------------------------------------------------------------------
 
     def basic_qos(self, prefetch: int) -> None:
@@ -224,12 +208,15 @@ class Channel:
         logged, and ``on_failure`` says what becomes of the message. ``on_cancel(consumer_tag,
         error)`` is called when the consumer ends without having been asked to.
         """
+        if not callable(callback):
+            raise TypeError(f"callback must be callable, not {callback!r:.80}")
         if self._lane is None:
             self._lane = Lane(self._dispatcher)
         sink = CallbackSink(
             self._lane,
+            self.state.ledger,
             callback,
-            auto_ack=auto_ack,
+            auto_ack=auto_ack or queue == REPLY_TO,
             on_failure=OnFailure(on_failure or self.connection.settings.on_failure),
             on_cancel=on_cancel,
         )
@@ -249,7 +236,9 @@ class Channel:
 
         ``auto_ack=True``: acknowledged when the next one is asked for.
         """
-        stream = DeliveryStream(self.state.ledger, auto_ack=auto_ack, idle_timeout=idle_timeout)
+        stream = DeliveryStream(
+            self.state.ledger, auto_ack=auto_ack or queue == REPLY_TO, idle_timeout=idle_timeout
+        )
         stream.consumer_tag = tag = self.calls.new_tag()
         self._consume(queue, stream, exclusive, arguments)
         stream.cancel = lambda: self.basic_cancel(tag)
@@ -285,14 +274,19 @@ class Channel:
         *,
         tag: int | None = None,
         multiple: bool = False,
-        wait: bool = True,
+        wait: bool | None = None,
     ) -> None:
         """Done with, by (queue, message id) or by tag; NotFound when it is not outstanding.
 
-        ``wait=False``: sent soon, together with others; then only mistakes that can be seen
-        here raise.
+        ``wait=True``: returns with the broker's word. ``wait=False``: sent soon, together with
+        others; then only mistakes that can be seen here raise. Unless it is said, a callback
+        does not wait for the acknowledgement of its message, and everybody else does.
         """
-        self._settle(queue, message_id, tag, multiple, wait, None)
+        if wait is None and tag is None and not multiple and self._acked(queue, message_id):
+            return
+        call = self._settlement(queue, message_id, tag, multiple=multiple, wait=wait, requeue=None)
+        if call is not None:
+            self._call(call)
 
     def basic_nack(
         self,
@@ -302,24 +296,12 @@ class Channel:
         *,
         tag: int | None = None,
         multiple: bool = False,
-        wait: bool = True,
+        wait: bool | None = None,
     ) -> None:
         """Give it back, or (``requeue=False``) give it up."""
-        self._settle(queue, message_id, tag, multiple, wait, requeue)
-
-    def _settle(
-        self,
-        queue: str | None,
-        message_id: str | None,
-        tag: int | None,
-        multiple: bool,
-        wait: bool,
-        requeue: bool | None,
-    ) -> None:
-        if not wait and not multiple:
-            self.calls.settle_later(queue, message_id, tag, requeue)
-            return
-        call = self.calls.settle(queue, message_id, tag, multiple=multiple, requeue=requeue)
+        call = self._settlement(
+            queue, message_id, tag, multiple=multiple, wait=wait, requeue=requeue
+        )
         if call is not None:
             self._call(call)
 
@@ -351,7 +333,3 @@ class Channel:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def __repr__(self) -> str:
-        state: Any = self.state.closed or "open"
-        return f"<Channel {self.state.id}: {state}>"

@@ -23,6 +23,7 @@ from headrace.client.protocol import State
 from headrace.client.settings import Settings
 from headrace.client.state import ChannelState
 from headrace.client.transport import Transport
+from headrace.client.urls import settings_of
 from headrace.wire.native.messages import Op
 
 T = TypeVar("T")
@@ -41,12 +42,19 @@ class ConnectionFactory:
         self,
         host: str = "127.0.0.1",
         port: int = 9090,
-        user: str = "guest",
+        user: str | None = "guest",
         password: str = "guest",
         vhost: str = "/",
         **options: Any,  # noqa: ANN401 - checked by Settings
     ) -> None:
         self.settings = replace(Settings(host, port, user, password, vhost), **options)
+
+    @classmethod
+    def from_url(cls, url: str, **options: Any) -> ConnectionFactory:  # noqa: ANN401
+        """From `headrace://user:password@host:port/vhost`; `headraces://` is over TLS."""
+        factory = cls()
+        factory.settings = replace(settings_of(url), **options)
+        return factory
 
     def new_connection(self) -> Connection:
         """Connect and log in; LoginRefused, ConnectionClosed or RequestTimeout when it fails."""

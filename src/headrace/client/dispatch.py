@@ -9,21 +9,22 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from queue import SimpleQueue
 from threading import Condition, Lock, Thread, get_ident
 from typing import Any
 
 from headrace.client.errors import AlreadySettled, HeadraceError
-from headrace.client.ledger import Delivery, Received
-from headrace.client.properties import BasicProperties
+from headrace.client.ledger import Batch, Ledger, Row
+from headrace.client.properties import BasicProperties, received_properties
 from headrace.client.settings import OnFailure
 
 logger = logging.getLogger(__name__)
 
 Callback = Callable[[str, BasicProperties, bytes], Any]
 OnCancel = Callable[[str, HeadraceError], Any]
-_SHARE = 64  # deliveries of one channel before others get their turn
+_SHARE = 256  # deliveries of one channel before others get their turn
 
 
 class Lane:
@@ -31,39 +32,54 @@ class Lane:
 
     def __init__(self, pool: Dispatcher) -> None:
         self._pool = pool
-        self._jobs: deque[Callable[[], None]] = deque()
+        self._jobs: deque[Iterator[None]] = deque()
         self._state = Condition()
         self._is_queued = False
         self._worker: int | None = None
         self._stopped = False
 
-    def add(self, jobs: list[Callable[[], None]]) -> None:
+    def add(self, job: Iterator[None]) -> None:
+        """Every step of a job is one call of a program's function."""
         with self._state:
             if self._stopped:
                 return
-            self._jobs.extend(jobs)
+            self._jobs.append(job)
             if self._is_queued:
                 return
             self._is_queued = True
         self._pool.offer(self)
 
+    def is_here(self) -> bool:
+        """True in a callback of this channel."""
+        return self._worker == get_ident()
+
     def work(self) -> None:
         """Run a share of the jobs; come back later for the rest."""
         with self._state:
             self._worker = get_ident()
-        for _ in range(_SHARE):
-            try:
-                job = self._jobs.popleft()
-            except IndexError:
-                break
-            job()
+        left = _SHARE
+        while left > 0 and (job := self._next()) is not None:
+            for _ in islice(job, left):
+                left -= 1
+                if self._stopped:
+                    break
+            if left <= 0:
+                self._jobs.appendleft(job)
         with self._state:
+            if self._stopped:
+                self._jobs.clear()
             self._worker = None
             self._is_queued = bool(self._jobs)
             again = self._is_queued
             self._state.notify_all()
         if again:
             self._pool.offer(self)
+
+    def _next(self) -> Iterator[None] | None:
+        try:
+            return self._jobs.popleft()
+        except IndexError:
+            return None
 
     def stop(self, timeout: float) -> None:
         """Forget what waits; return when the callback that runs now is done."""
@@ -123,6 +139,7 @@ class CallbackSink:
     def __init__(
         self,
         lane: Lane,
+        ledger: Ledger,
         callback: Callback,
         *,
         auto_ack: bool,
@@ -131,20 +148,21 @@ class CallbackSink:
     ) -> None:
         self.consumer_tag = ""
         self._lane = lane
+        self._ledger = ledger
         self._callback = callback
         self._auto_ack = auto_ack
         self._on_failure = on_failure
         self._on_cancel = on_cancel
 
-    def deliver(self, deliveries: list[Delivery]) -> None:
-        self._lane.add([_job(self, one) for one in deliveries])
+    def deliver(self, batch: Batch) -> None:
+        self._lane.add(map(self._run, batch, batch.values()))
 
     def end(self, error: HeadraceError | None) -> None:
         if error is None:
             return  # as the program wanted
         logger.warning("consumer %s has ended: %s", self.consumer_tag, error)
         if self._on_cancel is not None:
-            self._lane.add([lambda: self._tell(error)])
+            self._lane.add(map(self._tell, (error,)))
 
     def _tell(self, error: HeadraceError) -> None:
         assert self._on_cancel is not None
@@ -153,32 +171,31 @@ class CallbackSink:
         except Exception:
             logger.exception("on_cancel of consumer %s failed", self.consumer_tag)
 
-    def run(self, delivery: Delivery) -> None:
-        if delivery.is_settled:  # of a lost connection: it comes again
+    def _run(self, tag: int, row: Row) -> None:
+        ledger = self._ledger
+        if tag not in ledger.outstanding:  # of a lost connection: it comes again
             return
+        ledger.current = tag
         try:
-            self._callback(delivery.consumer_tag, delivery.properties, delivery.body)
+            self._callback(self.consumer_tag, received_properties(row, tag), row["body"])
         except BaseException:  # sys.exit() in a callback must not end a thread of ours either
-            logger.exception(
-                "callback of consumer %s failed; message %s: %s",
-                delivery.consumer_tag,
-                delivery.message_id,
-                self._on_failure.value,
-            )
-            settle_failed(delivery, self._on_failure)
+            settle_failed(ledger, tag, row, self.consumer_tag, self._on_failure)
         else:
             if self._auto_ack:
-                with contextlib.suppress(AlreadySettled):  # by the callback itself
-                    delivery.ack()
+                ledger.ack_unless_settled(tag)
 
 
-def settle_failed(delivery: Received, on_failure: OnFailure) -> None:
-    """What the settings say about a message whose callback raised."""
+def settle_failed(
+    ledger: Ledger, tag: int, row: Row, consumer_tag: str, on_failure: OnFailure
+) -> None:
+    """A callback raised: log it, and do with its message what the settings say."""
+    logger.exception(
+        "callback of consumer %s failed; message %s: %s",
+        consumer_tag,
+        row["properties"]["message_id"],
+        on_failure.value,
+    )
     if on_failure is OnFailure.LEAVE:
         return
     with contextlib.suppress(AlreadySettled):  # the callback had settled it before it failed
-        delivery._ledger.nack(delivery.tag, on_failure is OnFailure.REQUEUE)
-
-
-def _job(sink: CallbackSink, delivery: Delivery) -> Callable[[], None]:
-    return lambda: sink.run(delivery)
+        ledger.nack(tag, on_failure is OnFailure.REQUEUE)

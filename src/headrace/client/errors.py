@@ -6,7 +6,7 @@ classes are the client's own: they tell what happened to a call, not what a sess
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class HeadraceError(Exception):
@@ -22,6 +22,13 @@ class HeadraceError(Exception):
 
     def __str__(self) -> str:
         return f"{self.code}: {self.text}"
+
+    def again(self) -> Self:
+        """One to raise now. An exception keeps every place where it was raised, and their
+        variables: what ended a connection would grow with each call that fails because of it."""
+        copy = type(self)(self.text, self.code)
+        copy.__cause__ = self.__cause__
+        return copy
 
 
 # -- said by the broker ----------------------------------------------------------------------

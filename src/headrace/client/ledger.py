@@ -5,7 +5,7 @@ Acknowledging is cheap: tags are collected and go out in as few requests as poss
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -13,6 +13,8 @@ from headrace.client.errors import AlreadySettled
 from headrace.client.properties import BasicProperties, received_properties
 
 Row = Mapping[str, Any]
+Batch = Mapping[int, Row]
+"""Messages by tag, in their order."""
 _MANY = 256
 
 
@@ -36,6 +38,12 @@ class Received:
     @property
     def properties(self) -> BasicProperties:
         return received_properties(self._row, self.tag)
+
+    @property
+    def property_map(self) -> Mapping[str, Any]:
+        """Those which are set, as they came: cheaper than `properties`. Not to be changed."""
+        found: Mapping[str, Any] = self._row["properties"]
+        return found
 
     @property
     def message_id(self) -> str:
@@ -82,6 +90,11 @@ class Delivery(Received):
 D = TypeVar("D", bound=Received)
 
 
+def name_of(row: Row) -> tuple[str, str]:
+    """How a program calls a message: queue and message id."""
+    return row["queue"], row["properties"]["message_id"]
+
+
 class Settlement:
     """One request's worth: an ack or a nack (``requeue`` is not None) of a tag of the wire."""
 
@@ -106,50 +119,66 @@ class Ledger:
         With True when so much has come together that it should be sent at once: the broker is
         to send more before the consumer has run dry.
         """
-        self.outstanding: dict[int, Received] = {}  # in the order of tags
+        self.outstanding: dict[int, Row] = {}  # in the order of tags
+        self.current = 0
+        """The message that a callback is at: most probably the next to be settled."""
         self._notify = notify
         self._urgent_at = _MANY
         self._base = 0
         self._last = 0
         self._acks: list[int] = []
         self._nacks: list[tuple[int, bool]] = []
+        self._forgotten: set[int] = set()
         self._by_id: dict[tuple[str, str], int] | None = None  # made when first asked for
         self._lock = Lock()
 
-    def register(self, rows: Sequence[Row], consumer_tag: str, make: type[D]) -> list[D]:
-        """Note what came and may be settled."""
-        base, outstanding = self._base, self.outstanding
-        found: list[D] = []
+    def register(self, rows: Sequence[Row], *, forgotten: bool = False) -> Batch:
+        """Note what came and may be settled.
+
+        ``forgotten``: the broker forgot it when it sent it, so settling it stays here.
+        """
         with self._lock:
-            for row in rows:
-                tag = base + row["tag"]
-                delivery = outstanding[tag] = make(self, tag, consumer_tag, row)
-                found.append(delivery)
-            if found:
-                self._last = max(self._last, tag)
+            base = self._base
+            found = {base + row["tag"]: row for row in rows}
+            self.outstanding.update(found)
+            if forgotten:
+                self._forgotten.update(found)
+            self._last = max(self._last, next(reversed(found)))
             if self._by_id is not None:
-                for one in found:
-                    self._by_id[one.queue, one.message_id] = one.tag
+                self._by_id.update((name_of(row), tag) for tag, row in found.items())
         return found
 
-    def settled_already(self, row: Row, make: type[D]) -> D:
-        """A message that the broker forgot when it sent it."""
-        self._last = max(self._last, self._base + row["tag"])
-        return make(self, self._base + row["tag"], "", row)
+    def settled_already(self, row: Row) -> int:
+        """The tag of a message that the broker forgot when it sent it."""
+        tag: int = self._base + row["tag"]
+        self._last = max(self._last, tag)
+        return tag
 
     def ack(self, tag: int) -> None:
         with self._lock:
-            if not self._settle(tag):
+            row = self.outstanding.pop(tag, None)
+            # Nearly always there is nothing more to it; this is done for every message.
+            if (row is None or self._by_id is not None or self._forgotten) and not self._settled(
+                tag, row
+            ):
                 return
-            is_first = not self._acks and not self._nacks
-            self._acks.append(tag)
-            is_urgent = len(self._acks) >= self._urgent_at
-        if is_urgent or is_first:
+            acks = self._acks
+            acks.append(tag)
+            count = len(acks)
+        is_urgent = count >= self._urgent_at
+        if is_urgent or (count == 1 and not self._nacks):
             self._notify(is_urgent)
+
+    def ack_unless_settled(self, tag: int) -> None:
+        """After a callback, which may have settled its message itself."""
+        try:  # not contextlib.suppress(), which costs as much as the rest
+            self.ack(tag)
+        except AlreadySettled:
+            return
 
     def nack(self, tag: int, requeue: bool) -> None:
         with self._lock:
-            if not self._settle(tag):
+            if not self._settled(tag, self.outstanding.pop(tag, None)):
                 return
             is_first = not self._acks and not self._nacks
             self._nacks.append((tag, requeue))
@@ -160,33 +189,46 @@ class Ledger:
         """How many messages the broker sends without an acknowledgement; 0 = no limit."""
         self._urgent_at = min(_MANY, max(1, prefetch // 4)) if prefetch else _MANY
 
-    def _settle(self, tag: int) -> bool:
-        """False when it belongs to a lost connection: the broker delivers it again."""
-        delivery = self.outstanding.pop(tag, None)
-        if delivery is None:
+    def _settled(self, tag: int, row: Row | None) -> bool:
+        """False when the broker need not know; also when it has taken the message back itself."""
+        if row is None:
             if tag <= self._base:
                 return False
             raise AlreadySettled(f"delivery {tag} is not outstanding on this channel")
         if self._by_id is not None:
-            self._by_id.pop((delivery.queue, delivery.message_id), None)
+            self._by_id.pop(name_of(row), None)
+        if tag in self._forgotten:
+            self._forgotten.discard(tag)
+            return False
         return True
 
-    def give_back(self, deliveries: Sequence[Received]) -> None:
+    def give_back(self, tags: Iterable[int]) -> None:
         """Requeue those which nobody has settled."""
-        for one in deliveries:
-            if not one.is_settled:
-                self.nack(one.tag, requeue=True)
+        for tag in tags:
+            if tag in self.outstanding:
+                self.nack(tag, requeue=True)
 
     # -- settling with an answer of the broker ---------------------------------------------------
 
     def find(self, queue: str, message_id: str) -> int | None:
         """The tag of an unsettled delivery."""
+        name, tag = (queue, message_id), self.current
+        row = self.outstanding.get(tag)
+        if row is not None and name_of(row) == name:
+            return tag
         with self._lock:
             if self._by_id is None:
-                self._by_id = {
-                    (one.queue, one.message_id): tag for tag, one in self.outstanding.items()
-                }
-            return self._by_id.get((queue, message_id))
+                self._by_id = {name_of(row): tag for tag, row in self.outstanding.items()}
+            return self._by_id.get(name)
+
+    def ack_current(self, queue: str | None, message_id: str | None) -> bool:
+        """Acknowledge the message that a callback is at, if it is that one."""
+        tag = self.current
+        row = self.outstanding.get(tag)
+        if row is None or row["queue"] != queue or row["properties"]["message_id"] != message_id:
+            return False
+        self.ack(tag)
+        return True
 
     def is_stale(self, tag: int) -> bool:
         return 0 < tag <= self._base
@@ -204,9 +246,9 @@ class Ledger:
             if multiple:
                 tags = [one for one in self.outstanding if not tag or one <= tag]
             for one in tags:
-                delivery = self.outstanding.pop(one, None)
-                if delivery is not None and self._by_id is not None:
-                    self._by_id.pop((delivery.queue, delivery.message_id), None)
+                row = self.outstanding.pop(one, None)
+                if row is not None and self._by_id is not None:
+                    self._by_id.pop(name_of(row), None)
 
     # -- for whoever sends -----------------------------------------------------------------------
 
@@ -232,5 +274,6 @@ class Ledger:
         with self._lock:
             self._base = self._last
             self.outstanding.clear()
+            self._forgotten.clear()
             self._acks, self._nacks = [], []
             self._by_id = None

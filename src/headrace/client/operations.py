@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from headrace.client.checks import checked_body, checked_key, checked_table
 from headrace.client.properties import Properties, properties_map
 from headrace.wire.native.messages import Op
 
@@ -13,6 +14,8 @@ T = TypeVar("T")
 Fields = dict[str, Any]
 Reply = Mapping[str, Any]
 Arguments = Mapping[str, Any] | None
+REPLY_TO = "amq.rabbitmq.reply-to"
+"""Consume from it, publish with it as `reply_to`: answers come straight to the channel."""
 BATCH_MESSAGES = 1000
 BATCH_BYTES = 1 << 20
 Message = tuple[str | None, str, Properties, bytes | str]
@@ -54,7 +57,7 @@ def binding_fields(
     fields: Fields = {kind: destination, "source": source}
     if key is not None:
         fields["key"] = key
-        fields["arguments"] = dict(arguments or {})
+        fields["arguments"] = checked_table("arguments", arguments)
     return fields
 
 
@@ -64,11 +67,14 @@ def binding_fields(
 def message_fields(
     exchange: str | None, key: str, properties: Properties, body: bytes | str
 ) -> Fields:
+    """TypeError for what is of another kind: the broker would end the connection."""
+    if exchange is not None and not isinstance(exchange, str):
+        raise TypeError(f"exchange must be a string or None, not {exchange!r:.80}")
     return {
         "exchange": exchange or "",
-        "key": key,
+        "key": checked_key(key),
         "properties": properties_map(properties) if properties else {},
-        "body": body.encode() if isinstance(body, str) else body,
+        "body": body if type(body) is bytes else checked_body(body),
     }
 
 
@@ -96,11 +102,14 @@ def _routed_list(reply: Reply) -> list[int]:
 
 
 def consume_fields(queue: str, tag: str, exclusive: bool, arguments: Arguments) -> Fields:
-    """The broker never acknowledges by itself here: the client does, after the callback."""
+    """The broker never acknowledges by itself here: the client does, after the callback.
+
+    Only answers to requests are in no queue, and nobody can acknowledge them.
+    """
     return {
         "queue": queue,
         "consumer_tag": tag,
-        "auto_ack": False,
+        "auto_ack": queue == REPLY_TO,
         "exclusive": exclusive,
-        "arguments": dict(arguments or {}),
+        "arguments": checked_table("arguments", arguments),
     }

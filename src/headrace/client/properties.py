@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
+
+from headrace.client.checks import checked_table
 
 TRANSIENT, PERSISTENT = 1, 2
 
@@ -65,33 +67,57 @@ def properties_map(properties: Properties) -> dict[str, Any]:
         return {}
     if isinstance(properties, BasicProperties):
         pairs = ((name, getattr(properties, name)) for name in _SENT)
-        return {name: value for name, value in pairs if value is not None}
+        return _checked({name: value for name, value in pairs if value is not None})
+    if not isinstance(properties, Mapping):
+        raise TypeError(f"properties must be BasicProperties or a mapping, not {properties!r:.80}")
     if not _KNOWN.issuperset(properties):
         unknown = ", ".join(sorted(map(str, set(properties) - _KNOWN)))
         raise TypeError(f"no such property: {unknown}")
-    return {name: value for name, value in properties.items() if value is not None}
+    return _checked({name: value for name, value in properties.items() if value is not None})
+
+
+def _checked(found: dict[str, Any]) -> dict[str, Any]:
+    if "headers" in found:
+        found["headers"] = checked_table("headers", found["headers"])
+    return found
+
+
+class ReceivedProperties(BasicProperties):
+    """Those of a delivery. Each is looked up when it is first asked for: a callback gets them with
+    every message, and asks for one or two."""
+
+    __slots__ = ("_row",)
+    _row: Mapping[str, Any]
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of any field
+        """Called for fields that are not filled in yet."""
+        if name in _OF_MESSAGE:
+            value = self._row["properties"].get(name)
+        elif name in _OF_DELIVERY:
+            value = self._row.get(name)
+        else:
+            raise AttributeError(f"no such property: {name}", name=name, obj=self)
+        setattr(self, name, value)
+        return value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BasicProperties):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in _FIELDS)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+_OF_MESSAGE = frozenset((*_SENT, "routing_key"))
+_OF_DELIVERY = frozenset(("exchange", "queue", "redelivered"))
+_FIELDS = tuple(field.name for field in fields(BasicProperties))
+_new = ReceivedProperties.__new__
 
 
 def received_properties(row: Mapping[str, Any], tag: int) -> BasicProperties:
     """The properties of a delivery; what a newer broker adds is left out."""
-    get = row["properties"].get
-    return BasicProperties(  # by position: callbacks get one for every message
-        get("content_type"),
-        get("content_encoding"),
-        get("headers"),
-        get("delivery_mode"),
-        get("priority"),
-        get("correlation_id"),
-        get("reply_to"),
-        get("expiration"),
-        get("message_id"),
-        get("timestamp"),
-        get("type"),
-        get("user_id"),
-        get("app_id"),
-        get("routing_key"),
-        row["exchange"],
-        row.get("queue"),
-        tag,
-        row["redelivered"],
-    )
+    found = _new(ReceivedProperties)
+    found._row = row
+    found.delivery_tag = tag
+    found.message_id = row["properties"].get("message_id")  # wanted by whoever acknowledges
+    return found

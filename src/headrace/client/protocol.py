@@ -15,6 +15,7 @@ from typing import Any
 import msgpack
 
 from headrace import __version__
+from headrace.client.checks import check_fields
 from headrace.client.errors import (
     AccessRefused,
     ChannelClosed,
@@ -25,9 +26,10 @@ from headrace.client.errors import (
     NotAllowed,
     NotFound,
     ProtocolViolation,
+    ResourceExhausted,
     error_of,
 )
-from headrace.client.ledger import Delivery, Ledger, Received
+from headrace.client.ledger import Ledger
 from headrace.client.operations import Call
 from headrace.client.recovery import CONTROL, Plan, recovery
 from headrace.client.requests import Pending, Requests
@@ -35,7 +37,7 @@ from headrace.client.settings import Settings
 from headrace.client.state import ChannelState, Completion
 from headrace.client.topology import Topology
 from headrace.errors import BrokerError
-from headrace.wire.native.frames import Reader, frame
+from headrace.wire.native.frames import FRAME_MAX, Reader, frame
 from headrace.wire.native.messages import VERSION, Op, unpack
 
 logger = logging.getLogger(__name__)
@@ -62,12 +64,7 @@ class Core:
     ``wake`` is called when there is output nobody asked for; True: it should go at once.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        wake: Callable[[bool], None],
-        delivery_class: type[Received] = Delivery,
-    ) -> None:
+    def __init__(self, settings: Settings, wake: Callable[[bool], None]) -> None:
         self.settings = settings
         self.state = State.CONNECTING
         self.topology = Topology()
@@ -77,9 +74,9 @@ class Core:
         self.was_ready = False
         self.requests = Requests()
         self._wake = wake
-        self._delivery_class = delivery_class
         self._pack = msgpack.Packer().pack
         self._limits: dict[str, Any] = {}
+        self._frame_max = FRAME_MAX
         self._reader = Reader()
         self._output: list[bytes] = []
         self._unsettled: deque[ChannelState] = deque()
@@ -130,6 +127,8 @@ class Core:
                 call.prepare()
             rid = self._last_rid = self._last_rid + 1
             fields = self.topology.resolve(call.op, call.fields)
+            if call.op != Op.PUBLISH:  # whose messages were checked one by one
+                check_fields(fields)
             self._say(call.op, rid, channel.id if channel else CONTROL, fields)
         except (HeadraceError, TypeError, ValueError, OverflowError) as error:
             self.requests.fail(pending, error)  # a value that cannot be sent, for example
@@ -138,6 +137,10 @@ class Core:
 
     def _say(self, number: int, rid: int, channel: int, fields: Mapping[str, Any]) -> None:
         packed = self._pack({"rid": rid, "ch": channel, **fields})
+        if len(packed) > self._frame_max:  # the broker would hang up, and we would send it again
+            raise ResourceExhausted(
+                f"a request of {len(packed):,} bytes; the broker takes {self._frame_max:,} at most"
+            )
         self._output.append(frame(number, packed))
 
     def _settle(self, channel: ChannelState) -> None:
@@ -156,13 +159,13 @@ class Core:
         self.state, self.error = State.GREETING, None
         self._sent_at = self._heard_at = now
         self._reader = Reader()
-        hello = {
+        hello: dict[str, object] = {
             "version": VERSION,
-            "user": settings.user,
-            "password": settings.password,
             "vhost": settings.vhost,
             "client": f"headrace-python {__version__}",
         }
+        if settings.user is not None:
+            hello |= {"user": settings.user, "password": settings.password}
         self._output = []
         self._say(Op.HELLO, _HELLO, CONTROL, hello)
 
@@ -269,12 +272,13 @@ class Core:
 
     def _delivered(self, channel: ChannelState, fields: Mapping[str, Any]) -> None:
         rows, tag = fields.get("batch") or (fields,), fields["consumer_tag"]
-        deliveries = channel.ledger.register(rows, tag, self._delivery_class)
         consumer = channel.consumers.get(tag)
+        forgotten = consumer is not None and consumer.fields["auto_ack"]
+        batch = channel.ledger.register(rows, forgotten=forgotten)
         if consumer is not None:
-            consumer.sink.deliver(deliveries)
+            consumer.sink.deliver(batch)
         else:  # it was cancelled while these were under way
-            channel.ledger.give_back(deliveries)
+            channel.ledger.give_back(batch)
 
     # -- greeting and recovery -------------------------------------------------------------------
 
@@ -287,6 +291,7 @@ class Core:
                 self.close(error)
             return
         self._limits = dict(fields.get("limits") or {})
+        self._frame_max = int(self._limits.get("frame_max") or FRAME_MAX)
         self.state = State.RECOVERING
         self._recoveries += 1
         is_patient = self._recoveries < _PATIENCE

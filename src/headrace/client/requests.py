@@ -57,6 +57,8 @@ class Requests:
     def fail(self, pending: Pending, error: Exception) -> None:
         if pending.call.failed is not None:
             pending.call.failed(error)
+        if isinstance(error, HeadraceError):
+            error = error.again()  # the same error may fail many
         self._results.append((pending.completion, None, error))
 
     # -- when there is no reply ------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -34,7 +35,8 @@ class Settings:
 
     host: str = "127.0.0.1"
     port: int = 9090
-    user: str = "guest"
+    user: str | None = "guest"
+    """None: the one that the certificate of `tls` names; no password is sent then."""
     password: str = field(default="guest", repr=False)
     vhost: str = "/"
     connect_timeout: float = 10.0
@@ -51,6 +53,14 @@ class Settings:
     """For channels on which basic_qos() was not called; 0 = no limit."""
     callback_threads: int = 4
     on_failure: OnFailure = OnFailure.REQUEUE
+    tls: bool | ssl.SSLContext = False
+    """True: TLS, with the authorities that the machine trusts. A context: as it says."""
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """None = plain."""
+        if isinstance(self.tls, ssl.SSLContext):
+            return self.tls
+        return ssl.create_default_context() if self.tls else None
 
     def delays(self) -> Iterator[float]:
         """Pauses between attempts to connect: doubling, with jitter so that crowds spread."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from headrace.client.errors import HeadraceError
-from headrace.client.ledger import Ledger
+from headrace.client.ledger import Batch, Ledger
 
 
 class Completion(Protocol):
@@ -20,7 +20,7 @@ class Completion(Protocol):
 class Sink(Protocol):
     """Where a consumer's messages go. Must not block."""
 
-    def deliver(self, deliveries: list[Any]) -> None: ...
+    def deliver(self, batch: Batch) -> None: ...
     def end(self, error: HeadraceError | None) -> None: ...
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from queue import Empty, SimpleQueue
 from types import TracebackType
 
-from headrace.client.errors import AlreadySettled, HeadraceError
-from headrace.client.ledger import Delivery, Ledger
+from headrace.client.errors import HeadraceError
+from headrace.client.ledger import Batch, Delivery, Ledger
 
 
 class _End:
@@ -30,12 +30,12 @@ class DeliveryStream:
         self._ledger = ledger
         self._auto_ack = auto_ack
         self._idle_timeout = idle_timeout
-        self._arrived: SimpleQueue[list[Delivery] | _End] = SimpleQueue()
+        self._arrived: SimpleQueue[Batch | _End] = SimpleQueue()
 
     # -- called by the reading thread
 
-    def deliver(self, deliveries: list[Delivery]) -> None:
-        self._arrived.put(deliveries)
+    def deliver(self, batch: Batch) -> None:
+        self._arrived.put(batch)
 
     def end(self, error: HeadraceError | None) -> None:
         self._arrived.put(_End(error))
@@ -43,6 +43,32 @@ class DeliveryStream:
     # -- called by the program
 
     def __iter__(self) -> Iterator[Delivery]:
+        with contextlib.closing(self._arrivals()) as arrivals:
+            for batch in arrivals:
+                yield from self._each(batch)
+
+    def batches(self) -> Generator[list[Delivery], None, None]:
+        """The same several at a time, as they came; faster, and for the program to settle.
+
+        Those of the last batch which are not settled when the loop is left go back.
+        """
+        with contextlib.closing(self._arrivals()) as arrivals:
+            for batch in arrivals:
+                ledger, consumer_tag = self._ledger, self.consumer_tag
+                outstanding = ledger.outstanding
+                alive = [
+                    Delivery(ledger, tag, consumer_tag, row)
+                    for tag, row in batch.items()
+                    if tag in outstanding  # not of a lost connection: it comes again
+                ]
+                try:
+                    if alive:
+                        yield alive
+                except GeneratorExit:
+                    ledger.give_back(batch)
+                    raise
+
+    def _arrivals(self) -> Generator[Batch, None, None]:
         try:
             while True:
                 try:
@@ -52,25 +78,24 @@ class DeliveryStream:
                 if isinstance(batch, _End):
                     self._arrived.put(batch)  # for whoever looks again
                     if batch.error is not None:
-                        raise batch.error
+                        raise batch.error.again()
                     return
-                yield from self._each(batch)
+                yield batch
         finally:
             self.close()
 
-    def _each(self, batch: list[Delivery]) -> Iterator[Delivery]:
-        outstanding = self._ledger.outstanding
-        index = 0
+    def _each(self, batch: Batch) -> Iterator[Delivery]:
+        ledger, consumer_tag, auto_ack = self._ledger, self.consumer_tag, self._auto_ack
+        outstanding, rest = ledger.outstanding, iter(batch.items())
         try:
-            for index, delivery in enumerate(batch):  # noqa: B007 - where a break stops
-                if delivery.tag not in outstanding:
+            for tag, row in rest:
+                if tag not in outstanding:
                     continue  # of a lost connection: it comes again
-                yield delivery
-                if self._auto_ack:
-                    with contextlib.suppress(AlreadySettled):
-                        delivery.ack()
+                yield Delivery(ledger, tag, consumer_tag, row)
+                if auto_ack:
+                    ledger.ack_unless_settled(tag)
         except GeneratorExit:
-            self._ledger.give_back(batch[index + 1 :])
+            ledger.give_back(tag for tag, _ in rest)
             raise
 
     def close(self) -> None:

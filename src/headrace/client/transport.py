@@ -17,6 +17,7 @@ from threading import Condition, Thread, get_ident
 from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
 from headrace.client.protocol import Core, State
 from headrace.client.settings import Settings
+from headrace.client.tls import TlsSocket, wrap
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +34,8 @@ class Transport:
         """Guards the core and everything here. Notified when the socket has taken something."""
         self.core = Core(settings, self._wake)
         self._settings = settings
-        self._socket: socket.socket | None = None
+        self._tls = settings.tls_context()
+        self._socket: socket.socket | TlsSocket | None = None
         self._unsent = bytearray()
         self._stopping = False
         self._woken = False
@@ -144,7 +146,8 @@ class Transport:
             return ConnectionClosed("the connection is closed")
         try:
             address = (settings.host, settings.port)
-            connected = socket.create_connection(address, settings.connect_timeout)
+            plain = socket.create_connection(address, settings.connect_timeout)
+            connected = wrap(plain, self._tls, settings.host)
         except OSError as error:
             where = f"{settings.host}:{settings.port}"
             return ConnectionClosed(f"cannot connect to {where}: {error.strerror or error}")
@@ -165,7 +168,7 @@ class Transport:
             logger.exception("unexpected failure of the reading thread")
             return ConnectionClosed(f"unexpected failure: {error!r}")
 
-    def _serve(self, connected: socket.socket) -> HeadraceError:
+    def _serve(self, connected: socket.socket | TlsSocket) -> HeadraceError:
         core = self.core
         next_tick = time.monotonic() + _TICK
         while not self._stopping and core.error is None and core.state is not State.CLOSED:
@@ -186,7 +189,7 @@ class Transport:
             self._hand_over()
         return core.error or ConnectionClosed("the connection is closed")
 
-    def _read(self, connected: socket.socket) -> None:
+    def _read(self, connected: socket.socket | TlsSocket) -> None:
         try:
             data = connected.recv(_READ)
         except (BlockingIOError, InterruptedError):

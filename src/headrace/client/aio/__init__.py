@@ -5,7 +5,7 @@ async with connect(port=9090) as connection:
 """
 
 from headrace.client.aio.channel import Channel
-from headrace.client.aio.connection import Connection, connect
+from headrace.client.aio.connection import Connection, connect, connect_url
 from headrace.client.aio.consuming import Delivery, DeliveryStream
 
-__all__ = ["Channel", "Connection", "Delivery", "DeliveryStream", "connect"]
+__all__ = ["Channel", "Connection", "Delivery", "DeliveryStream", "connect", "connect_url"]

@@ -6,7 +6,7 @@ import contextlib
 from asyncio import Future, gather
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from headrace.client import operations
 from headrace.client.aio.consuming import (
@@ -17,9 +17,10 @@ from headrace.client.aio.consuming import (
     Lane,
     OnCancel,
 )
+from headrace.client.base import ChannelBase
 from headrace.client.calls import Calls
 from headrace.client.errors import ChannelClosed, HeadraceError
-from headrace.client.operations import Arguments, Call, Message, QueueInfo
+from headrace.client.operations import REPLY_TO, Arguments, Call, Message, QueueInfo
 from headrace.client.properties import Properties
 from headrace.client.settings import ExchangeType, OnFailure
 from headrace.client.state import ChannelState
@@ -31,22 +32,19 @@ T = TypeVar("T")
 _PATIENCE = 5.0  # seconds for a running callback when its channel closes
 
 
-class Channel:
+class Channel(ChannelBase[Delivery]):
     """Made by `Connection.create_channel()`. Failures raise; see `headrace.client.errors`."""
 
+    connection: Connection
+    _lane: Lane | None
+
     def __init__(self, connection: Connection, state: ChannelState, calls: Calls[Delivery]) -> None:
+        super().__init__(state, calls)
         self.connection = connection
-        self.state = state
-        self.calls = calls
-        self._lane: Lane | None = None
-        self._has_prefetch = False
+        self._lane = None
 
     async def _call(self, call: Call[T]) -> T:
         return await self.connection.call(self.state, call)
-
-    @property
-    def is_open(self) -> bool:
-        return self.state.closed is None and self.connection.is_open
 
     # -- exchanges, queues, bindings -------------------------------------------------------------
 
@@ -182,20 +180,6 @@ class Channel:
             pending.append(self.connection.submit(self.state, call))
         return [count for counts in await gather(*pending) for count in counts]
 
-    def _publication(
-        self,
-        exchange: str | None,
-        key: str,
-        properties: Properties,
-        body: bytes | str,
-        retry: bool | None,
-    ) -> Call[int]:
-        fields = operations.message_fields(exchange, key, properties, body)
-        return operations.publish(fields, self._retries(retry))
-
-    def _retries(self, retry: bool | None) -> bool:
-        return self.connection.settings.retry_publishes if retry is None else retry
-
     # -- consuming -------------------------------------------------------------------------------
 
     async def basic_qos(self, prefetch: int) -> None:
@@ -222,12 +206,15 @@ class Channel:
         logged, and ``on_failure`` says what becomes of the message. ``on_cancel(consumer_tag,
         error)`` is called when the consumer ends without having been asked to.
         """
+        if not callable(callback):
+            raise TypeError(f"callback must be callable, not {callback!r:.80}")
         if self._lane is None:
             self._lane = Lane()
         sink = CallbackSink(
             self._lane,
+            self.state.ledger,
             callback,
-            auto_ack=auto_ack,
+            auto_ack=auto_ack or queue == REPLY_TO,
             on_failure=OnFailure(on_failure or self.connection.settings.on_failure),
             on_cancel=on_cancel,
         )
@@ -255,7 +242,7 @@ class Channel:
             self.state.ledger,
             subscribe,
             self.basic_cancel,
-            auto_ack=auto_ack,
+            auto_ack=auto_ack or queue == REPLY_TO,
             idle_timeout=idle_timeout,
         )
         stream.consumer_tag = self.calls.new_tag()
@@ -291,14 +278,19 @@ class Channel:
         *,
         tag: int | None = None,
         multiple: bool = False,
-        wait: bool = True,
+        wait: bool | None = None,
     ) -> None:
         """Done with, by (queue, message id) or by tag; NotFound when it is not outstanding.
 
-        ``wait=False``: sent soon, together with others; then only mistakes that can be seen
-        here raise.
+        ``wait=True``: returns with the broker's word. ``wait=False``: sent soon, together with
+        others; then only mistakes that can be seen here raise. Unless it is said, a callback
+        does not wait for the acknowledgement of its message, and everybody else does.
         """
-        await self._settle(queue, message_id, tag, multiple, wait, None)
+        if wait is None and tag is None and not multiple and self._acked(queue, message_id):
+            return
+        call = self._settlement(queue, message_id, tag, multiple=multiple, wait=wait, requeue=None)
+        if call is not None:
+            await self._call(call)
 
     async def basic_nack(
         self,
@@ -308,24 +300,12 @@ class Channel:
         *,
         tag: int | None = None,
         multiple: bool = False,
-        wait: bool = True,
+        wait: bool | None = None,
     ) -> None:
         """Give it back, or (``requeue=False``) give it up."""
-        await self._settle(queue, message_id, tag, multiple, wait, requeue)
-
-    async def _settle(
-        self,
-        queue: str | None,
-        message_id: str | None,
-        tag: int | None,
-        multiple: bool,
-        wait: bool,
-        requeue: bool | None,
-    ) -> None:
-        if not wait and not multiple:
-            self.calls.settle_later(queue, message_id, tag, requeue)
-            return
-        call = self.calls.settle(queue, message_id, tag, multiple=multiple, requeue=requeue)
+        call = self._settlement(
+            queue, message_id, tag, multiple=multiple, wait=wait, requeue=requeue
+        )
         if call is not None:
             await self._call(call)
 
@@ -357,7 +337,3 @@ class Channel:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
-
-    def __repr__(self) -> str:
-        state: Any = self.state.closed or "open"
-        return f"<Channel {self.state.id}: {state}>"

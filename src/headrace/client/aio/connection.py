@@ -18,6 +18,7 @@ from headrace.client.operations import Call
 from headrace.client.protocol import State
 from headrace.client.settings import Settings
 from headrace.client.state import ChannelState
+from headrace.client.urls import settings_of
 from headrace.wire.native.messages import Op
 
 T = TypeVar("T")
@@ -27,7 +28,7 @@ _GRACE = 5.0  # seconds for the last words of a closing connection
 def connect(
     host: str = "127.0.0.1",
     port: int = 9090,
-    user: str = "guest",
+    user: str | None = "guest",
     password: str = "guest",
     vhost: str = "/",
     **options: Any,  # noqa: ANN401 - checked by Settings
@@ -37,6 +38,11 @@ def connect(
     The keywords are the fields of `headrace.client.Settings`.
     """
     return Connecting(replace(Settings(host, port, user, password, vhost), **options))
+
+
+def connect_url(url: str, **options: Any) -> Connecting:  # noqa: ANN401 - checked by Settings
+    """The same from `headrace://user:password@host:port/vhost`; `headraces://` is over TLS."""
+    return Connecting(replace(settings_of(url), **options))
 
 
 class Connecting:

@@ -7,20 +7,21 @@ import contextlib
 import inspect
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from types import TracebackType
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from types import CoroutineType, TracebackType
 from typing import Any
 
 from headrace.client.dispatch import settle_failed
-from headrace.client.errors import AlreadySettled, HeadraceError
-from headrace.client.ledger import Ledger, Received
-from headrace.client.properties import BasicProperties
+from headrace.client.errors import HeadraceError
+from headrace.client.ledger import Batch, Ledger, Received, Row
+from headrace.client.properties import BasicProperties, received_properties
 from headrace.client.settings import OnFailure
 
 logger = logging.getLogger(__name__)
 
 Callback = Callable[[str, BasicProperties, bytes], Any]
 OnCancel = Callable[[str, HeadraceError], Any]
+_TURN = 0.001  # seconds after which callbacks that never wait let others run
 
 
 class Delivery(Received):
@@ -41,29 +42,41 @@ class Lane:
     """One task that runs the callbacks of a channel, one after the other."""
 
     def __init__(self) -> None:
-        self._jobs: deque[Callable[[], Awaitable[None]]] = deque()
+        self._jobs: deque[Iterator[Awaitable[None]]] = deque()
         self._task: asyncio.Task[None] | None = None
         self._stopped = False
 
-    def add(self, jobs: list[Callable[[], Awaitable[None]]]) -> None:
+    def add(self, job: Iterator[Awaitable[None]]) -> None:
+        """Every step of a job is one call of a program's function."""
         if self._stopped:
             return
-        self._jobs.extend(jobs)
+        self._jobs.append(job)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._work())
 
     async def _work(self) -> None:
+        clock = asyncio.get_running_loop().time
+        until = clock() + _TURN
         while self._jobs:
-            await self._jobs.popleft()()
-            await asyncio.sleep(0)  # callbacks without an await must not keep the loop
+            for step in self._jobs.popleft():
+                await step
+                if self._stopped:
+                    break
+                if clock() >= until:
+                    await asyncio.sleep(0)
+                    until = clock() + _TURN
         self._task = None
+
+    def is_here(self) -> bool:
+        """True in a callback of this channel."""
+        return self._task is not None and self._task is asyncio.current_task()
 
     async def stop(self, within: float) -> None:
         """Forget what waits; return when the callback that runs now is done."""
         self._stopped = True
         self._jobs.clear()
         task = self._task
-        if task is not None and task is not asyncio.current_task():
+        if task is not None and not self.is_here():
             await asyncio.wait({task}, timeout=within)
 
 
@@ -73,6 +86,7 @@ class CallbackSink:
     def __init__(
         self,
         lane: Lane,
+        ledger: Ledger,
         callback: Callback,
         *,
         auto_ack: bool,
@@ -81,20 +95,21 @@ class CallbackSink:
     ) -> None:
         self.consumer_tag = ""
         self._lane = lane
+        self._ledger = ledger
         self._callback = callback
         self._auto_ack = auto_ack
         self._on_failure = on_failure
         self._on_cancel = on_cancel
 
-    def deliver(self, deliveries: list[Delivery]) -> None:
-        self._lane.add([_job(self, one) for one in deliveries])
+    def deliver(self, batch: Batch) -> None:
+        self._lane.add(map(self._run, batch, batch.values()))
 
     def end(self, error: HeadraceError | None) -> None:
         if error is None:
             return  # as the program wanted
         logger.warning("consumer %s has ended: %s", self.consumer_tag, error)
         if self._on_cancel is not None:
-            self._lane.add([lambda: self._tell(error)])
+            self._lane.add(map(self._tell, (error,)))
 
     async def _tell(self, error: HeadraceError) -> None:
         assert self._on_cancel is not None
@@ -105,29 +120,22 @@ class CallbackSink:
         except Exception:
             logger.exception("on_cancel of consumer %s failed", self.consumer_tag)
 
-    async def run(self, delivery: Delivery) -> None:
-        if delivery.is_settled:  # of a lost connection: it comes again
+    async def _run(self, tag: int, row: Row) -> None:
+        ledger = self._ledger
+        if tag not in ledger.outstanding:  # of a lost connection: it comes again
             return
+        ledger.current = tag
         try:
-            result = self._callback(delivery.consumer_tag, delivery.properties, delivery.body)
-            if inspect.isawaitable(result):
+            result = self._callback(self.consumer_tag, received_properties(row, tag), row["body"])
+            if result is not None and (
+                type(result) is CoroutineType or inspect.isawaitable(result)  # the first is quick
+            ):
                 await result
         except Exception:
-            logger.exception(
-                "callback of consumer %s failed; message %s: %s",
-                delivery.consumer_tag,
-                delivery.message_id,
-                self._on_failure.value,
-            )
-            settle_failed(delivery, self._on_failure)
+            settle_failed(ledger, tag, row, self.consumer_tag, self._on_failure)
         else:
             if self._auto_ack:
-                with contextlib.suppress(AlreadySettled):  # by the callback itself
-                    await delivery.ack()
-
-
-def _job(sink: CallbackSink, delivery: Delivery) -> Callable[[], Awaitable[None]]:
-    return lambda: sink.run(delivery)
+                ledger.ack_unless_settled(tag)
 
 
 class DeliveryStream:
@@ -153,14 +161,14 @@ class DeliveryStream:
         self._cancel = cancel
         self._auto_ack = auto_ack
         self._idle_timeout = idle_timeout
-        self._arrived: deque[Delivery] = deque()
+        self._arrived: deque[tuple[int, Row]] = deque()
         self._news = asyncio.Event()
         self._is_consuming = False
         self._has_ended = False
         self._error: HeadraceError | None = None
 
-    def deliver(self, deliveries: list[Delivery]) -> None:
-        self._arrived.extend(deliveries)
+    def deliver(self, batch: Batch) -> None:
+        self._arrived.extend(batch.items())
         self._news.set()
 
     def end(self, error: HeadraceError | None) -> None:
@@ -176,13 +184,12 @@ class DeliveryStream:
         await self.start()
         try:
             while await self._wait():
-                delivery = self._arrived.popleft()
-                if delivery.is_settled:
+                tag, row = self._arrived.popleft()
+                if tag not in self._ledger.outstanding:
                     continue  # of a lost connection: it comes again
-                yield delivery
+                yield Delivery(self._ledger, tag, self.consumer_tag, row)
                 if self._auto_ack:
-                    with contextlib.suppress(AlreadySettled):
-                        await delivery.ack()
+                    self._ledger.ack_unless_settled(tag)
         finally:
             await self.close()
 
@@ -191,7 +198,7 @@ class DeliveryStream:
         while not self._arrived:
             if self._has_ended:
                 if self._error is not None:
-                    raise self._error
+                    raise self._error.again()
                 return False
             self._news.clear()
             try:
@@ -208,7 +215,7 @@ class DeliveryStream:
         self._has_ended = True
         with contextlib.suppress(HeadraceError):  # gone is gone
             await self._cancel(self.consumer_tag)
-        self._ledger.give_back(self._arrived)
+        self._ledger.give_back(tag for tag, _ in self._arrived)
         self._arrived.clear()
 
     async def __aenter__(self) -> DeliveryStream:

@@ -8,13 +8,13 @@ import logging
 import os
 from typing import cast
 
-from headrace.client.aio.consuming import Delivery
 from headrace.client.errors import ConnectionClosed, HeadraceError
 from headrace.client.protocol import Core, State
 from headrace.client.settings import Settings
 
 logger = logging.getLogger(__name__)
 
+_GOODBYE = 1.0  # seconds for the end of the connection
 _TICK = 0.5
 _HIGH = 4 << 20  # bytes that the socket has not taken; publishers wait above it
 
@@ -25,6 +25,7 @@ class Socket(asyncio.Protocol):
     def __init__(self, owner: Transport) -> None:
         self._owner = owner
         self.gone: asyncio.Future[HeadraceError] = owner.loop.create_future()
+        self.closed = asyncio.Event()
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -41,6 +42,7 @@ class Socket(asyncio.Protocol):
             self.fail(ConnectionClosed(f"unexpected failure: {error!r}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.closed.set()
         self.fail(ConnectionClosed(f"the connection was lost: {exc or 'closed by the broker'}"))
 
     def pause_writing(self) -> None:
@@ -59,10 +61,11 @@ class Transport:
 
     def __init__(self, settings: Settings) -> None:
         self.loop = asyncio.get_running_loop()
-        self.core = Core(settings, self._wake, Delivery)
+        self.core = Core(settings, self._wake)
         self.room = asyncio.Event()
         self.room.set()
         self._settings = settings
+        self._tls = settings.tls_context()
         self._socket: Socket | None = None
         self._woken = False
         self._pid = os.getpid()
@@ -104,9 +107,16 @@ class Transport:
         """Close the socket and end the task."""
         self.core.close()
         self.flush()
+        last = self._socket
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
+        if last is not None and last.transport is not None:
+            # TLS says goodbye first; a loop that ended before would leave the socket open.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_GOODBYE):
+                    await last.closed.wait()
+            last.transport.abort()
 
     # -- the task --------------------------------------------------------------------------------
 
@@ -142,7 +152,11 @@ class Transport:
         try:
             async with asyncio.timeout(settings.connect_timeout):
                 _, self._socket = await self.loop.create_connection(
-                    lambda: Socket(self), settings.host, settings.port
+                    lambda: Socket(self),
+                    settings.host,
+                    settings.port,
+                    ssl=self._tls,
+                    server_hostname=settings.host if self._tls else None,
                 )
         except OSError as error:
             where = f"{settings.host}:{settings.port}"

@@ -1,0 +1,87 @@
+"""What channels of both clients have in common: everything that neither waits nor is awaited."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Protocol
+
+from headrace.client import operations
+from headrace.client.calls import Calls
+from headrace.client.ledger import D
+from headrace.client.operations import Call
+from headrace.client.properties import Properties
+from headrace.client.settings import Settings
+from headrace.client.state import ChannelState
+
+
+class Connected(Protocol):
+    """A connection, as its channels see it here."""
+
+    settings: Settings
+
+    @property
+    def is_open(self) -> bool: ...
+
+
+class Lane(Protocol):
+    """Where callbacks of a channel run."""
+
+    def is_here(self) -> bool:
+        """True in a callback of this channel."""
+
+
+class ChannelBase(Generic[D]):
+    """Builds the calls which depend on the settings or on where they are made."""
+
+    connection: Connected
+    _lane: Lane | None
+
+    def __init__(self, state: ChannelState, calls: Calls[D]) -> None:
+        self.state = state
+        self.calls = calls
+        self._has_prefetch = False
+
+    @property
+    def is_open(self) -> bool:
+        return self.state.closed is None and self.connection.is_open
+
+    def __repr__(self) -> str:
+        state: Any = self.state.closed or "open"
+        return f"<Channel {self.state.id}: {state}>"
+
+    def _publication(
+        self,
+        exchange: str | None,
+        key: str,
+        properties: Properties,
+        body: bytes | str,
+        retry: bool | None,
+    ) -> Call[int]:
+        fields = operations.message_fields(exchange, key, properties, body)
+        return operations.publish(fields, self._retries(retry))
+
+    def _retries(self, retry: bool | None) -> bool:
+        return self.connection.settings.retry_publishes if retry is None else retry
+
+    def _acked(self, queue: str | None, message_id: str | None) -> bool:
+        """What nearly all callbacks do: acknowledge the message they are at. False: not done."""
+        lane = self._lane
+        here = lane is not None and lane.is_here()
+        return here and self.state.ledger.ack_current(queue, message_id)
+
+    def _settlement(
+        self,
+        queue: str | None,
+        message_id: str | None,
+        tag: int | None,
+        *,
+        multiple: bool,
+        wait: bool | None,
+        requeue: bool | None,
+    ) -> Call[None] | None:
+        """The request to wait for; None when there is nothing to wait for."""
+        if wait is None:
+            wait = self._lane is None or not self._lane.is_here()
+        if not wait and not multiple:
+            self.calls.settle_later(queue, message_id, tag, requeue)
+            return None
+        return self.calls.settle(queue, message_id, tag, multiple=multiple, requeue=requeue)

@@ -1,0 +1,278 @@
+"""Bulk reads and staged writes over the native protocol, for programs that work in batches.
+
+A plain blocking connection with one request at a time: simpler than the client's own connection,
+which is made for many small messages. One thread uses it; processes make their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout, error_of
+from headrace.client.settings import Settings
+from headrace.errors import CommandInvalid
+from headrace.wire.native.frames import HEAD
+from headrace.wire.native.messages import VERSION, Op, message, unpack_trusted
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One partition: ``end`` is behind the last offset that is safe on the broker's disk;
+    ``complete`` is the lowest from which on nothing was removed."""
+
+    lane: str
+    partition: int
+    first: int
+    complete: int
+    end: int
+    first_time: int | None
+    last_time: int | None
+    at_time: int | None  # the first offset stored at the asked time or later
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A queue or a topic as far as it can be read by offset."""
+
+    kind: str
+    name: str
+    uuid: str
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """From where on the broker holds messages for a reader outside, such as a Spark query."""
+
+    query: str
+    kind: str  # queue or topic
+    name: str
+    uuid: str
+    positions: Mapping[str, int]  # the next offset by partition
+    max_bytes: int
+    updated_at: int  # ms since 1970
+    lost: bool  # more had to be held than was allowed
+    messages: int  # that it has still to read
+
+
+class BulkConnection:
+    """Connects when made; raises what the client raises."""
+
+    def __init__(self, settings: Settings, *, tls: ssl.SSLContext | None = None) -> None:
+        self._settings = settings
+        self._socket = self._connect(tls)
+        self._rid = 0
+        self._sent_at = time.monotonic()
+        self._heartbeat = 0.0
+        try:
+            limits = self.call(
+                Op.HELLO,
+                version=VERSION,
+                user=settings.user,
+                password=settings.password,
+                vhost=settings.vhost,
+                client="headrace bulk",
+            )["limits"]
+            self._heartbeat = float(limits["heartbeat"])
+            self.frame_max = int(limits["frame_max"])
+            self.call(Op.CHANNEL_OPEN)
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self, tls: ssl.SSLContext | None) -> socket.socket:
+        settings = self._settings
+        address = (settings.host, settings.port)
+        try:
+            raw = socket.create_connection(address, settings.connect_timeout)
+        except OSError as error:
+            where = f"{settings.host}:{settings.port}"
+            raise ConnectionClosed(
+                f"no broker answers at {where}: {error}. Is `headrace serve` running there?"
+            ) from error
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        raw.settimeout(settings.request_timeout)
+        return tls.wrap_socket(raw, server_hostname=settings.host) if tls is not None else raw
+
+    # -- requests -------------------------------------------------------------------------------
+
+    def call(self, kind: Op, /, **fields: object) -> dict[str, Any]:
+        """One request and its answer; raises the broker's refusal."""
+        rid = self._send(kind, fields)
+        while True:
+            answer = self._receive()
+            if answer.get("rid") == rid:
+                return _checked(answer)
+
+    def bounds(
+        self, destinations: Sequence[Mapping[str, str]], time_ms: int = 0
+    ) -> list[Destination]:
+        """What can be read of each; {"queue": name} or {"topic": name} each."""
+        rows = self.call(Op.BOUNDS, destinations=list(destinations), time=time_ms)["rows"]
+        return [
+            Destination(
+                row["kind"], row["name"], row["uuid"], tuple(Part(*part) for part in row["parts"])
+            )
+            for row in rows
+        ]
+
+    def fetch(self, start: int, end: int, **fields: object) -> Iterator[bytes]:
+        """The rows start .. end - 1 of a partition, as pieces of Arrow streams.
+
+        A piece that ends a stream is followed by b"": the next one begins a stream of its own.
+        """
+        while start < end:
+            rid = self._send(Op.FETCH, {"start": start, "end": end, **fields})
+            while True:
+                answer = self._receive()
+                if answer.get("rid") != rid:
+                    continue
+                data: bytes = _checked(answer).get("data", b"")
+                if answer["last"]:
+                    break
+                self._stay_alive()
+                yield data
+            yield b""
+            start = answer["next"]
+
+    # -- pins -----------------------------------------------------------------------------------
+
+    def pin(
+        self,
+        query: str,
+        kind: str,
+        positions: Mapping[str, tuple[str, Mapping[int, int]]],
+        max_bytes: int,
+    ) -> None:
+        """Hold everything from these positions (source: uuid and offset by partition) on for the
+        query, up to ``max_bytes``; what was held before them is let go."""
+        rows = [
+            {kind: name, "uuid": uuid, "next": {str(part): at for part, at in offsets.items()}}
+            for name, (uuid, offsets) in positions.items()
+        ]
+        self.call(Op.PIN, query=query, positions=rows, max_bytes=max_bytes)
+
+    def pins(self) -> list[Pin]:
+        """All pins of the vhost that the user may see."""
+        rows: list[Pin] = []
+        page, more = 0, True
+        while more:
+            answer = self.call(Op.LIST, kind="pins", page=page)
+            rows += [Pin(**row) for row in answer["rows"]]
+            page, more = page + 1, bool(answer.get("more"))
+        return rows
+
+    def unpin(self, query: str) -> None:
+        """The query is over for good."""
+        self.call(Op.UNPIN, query=query)
+
+    def report_pipeline(self, name: str, state: Mapping[str, object]) -> None:
+        """Say how a pipeline is doing; the broker's API shows it."""
+        self.call(Op.TELL_PIPELINE, name=name, state=dict(state))
+
+    # -- staged writes --------------------------------------------------------------------------
+
+    def stage(
+        self,
+        query: str,
+        batch: int,
+        attempt: str,
+        messages: Sequence[Mapping[str, object]],
+        *,
+        topic: str | None = None,
+    ) -> None:
+        """Put messages aside: for a topic, or each for its own exchange."""
+        fields: dict[str, object] = {"topic": topic} if topic is not None else {}
+        self.call(
+            Op.STAGE, query=query, batch=batch, attempt=attempt, messages=list(messages), **fields
+        )
+
+    def publish_staged(self, query: str, batch: int, attempts: Sequence[str]) -> bool:
+        """Everything staged by these attempts, in one step. False: it was done before."""
+        answer = self.call(Op.PUBLISH_STAGED, query=query, batch=batch, attempts=list(attempts))
+        return not answer["already"]
+
+    def discard_staged(self, query: str, batch: int) -> None:
+        """Forget what was staged and not published."""
+        self.call(Op.PUBLISH_STAGED, query=query, batch=batch, attempts=[], discard=True)
+
+    # -- bytes out ------------------------------------------------------------------------------
+
+    def _send(self, kind: Op, fields: Mapping[str, object]) -> int:
+        self._rid += 1
+        self._write(message(kind, {"rid": self._rid, "ch": 1, **fields}))
+        return self._rid
+
+    def _stay_alive(self) -> None:
+        """Reading alone does not show the broker that we live."""
+        if self._heartbeat and time.monotonic() - self._sent_at > self._heartbeat / 4:
+            self._send(Op.PING, {})
+
+    def _write(self, data: bytes) -> None:
+        self._sent_at = time.monotonic()
+        try:
+            self._socket.sendall(data)
+        except TimeoutError:
+            raise RequestTimeout("the broker took no more bytes in time") from None
+        except OSError as error:
+            raise ConnectionClosed(f"the connection to the broker is lost: {error}") from error
+
+    def _receive(self) -> dict[str, Any]:
+        """The next frame's fields."""
+        _, length = HEAD.unpack(self._exactly(HEAD.size))
+        payload = self._exactly(length)
+        try:
+            return unpack_trusted(payload)
+        except (CommandInvalid, ValueError) as error:
+            raise error_of("protocol", f"cannot read the broker's answer: {error}") from error
+
+    def _exactly(self, size: int) -> bytearray:
+        """Received where it stays: what is fetched comes in megabytes."""
+        buffer = bytearray(size)
+        view, have = memoryview(buffer), 0
+        while have < size:
+            try:
+                count = self._socket.recv_into(view[have:])
+            except TimeoutError:
+                seconds = self._settings.request_timeout
+                raise RequestTimeout(f"the broker did not answer within {seconds:g} s") from None
+            except OSError as error:
+                raise ConnectionClosed(f"the connection to the broker is lost: {error}") from error
+            if not count:
+                raise ConnectionClosed("the broker closed the connection")
+            have += count
+        return buffer
+
+    # -- life -----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def __enter__(self) -> BulkConnection:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _checked(answer: dict[str, Any]) -> dict[str, Any]:
+    if not answer["ok"]:
+        raise _refusal(answer)
+    return answer
+
+
+def _refusal(answer: Mapping[str, Any]) -> HeadraceError:
+    return error_of(str(answer.get("code", "internal")), str(answer.get("text", "")))

@@ -1,0 +1,150 @@
+"""Consumers read and commit. A consumer is used by one thread at a time; renew() by any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import Final
+
+from headrace.errors import BadTopicValue
+from headrace.model.topics.lanes import lane_named
+from headrace.store.topics import Reader, Taken, TopicEngine
+from headrace.topics.messages import Batch, Lag, Message, batch_of, lag_of, message_of, millis
+from headrace.topics.waiting import Bell, CommitsAndReads, Waits, poll
+
+_ROUND_S: Final = 1.0  # how long one look of an iteration waits
+
+
+class Consumer:
+    """Reads one topic, alone or as a member of a group.
+
+    Alone: the position moves with commit(). In a group: what is read belongs to this consumer
+    until the lease is over; what is not committed by then goes to another member.
+    """
+
+    def __init__(self, engine: TopicEngine, bell: Bell, topic: str, reader: Reader) -> None:
+        self.topic = topic
+        self.reader = reader
+        self._engine = engine
+        self._bell = bell
+        self._is_closed = False
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def read(self, n: int = 100, wait: float = 0.0, commit: Batch | None = None) -> Batch:
+        """At most ``n`` messages, high priority first; exactly ``n`` when there are enough.
+
+        Waits up to ``wait`` seconds for the first one. ``commit`` is a batch that is done, which
+        saves a round trip in some stores.
+        """
+        taken = self._next(n, commit)
+        if taken.messages or wait <= 0:
+            return batch_of(taken)
+        engine = self._engine
+        if isinstance(engine, Waits):
+            return batch_of(engine.read_waiting(self.topic, self.reader, n, wait))
+        return batch_of(poll(lambda: self._next(n, None), self._bell, self.topic, wait))
+
+    def _next(self, n: int, done: Batch | None) -> Taken:
+        engine = self._engine
+        if done is not None and done.claim:
+            if isinstance(engine, CommitsAndReads):
+                return engine.commit_and_read(self.topic, self.reader, done.claim, n)
+            self.commit(done)
+        return engine.read(self.topic, self.reader, n)
+
+    def batches(self, n: int = 100) -> Iterator[Batch]:
+        """Batches without end, each committed when the next one is asked for: when the loop is
+        left by an error, the last one is not."""
+        done: Batch | None = None
+        while not self._is_closed:
+            batch = self.read(n, _ROUND_S, commit=done)
+            done = batch or None
+            if batch:
+                yield batch
+        if done is not None:
+            self.commit(done)
+
+    def __iter__(self) -> Iterator[Message]:
+        """Messages without end, committed batch by batch after the last one of each."""
+        for batch in self.batches():
+            yield from batch
+
+    # -- settling --------------------------------------------------------------------------------
+
+    def commit(self, batch: Batch) -> None:
+        """Everything in it is done, in all priorities, in one step. ClaimLost when the lease was
+        over: nothing is changed then."""
+        if _whole(batch).claim:
+            self._engine.commit(self.topic, self.reader, batch.claim)
+
+    def nack(self, message: Message, delay: float = 0.0, reason: str = "") -> None:
+        """Try this one again after ``delay`` seconds, here or in another member; after too many
+        attempts it is dead. Commit the rest of its batch as usual."""
+        if not message.claim:
+            raise BadTopicValue("the message was not read by a consumer")
+        ids = [(lane_named(message.priority), message.id)]
+        self._engine.nack(self.topic, self.reader, message.claim, ids, round(delay * 1000), reason)
+
+    def renew(self, batch: Batch) -> None:
+        """The lease begins anew; ClaimLost when another member has the messages."""
+        if _whole(batch).claim:
+            self._engine.renew(self.topic, self.reader, batch.claim)
+
+    # -- positions -------------------------------------------------------------------------------
+
+    def seek(
+        self, positions: Mapping[str, int] | int | None = None, *, time: datetime | None = None
+    ) -> None:
+        """Go on behind these ids (per priority, or one for all), or with what was stored at
+        ``time`` or later. For a group this holds for all members; what is out becomes void."""
+        if isinstance(positions, int):
+            positions = dict.fromkeys(("high", "middle", "low"), positions)
+        self._engine.seek(
+            self.topic,
+            self.reader,
+            positions=None
+            if positions is None
+            else {lane_named(name): position for name, position in positions.items()},
+            time_ms=None if time is None else millis(time),
+        )
+
+    def lag(self) -> dict[str, Lag]:
+        """How far behind, per priority, high first."""
+        found = self._engine.lag(self.topic, self.reader)
+        return {one.lane.label: lag_of(one) for one in found}
+
+    def dead(self, limit: int = 100) -> list[tuple[Message, str]]:
+        """What the group has given up, with the reason."""
+        if self.reader.group is None:
+            return []
+        found = self._engine.dead(self.topic, self.reader.group, limit)
+        return [(message_of(one), reason) for one, reason in found]
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Ends iterations. What is claimed goes to others when the lease is over."""
+        self._is_closed = True
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _whole(batch: Batch) -> Batch:
+    """Not a single message: its claim is that of all the others, too."""
+    if not isinstance(batch, Batch):
+        raise BadTopicValue(
+            f"what read() gave is committed as a whole, not {type(batch).__name__}: read(1) for "
+            "one message at a time, nack() for one that failed; nothing was changed"
+        )
+    return batch

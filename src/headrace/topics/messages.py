@@ -1,0 +1,168 @@
+"""What programs read and write: messages, batches, how far behind a consumer is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import overload
+
+from headrace.errors import BadTopicValue
+from headrace.model.topics.lanes import lane_named
+from headrace.store import topics as spi
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A message to be appended; all but the body may be left out."""
+
+    body: bytes | str
+    priority: str = "middle"
+    ref_key: str | None = None
+    source_ip: str | None = None
+    tags: str | None = None
+    properties: Mapping[str, str] | None = None
+    message_id: str | None = None
+
+    def entry(self, token: str, born: int) -> spi.Entry:
+        """BadTopicValue for what is no message: bytes(7) would be seven zeros."""
+        body = self.body.encode() if isinstance(self.body, str) else self.body
+        if not isinstance(body, (bytes, bytearray, memoryview)):
+            raise BadTopicValue(f"a body must be bytes or a string, not {type(body).__name__}")
+        for name in ("ref_key", "tags", "source_ip", "message_id"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise BadTopicValue(f"{name} is text, not {type(value).__name__}")
+        if not all(
+            isinstance(one, str) for pair in (self.properties or {}).items() for one in pair
+        ):
+            raise BadTopicValue("names and values of properties must be strings")
+        return spi.Entry(
+            bytes(body),
+            lane_named(self.priority),
+            token,
+            self.ref_key,
+            self.tags,
+            self.source_ip,
+            self.message_id,
+            born,
+            dict(self.properties or {}),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message read. ``id`` is unique within its priority."""
+
+    id: int
+    priority: str
+    body: bytes
+    ref_key: str | None
+    token: str
+    """Of the producer."""
+    source_ip: str | None
+    created_at: datetime
+    """When it was stored, by the clock of the store."""
+    tags: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    attempts: int = 1
+    """How often it was handed out to this consumer or group, this time included."""
+    message_id: str | None = None
+    born: datetime | None = None
+    """When it was appended, by the clock of the producer."""
+    queue: int = 0
+    claim: tuple[object, ...] = field(default=(), repr=False, compare=False)
+    """What the batch it came in was claimed with."""
+
+    @property
+    def text(self) -> str:
+        """The body as UTF-8."""
+        return self.body.decode()
+
+
+class Batch(Sequence[Message]):
+    """What one read gave, high priority first. Empty when there was nothing."""
+
+    __slots__ = ("claim", "messages")
+
+    def __init__(self, messages: Sequence[Message], claim: tuple[object, ...]) -> None:
+        self.messages = tuple(messages)
+        self.claim = claim
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    @overload
+    def __getitem__(self, at: int) -> Message: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Message, ...]: ...
+    def __getitem__(self, at: int | slice) -> Message | tuple[Message, ...]:
+        return self.messages[at]
+
+    def __repr__(self) -> str:
+        return f"<Batch of {len(self.messages)}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far a consumer or group is behind in one priority."""
+
+    priority: str
+    position: int
+    """The last id that is done with everything before it."""
+    end: int
+    """One behind the last id that can be read."""
+    messages: int
+    """Not done with: unread, claimed, or waiting to be tried again."""
+    claimed: int
+    retrying: int
+    dead: int
+    oldest: datetime | None
+    """When the oldest of them was stored."""
+
+
+def when(ms: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=ms)
+
+
+def millis(time: datetime) -> int:
+    """Milliseconds since 1970; a time without a zone is local time."""
+    return (time.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
+
+
+def message_of(found: spi.Message, claim: tuple[object, ...] = ()) -> Message:
+    return Message(
+        found.id,
+        found.lane.label,
+        found.body,
+        found.key,
+        found.token,
+        found.source_ip,
+        when(found.time),
+        found.tags,
+        found.properties,
+        found.attempts,
+        found.message_id,
+        None if found.born is None else when(found.born),
+        found.partition,
+        claim,
+    )
+
+
+def batch_of(taken: spi.Taken) -> Batch:
+    return Batch([message_of(one, taken.claim) for one in taken.messages], taken.claim)
+
+
+def lag_of(found: spi.Lag) -> Lag:
+    return Lag(
+        found.lane.label,
+        found.position,
+        found.end,
+        found.messages,
+        found.claimed,
+        found.retrying,
+        found.dead,
+        None if found.oldest_time is None else when(found.oldest_time),
+    )

@@ -1,0 +1,253 @@
+"""Topics of a broker, over the native protocol: the engine is there, this passes calls on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+from headrace import errors
+from headrace.client import Connection, ConnectionFactory
+from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
+from headrace.client.operations import Call, Reply, nothing
+from headrace.model.topics.lanes import Lane
+from headrace.store.topics import (
+    Entry,
+    GroupInfo,
+    Lag,
+    Message,
+    Reader,
+    Taken,
+    TopicInfo,
+    TopicSpec,
+)
+from headrace.topics import remote_values as values
+from headrace.wire.native.messages import Op
+
+T = TypeVar("T")
+MAX_WAIT_S: Final = 60.0
+_FORGET_GROUP: Final = 0x2A
+_DEAD: Final = 0x2B
+_APPEND_ROWS: Final = 5000
+_APPEND_BYTES: Final = 8 << 20
+_ERRORS: Final[Mapping[str, type[errors.BrokerError]]] = {
+    "no_such_topic": errors.NoSuchTopic,
+    "bad_topic_name": errors.BadTopicName,
+    "bad_topic_value": errors.BadTopicValue,
+    "body_too_large": errors.BodyTooLarge,
+    "topic_conflict": errors.TopicConflict,
+    "claim_lost": errors.ClaimLost,
+    "engine_unavailable": errors.EngineUnavailable,
+    "access_refused": errors.AccessRefused,
+    "login_refused": errors.LoginRefused,
+    "not_allowed": errors.NotAllowed,
+    "not_found": errors.NotFound,
+    "precondition_failed": errors.PreconditionFailed,
+    "not_implemented": errors.Unsupported,
+    "resource": errors.ResourceError,
+    "store": errors.StoreError,
+}
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """The client's errors as those of topics."""
+    try:
+        yield
+    except (ConnectionClosed, RequestTimeout) as error:
+        raise errors.EngineUnavailable(
+            f"no answer from the broker: {error.text}; it may have been done"
+        ) from error
+    except HeadraceError as error:
+        raise _ERRORS.get(error.code, errors.BrokerError)(error.text) from error
+
+
+def connect(factory: ConnectionFactory) -> RemoteEngine:
+    """The topics of a vhost; EngineUnavailable when there is no broker."""
+    where = factory.settings
+    try:
+        connection = factory.new_connection()
+    except (ConnectionClosed, RequestTimeout) as error:
+        raise errors.EngineUnavailable(
+            f"no broker at {where.host}:{where.port}: {error.text}; nothing was done"
+        ) from error
+    except HeadraceError as error:
+        raise _ERRORS.get(error.code, errors.BrokerError)(error.text) from error
+    return RemoteEngine(connection)
+
+
+class RemoteEngine:
+    """See `TopicEngine` for the promises. All methods may be called from any thread."""
+
+    name = "log"  # what a broker uses unless told otherwise
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        with _translated():
+            self._channel = connection.create_channel()
+        self.max_body = 16 << 20
+
+    def __repr__(self) -> str:
+        where = self._connection.settings
+        return f"RemoteEngine({where.host}:{where.port}, vhost {where.vhost!r})"
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _call(
+        self,
+        op: int,
+        fields: dict[str, Any],
+        finish: Callable[[Reply], T],
+        *,
+        repeatable: bool = False,
+        wait_s: float = 0.0,
+    ) -> T:
+        timeout = self._connection.settings.request_timeout + wait_s
+        with _translated():
+            return self._connection.call(
+                self._channel.state, Call(op, fields, finish, repeatable), timeout
+            )
+
+    # -- topics ----------------------------------------------------------------------------------
+
+    def create(self, spec: TopicSpec) -> TopicInfo:
+        options = dict(spec.options)
+        fields: dict[str, Any] = {"name": spec.name, "queues": spec.queues}
+        if engine := options.pop("engine", None):
+            fields["engine"] = engine
+        if spec.retention is not None:
+            fields["retention_ms"] = spec.retention.ms
+            fields["retention_bytes"] = spec.retention.size
+        if options:
+            fields["options"] = options
+        return self._call(
+            Op.TOPIC_DECLARE, fields, lambda reply: values.topic(reply["topic"]), repeatable=True
+        )
+
+    def delete(self, topic: str) -> None:
+        self._call(Op.TOPIC_DELETE, {"name": topic}, nothing)
+
+    def describe(self, topic: str) -> TopicInfo:
+        def finish(reply: Reply) -> TopicInfo:
+            self.max_body = int(reply["topic"]["max_body"])
+            return values.topic(reply["topic"])
+
+        return self._call(Op.TOPIC_DESCRIBE, {"name": topic}, finish, repeatable=True)
+
+    def topics(self) -> list[TopicInfo]:
+        return [values.topic(row) for row in self._rows("topics", {})]
+
+    def _rows(self, kind: str, fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
+        page, more = 0, True
+        while more:
+            found, more = self._call(
+                Op.LIST,
+                {"kind": kind, "page": page, **fields},
+                lambda reply: (list(reply["rows"]), bool(reply.get("more"))),
+                repeatable=True,
+            )
+            rows += found
+            page += 1
+        return rows
+
+    # -- messages --------------------------------------------------------------------------------
+
+    def append(self, topic: str, entries: Sequence[Entry]) -> list[int]:
+        for one in entries:
+            if len(one.body) > self.max_body:
+                raise errors.BodyTooLarge(
+                    f"a body of {len(one.body):,} bytes is refused: at most {self.max_body:,}; "
+                    "nothing was stored"
+                )
+        ids: list[int] = []
+        for token, batch in values.appends(entries, _APPEND_ROWS, _APPEND_BYTES):
+            fields = {"topic": topic, "token": token, "batch": batch}
+            ids += self._call(Op.APPEND, fields, lambda reply: list(reply["ids"]))
+        return ids
+
+    def read(self, topic: str, reader: Reader, batch: int) -> Taken:
+        return self.read_waiting(topic, reader, batch, 0.0)
+
+    def read_waiting(self, topic: str, reader: Reader, batch: int, wait_s: float) -> Taken:
+        """The broker waits, not this thread's patience: it answers with the first message."""
+        left = wait_s
+        while True:
+            wait = min(left, MAX_WAIT_S)
+            fields = {
+                **values.reader(topic, reader),
+                "batch": batch,
+                "start": reader.start,
+                "min_share": reader.min_share,
+                "wait_ms": round(wait * 1000),
+            }
+            taken = self._call(Op.READ, fields, values.taken, wait_s=wait)
+            left -= wait
+            if taken.messages or left <= 0:
+                return taken
+
+    def commit(self, topic: str, reader: Reader, claim: Sequence[object]) -> None:
+        fields = {**values.reader(topic, reader), "claim": list(claim)}
+        self._call(Op.COMMIT, fields, nothing)
+
+    def nack(
+        self,
+        topic: str,
+        reader: Reader,
+        claim: Sequence[object],
+        ids: Sequence[tuple[Lane, int]],
+        delay_ms: int,
+        reason: str = "",
+    ) -> None:
+        fields = {
+            **values.reader(topic, reader),
+            "claim": list(claim),
+            "ids": [[lane.label, number] for lane, number in ids],
+            "delay_ms": delay_ms,
+            "reason": reason,
+        }
+        self._call(Op.TOPIC_NACK, fields, nothing)
+
+    def renew(self, topic: str, reader: Reader, claim: Sequence[object]) -> None:
+        fields = {**values.reader(topic, reader), "claim": list(claim)}
+        self._call(Op.RENEW, fields, nothing, repeatable=True)
+
+    # -- positions -------------------------------------------------------------------------------
+
+    def seek(
+        self,
+        topic: str,
+        reader: Reader,
+        *,
+        positions: Mapping[Lane, int] | None = None,
+        time_ms: int | None = None,
+    ) -> None:
+        fields = values.reader(topic, reader)
+        if positions is not None:
+            fields["positions"] = {lane.label: one for lane, one in positions.items()}
+        if time_ms is not None:
+            fields["time_ms"] = time_ms
+        self._call(Op.SEEK, fields, nothing)
+
+    def lag(self, topic: str, reader: Reader) -> list[Lag]:
+        return self._call(
+            Op.LAG,
+            {**values.reader(topic, reader), "start": reader.start},
+            lambda reply: [values.lag(one) for one in reply["lag"]],
+            repeatable=True,
+        )
+
+    def groups(self, topic: str) -> list[GroupInfo]:
+        return [values.group(row) for row in self._rows("groups", {"topic": topic})]
+
+    def forget_group(self, topic: str, reader: Reader) -> None:
+        self._call(_FORGET_GROUP, values.reader(topic, reader), nothing)
+
+    def dead(self, topic: str, group: str, limit: int = 100) -> list[tuple[Message, str]]:
+        return self._call(
+            _DEAD,
+            {"topic": topic, "group": group, "limit": limit},
+            lambda reply: [(values.message(row), str(reason)) for row, reason in reply["rows"]],
+            repeatable=True,
+        )

@@ -1,0 +1,167 @@
+"""A store of topics: creates, lists and deletes them, makes producers and consumers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+
+from headrace.errors import BadTopicValue
+from headrace.model.retention import Retention, parse_retention
+from headrace.model.topics.lanes import BY_URGENCY
+from headrace.model.topics.names import check_token
+from headrace.store.topics import (
+    EARLIEST,
+    LATEST,
+    MAX_ATTEMPTS,
+    GroupInfo,
+    Reader,
+    TopicEngine,
+    TopicInfo,
+    TopicSpec,
+)
+from headrace.topics.consumer import Consumer
+from headrace.topics.messages import when
+from headrace.topics.producer import Producer
+from headrace.topics.waiting import Bell
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as it is."""
+
+    name: str
+    uuid: str
+    engine: str
+    queues: int
+    retention: Retention | None
+    created_at: datetime
+    ids: dict[str, tuple[int, int]]
+    """The ids that can be read, per priority: the first, and one behind the last. Of the first
+    queue, where each queue has ids of its own."""
+    counts: dict[str, int]
+    """How many ids can be read, per priority, of all queues."""
+
+
+class Store:
+    """May be shared by threads. Close it, or use it in a `with` block."""
+
+    def __init__(self, engine: TopicEngine) -> None:
+        self.engine = engine
+        """What is beneath: the calls of `headrace.store.topics.TopicEngine`."""
+        self._bell = Bell()
+
+    def __repr__(self) -> str:
+        return f"<Store on {self.engine!r}>"
+
+    # -- topics ----------------------------------------------------------------------------------
+
+    def create(
+        self,
+        name: str,
+        *,
+        queues: int = 1,
+        retention: str | Retention | None = None,
+        **options: object,
+    ) -> Topic:
+        """The topic, made if it is not there. ``retention`` is like "7d", "500MB" or both with a
+        comma; ``options`` are the engine's own."""
+        if isinstance(retention, str):
+            kept = parse_retention(retention)
+            if kept is None:
+                raise BadTopicValue(f"retention {retention!r} is none: 7d, 500MB, or 7d,500MB")
+            retention = kept
+        return _topic(self.engine.create(TopicSpec(name, queues, retention, options)))
+
+    def delete(self, name: str) -> None:
+        """The topic with all its messages and positions."""
+        self.engine.delete(name)
+
+    def describe(self, name: str) -> Topic:
+        return _topic(self.engine.describe(name))
+
+    def list(self) -> list[Topic]:
+        return [_topic(one) for one in self.engine.topics()]
+
+    def groups(self, topic: str) -> tuple[GroupInfo, ...]:
+        """Groups, and consumers on their own (with an empty name)."""
+        return tuple(self.engine.groups(topic))
+
+    def forget_group(self, topic: str, group: str) -> None:
+        """Its progress is deleted: it begins anew."""
+        self.engine.forget_group(topic, Reader("-", check_token(group, "group")))
+
+    # -- who uses them ---------------------------------------------------------------------------
+
+    def producer(self, topic: str, token: str) -> Producer:
+        """NoSuchTopic when it is not there."""
+        self.engine.describe(topic)
+        return Producer(self.engine, self._bell, topic, token)
+
+    def consumer(
+        self,
+        topic: str,
+        token: str,
+        group: str | None = None,
+        *,
+        lease: float = 30.0,
+        min_share: int = 0,
+        start: str = EARLIEST,
+        max_attempts: int = MAX_ATTEMPTS,
+    ) -> Consumer:
+        """A consumer on its own, or a member of a group.
+
+        ``lease``: seconds until what was read and not committed goes to another member;
+        ``min_share``: percent of each batch that lower priorities get at least;
+        ``start``: where a new consumer or group begins, "earliest" or "latest";
+        ``max_attempts``: a message handed out that often and not done is dead.
+        """
+        self.engine.describe(topic)
+        check_token(token)
+        if group is not None:
+            check_token(group, "group")
+        if start not in (EARLIEST, LATEST):
+            raise BadTopicValue(f"start {start!r} is unknown: earliest or latest")
+        if lease < 0.001 or max_attempts < 1 or not 0 <= min_share <= 50:
+            raise BadTopicValue(
+                "a lease is from 0.001 s on, max_attempts from 1 on, min_share 0 to 50 percent"
+            )
+        reader = Reader(token, group, start, round(lease * 1000), min_share, max_attempts)
+        return Consumer(self.engine, self._bell, topic, reader)
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        self.engine.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _topic(info: TopicInfo) -> Topic:
+    return Topic(
+        info.name,
+        info.uuid,
+        info.engine,
+        info.queues,
+        info.retention,
+        when(info.created_at),
+        {
+            lane.label: (one.first, one.end)
+            for lane in BY_URGENCY
+            for one in info.parts
+            if one.lane is lane and one.partition == 0
+        },
+        {
+            lane.label: sum(one.end - one.first for one in info.parts if one.lane is lane)
+            for lane in BY_URGENCY
+        },
+    )
