@@ -1,0 +1,171 @@
+"""A RocketMQ SDK in pure Python: producers and every kind of consumer.
+
+Works against Apache RocketMQ 4.9 and 5.x over the remoting protocol, and against Headrace.
+"""
+
+from headrace.rocketmq.aio_consumers import AsyncConcurrentConsumer, AsyncOrderlyConsumer
+from headrace.rocketmq.aio_producer import AsyncProducer
+from headrace.rocketmq.allocation import (
+    AllocateStrategy,
+    AverageAllocateStrategy,
+    AverageByCircleAllocateStrategy,
+    ConfigurationAllocateStrategy,
+    ConsistentHashAllocateStrategy,
+    HashAllocateStrategy,
+    MachineRoomAllocateStrategy,
+)
+from headrace.rocketmq.base_consumer import BaseConsumer
+from headrace.rocketmq.config import ConsumerConfig
+from headrace.rocketmq.consumers import ConcurrentConsumer, OrderlyConsumer, TransactionConsumer
+from headrace.rocketmq.enums import (
+    AllocateQueueStrategy,
+    ConflictType,
+    ConsumeFromWhere,
+    ConsumeResult,
+    LocalTransactionState,
+    MessageModel,
+    ReadOffsetType,
+    SelectorType,
+    SendStatus,
+)
+from headrace.rocketmq.errors import (
+    BrokerError,
+    ConfigurationError,
+    ConnectError,
+    ConnectionLostError,
+    ForkError,
+    InvalidMessageError,
+    InvalidSelectorError,
+    InvalidTopicError,
+    ListenerError,
+    MessagesGoneError,
+    NameServerError,
+    OffsetFileError,
+    OffsetStoreError,
+    RemotingError,
+    RequestTimeoutError,
+    RocketMQError,
+    SendError,
+    StateError,
+    SubscriptionConflictError,
+    SubscriptionError,
+    SubscriptionLimitExceededError,
+    TopicNotFoundError,
+    TopicNotSubscribedError,
+)
+from headrace.rocketmq.health import Health, State
+from headrace.rocketmq.listeners import ConsumeContext, MessageListener
+from headrace.rocketmq.message import Message, MessageExt
+from headrace.rocketmq.metrics import ConsumerMetrics, ProducerMetrics
+from headrace.rocketmq.offsets import (
+    LocalOffsetStore,
+    OffsetEntry,
+    OffsetStore,
+    RemoteOffsetStore,
+)
+from headrace.rocketmq.process_queue import ProcessQueue
+from headrace.rocketmq.producer import Producer
+from headrace.rocketmq.producer_config import ProducerConfig
+from headrace.rocketmq.producing.requests import SendResult
+from headrace.rocketmq.queue_reader import QueueReader
+from headrace.rocketmq.selector import (
+    MessageSelector,
+    create_sql_selector,
+    create_tag_selector,
+    is_tag_type,
+)
+from headrace.rocketmq.start_position import ConsumeFromWhereManager
+from headrace.rocketmq.subscriptions import (
+    SubscriptionConflict,
+    SubscriptionData,
+    SubscriptionEntry,
+    SubscriptionManager,
+    SubscriptionMetrics,
+)
+from headrace.rocketmq.transactions import (
+    TransactionListener,
+    TransactionProducer,
+    TransactionSendResult,
+)
+from headrace.wire.remoting.queues import MessageQueue
+
+__all__ = [
+    "AllocateQueueStrategy",
+    "AllocateStrategy",
+    "AsyncConcurrentConsumer",
+    "AsyncOrderlyConsumer",
+    "AsyncProducer",
+    "AverageAllocateStrategy",
+    "AverageByCircleAllocateStrategy",
+    "BaseConsumer",
+    "BrokerError",
+    "ConcurrentConsumer",
+    "ConfigurationAllocateStrategy",
+    "ConfigurationError",
+    "ConflictType",
+    "ConnectError",
+    "ConnectionLostError",
+    "ConsistentHashAllocateStrategy",
+    "ConsumeContext",
+    "ConsumeFromWhere",
+    "ConsumeFromWhereManager",
+    "ConsumeResult",
+    "ConsumerConfig",
+    "ConsumerMetrics",
+    "ForkError",
+    "HashAllocateStrategy",
+    "Health",
+    "InvalidMessageError",
+    "InvalidSelectorError",
+    "InvalidTopicError",
+    "ListenerError",
+    "LocalOffsetStore",
+    "LocalTransactionState",
+    "MachineRoomAllocateStrategy",
+    "Message",
+    "MessageExt",
+    "MessageListener",
+    "MessageModel",
+    "MessageQueue",
+    "MessageSelector",
+    "MessagesGoneError",
+    "NameServerError",
+    "OffsetEntry",
+    "OffsetFileError",
+    "OffsetStore",
+    "OffsetStoreError",
+    "OrderlyConsumer",
+    "ProcessQueue",
+    "Producer",
+    "ProducerConfig",
+    "ProducerMetrics",
+    "QueueReader",
+    "ReadOffsetType",
+    "RemoteOffsetStore",
+    "RemotingError",
+    "RequestTimeoutError",
+    "RocketMQError",
+    "SelectorType",
+    "SendError",
+    "SendResult",
+    "SendStatus",
+    "State",
+    "StateError",
+    "SubscriptionConflict",
+    "SubscriptionConflictError",
+    "SubscriptionData",
+    "SubscriptionEntry",
+    "SubscriptionError",
+    "SubscriptionLimitExceededError",
+    "SubscriptionManager",
+    "SubscriptionMetrics",
+    "TopicNotFoundError",
+    "TopicNotSubscribedError",
+    "TransactionConsumer",
+    "TransactionListener",
+    "TransactionProducer",
+    "TransactionSendResult",
+    "create_sql_selector",
+    "create_tag_selector",
+    "is_tag_type",
+]

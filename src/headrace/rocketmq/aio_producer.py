@@ -1,0 +1,119 @@
+"""The producer for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Self
+
+from headrace.rocketmq.errors import ConfigurationError
+from headrace.rocketmq.health import Health, State
+from headrace.rocketmq.identity import client_id
+from headrace.rocketmq.lifecycle import Lifecycle
+from headrace.rocketmq.message import Message
+from headrace.rocketmq.metrics import ProducerMetrics
+from headrace.rocketmq.producer_config import ProducerConfig
+from headrace.rocketmq.producing.core import ProducerCore
+from headrace.rocketmq.producing.requests import Parcel, SendResult
+from headrace.rocketmq.producing.tries import Chooser, queue_by_key
+from headrace.rocketmq.routes import KnownTopic
+from headrace.wire.remoting.queues import MessageQueue
+
+
+class AsyncProducer:
+    """Sends messages from the event loop it was started on."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        if not isinstance(config, ProducerConfig):
+            raise ConfigurationError(f"{config!r} is no ProducerConfig")
+        self.config = config
+        self.client_id = client_id(config.instance_name)
+        self.metrics = ProducerMetrics()
+        self._life = Lifecycle(f"{type(self).__name__} of group {config.producer_group!r}")
+        self._core: ProducerCore | None = None
+
+    async def start(self) -> None:
+        """NameServerError when no name server answers. Twice = no effect."""
+        if not self._life.begin():
+            return
+        loop = asyncio.get_running_loop()
+        core = ProducerCore(loop, self.config, self.client_id, self.metrics)
+        try:
+            await core.start()
+        except BaseException:
+            await core.instance.close()
+            self._life.failed()
+            raise
+        self._core = core
+        self._life.on_fork = core.instance.remoting.abandon
+        self._life.state = State.RUNNING
+
+    async def shutdown(self) -> None:
+        if not self._life.end():
+            return
+        assert self._core is not None
+        await self._core.stop()
+        self._life.ended()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.shutdown()
+
+    @property
+    def running(self) -> bool:
+        return self._life.state is State.RUNNING
+
+    def health(self) -> Health:
+        if self._core is None or not self.running:
+            state = self._life.state
+            return Health(state, ok=False, problems=(f"the producer is {state.value}",))
+        problems = self._core.instance.problems
+        texts = problems.texts()
+        return Health(State.RUNNING, not texts, texts, last_heartbeat=problems.last_heartbeat)
+
+    async def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
+        """Returns when the broker has the message; send_timeout is for all tries."""
+        choose: Chooser | None = None if queue is None else (lambda queues: queue)
+        return await self._send(self._running().parcel(message), choose)
+
+    async def send_by_key(self, message: Message, key: str) -> SendResult:
+        """Messages of one key go to one queue. Await each, or their order is not certain."""
+        sent = self._running().parcel(message)
+        return await self._send(sent, lambda queues: queue_by_key(queues, str(key)))
+
+    async def send_batch(
+        self, messages: Sequence[Message], *, queue: MessageQueue | None = None
+    ) -> SendResult:
+        """Many messages of one topic in one request."""
+        choose: Chooser | None = None if queue is None else (lambda queues: queue)
+        return await self._send(self._running().batch(messages), choose)
+
+    async def send_oneway(self, message: Message) -> None:
+        """Nobody tells whether it arrived."""
+        core = self._running()
+        sent = core.parcel(message)
+        tries = core.tries(sent, await self._known(core, sent.topic), None)
+        queue, _ = tries.next(time.monotonic())
+        await core.instance.remoting.post(core.address(queue), sent.command(queue))
+        self.metrics.add("one_way")
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues of a topic that can be written."""
+        return list((await self._known(self._running(), topic)).write_queues)
+
+    def _running(self) -> ProducerCore:
+        self._life.check_running()
+        assert self._core is not None
+        return self._core
+
+    async def _known(self, core: ProducerCore, topic: str) -> KnownTopic:
+        return core.topic_now(topic) or await core.find_topic(topic)
+
+    async def _send(self, sent: Parcel, choose: Chooser | None) -> SendResult:
+        core = self._running()
+        known = await self._known(core, sent.topic)
+        return await core.send(core.tries(sent, known, None, choose))

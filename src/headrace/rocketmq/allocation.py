@@ -1,0 +1,206 @@
+"""How the queues of a topic are shared by the members of a group.
+
+Every member computes the same answer from the same two lists, so the rules must agree with
+those of Java to the letter: groups may have members in several languages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Protocol, runtime_checkable
+
+from headrace.rocketmq.enums import AllocateQueueStrategy
+from headrace.rocketmq.errors import ConfigurationError
+from headrace.wire.remoting.queues import MessageQueue
+
+VIRTUAL_NODES = 10
+
+
+@runtime_checkable
+class AllocateStrategy(Protocol):
+    """What every strategy offers; a class of your own works as well."""
+
+    name: str
+
+    def allocate(
+        self,
+        consumer_group: str,
+        current_cid: str,
+        mq_all: Sequence[MessageQueue],
+        cid_all: Sequence[str],
+    ) -> list[MessageQueue]:
+        """The queues of `current_cid`."""
+
+
+def _sorted(
+    current: str, queues: Iterable[MessageQueue], members: Iterable[str]
+) -> tuple[list[MessageQueue], list[str], int]:
+    """Both lists in the order all members agree on, and the own place (-1: not a member)."""
+    cids = sorted(set(members), key=_java_order)
+    return sorted(set(queues)), cids, cids.index(current) if current in cids else -1
+
+
+def _java_order(text: str) -> bytes:
+    """Java compares texts by their UTF-16 units."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+class AverageAllocateStrategy:
+    """Contiguous blocks whose sizes differ by at most one."""
+
+    name = "AVG"
+
+    def allocate(
+        self,
+        consumer_group: str,
+        current_cid: str,
+        mq_all: Sequence[MessageQueue],
+        cid_all: Sequence[str],
+    ) -> list[MessageQueue]:
+        queues, cids, index = _sorted(current_cid, mq_all, cid_all)
+        if index < 0:
+            return []
+        size, extra = divmod(len(queues), len(cids))
+        start = index * size + min(index, extra)
+        return queues[start : start + size + (index < extra)]
+
+
+class AverageByCircleAllocateStrategy:
+    """Queues are dealt out one by one."""
+
+    name = "AVG_BY_CIRCLE"
+
+    def allocate(
+        self,
+        consumer_group: str,
+        current_cid: str,
+        mq_all: Sequence[MessageQueue],
+        cid_all: Sequence[str],
+    ) -> list[MessageQueue]:
+        queues, cids, index = _sorted(current_cid, mq_all, cid_all)
+        return [] if index < 0 else queues[index :: len(cids)]
+
+
+def _ring_hash(text: str) -> int:
+    digest = hashlib.md5(text.encode(), usedforsecurity=False).digest()
+    return int.from_bytes(digest[:4], "big")
+
+
+class ConsistentHashAllocateStrategy:
+    """Members on a ring: when one leaves, only its queues move. Shares are uneven."""
+
+    name = "CONSISTENT_HASH"
+
+    def __init__(self, virtual_nodes: int = VIRTUAL_NODES) -> None:
+        if virtual_nodes < 1:
+            raise ConfigurationError(f"virtual_nodes is {virtual_nodes}; at least 1")
+        self.virtual_nodes = virtual_nodes
+
+    def allocate(
+        self,
+        consumer_group: str,
+        current_cid: str,
+        mq_all: Sequence[MessageQueue],
+        cid_all: Sequence[str],
+    ) -> list[MessageQueue]:
+        queues, cids, index = _sorted(current_cid, mq_all, cid_all)
+        if index < 0:
+            return []
+        ring = {_ring_hash(f"{cid}-{k}"): cid for cid in cids for k in range(self.virtual_nodes)}
+        points = sorted(ring)
+
+        def owner(queue: MessageQueue) -> str:
+            place = bisect_left(points, _ring_hash(str(queue)))
+            return ring[points[place % len(points)]]
+
+        return [queue for queue in queues if owner(queue) == current_cid]
+
+
+HashAllocateStrategy = ConsistentHashAllocateStrategy
+"""The seed's name. Its own rule is unknown to Java members, so the name stands for this one."""
+
+
+class ConfigurationAllocateStrategy:
+    """Queues fixed by the program, whoever else is in the group."""
+
+    name = "CONFIG"
+
+    def __init__(self, queues: Collection[MessageQueue]) -> None:
+        self.queues = frozenset(queues)
+
+    def allocate(
+        self,
+        consumer_group: str,
+        current_cid: str,
+        mq_all: Sequence[MessageQueue],
+        cid_all: Sequence[str],
+    ) -> list[MessageQueue]:
+        return sorted(set(mq_all) & self.queues)
+
+
+class MachineRoomAllocateStrategy:
+    """Only queues of brokers named `room@name` whose room is one of ours, dealt evenly."""
+
+    name = "MACHINE_ROOM"
+
+    def __init__(self, rooms: Collection[str]) -> None:
+        if isinstance(rooms, str) or not rooms:
+            raise ConfigurationError("rooms is a collection of machine room names, not empty")
+        self.rooms = frozenset(rooms)
+
+    def allocate(
+        self,
+        consumer_group: str,
+        current_cid: str,
+        mq_all: Sequence[MessageQueue],
+        cid_all: Sequence[str],
+    ) -> list[MessageQueue]:
+        queues, cids, index = _sorted(current_cid, mq_all, cid_all)
+        if index < 0:
+            return []
+        near = [queue for queue in queues if self._is_near(queue.broker_name)]
+        size, extra = divmod(len(near), len(cids))
+        share = near[index * size : (index + 1) * size]
+        if index < extra:
+            share.append(near[index + size * len(cids)])
+        return share
+
+    def _is_near(self, broker_name: str) -> bool:
+        room, at, name = broker_name.partition("@")
+        return bool(at) and "@" not in name and room in self.rooms
+
+
+_PLAIN: dict[AllocateQueueStrategy, Callable[[], AllocateStrategy]] = {
+    AllocateQueueStrategy.AVERAGE: AverageAllocateStrategy,
+    AllocateQueueStrategy.AVERAGE_BY_CIRCLE: AverageByCircleAllocateStrategy,
+    AllocateQueueStrategy.HASH: ConsistentHashAllocateStrategy,
+    AllocateQueueStrategy.CONSISTENT_HASH: ConsistentHashAllocateStrategy,
+}
+_WITH_ARGUMENTS = {
+    AllocateQueueStrategy.CONFIGURATION: "ConfigurationAllocateStrategy(queues)",
+    AllocateQueueStrategy.MACHINE_ROOM: "MachineRoomAllocateStrategy(rooms)",
+}
+
+
+def strategy_of(value: AllocateQueueStrategy | str | AllocateStrategy) -> AllocateStrategy:
+    """The strategy object for a name of the enumeration; an object stays as it is."""
+    if not isinstance(value, str):
+        if isinstance(value, AllocateStrategy):
+            return value
+        raise ConfigurationError(
+            f"allocate_queue_strategy {value!r} has no name and allocate(); "
+            "give a member of AllocateQueueStrategy or such an object"
+        )
+    try:
+        member = AllocateQueueStrategy(value)
+    except ValueError:
+        names = ", ".join(one.value for one in AllocateQueueStrategy)
+        raise ConfigurationError(f"allocate_queue_strategy {value!r} is none of {names}") from None
+    if member in _WITH_ARGUMENTS:
+        raise ConfigurationError(
+            f"allocate_queue_strategy {member.value} needs to know more: "
+            f"give {_WITH_ARGUMENTS[member]} instead of the name"
+        )
+    return _PLAIN[member]()

@@ -1,0 +1,174 @@
+"""What all consumers offer, whether they block or not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Sequence
+from typing import Any, ClassVar
+
+from headrace.rocketmq.config import ConsumerConfig
+from headrace.rocketmq.consuming.engine import Engine, Service
+from headrace.rocketmq.consuming.requests import ConsumerRequests
+from headrace.rocketmq.consuming.runners import Runner
+from headrace.rocketmq.enums import ConsumeResult
+from headrace.rocketmq.errors import ConfigurationError, StateError
+from headrace.rocketmq.health import Health, State
+from headrace.rocketmq.identity import client_id
+from headrace.rocketmq.lifecycle import Lifecycle
+from headrace.rocketmq.listeners import Adapter, Listener
+from headrace.rocketmq.metrics import ConsumerMetrics
+from headrace.rocketmq.offsets import OffsetStore
+from headrace.rocketmq.selector import MessageSelector, selector_of
+from headrace.rocketmq.subscriptions import SubscriptionManager
+from headrace.wire.remoting.queues import MessageQueue
+
+logger = logging.getLogger(__name__)
+
+
+class BaseConsumer(ABC):
+    """Subscriptions, listener, state and numbers of a consumer."""
+
+    allowed: ClassVar[Sequence[ConsumeResult]]
+
+    def __init__(self, config: ConsumerConfig, offset_store: OffsetStore | None = None) -> None:
+        if not isinstance(config, ConsumerConfig):
+            raise ConfigurationError(f"{config!r} is no ConsumerConfig")
+        self.config = config
+        self.client_id = client_id(config.instance_name, broadcasting=config.is_broadcasting)
+        self.metrics = ConsumerMetrics()
+        self.subscription_manager = SubscriptionManager(config.max_subscriptions)
+        self.message_listener: Listener | None = None
+        self._adapter: Adapter | None = None
+        self._offset_store = offset_store
+        self._engine: Engine | None = None
+        self._life = Lifecycle(f"{type(self).__name__} of group {config.consumer_group!r}")
+
+    @abstractmethod
+    def start(self) -> Awaitable[None] | None:
+        """Join the group and begin to consume; to be awaited where the consumer is asynchronous."""
+
+    @abstractmethod
+    def shutdown(self) -> Awaitable[None] | None:
+        """Stop pulling, wait for listeners, store offsets, leave the group."""
+
+    # -- before and while it runs ------------------------------------------------------------
+
+    def subscribe(self, topic: str, selector: MessageSelector | str | None = None) -> None:
+        """Consume a topic. A text is a tag expression; nothing means everything."""
+        self._life.refuse_fork()
+        self.subscription_manager.subscribe(topic, selector_of(selector))
+
+    def unsubscribe(self, topic: str) -> bool:
+        return self.subscription_manager.unsubscribe(topic)
+
+    def register_message_listener(self, listener: Listener) -> None:
+        """An object with consume_message(), a function or a coroutine function."""
+        if self._life.state is not State.CREATED:
+            raise StateError("the listener of a consumer cannot be changed after start()")
+        self._adapter = Adapter(listener, self.allowed)
+        self.message_listener = listener
+
+    def suspend(self) -> None:
+        """Pull nothing more until resume(); what is cached is still consumed."""
+        self._running_engine().suspended = True
+
+    def resume(self) -> None:
+        self._running_engine().suspended = False
+
+    # -- questions ---------------------------------------------------------------------------
+
+    @property
+    def running(self) -> bool:
+        return self._life.state is State.RUNNING
+
+    @property
+    def state(self) -> State:
+        return self._life.state
+
+    @property
+    def offset_store(self) -> OffsetStore | None:
+        """The store in use; None before start() unless one was given."""
+        return self._engine.store if self._engine is not None else self._offset_store
+
+    def assigned_queues(self) -> list[MessageQueue]:
+        """The queues that this consumer owns at the moment."""
+        return sorted(a.queue for a in self._engine.owned()) if self._engine is not None else []
+
+    def health(self) -> Health:
+        """Whether it works, and what keeps it from working."""
+        state, engine = self._life.state, self._engine
+        if engine is None or state is not State.RUNNING:
+            return Health(state, ok=False, problems=(f"the consumer is {state.value}",))
+        problems = engine.instance.problems.texts()
+        beat = engine.instance.problems.last_heartbeat
+        return Health(state, not problems, problems, len(engine.owned()), beat)
+
+    def statistics(self) -> dict[str, Any]:
+        """Counters, times and what is cached now."""
+        owned = self._engine.owned() if self._engine is not None else []
+        return {
+            **self.metrics.to_dict(),
+            "queues": len(owned),
+            "messages_cached": sum(a.cached.count for a in owned),
+            "bytes_cached": sum(a.cached.size for a in owned),
+            "lag": sum(a.lag for a in owned),
+        }
+
+    # -- for the kinds of consumers ----------------------------------------------------------
+
+    @abstractmethod
+    def _runner(self) -> Runner:
+        """Where listeners run."""
+
+    @abstractmethod
+    def _service(self, engine: Engine, adapter: Adapter, runner: Runner) -> Service:
+        """How messages are consumed."""
+
+    def _running_engine(self) -> Engine:
+        self._life.check_running()
+        assert self._engine is not None
+        return self._engine
+
+    def _check_ready(self) -> Adapter:
+        if self._adapter is None:
+            raise StateError("no listener; call register_message_listener() before start()")
+        if not self.subscription_manager.get_subscription_count():
+            raise StateError("no subscription; call subscribe() before start()")
+        return self._adapter
+
+    async def _start_engine(self, loop: asyncio.AbstractEventLoop) -> None:
+        adapter = self._check_ready()
+        engine = Engine(
+            loop,
+            self.config,
+            self.client_id,
+            self.subscription_manager,
+            self.metrics,
+            self._offset_store,
+        )
+        self._engine = engine
+        runner = self._runner()
+        engine.service = self._service(engine, adapter, runner)
+        ConsumerRequests(engine, adapter, runner)
+        self.subscription_manager.on_change = engine.subscriptions_changed
+        await engine.start()
+
+    def _running(self) -> None:
+        assert self._engine is not None
+        self._life.on_fork = self._engine.instance.remoting.abandon
+        self._life.state = State.RUNNING
+
+    async def _stop_engine(self) -> None:
+        self.subscription_manager.on_change = None
+        assert self._engine is not None
+        await self._engine.stop()
+
+    async def _abort(self) -> None:
+        """start() has failed: leave nothing behind."""
+        self.subscription_manager.on_change = None
+        if self._engine is not None:
+            await self._engine.service.stop(0.0)
+            await self._engine.instance.close()
+            self._engine = None

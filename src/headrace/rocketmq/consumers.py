@@ -1,0 +1,96 @@
+"""Consumers that block: their listeners run in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+from headrace.rocketmq.base_consumer import BaseConsumer
+from headrace.rocketmq.config import ConsumerConfig
+from headrace.rocketmq.consuming.concurrent import RESULTS as CONCURRENT_RESULTS
+from headrace.rocketmq.consuming.concurrent import ConcurrentService
+from headrace.rocketmq.consuming.engine import Engine, Service
+from headrace.rocketmq.consuming.orderly import RESULTS as ORDERLY_RESULTS
+from headrace.rocketmq.consuming.orderly import OrderlyService
+from headrace.rocketmq.consuming.runners import Runner, ThreadRunner
+from headrace.rocketmq.enums import ConsumeResult
+from headrace.rocketmq.errors import ConfigurationError
+from headrace.rocketmq.listeners import Adapter
+from headrace.rocketmq.net.loops import LoopThread
+from headrace.rocketmq.offsets import OffsetStore
+
+
+class BlockingConsumer(BaseConsumer):
+    """start() and shutdown() block; a thread of its own does the network."""
+
+    _thread: LoopThread | None = None
+
+    def start(self) -> None:
+        """Returns when brokers know the consumer and its first queues are being pulled."""
+        with self._life.lock:
+            if not self._life.begin():
+                return
+            thread = LoopThread(f"rocketmq-{self.config.consumer_group}")
+            self._thread = thread
+            try:
+                thread.run(self._start_engine(thread.loop))
+            except BaseException:
+                thread.run(self._abort())
+                thread.stop()
+                self._life.failed()
+                raise
+            self._running()
+
+    def shutdown(self) -> None:
+        """Stop pulling, wait for listeners, store offsets. Twice = no effect."""
+        with self._life.lock:
+            if not self._life.end():
+                return
+            assert self._thread is not None
+            self._thread.run(self._stop_engine())
+            self._thread.stop()
+            self._life.ended()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+
+
+class ConcurrentConsumer(BlockingConsumer):
+    """Messages in any order in many threads; a failed one blocks nobody."""
+
+    allowed: ClassVar[Sequence[ConsumeResult]] = CONCURRENT_RESULTS
+
+    def _runner(self) -> Runner:
+        config = self.config
+        name = f"rocketmq-{config.consumer_group}-listener"
+        return ThreadRunner(name, config.consume_thread_min, config.consume_thread_max)
+
+    def _service(self, engine: Engine, adapter: Adapter, runner: Runner) -> Service:
+        return ConcurrentService(engine, adapter, runner)
+
+
+class OrderlyConsumer(ConcurrentConsumer):
+    """Messages of a queue one after the other; a failed one blocks its queue."""
+
+    allowed: ClassVar[Sequence[ConsumeResult]] = ORDERLY_RESULTS
+
+    def _service(self, engine: Engine, adapter: Adapter, runner: Runner) -> Service:
+        return OrderlyService(engine, adapter, runner)
+
+
+class TransactionConsumer(OrderlyConsumer):
+    """Orderly, and the offset moves only when the listener returns COMMIT.
+
+    ROLLBACK brings back everything since the last COMMIT.
+    """
+
+    def __init__(self, config: ConsumerConfig, offset_store: OffsetStore | None = None) -> None:
+        if config.enable_auto_commit:
+            raise ConfigurationError(
+                "a TransactionConsumer needs enable_auto_commit=False: its listener commits"
+            )
+        super().__init__(config, offset_store)

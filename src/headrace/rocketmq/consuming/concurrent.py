@@ -1,0 +1,157 @@
+"""Concurrent consumption: messages in any order, failed ones to the retry topic."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from headrace.rocketmq.consuming.assignment import Assignment
+from headrace.rocketmq.consuming.runners import Runner
+from headrace.rocketmq.consuming.sendback import ReturnDesk
+from headrace.rocketmq.enums import ConsumeResult
+from headrace.rocketmq.listeners import Adapter, ConsumeContext, Outcome
+from headrace.rocketmq.message import MessageExt
+from headrace.rocketmq.waits import until
+
+if TYPE_CHECKING:
+    from headrace.rocketmq.consuming.engine import Engine
+
+logger = logging.getLogger(__name__)
+
+RESULTS = (ConsumeResult.SUCCESS, ConsumeResult.RECONSUME_LATER)
+_LOCAL_RETRY = 5.0
+_LATE_LEVEL = 3
+_SWEEP = 60.0
+
+
+class ConcurrentService:
+    """Feeds listeners and settles what they have done."""
+
+    is_orderly = False
+
+    def __init__(self, engine: Engine, adapter: Adapter, runner: Runner) -> None:
+        self._engine = engine
+        self._adapter = adapter
+        self._runner = runner
+        self._desk = ReturnDesk(engine, engine.config.max_reconsume_times)
+        self._returning: set[int] = set()
+
+    def start(self) -> None:
+        self._engine.instance.spawn(self._sweep())
+
+    def arrived(self, a: Assignment, messages: list[MessageExt]) -> None:
+        size = self._engine.config.consume_message_batch_max_size
+        for start in range(0, len(messages), size):
+            self._submit(a, messages[start : start + size])
+
+    async def took(self, assignments: list[Assignment]) -> list[Assignment]:
+        """Queues that were gained; here all of them can be used at once."""
+        return assignments
+
+    async def leave(self, a: Assignment) -> bool:
+        a.note_offset()
+        a.drop()
+        return True
+
+    async def released(self, a: Assignment) -> None:
+        """Nothing to release."""
+
+    async def stop(self, seconds: float) -> bool:
+        """Failed messages under way to their brokers may arrive, so that offsets can pass them."""
+        deadline = time.monotonic() + seconds
+        ended = await self._runner.stop(seconds)
+        await until(lambda: not self._returning, max(0.1, deadline - time.monotonic()))
+        return ended
+
+    # -- listeners ---------------------------------------------------------------------------
+
+    def _submit(self, a: Assignment, messages: list[MessageExt]) -> None:
+        context = ConsumeContext(a.queue)
+
+        def begin() -> bool:
+            if a.dropped:
+                return False
+            a.cached.begin(messages, time.monotonic())
+            return True
+
+        def done(outcome: Outcome, millis: float) -> None:
+            self._settle(a, messages, context, outcome, millis)
+
+        self._runner.submit(self._adapter, messages, context, begin, done)
+
+    def _settle(
+        self,
+        a: Assignment,
+        messages: list[MessageExt],
+        context: ConsumeContext,
+        outcome: Outcome,
+        millis: float,
+    ) -> None:
+        """In the listener's thread: a success costs no change of threads."""
+        fine = messages
+        if outcome.result is not ConsumeResult.SUCCESS:
+            fine = []
+        elif context.ack_index < len(messages) - 1:
+            fine = messages[: max(context.ack_index + 1, 0)]
+        failed = messages[len(fine) :]
+        self._engine.count(outcome, millis, len(fine), len(failed))
+        if a.dropped:
+            return  # the next owner gets them again
+        if failed and self._engine.config.is_broadcasting:
+            for message in failed:
+                logger.error(
+                    "message %s failed; broadcasting consumers try only once", message.msg_id
+                )
+            fine, failed = messages, []
+        if fine:
+            a.cached.remove(fine)
+        if failed:
+            level = context.delay_level_when_next_consume
+            self._returning.add(id(failed))
+            self._engine.spawn_from_anywhere(self._return(a, failed, level))
+
+    async def _return(self, a: Assignment, messages: list[MessageExt], level: int) -> None:
+        try:
+            await self._return_each(a, messages, level)
+        finally:
+            self._returning.discard(id(messages))
+
+    async def _return_each(self, a: Assignment, messages: list[MessageExt], level: int) -> None:
+        for message in messages:
+            if a.dropped or not a.cached.holds(message):
+                continue
+            if await self._desk.give_back(a.queue, message, level):
+                a.cached.remove([message])
+            else:
+                self._engine.instance.spawn(self._again_here(a, message))
+
+    async def _again_here(self, a: Assignment, message: MessageExt) -> None:
+        """No broker took it back: it stays ours, and is tried here."""
+        await asyncio.sleep(_LOCAL_RETRY)
+        if not a.dropped:
+            message.reconsume_times += 1
+            self._submit(a, [message])
+
+    async def _sweep(self) -> None:
+        """Messages that listeners do not finish are given to somebody else."""
+        limit = self._engine.config.consume_timeout * 60.0
+        await self._engine.instance.every(
+            min(_SWEEP, limit / 2) * 1000, lambda: self.sweep_once(time.monotonic(), limit)
+        )
+
+    async def sweep_once(self, now: float, limit: float) -> None:
+        for a in self._engine.owned():
+            for message in a.cached.expired(now, limit):
+                logger.error(
+                    "message %s is being consumed for more than %g s; it is given back, "
+                    "and what its listener returns does not count any more",
+                    message.msg_id,
+                    limit,
+                )
+                if self._engine.config.is_broadcasting or await self._desk.give_back(
+                    a.queue, message, _LATE_LEVEL
+                ):
+                    self._engine.metrics.add("timed_out")
+                    a.cached.remove([message])

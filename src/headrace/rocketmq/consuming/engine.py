@@ -1,0 +1,256 @@
+"""The heart of a consumer, on one event loop: start, stop, offsets, and what others need."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from headrace.rocketmq.config import ConsumerConfig
+from headrace.rocketmq.consuming.assignment import Assignment
+from headrace.rocketmq.consuming.membership import Membership
+from headrace.rocketmq.consuming.sharing import Shares, cancel
+from headrace.rocketmq.errors import OffsetStoreError, RocketMQError, TopicNotFoundError
+from headrace.rocketmq.gateway import Gateway
+from headrace.rocketmq.instance import Instance
+from headrace.rocketmq.listeners import Outcome
+from headrace.rocketmq.message import MessageExt
+from headrace.rocketmq.metrics import ConsumerMetrics
+from headrace.rocketmq.offsets import LocalOffsetStore, OffsetStore, RemoteOffsetStore
+from headrace.rocketmq.process_queue import FlowLimits
+from headrace.rocketmq.start_position import ConsumeFromWhereManager
+from headrace.rocketmq.subscriptions import SubscriptionData, SubscriptionManager
+from headrace.wire.remoting.queues import MessageQueue
+
+logger = logging.getLogger(__name__)
+
+_OFFSET_SECONDS = 5.0
+_ROUTES_GAP = 1.0
+
+
+class Service(Protocol):
+    """How messages are consumed: concurrently or in order."""
+
+    is_orderly: bool
+
+    def start(self) -> None: ...
+    def arrived(self, a: Assignment, messages: list[MessageExt]) -> None: ...
+    async def took(self, assignments: list[Assignment]) -> list[Assignment]: ...
+    async def leave(self, a: Assignment) -> bool: ...
+    async def released(self, a: Assignment) -> None: ...
+    async def stop(self, seconds: float) -> bool: ...
+
+
+class Engine:
+    """One consumer while it runs."""
+
+    service: Service
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        config: ConsumerConfig,
+        client_id: str,
+        subscriptions: SubscriptionManager,
+        metrics: ConsumerMetrics,
+        store: OffsetStore | None = None,
+    ) -> None:
+        self.config = config
+        self.metrics = metrics
+        self.suspended = False
+        self.closing = False
+        self.limits = FlowLimits(
+            config.pull_threshold_for_queue,
+            config.pull_threshold_size_for_queue * 1024 * 1024,
+            config.consume_concurrently_max_span,
+        )
+        self.instance = Instance(
+            loop,
+            client_id,
+            config.name_servers,
+            heartbeat=lambda: self.members.heartbeat(),
+            request_timeout=config.request_timeout / 1000,
+            credentials=(config.access_key, config.secret_key) if config.access_key else None,
+            talks_to_slaves=True,
+        )
+        self.members = Membership(self.instance, config, subscriptions)
+        gateway = Gateway(
+            self.instance,
+            config.consumer_group,
+            _OFFSET_SECONDS,
+            lambda count: metrics.add("offsets_committed", count),
+        )
+        self.store = store or _store_for(config, client_id, gateway)
+        self.routes_needed = asyncio.Event()
+        self._loop = loop
+        self.shares = Shares(self, ConsumeFromWhereManager(gateway))
+
+    # -- for services and pullers ------------------------------------------------------------
+
+    @property
+    def is_orderly(self) -> bool:
+        return self.service.is_orderly
+
+    @property
+    def needs_locks(self) -> bool:
+        return self.service.is_orderly and not self.config.is_broadcasting
+
+    def owned(self) -> list[Assignment]:
+        return self.shares.owned()
+
+    def subscription_of(self, topic: str) -> SubscriptionData | None:
+        return self.members.subscription_of(topic)
+
+    def address_of(self, queue: MessageQueue, broker_id: int = 0) -> str:
+        return self.broker_address(queue.broker_name, broker_id)
+
+    def broker_address(self, broker: str, broker_id: int = 0) -> str:
+        found = self.instance.routes.address(broker, broker_id)
+        if found is None:
+            raise TopicNotFoundError(f"the address of broker {broker!r} is not known")
+        return found
+
+    def spawn_from_anywhere(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something on the loop, whatever thread this is."""
+
+        def start() -> None:
+            if self.instance.stopping:
+                work.close()
+            else:
+                self.instance.spawn(work)
+
+        try:
+            self._loop.call_soon_threadsafe(start)
+        except RuntimeError:  # the loop is closed: the message comes again
+            work.close()
+
+    def count(self, outcome: Outcome, millis: float, fine: int, failed: int) -> None:
+        self.metrics.listened(millis, fine, failed)
+        if outcome.is_wrong:
+            self.metrics.add("wrong_results")
+            self.instance.problems.set("listener", str(outcome.error))
+        elif outcome.error is not None:
+            self.metrics.add("listener_errors")
+        elif fine:
+            self.instance.problems.clear("listener")
+
+    def commit_failed(self, error: OffsetStoreError) -> None:
+        self.metrics.add("commit_failures")
+        if self.instance.problems.set("offsets", str(error)):
+            logger.warning("%s: %s", self.config.consumer_group, error)
+
+    # -- start and stop ----------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Returns when brokers know us and the first queues are ours."""
+        config = self.config
+        await self.members.find_routes(strict=True)
+        await self.members.check_selectors()
+        await asyncio.to_thread(self.store.load)
+        await self.instance.beat()
+        await self.members.find_routes()
+        self.service.start()
+        await self.shares.rebalance()
+        spawn, every = self.instance.spawn, self.instance.every
+        spawn(self.shares.keep())
+        spawn(self._route_loop())
+        spawn(every(config.heartbeat_interval, self.instance.beat))
+        spawn(every(config.persist_interval, self.persist))
+
+    async def stop(self) -> None:
+        """Stop pulling, wait for listeners, store offsets, say goodbye."""
+        self.closing = True
+        async with self.shares.lock:
+            for a in self.owned():
+                cancel(a.tasks[:1])
+            if not await self.service.stop(self.config.shutdown_timeout / 1000):
+                logger.warning(
+                    "%s: some listeners did not end within %s ms; their messages come again",
+                    self.config.consumer_group,
+                    self.config.shutdown_timeout,
+                )
+            for a in self.owned():
+                a.note_offset()
+                a.drop()
+            try:
+                await asyncio.to_thread(self.store.persist_all)
+            except (RocketMQError, OSError) as error:
+                logger.error("%s: offsets were not stored: %s", self.config.consumer_group, error)
+            for a in self.owned():
+                await self.service.released(a)
+            self.shares.clear()
+        await self.instance.unregister(consumer=self.config.consumer_group)
+        await self.instance.close()
+
+    def note_offsets(self) -> None:
+        """Bring the store's memory up to date."""
+        for a in self.owned():
+            a.note_offset()
+
+    async def persist(self) -> None:
+        self.note_offsets()
+        try:
+            await asyncio.to_thread(self.store.persist_all)
+        except OffsetStoreError as error:
+            self.commit_failed(error)
+        else:
+            self.instance.problems.clear("offsets")
+
+    # -- changes -----------------------------------------------------------------------------
+
+    def rebalance_soon(self) -> None:
+        """From any thread: something has changed."""
+        try:
+            self._loop.call_soon_threadsafe(self.shares.needed.set)
+        except RuntimeError:
+            logger.debug("a change came after the end")
+
+    def subscriptions_changed(self) -> None:
+        """From any thread: brokers must be told."""
+        self.spawn_from_anywhere(self._announce())
+
+    async def _announce(self) -> None:
+        await self.instance.attempt(self._tell_brokers)
+        self.shares.needed.set()
+
+    async def _tell_brokers(self) -> None:
+        await self.members.find_routes()
+        await self.instance.beat()
+
+    async def _route_loop(self) -> None:
+        """Poll routes; at once when a pull has failed, but not more often than once a second."""
+        while True:
+            try:
+                async with asyncio.timeout(self.config.poll_route_interval / 1000):
+                    await self.routes_needed.wait()
+            except TimeoutError:
+                pass
+            self.routes_needed.clear()
+            await self.instance.attempt(self._poll_routes)
+            await asyncio.sleep(_ROUTES_GAP)
+
+    async def _poll_routes(self) -> None:
+        if await self.members.find_routes():
+            await self.instance.beat()
+            self.shares.needed.set()
+
+
+def _store_for(config: ConsumerConfig, client_id: str, gateway: Gateway) -> OffsetStore:
+    if config.is_broadcasting:
+        return LocalOffsetStore(
+            config.offset_directory,
+            config.consumer_group,
+            client_id,
+            enable_auto_recovery=config.enable_auto_recovery,
+            max_retry_times=config.max_retry_times,
+        )
+    return RemoteOffsetStore(
+        gateway,
+        persist_batch_size=config.persist_batch_size,
+        max_cache_size=config.max_cache_size,
+        max_retry_times=config.max_retry_times,
+    )
+
+
+ServiceFactory = Callable[[Engine], Service]

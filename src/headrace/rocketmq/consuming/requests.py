@@ -1,0 +1,147 @@
+"""What brokers ask a consumer: to rebalance, to move its offsets, to tell about itself."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from headrace.rocketmq.consuming.assignment import Assignment
+from headrace.rocketmq.consuming.engine import Engine
+from headrace.rocketmq.consuming.membership import wire_subscription
+from headrace.rocketmq.consuming.runners import Runner
+from headrace.rocketmq.enums import ConsumeResult
+from headrace.rocketmq.instance import Handler
+from headrace.rocketmq.listeners import Adapter, ConsumeContext, Outcome
+from headrace.rocketmq.net.connection import Connection
+from headrace.rocketmq.received import message_in
+from headrace.wire.remoting.codes import VERSION, RequestCode, ResponseCode
+from headrace.wire.remoting.command import Command
+from headrace.wire.remoting.diagnosis import (
+    DirectlyConsumed,
+    DirectResult,
+    QueueState,
+    RunningInfo,
+)
+from headrace.wire.remoting.membership import ConsumeDirectly, GetConsumerStatus, ResetOffset
+from headrace.wire.remoting.names import retry_topic
+from headrace.wire.remoting.queues import MessageQueue, offsets_body, take_offsets
+
+logger = logging.getLogger(__name__)
+
+Serve = Callable[[Command], Awaitable[Command | None]]
+_RESULTS = {
+    ConsumeResult.SUCCESS: DirectResult.CR_SUCCESS,
+    ConsumeResult.COMMIT: DirectResult.CR_COMMIT,
+    ConsumeResult.ROLLBACK: DirectResult.CR_ROLLBACK,
+}
+
+
+class ConsumerRequests:
+    """Answers for one consumer."""
+
+    def __init__(self, engine: Engine, adapter: Adapter, runner: Runner) -> None:
+        self._engine = engine
+        self._adapter = adapter
+        self._runner = runner
+        handlers: dict[int, Serve] = {
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._members_changed,
+            RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._reset,
+            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: self._status,
+            RequestCode.GET_CONSUMER_RUNNING_INFO: self._running_info,
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: self._consume_directly,
+        }
+        for code, handler in handlers.items():
+            engine.instance.handlers[code] = _without_connection(handler)
+
+    async def _members_changed(self, command: Command) -> None:
+        self._engine.rebalance_soon()
+
+    async def _reset(self, command: Command) -> None:
+        """An operator has moved the group's offsets."""
+        header = ResetOffset.take(command.ext)
+        offsets = take_offsets("offsetTable", command.body)
+        logger.warning("offsets of %s were reset by an operator: %s", header.topic, offsets)
+        for queue, offset in offsets.items():
+            a = next((one for one in self._engine.owned() if one.queue == queue), None)
+            if a is not None:
+                await self._engine.shares.reset(a, offset)
+
+    async def _status(self, command: Command) -> Command:
+        topic = GetConsumerStatus.take(command.ext).topic
+        self._engine.note_offsets()
+        offsets = {
+            entry.queue: entry.offset
+            for entry in self._engine.store.entries()
+            if entry.queue.topic == topic
+        }
+        return command.answer(ResponseCode.SUCCESS, body=offsets_body("messageQueueTable", offsets))
+
+    async def _running_info(self, command: Command) -> Command:
+        engine = self._engine
+        engine.note_offsets()
+        offsets = {entry.queue: entry.offset for entry in engine.store.entries()}
+        info = RunningInfo(
+            properties={
+                "PROP_NAMESERVER_ADDR": engine.config.namesrv_addr,
+                "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+                "PROP_CLIENT_VERSION": str(VERSION),
+                "PROP_THREADPOOL_CORE_SIZE": str(engine.config.consume_thread_min),
+                "PROP_CONSUMEORDERLY": "true" if engine.is_orderly else "false",
+                "PROP_CONSUMER_START_TIMESTAMP": str(int(engine.metrics.started_at * 1000)),
+            },
+            subscriptions=tuple(
+                wire_subscription(one) for one in engine.members.subscription_data()
+            ),
+            queues={a.queue: _state(a, offsets) for a in engine.owned()},
+        )
+        return command.answer(ResponseCode.SUCCESS, body=info.encode())
+
+    async def _consume_directly(self, command: Command) -> Command:
+        """An operator wants one message consumed here and now."""
+        header = ConsumeDirectly.take(command.ext)
+        message = message_in(command.body, header.broker_name or "")
+        message.restore_topic(retry_topic(self._engine.config.consumer_group))
+        outcome, millis = await self._runner.call(
+            self._adapter, [message], ConsumeContext(message.queue)
+        )
+        body = DirectlyConsumed(
+            _direct_result(outcome),
+            order=self._engine.is_orderly,
+            remark=str(outcome.error) if outcome.error is not None else None,
+            spent_millis=int(millis),
+        )
+        return command.answer(ResponseCode.SUCCESS, body=body.encode())
+
+
+def _without_connection(serve: Serve) -> Handler:
+    async def handler(connection: Connection, command: Command) -> Command | None:
+        return await serve(command)
+
+    return handler
+
+
+def _direct_result(outcome: Outcome) -> DirectResult:
+    if outcome.is_wrong:
+        return DirectResult.CR_RETURN_NULL
+    if outcome.error is not None:
+        return DirectResult.CR_THROW_EXCEPTION
+    return _RESULTS.get(outcome.result, DirectResult.CR_LATER)
+
+
+def _state(a: Assignment, offsets: dict[MessageQueue, int]) -> QueueState:
+    cached = a.cached
+    low, high = cached.bounds()
+    wall = time.time() - time.monotonic()
+    return QueueState(
+        commit_offset=offsets.get(a.queue, 0),
+        cached_min_offset=max(low, 0),
+        cached_max_offset=max(high, 0),
+        cached_count=cached.count,
+        cached_mib=cached.size >> 20,
+        locked=cached.locked,
+        last_lock_at=int((wall + cached.locked_at) * 1000) if cached.locked else 0,
+        dropped=cached.dropped,
+        last_pull_at=int((wall + cached.pulled_at) * 1000),
+        last_consume_at=int((wall + cached.consumed_at) * 1000),
+    )

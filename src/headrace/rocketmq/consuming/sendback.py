@@ -1,0 +1,100 @@
+"""Giving a failed message back to its broker: for another try, or to the dead letters."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from headrace.rocketmq.errors import RocketMQError
+from headrace.rocketmq.message import MessageExt
+from headrace.wire.remoting import properties as names
+from headrace.wire.remoting.codes import RequestCode
+from headrace.wire.remoting.command import Command
+from headrace.wire.remoting.delays import retry_level
+from headrace.wire.remoting.names import CLIENT_INNER_PRODUCER, retry_topic
+from headrace.wire.remoting.properties import properties_text
+from headrace.wire.remoting.queues import MessageQueue
+from headrace.wire.remoting.sending import SendBack, SendMessage
+
+if TYPE_CHECKING:
+    from headrace.rocketmq.consuming.engine import Engine
+
+logger = logging.getLogger(__name__)
+
+BURY = -1
+_DEFAULT_LIMIT = 16
+_SECONDS = 5.0
+
+
+class ReturnDesk:
+    """Sends messages back; the ordinary way first, then as a message to the retry topic."""
+
+    def __init__(self, engine: Engine, limit: int) -> None:
+        self._engine = engine
+        self.limit = limit if limit >= 0 else _DEFAULT_LIMIT
+
+    async def give_back(self, queue: MessageQueue, message: MessageExt, level: int) -> bool:
+        """False when no way worked: the message is still ours."""
+        engine = self._engine
+        try:
+            address = engine.address_of(queue)
+            await engine.instance.ask(address, self._return(queue, message, level), _SECONDS)
+        except RocketMQError as error:
+            logger.warning("message %s was not taken back (%s)", message.msg_id, error)
+            if not await self._send_again(queue, message, level):
+                engine.metrics.add("send_back_failures")
+                return False
+        engine.metrics.add("sent_back")
+        if level == BURY or message.reconsume_times >= self.limit:
+            engine.metrics.add("dead_lettered")
+            logger.error(
+                "message %s of topic %s has failed %s times and goes to the dead letters of %s",
+                message.msg_id,
+                message.topic,
+                message.reconsume_times + 1,
+                engine.config.consumer_group,
+            )
+        return True
+
+    def _return(self, queue: MessageQueue, message: MessageExt, level: int) -> Command:
+        header = SendBack(
+            offset=message.commit_log_offset,
+            group=self._engine.config.consumer_group,
+            delay_level=level,
+            origin_msg_id=message.offset_msg_id or None,
+            origin_topic=message.topic,
+            max_reconsume_times=self.limit,
+            broker_name=queue.broker_name,
+        )
+        return Command(header.CODE, header.ext())
+
+    async def _send_again(self, queue: MessageQueue, message: MessageExt, level: int) -> bool:
+        """The broker has lost the original, or does not find it: send a copy."""
+        group = self._engine.config.consumer_group
+        times = message.reconsume_times + 1
+        properties = {
+            name: value for name, value in message.properties.items() if name != names.DELAY
+        }
+        properties.setdefault(names.RETRY_TOPIC, message.topic)
+        properties.setdefault(names.ORIGIN_MESSAGE_ID, message.offset_msg_id)
+        wait = level if level > 0 else retry_level(message.reconsume_times)
+        properties[names.DELAY] = str(wait)
+        header = SendMessage(
+            producer_group=CLIENT_INNER_PRODUCER,
+            topic=retry_topic(group),
+            queue_id=0,
+            sys_flag=0,
+            born_timestamp=message.born_timestamp or time.time_ns() // 1_000_000,
+            flag=message.flag,
+            properties=properties_text(properties),
+            reconsume_times=self.limit + 1 if level == BURY else times,
+            max_reconsume_times=self.limit,
+        )
+        command = Command(RequestCode.SEND_MESSAGE_V2, header.ext_v2(), message.body)
+        try:
+            await self._engine.instance.ask(self._engine.address_of(queue), command, _SECONDS)
+        except RocketMQError as error:
+            logger.warning("message %s was not sent for a retry: %s", message.msg_id, error)
+            return False
+        return True

@@ -1,0 +1,209 @@
+"""Which queues are ours: taking our share, giving up what belongs to others."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from headrace.errors import BrokerError as CodecError
+from headrace.rocketmq.consuming.assignment import Assignment
+from headrace.rocketmq.consuming.pulling import Puller
+from headrace.rocketmq.enums import ReadOffsetType
+from headrace.rocketmq.errors import OffsetStoreError, RocketMQError
+from headrace.rocketmq.rebalancing import by_topic, change, share_of
+from headrace.rocketmq.start_position import ConsumeFromWhereManager
+from headrace.wire.remoting.queues import MessageQueue
+
+if TYPE_CHECKING:
+    from headrace.rocketmq.consuming.engine import Engine
+
+logger = logging.getLogger(__name__)
+
+_SOON = 1.0  # seconds until another rebalance when one was not complete
+_SWARM = 0.05  # notifications come in swarms
+
+
+class Shares:
+    """The queues of one consumer. Only in the loop's thread."""
+
+    def __init__(self, engine: Engine, start_position: ConsumeFromWhereManager) -> None:
+        self.lock = asyncio.Lock()
+        """Held while queues are taken and given up."""
+        self.needed = asyncio.Event()
+        self._engine = engine
+        self._config = engine.config
+        self._start_position = start_position
+        self._strategy = engine.config.strategy
+        self._owned: dict[MessageQueue, Assignment] = {}
+
+    def owned(self) -> list[Assignment]:
+        return list(self._owned.values())
+
+    def clear(self) -> None:
+        self._owned.clear()
+
+    async def keep(self) -> None:
+        """Rebalance when something has changed, and now and then."""
+        interval = self._config.rebalance_interval / 1000
+        pause = interval
+        while True:
+            try:
+                async with asyncio.timeout(pause):
+                    await self.needed.wait()
+            except TimeoutError:
+                pass
+            self.needed.clear()
+            complete = await self._attempt()
+            pause = interval if complete else min(_SOON, interval)
+            await asyncio.sleep(min(_SWARM, pause))
+
+    async def _attempt(self) -> bool:
+        """Whatever goes wrong, a strategy of the program included, is told and tried again."""
+        problems = self._engine.instance.problems
+        try:
+            complete = await self.rebalance()
+        except Exception as error:
+            text = f"queues could not be shared: {error!r}; those we have are kept"
+            if problems.set("rebalance", text):
+                logger.error("%s: %s", self._config.consumer_group, text, exc_info=error)
+            return False
+        problems.clear("rebalance")
+        return complete
+
+    async def rebalance(self) -> bool:
+        """Take and give up queues; False when something is missing and it should be tried soon."""
+        if self._engine.closing:
+            return True
+        async with self.lock:
+            self._engine.metrics.add("rebalances")
+            topics = self._engine.members.topics()
+            complete = True
+            if self._engine.members.missing_routes():
+                await self._engine.members.find_routes()
+                complete = not self._engine.members.missing_routes()
+            for topic in topics:
+                complete &= await self._rebalance_topic(topic)
+            for a in self.owned():
+                if a.queue.topic not in topics:
+                    complete &= await self._give_up(a)
+                elif a.cached.is_stuck(time.monotonic()):
+                    logger.warning("%s was not pulled for long; it is taken anew", a.queue)
+                    complete = await self._give_up(a) and False
+            return complete
+
+    async def _rebalance_topic(self, topic: str) -> bool:
+        known = self._engine.instance.routes.get(topic)
+        if known is None:
+            return True  # missing_routes() has seen to it
+        wanted: list[MessageQueue] | None = list(known.read_queues)
+        if not self._config.is_broadcasting:
+            wanted = share_of(
+                self._strategy,
+                self._config.consumer_group,
+                self._engine.instance.client_id,
+                known.read_queues,
+                await self._engine.members.of_topic(topic),
+            )
+        if wanted is None:
+            return False
+        mine = by_topic(self._owned, topic)
+        leaving = [queue for queue in mine if self._owned[queue].is_leaving]
+        difference = change(mine, wanted)
+        complete = not leaving  # once given up, they may be taken again
+        for queue in {*difference.lost, *leaving}:
+            a = self._owned.get(queue)
+            complete &= a is None or await self._give_up(a)
+        if difference.gained:
+            complete &= await self._take(list(difference.gained))
+        return complete
+
+    async def _take(self, queues: list[MessageQueue]) -> bool:
+        """Lock (orderly), find the offset, begin to pull."""
+        fresh = [Assignment(queue, -1, self._engine.store) for queue in queues]
+        mine = await self._engine.service.took(fresh)
+        begun = await asyncio.gather(*(self._begin(a) for a in mine))
+        return len(mine) == len(queues) and all(begun)
+
+    async def _begin(self, a: Assignment) -> bool:
+        try:
+            a.next_offset = await asyncio.to_thread(self._first_offset, a.queue)
+        except (RocketMQError, CodecError, OSError) as error:
+            self._engine.instance.problems.set(
+                f"begin {a.queue}", f"{a.queue} cannot be begun: {error}"
+            )
+            a.drop()
+            cancel(a.tasks)
+            await self._engine.service.released(a)
+            return False
+        self._engine.instance.problems.clear(f"begin {a.queue}")
+        self._owned[a.queue] = a
+        self._engine.metrics.add("queues_gained")
+        a.tasks.insert(0, self._engine.instance.spawn(Puller(self._engine, a).run()))
+        return True
+
+    def _first_offset(self, queue: MessageQueue) -> int:
+        """In a thread. What is stored counts; memory may be from an earlier ownership."""
+        kind = ReadOffsetType.READ_FROM_STORE
+        if self._config.is_broadcasting:
+            kind = ReadOffsetType.MEMORY_FIRST_THEN_STORE
+        else:
+            self._engine.store.remove_offset(queue)
+        offset = self._engine.store.read_offset(queue, kind)
+        if offset >= 0:
+            return offset
+        return self._start_position.get_consume_offset(
+            queue, self._config.consume_from_where, self._config.start_timestamp
+        )
+
+    async def _give_up(self, a: Assignment, *, store: bool = True) -> bool:
+        """False when a listener is still at work in an orderly queue."""
+        if not await self._engine.service.leave(a):
+            return False
+        self._owned.pop(a.queue, None)
+        cancel(a.tasks)
+        self._engine.metrics.add("queues_lost")
+        self._engine.instance.problems.clear(f"pull {a.queue}")
+        if store:
+            try:
+                await asyncio.to_thread(self._engine.store.persist, a.queue)
+            except (RocketMQError, OSError) as error:
+                logger.warning("the offset of %s was not stored: %s", a.queue, error)
+        if not self._config.is_broadcasting:
+            self._engine.store.remove_offset(a.queue)
+        await self._engine.service.released(a)
+        return True
+
+    async def lock_lost(self, a: Assignment) -> None:
+        """Somebody else may own the queue: nothing of it is stored, and it is asked for again."""
+        a.drop()
+        self._owned.pop(a.queue, None)
+        cancel(a.tasks[:1])
+        self._engine.store.remove_offset(a.queue)
+        self._engine.metrics.add("queues_lost")
+        self.needed.set()
+
+    async def offset_moved(self, a: Assignment, offset: int) -> None:
+        """The offset we asked for does not exist (any more): go on where the broker says."""
+        logger.warning("%s has no offset %s; it goes on at %s", a.queue, a.next_offset, offset)
+        await self.reset(a, offset)
+
+    async def reset(self, a: Assignment, offset: int) -> None:
+        """Forget the cached messages and begin again at another offset."""
+        a.drop()
+        self._owned.pop(a.queue, None)
+        self._engine.store.update_offset(a.queue, offset)
+        try:
+            await asyncio.to_thread(self._engine.store.persist, a.queue)
+        except OffsetStoreError as error:
+            self._engine.commit_failed(error)
+        if not a.is_busy:  # else the lock ends by itself, after the listener
+            await self._engine.service.released(a)
+        self.needed.set()
+
+
+def cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        if task is not asyncio.current_task():
+            task.cancel()

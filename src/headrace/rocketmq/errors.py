@@ -1,0 +1,151 @@
+"""What can go wrong in the RocketMQ SDK, one class per thing a program may want to handle."""
+
+from __future__ import annotations
+
+
+class RocketMQError(Exception):
+    """Base of everything the SDK raises on purpose."""
+
+
+class ConfigurationError(RocketMQError, ValueError):
+    """A setting that cannot be used; nothing was started."""
+
+
+class InvalidMessageError(RocketMQError, ValueError):
+    """A message that no broker would take: topic, size, property names. Nothing was sent."""
+
+
+class StateError(RocketMQError):
+    """The call does not fit the state: not started, shut down, no listener."""
+
+
+class ForkError(StateError):
+    """A producer or consumer is used in a child process that was forked after start()."""
+
+
+# -- subscriptions ---------------------------------------------------------------------------
+
+
+class SubscriptionError(RocketMQError):
+    """Base of what a SubscriptionManager raises."""
+
+
+class InvalidTopicError(SubscriptionError, ValueError):
+    """A topic name that cannot be subscribed."""
+
+
+class InvalidSelectorError(SubscriptionError, ValueError):
+    """A selector that is none, or whose expression cannot be read."""
+
+
+class TopicNotSubscribedError(SubscriptionError, KeyError):
+    """The topic has no subscription that could be changed."""
+
+    def __str__(self) -> str:  # a KeyError would show the text in quotes
+        return Exception.__str__(self)
+
+
+class SubscriptionConflictError(SubscriptionError):
+    """The topic is subscribed with another selector."""
+
+
+class SubscriptionLimitExceededError(SubscriptionError):
+    """As many topics are subscribed as the manager may hold."""
+
+
+# -- the network -----------------------------------------------------------------------------
+
+
+class RemotingError(RocketMQError):
+    """Base of failures between this process and a server: the outcome may be unknown."""
+
+
+class ConnectError(RemotingError):
+    """No connection to the address: nothing was sent."""
+
+
+class ConnectionLostError(RemotingError):
+    """The connection ended before the answer came: the outcome is unknown."""
+
+
+class RequestTimeoutError(RemotingError, TimeoutError):
+    """No answer in time: the outcome is unknown."""
+
+
+class NameServerError(RemotingError):
+    """No name server of the list answers."""
+
+
+class TopicNotFoundError(RocketMQError):
+    """The name server knows no queue of the topic that could be used."""
+
+
+class BrokerError(RocketMQError):
+    """A server answered with an error code of RocketMQ."""
+
+    def __init__(self, code: int, text: str, address: str = "") -> None:
+        where = f" from {address}" if address else ""
+        super().__init__(f"code {code} ({code_name(code)}){where}: {text}")
+        self.code = code
+        self.text = text
+        self.address = address
+
+
+class SendError(RocketMQError):
+    """A message was not confirmed after every try; `attempts` tells what happened to each."""
+
+    def __init__(self, text: str, attempts: tuple[str, ...] = ()) -> None:
+        super().__init__(text if not attempts else f"{text}: {'; '.join(attempts)}")
+        self.attempts = attempts
+
+
+# -- consumers -------------------------------------------------------------------------------
+
+
+class OffsetStoreError(RocketMQError):
+    """Offsets could not be read or written; consumption goes on from what is stored."""
+
+
+class OffsetFileError(OffsetStoreError):
+    """A local offset file is damaged and may not, or cannot, be recovered."""
+
+
+class MessagesGoneError(RocketMQError):
+    """Messages that were to be read are no longer kept; ``first`` is where to go on."""
+
+    def __init__(self, queue: object, offset: int, first: int) -> None:
+        super().__init__(f"{queue}: offsets {offset} to {first - 1} are gone, removed by retention")
+        self.first = first
+
+
+class ListenerError(RocketMQError):
+    """A listener that cannot be used, or that returned something else than a ConsumeResult."""
+
+
+_CODES = {
+    1: "SYSTEM_ERROR",
+    2: "SYSTEM_BUSY",
+    3: "REQUEST_CODE_NOT_SUPPORTED",
+    13: "MESSAGE_ILLEGAL",
+    14: "SERVICE_NOT_AVAILABLE",
+    16: "NO_PERMISSION",
+    17: "TOPIC_NOT_EXIST",
+    22: "QUERY_NOT_FOUND",
+    23: "SUBSCRIPTION_PARSE_FAILED",
+    24: "SUBSCRIPTION_NOT_EXIST",
+    25: "SUBSCRIPTION_NOT_LATEST",
+    26: "SUBSCRIPTION_GROUP_NOT_EXIST",
+    27: "FILTER_DATA_NOT_EXIST",
+    28: "FILTER_DATA_NOT_LATEST",
+    29: "INVALID_PARAMETER",
+    204: "NO_BUYER_ID",
+    205: "NOT_IN_CURRENT_UNIT",
+    206: "CONSUMER_NOT_ONLINE",
+    215: "FLOW_CONTROL",
+    1500: "GO_AWAY",
+}
+
+
+def code_name(code: int) -> str:
+    """The name of a response code; unknown ones have none."""
+    return _CODES.get(code, "unknown")

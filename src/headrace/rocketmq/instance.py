@@ -1,0 +1,230 @@
+"""What producers and consumers have in common: name servers, routes, heartbeats, timers.
+
+Everything here runs on one event loop, except where it says otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any
+
+from headrace.rocketmq.errors import (
+    BrokerError,
+    NameServerError,
+    RemotingError,
+    RocketMQError,
+    TopicNotFoundError,
+)
+from headrace.rocketmq.health import Problems
+from headrace.rocketmq.net.connection import Connection, Credentials
+from headrace.rocketmq.net.remoting import Remoting
+from headrace.rocketmq.routes import Routes
+from headrace.wire.remoting.codes import RequestCode, ResponseCode
+from headrace.wire.remoting.command import Command
+from headrace.wire.remoting.heartbeat import Heartbeat
+from headrace.wire.remoting.membership import UnregisterClient
+from headrace.wire.remoting.route import GetRouteInfo, TopicRoute
+
+logger = logging.getLogger(__name__)
+
+Handler = Callable[[Connection, Command], Awaitable[Command | None]]
+
+
+class Instance:
+    """One client as brokers see it."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        client_id: str,
+        name_servers: Iterable[str],
+        *,
+        heartbeat: Callable[[], Heartbeat],
+        request_timeout: float,
+        credentials: Credentials | None = None,
+        talks_to_slaves: bool = False,
+    ) -> None:
+        self.client_id = client_id
+        self.routes = Routes()
+        self.problems = Problems()
+        self.handlers: dict[int, Handler] = {}
+        self.timeout = request_timeout
+        self.remoting = Remoting(loop, self._requested, self._greet, credentials)
+        self._loop = loop
+        self._name_servers = list(name_servers)
+        random.shuffle(self._name_servers)
+        self._heartbeat = heartbeat
+        self._masters_only = not talks_to_slaves
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.stopping = False
+
+    # -- tasks -------------------------------------------------------------------------------
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run something beside; a failure of it is logged, never lost."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.report(error)
+
+    async def every(self, millis: float, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something again and again; what fails is tried at the next turn."""
+        while True:
+            await asyncio.sleep(millis / 1000)
+            await self.attempt(work)
+
+    async def attempt(self, work: Callable[[], Awaitable[None]]) -> None:
+        """A failure, of whatever kind, is told and does not end what goes on for ever."""
+        try:
+            await work()
+        except (RocketMQError, OSError) as error:
+            logger.warning("%s: %s", self.client_id, error)
+        except Exception as error:
+            self.report(error)
+
+    def report(self, error: BaseException) -> None:
+        """Something that should not happen."""
+        logger.error("%s: unexpected", self.client_id, exc_info=error)
+        self.problems.set("internal", f"unexpected: {error!r}; the log has more")
+
+    async def stop_tasks(self) -> None:
+        self.stopping = True
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- requests of brokers -----------------------------------------------------------------
+
+    def _requested(self, connection: Connection, command: Command) -> None:
+        self.spawn(self._serve(connection, command))
+
+    async def _serve(self, connection: Connection, command: Command) -> None:
+        handler = self.handlers.get(command.code)
+        if handler is None:
+            answer: Command | None = command.answer(
+                ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+                remark=f"request code {command.code} is not supported by this client",
+            )
+        else:
+            try:
+                answer = await handler(connection, command)
+            except Exception as error:
+                logger.exception("%s: request %s failed", connection.address, command.code)
+                answer = command.answer(ResponseCode.SYSTEM_ERROR, remark=str(error))
+        if answer is not None and not command.is_oneway:
+            connection.answer(answer)
+
+    # -- name servers ------------------------------------------------------------------------
+
+    async def ask_name_server(self, command: Command) -> Command:
+        """Any name server that answers; the one that does is asked first the next time."""
+        attempts: list[str] = []
+        for address in list(self._name_servers):
+            try:
+                answer = await self.remoting.ask(address, command, self.timeout)
+            except RemotingError as error:
+                attempts.append(str(error))
+                self._name_servers.remove(address)
+                self._name_servers.append(address)
+            else:
+                self.problems.clear("name server")
+                return answer
+        text = f"no name server answers: {'; '.join(attempts)}"
+        self.problems.set("name server", text)
+        raise NameServerError(text)
+
+    async def fetch_route(self, topic: str) -> TopicRoute | None:
+        """None when the topic does not exist."""
+        header = GetRouteInfo(topic, accept_standard_json_only=True)
+        answer = await self.ask_name_server(Command(header.CODE, header.ext()))
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark or "no route", "the name server")
+        route = TopicRoute.take(answer.body)
+        return route if route.queues else None
+
+    async def refresh(self, topic: str) -> bool:
+        """Fetch a topic's route; True when it has changed. TopicNotFoundError without one."""
+        route = await self.fetch_route(topic)
+        if route is None:
+            raise TopicNotFoundError(
+                f"topic {topic!r} has no route; create it, or let brokers create topics "
+                "(autoCreateTopicEnable)"
+            )
+        return await self.learn(topic, route)
+
+    async def learn(self, topic: str, route: TopicRoute) -> bool:
+        """Keep a route; True when it has changed. A broker we talk to already is greeted."""
+        changed = self.routes.update(topic, route)
+        for connection in self.remoting.connections() if changed else ():
+            await self._greet(connection)
+        return changed
+
+    # -- brokers -----------------------------------------------------------------------------
+
+    async def ask(self, address: str, command: Command, seconds: float | None = None) -> Command:
+        """The answer; BrokerError unless it says success."""
+        answer = await self.remoting.ask(address, command, seconds or self.timeout)
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark or "", address)
+        return answer
+
+    async def _greet(self, connection: Connection) -> None:
+        """A broker must know us before it can be asked for anything."""
+        is_broker = connection.address in self.routes.addresses(masters_only=False)
+        if is_broker and not connection.is_greeted:
+            await self._beat_on(connection)
+            connection.is_greeted = True
+
+    async def _beat_on(self, connection: Connection) -> None:
+        command = Command(RequestCode.HEART_BEAT, body=self._heartbeat().encode())
+        answer = await self.remoting.ask_on(connection, command, self.timeout)
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark or "heartbeat", connection.address)
+        self.problems.heartbeat_answered()
+
+    def broker_addresses(self) -> list[str]:
+        return self.routes.addresses(masters_only=self._masters_only)
+
+    async def beat(self) -> None:
+        """A heartbeat to every broker; those that are away are named in the health state."""
+        await asyncio.gather(*(self._beat_one(one) for one in self.broker_addresses()))
+
+    async def _beat_one(self, address: str) -> None:
+        known = address in self.remoting.addresses()
+        try:
+            connection = await self.remoting.connection(address)  # a new one is greeted
+            if known:
+                await self._beat_on(connection)
+        except RocketMQError as error:
+            if self.problems.set(f"broker {address}", str(error)):
+                logger.warning("%s: no heartbeat to %s: %s", self.client_id, address, error)
+            self.remoting.drop(address)
+        else:
+            if self.problems.clear(f"broker {address}"):
+                logger.info("%s: %s answers again", self.client_id, address)
+
+    async def unregister(self, *, producer: str = "", consumer: str = "") -> None:
+        header = UnregisterClient(self.client_id, producer or None, consumer or None)
+        brokers = self.routes.addresses(masters_only=False)
+        for address in self.remoting.addresses():
+            if address not in brokers:
+                continue
+            try:
+                await self.ask(address, Command(header.CODE, header.ext()))
+            except RocketMQError as error:
+                logger.warning("%s could not take leave of %s: %s", self.client_id, address, error)
+
+    async def close(self) -> None:
+        await self.stop_tasks()
+        await self.remoting.close()

@@ -1,0 +1,164 @@
+"""Messages: what a program sends, and what it receives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from headrace.rocketmq.errors import InvalidMessageError
+from headrace.rocketmq.names import send_topic_problem
+from headrace.wire.remoting import properties as names
+from headrace.wire.remoting.delays import LEVELS
+from headrace.wire.remoting.hosts import NOWHERE, Host
+from headrace.wire.remoting.ids import offset_id
+from headrace.wire.remoting.queues import MessageQueue
+
+_SEPARATORS = ("\x01", "\x02")
+_MAX_LEVEL = len(LEVELS)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is sent. Checked when it is made, so that a mistake shows where it was made."""
+
+    topic: str
+    body: bytes
+    tags: str = ""
+    keys: str | tuple[str, ...] = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    delay_level: int = 0
+    flag: int = 0
+    sharding_key: str = ""
+    wait_store_ok: bool = True
+
+    def __post_init__(self) -> None:
+        problem = send_topic_problem(self.topic)
+        if problem:
+            raise InvalidMessageError(problem)
+        if isinstance(self.body, str):
+            raise InvalidMessageError("body is a text; encode it: body.encode()")
+        object.__setattr__(self, "body", bytes(self.body))
+        if not self.body:
+            raise InvalidMessageError("body is empty; RocketMQ takes only bodies of 1 byte or more")
+        if not isinstance(self.keys, str):
+            object.__setattr__(self, "keys", tuple(self.keys))
+        if not 0 <= self.delay_level <= _MAX_LEVEL:
+            raise InvalidMessageError(
+                f"delay_level is {self.delay_level}; allowed: 0 (none) to {_MAX_LEVEL}"
+            )
+        _check_words("keys", self.key_list)
+        for name, value in (("tags", self.tags), ("sharding_key", self.sharding_key)):
+            _check_text(name, value)
+        for name, value in self.properties.items():
+            _check_property(name, value)
+        size = sum(len(n.encode()) + len(v.encode()) + 2 for n, v in self.properties.items())
+        if size > names.PROPERTIES_MAX:
+            raise InvalidMessageError(
+                f"properties take {size} bytes; at most {names.PROPERTIES_MAX} are allowed"
+            )
+
+    @property
+    def key_list(self) -> tuple[str, ...]:
+        return tuple(self.keys.split()) if isinstance(self.keys, str) else self.keys
+
+    def wire_properties(self) -> dict[str, str]:
+        """Everything that travels as a property."""
+        found = dict(self.properties)
+        keys = " ".join(self.key_list)
+        for name, value in (
+            (names.KEYS, keys),
+            (names.TAGS, self.tags),
+            (names.SHARDING_KEY, self.sharding_key),
+        ):
+            if value:
+                found[name] = value
+        if self.delay_level:
+            found[names.DELAY] = str(self.delay_level)
+        found[names.WAIT] = "true" if self.wait_store_ok else "false"
+        return found
+
+
+@dataclass(slots=True)
+class MessageExt:
+    """What is received: a message with its place and its history."""
+
+    topic: str
+    body: bytes
+    properties: dict[str, str]
+    broker_name: str
+    queue_id: int
+    queue_offset: int
+    commit_log_offset: int
+    flag: int = 0
+    sys_flag: int = 0
+    born_timestamp: int = 0
+    born_host: Host = NOWHERE
+    store_timestamp: int = 0
+    store_host: Host = NOWHERE
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    store_size: int = 0
+
+    @property
+    def offset_msg_id(self) -> str:
+        """The id the broker gave; another one after each retry."""
+        return offset_id(self.store_host, self.commit_log_offset)
+
+    @property
+    def msg_id(self) -> str:
+        """The id the producer gave; brokers' ids change when a message is retried."""
+        return self.properties.get(names.UNIQ_KEY) or self.offset_msg_id
+
+    @property
+    def tags(self) -> str:
+        return self.properties.get(names.TAGS, "")
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(self.properties.get(names.KEYS, "").split())
+
+    @property
+    def queue(self) -> MessageQueue:
+        return MessageQueue(self.topic, self.broker_name, self.queue_id)
+
+    def get_property(self, name: str, default: str | None = None) -> str | None:
+        return self.properties.get(name, default)
+
+    def user_properties(self) -> dict[str, str]:
+        """Properties without those of RocketMQ itself."""
+        return {
+            name: value for name, value in self.properties.items() if name not in names.RESERVED
+        }
+
+    def restore_topic(self, group_retry_topic: str) -> Self:
+        """A retried message shows the topic it was first sent to."""
+        origin = self.properties.get(names.RETRY_TOPIC)
+        if origin and self.topic == group_retry_topic:
+            self.topic = origin
+        return self
+
+
+def _check_words(name: str, words: Iterable[str]) -> None:
+    for word in words:
+        _check_text(name, word)
+        if not word or word.split() != [word]:
+            raise InvalidMessageError(f"{name}: {word!r} is empty or holds a blank")
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise InvalidMessageError(f"{name} is {value!r}; a text is needed")
+    if any(sign in value for sign in _SEPARATORS):
+        raise InvalidMessageError(f"{name}: {value!r} holds U+0001 or U+0002")
+
+
+def _check_property(name: str, value: str) -> None:
+    _check_text("property name", name)
+    _check_text(f"property {name!r}", value)
+    if not name or not value:
+        raise InvalidMessageError(f"property {name!r} = {value!r}: neither may be empty")
+    if name in names.RESERVED:
+        raise InvalidMessageError(
+            f"property {name!r} belongs to RocketMQ; use tags=, keys= and so on, or another name"
+        )

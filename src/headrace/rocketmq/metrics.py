@@ -1,0 +1,148 @@
+"""What a consumer or producer has done so far. Safe for any number of threads."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, fields
+from threading import Lock
+from typing import Any
+
+_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 60_000)
+
+
+class Latencies:
+    """A histogram of milliseconds: cheap to record, good enough for percentiles."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(_BUCKETS) + 1)
+        self.total = 0.0
+        self.highest = 0.0
+
+    def record(self, millis: float) -> None:
+        self.total += millis
+        self.highest = max(self.highest, millis)
+        for place, limit in enumerate(_BUCKETS):
+            if millis <= limit:
+                self._counts[place] += 1
+                return
+        self._counts[-1] += 1
+
+    @property
+    def count(self) -> int:
+        return sum(self._counts)
+
+    def percentile(self, share: float) -> float:
+        """The upper end of the bucket in which the given share (0..1) is reached."""
+        wanted, seen = share * self.count, 0
+        for place, count in enumerate(self._counts):
+            seen += count
+            if count and seen >= wanted:
+                return min(_BUCKETS[place], self.highest) if place < len(_BUCKETS) else self.highest
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStats:
+    """One look at a consumer's counters."""
+
+    pulls: int = 0
+    pull_failures: int = 0
+    messages_pulled: int = 0
+    bytes_pulled: int = 0
+    messages_filtered: int = 0
+    flow_controlled: int = 0
+    consumed: int = 0
+    failed: int = 0
+    sent_back: int = 0
+    send_back_failures: int = 0
+    dead_lettered: int = 0
+    timed_out: int = 0
+    listener_errors: int = 0
+    wrong_results: int = 0
+    suspensions: int = 0
+    rebalances: int = 0
+    queues_gained: int = 0
+    queues_lost: int = 0
+    lock_failures: int = 0
+    offsets_committed: int = 0
+    commit_failures: int = 0
+
+
+_NAMES = frozenset(one.name for one in fields(ConsumerStats))
+
+
+class ConsumerMetrics:
+    """Counters and times of a consumer."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._counts = dict.fromkeys(_NAMES, 0)
+        self._consume_times = Latencies()
+        self._pull_times = Latencies()
+        self.started_at = time.time()
+
+    def add(self, name: str, count: int = 1) -> None:
+        with self._lock:
+            self._counts[name] += count
+
+    def pulled(self, millis: float, messages: int, size: int) -> None:
+        with self._lock:
+            self._counts["pulls"] += 1
+            self._counts["messages_pulled"] += messages
+            self._counts["bytes_pulled"] += size
+            if messages:
+                self._pull_times.record(millis)
+
+    def listened(self, millis: float, consumed: int, failed: int) -> None:
+        with self._lock:
+            self._counts["consumed"] += consumed
+            self._counts["failed"] += failed
+            self._consume_times.record(millis)
+
+    def snapshot(self) -> ConsumerStats:
+        with self._lock:
+            return ConsumerStats(**self._counts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Counters, and the times of listeners and pulls in milliseconds."""
+        with self._lock:
+            times, pulls = self._consume_times, self._pull_times
+            return {
+                **self._counts,
+                "consume_ms_average": times.total / times.count if times.count else 0.0,
+                "consume_ms_p50": times.percentile(0.5),
+                "consume_ms_p99": times.percentile(0.99),
+                "consume_ms_max": times.highest,
+                "pull_ms_average": pulls.total / pulls.count if pulls.count else 0.0,
+                "pull_ms_p99": pulls.percentile(0.99),
+                "uptime_seconds": time.time() - self.started_at,
+            }
+
+
+class ProducerMetrics:
+    """Counters and times of a producer."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._counts = dict.fromkeys(("sent", "failed", "retries", "one_way", "checks"), 0)
+        self._times = Latencies()
+
+    def add(self, name: str, count: int = 1) -> None:
+        with self._lock:
+            self._counts[name] += count
+
+    def sent(self, millis: float, count: int = 1) -> None:
+        with self._lock:
+            self._counts["sent"] += count
+            self._times.record(millis)
+
+    def to_dict(self) -> dict[str, Any]:
+        with self._lock:
+            times = self._times
+            return {
+                **self._counts,
+                "send_ms_average": times.total / times.count if times.count else 0.0,
+                "send_ms_p50": times.percentile(0.5),
+                "send_ms_p99": times.percentile(0.99),
+                "send_ms_max": times.highest,
+            }

@@ -1,0 +1,255 @@
+"""One connection: threads write straight to the socket, the event loop reads it.
+
+A blocking call so costs one change of threads, not two. The loop writes what the socket does
+not take at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Lock
+
+from headrace.errors import BrokerError as CodecError
+from headrace.rocketmq.checks import split_address
+from headrace.rocketmq.errors import ConnectError, ConnectionLostError, RocketMQError
+from headrace.rocketmq.net.calls import Calls, Done, Pending
+from headrace.wire.remoting.acl import signed
+from headrace.wire.remoting.codes import RequestCode
+from headrace.wire.remoting.command import ONEWAY, Command
+from headrace.wire.remoting.frames import Reader, command_bytes
+
+logger = logging.getLogger(__name__)
+
+_READ = 1 << 18
+_TICK = 0.1
+Credentials = tuple[str, str]
+OnRequest = Callable[["Connection", Command], None]
+
+
+class Connection:
+    """To one address. Once lost it stays lost; whoever needs it opens a new one."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        address: str,
+        on_request: OnRequest,
+        on_lost: Callable[[Connection], None],
+        credentials: Credentials | None = None,
+    ) -> None:
+        self.address = address
+        self.is_open = False
+        self.is_greeted = False
+        """A broker knows who we are; name servers need not."""
+        self._loop = loop
+        self._on_request = on_request
+        self._on_lost = on_lost
+        self._credentials = credentials
+        self._calls = Calls(address)
+        self._reader = Reader()
+        self._socket: socket.socket | None = None
+        self._lock = Lock()
+        self._unsent = bytearray()
+        self._flushing = False
+        self._ticker: asyncio.TimerHandle | None = None
+
+    # -- the loop's thread -------------------------------------------------------------------
+
+    async def open(self, seconds: float) -> None:
+        host, port = split_address(self.address)
+        try:
+            async with asyncio.timeout(seconds):
+                self._socket = await self._connect(host, port)
+        except (OSError, TimeoutError) as error:
+            reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)
+            raise ConnectError(
+                f"cannot connect to {self.address} ({reason}); is it the address of a server, "
+                "and, for a broker, does it advertise one that can be reached (brokerIP1)?"
+            ) from error
+        self.is_open = True
+        self._loop.add_reader(self._socket.fileno(), self._readable)
+        self._tick()
+
+    async def _connect(self, host: str, port: int) -> socket.socket:
+        problem: OSError | None = None
+        for family, kind, protocol, _, place in await self._loop.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        ):
+            made = socket.socket(family, kind, protocol)
+            try:
+                made.setblocking(False)
+                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                await self._loop.sock_connect(made, place)
+                return made
+            except OSError as error:
+                made.close()
+                problem = error
+            except BaseException:
+                made.close()
+                raise
+        raise problem or OSError(f"{host} has no address")
+
+    def _readable(self) -> None:
+        assert self._socket is not None
+        try:
+            data = self._socket.recv(_READ)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._lost(f"lost: {error}")
+            return
+        if not data:
+            self._lost("closed by the server")
+            return
+        for command in self._reader.feed(data):
+            self._take(command)
+        if self._reader.fault is not None:
+            self._lost(f"of no use: {self._reader.fault}")
+
+    def _take(self, command: Command) -> None:
+        try:
+            if not command.is_response:
+                self._on_request(self, command)
+            elif not self._calls.answered(command):
+                logger.debug("%s: late answer to request %s", self.address, command.opaque)
+        except Exception:
+            logger.exception("%s: command %s was not understood", self.address, command.code)
+
+    def _tick(self) -> None:
+        self._calls.expire(time.monotonic())
+        if self.is_open:
+            self._ticker = self._loop.call_later(_TICK, self._tick)
+
+    def _lost(self, reason: str) -> None:
+        if not self.is_open:
+            return
+        self._shut()
+        error = ConnectionLostError(
+            f"the connection to {self.address} was {reason}; whether requests under way were "
+            "done is not known"
+        )
+        self._on_lost(self)
+        self._calls.fail_all(error)
+
+    def _shut(self) -> None:
+        with self._lock:
+            self.is_open = False
+            made, self._socket = self._socket, None
+        if self._ticker is not None:
+            self._ticker.cancel()
+        if made is not None:
+            with suppress(ValueError, OSError):
+                self._loop.remove_reader(made.fileno())
+                self._loop.remove_writer(made.fileno())
+            made.close()
+
+    def close(self) -> None:
+        """Whatever waits fails."""
+        if self.is_open:
+            self._flush()
+            self._lost("closed by this program")
+
+    def abandon(self) -> None:
+        """In a forked child: let go of the socket, which belongs to the parent."""
+        made, self._socket, self.is_open = self._socket, None, False
+        if made is not None:
+            made.close()
+
+    # -- any thread --------------------------------------------------------------------------
+
+    def call(self, command: Command, done: Done, timeout: float, *, lazy: bool = False) -> int:
+        """Send a request; `done` gets the answer or an error, in the loop's thread.
+
+        ``lazy``: let the loop write, together with what else there is to write.
+        """
+        number = self._calls.next_number()
+        data = self._encoded(command, number, command.flag)
+        pending = Pending(done, time.monotonic() + timeout, request_name(command.code))
+        self._calls.add(number, pending)
+        try:
+            self._write(data, lazy)
+        except RocketMQError:
+            if self._calls.drop(number):
+                raise
+        return number
+
+    def forget(self, number: int) -> bool:
+        """Nobody waits any more; False when the answer came meanwhile."""
+        return self._calls.drop(number)
+
+    def post(self, command: Command) -> None:
+        """Send a request that gets no answer."""
+        number = self._calls.next_number()
+        self._write(self._encoded(command, number, command.flag | ONEWAY), False)
+
+    def answer(self, answer: Command) -> None:
+        with suppress(RocketMQError):
+            self._write(command_bytes(answer), False)
+
+    def _encoded(self, command: Command, number: int, flag: int) -> bytes:
+        ext = command.ext
+        if self._credentials is not None:
+            ext = signed(ext, command.body, *self._credentials)
+        try:
+            return command_bytes(
+                Command(command.code, ext, command.body, command.remark, number, flag)
+            )
+        except CodecError as error:
+            raise RocketMQError(f"the request cannot be written: {error}") from error
+
+    def _write(self, data: bytes, lazy: bool) -> None:
+        with self._lock:
+            made = self._socket
+            if made is None or not self.is_open:
+                raise ConnectionLostError(f"the connection to {self.address} is closed")
+            if self._unsent or lazy:
+                self._unsent += data
+                self._want_flush()
+                return
+            try:
+                sent = made.send(data)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError as error:
+                self._loop.call_soon_threadsafe(self._lost, f"lost: {error}")
+                raise ConnectionLostError(
+                    f"the connection to {self.address} was lost: {error}"
+                ) from error
+            if sent < len(data):
+                self._unsent += memoryview(data)[sent:]
+                self._want_flush()
+
+    def _want_flush(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon_threadsafe(self._flush)
+
+    def _flush(self) -> None:
+        """In the loop's thread: write what waits; again when the socket has room."""
+        with self._lock:
+            made = self._socket
+            if made is None:
+                return
+            try:
+                while self._unsent:
+                    del self._unsent[: made.send(self._unsent)]
+            except (BlockingIOError, InterruptedError):
+                self._loop.add_writer(made.fileno(), self._flush)
+                return
+            except OSError:
+                self._unsent.clear()  # reading tells what happened
+            self._flushing = False
+            self._loop.remove_writer(made.fileno())
+
+
+def request_name(code: int) -> str:
+    try:
+        return RequestCode(code).name
+    except ValueError:
+        return f"request {code}"

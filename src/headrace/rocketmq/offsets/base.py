@@ -1,0 +1,134 @@
+"""What every offset store offers, and the table of offsets in memory."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from threading import Lock
+
+from headrace.rocketmq.enums import ReadOffsetType
+from headrace.rocketmq.errors import OffsetStoreError
+from headrace.wire.remoting.queues import MessageQueue
+
+NOT_FOUND = -1
+
+
+def now_millis() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetEntry:
+    """How far a queue is consumed, and since when."""
+
+    queue: MessageQueue
+    offset: int
+    last_update_timestamp: int = field(default_factory=now_millis)
+
+
+class OffsetStore(ABC):
+    """Offsets of one group. The methods may be called from any thread; persisting may block."""
+
+    @abstractmethod
+    def load(self) -> None:
+        """Read what was stored before."""
+
+    @abstractmethod
+    def update_offset(self, queue: MessageQueue, offset: int, increase_only: bool = False) -> None:
+        """Remember an offset. Never waits for a disk or a broker."""
+
+    @abstractmethod
+    def persist(self, queue: MessageQueue) -> None:
+        """Store the offset of a queue; an exception when that fails."""
+
+    @abstractmethod
+    def persist_all(self) -> None:
+        """Store every offset that has changed; an exception when one fails."""
+
+    @abstractmethod
+    def read_offset(
+        self,
+        queue: MessageQueue,
+        read_type: ReadOffsetType = ReadOffsetType.MEMORY_FIRST_THEN_STORE,
+    ) -> int:
+        """The offset, -1 when there is none; an exception when the store fails."""
+
+    @abstractmethod
+    def remove_offset(self, queue: MessageQueue) -> None:
+        """Forget a queue in memory; what is stored stays."""
+
+    @abstractmethod
+    def entries(self) -> list[OffsetEntry]:
+        """What is in memory."""
+
+
+class OffsetTable:
+    """Offsets in memory, and which of them are not stored yet."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._offsets: dict[MessageQueue, OffsetEntry] = {}
+        self._dirty: set[MessageQueue] = set()
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def update(self, queue: MessageQueue, offset: int, increase_only: bool) -> None:
+        if offset < 0:
+            raise OffsetStoreError(f"offset {offset} of {queue} is negative; it was not taken")
+        with self._lock:
+            known = self._offsets.pop(queue, None)
+            if known is not None and (
+                known.offset == offset or (increase_only and known.offset > offset)
+            ):
+                self._offsets[queue] = known  # moves to the end: lately used
+                return
+            self._offsets[queue] = OffsetEntry(queue, offset)
+            self._dirty.add(queue)
+
+    def learn(self, queue: MessageQueue, offset: int) -> None:
+        """What the store says; memory wins when it has something newer."""
+        with self._lock:
+            if queue not in self._dirty:
+                self._offsets[queue] = OffsetEntry(queue, offset)
+
+    def get(self, queue: MessageQueue) -> int:
+        with self._lock:
+            entry = self._offsets.get(queue)
+            return entry.offset if entry else NOT_FOUND
+
+    def dirty(self) -> list[OffsetEntry]:
+        with self._lock:
+            return [self._offsets[queue] for queue in sorted(self._dirty)]
+
+    def entry_if_dirty(self, queue: MessageQueue) -> OffsetEntry | None:
+        with self._lock:
+            return self._offsets[queue] if queue in self._dirty else None
+
+    def stored(self, entries: Collection[OffsetEntry]) -> None:
+        """These are safe; an offset that has moved on meanwhile stays unsaved."""
+        with self._lock:
+            for entry in entries:
+                known = self._offsets.get(entry.queue)
+                if known is None or known.offset == entry.offset:
+                    self._dirty.discard(entry.queue)
+
+    def remove(self, queue: MessageQueue) -> None:
+        with self._lock:
+            self._offsets.pop(queue, None)
+            self._dirty.discard(queue)
+
+    def entries(self) -> list[OffsetEntry]:
+        with self._lock:
+            return list(self._offsets.values())
+
+    def trim(self, most: int) -> None:
+        """Forget the longest unused offsets above the limit, never one that is not stored."""
+        with self._lock:
+            surplus = len(self._offsets) - most
+            if surplus <= 0:
+                return
+            for queue in [one for one in self._offsets if one not in self._dirty][:surplus]:
+                del self._offsets[queue]

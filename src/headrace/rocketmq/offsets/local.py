@@ -1,0 +1,188 @@
+"""Offsets in a local file, for broadcasting consumers: each instance on its own."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+from pathlib import Path
+from threading import Lock
+
+from headrace.rocketmq.enums import ReadOffsetType
+from headrace.rocketmq.errors import OffsetFileError, OffsetStoreError
+from headrace.rocketmq.offsets.base import NOT_FOUND, OffsetEntry, OffsetStore, OffsetTable
+from headrace.rocketmq.offsets.formats import dump, parse
+from headrace.wire.remoting.queues import MessageQueue
+
+logger = logging.getLogger(__name__)
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.@#%-]")
+
+
+class LocalOffsetStore(OffsetStore):
+    """`<directory>/<client id>/<group>/offsets.json`, replaced as a whole, with a `.bak`."""
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        group: str,
+        client_id: str = "DEFAULT",
+        *,
+        enable_auto_recovery: bool = True,
+        max_retry_times: int = 3,
+    ) -> None:
+        folder = Path(directory).expanduser() / _file_name(client_id) / _file_name(group)
+        self.path = folder / "offsets.json"
+        self.backup = folder / "offsets.json.bak"
+        self._recovers = enable_auto_recovery
+        self._tries = max_retry_times + 1
+        self._table = OffsetTable()
+        self._writing = Lock()
+        self._saved: dict[MessageQueue, OffsetEntry] = {}
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Read the file; a damaged one is replaced by its backup, if that is allowed."""
+        with self._writing:
+            self._saved = {entry.queue: entry for entry in self._read_files()}
+            for entry in self._saved.values():
+                self._table.learn(entry.queue, entry.offset)
+
+    def _read_files(self) -> list[OffsetEntry]:
+        try:
+            data = self._bytes_of(self.path)
+            if data is not None:
+                return parse(data)
+            problem = None
+        except OffsetFileError as error:
+            problem = error
+        if problem is not None and not self._recovers:
+            raise OffsetFileError(
+                f"{self.path} is damaged ({problem}); enable_auto_recovery is off, so repair "
+                f"or remove the file; {self.backup.name} has the state before"
+            ) from problem
+        return self._read_backup(problem)
+
+    def _read_backup(self, problem: OffsetFileError | None) -> list[OffsetEntry]:
+        try:
+            data = self._bytes_of(self.backup)
+            entries = parse(data) if data is not None else None
+        except OffsetFileError as error:
+            raise OffsetFileError(
+                f"{self.path} and its backup are damaged ({problem or 'missing'}; {error}); "
+                "remove both to begin as consume_from_where says"
+            ) from error
+        if entries is not None:
+            logger.warning(
+                "%s is %s; offsets are taken from %s and may be older, messages may come again",
+                self.path,
+                "damaged" if problem else "missing",
+                self.backup.name,
+            )
+            return entries
+        if problem is not None:
+            raise OffsetFileError(
+                f"{self.path} is damaged ({problem}) and there is no backup; remove it to begin "
+                "as consume_from_where says"
+            ) from problem
+        return []
+
+    def _bytes_of(self, path: Path) -> bytes | None:
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise OffsetStoreError(f"{path} cannot be read: {error}") from error
+
+    def import_file(self, path: str | os.PathLike[str]) -> int:
+        """Take offsets from a file of the seed's, Java's or Go's format; how many."""
+        data = self._bytes_of(Path(path).expanduser())
+        if data is None:
+            raise OffsetStoreError(f"{path} does not exist")
+        entries = parse(data)
+        for entry in entries:
+            self._table.update(entry.queue, entry.offset, increase_only=False)
+        return len(entries)
+
+    # -- the interface -----------------------------------------------------------------------
+
+    def update_offset(self, queue: MessageQueue, offset: int, increase_only: bool = False) -> None:
+        self._table.update(queue, offset, increase_only)
+
+    def persist(self, queue: MessageQueue) -> None:
+        entry = self._table.entry_if_dirty(queue)
+        if entry is not None:
+            self._save([entry])
+
+    def persist_all(self) -> None:
+        entries = self._table.dirty()
+        if entries:
+            self._save(entries)
+
+    def read_offset(
+        self,
+        queue: MessageQueue,
+        read_type: ReadOffsetType = ReadOffsetType.MEMORY_FIRST_THEN_STORE,
+    ) -> int:
+        if read_type is not ReadOffsetType.READ_FROM_STORE:
+            offset = self._table.get(queue)
+            if offset != NOT_FOUND or read_type is ReadOffsetType.READ_FROM_MEMORY:
+                return offset
+        with self._writing:
+            stored = {entry.queue: entry for entry in self._read_files()}
+        entry = stored.get(queue)
+        return entry.offset if entry else NOT_FOUND
+
+    def remove_offset(self, queue: MessageQueue) -> None:
+        self._table.remove(queue)
+
+    def entries(self) -> list[OffsetEntry]:
+        return self._table.entries()
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def _save(self, entries: list[OffsetEntry]) -> None:
+        with self._writing:
+            offsets = {**self._saved, **{entry.queue: entry for entry in entries}}
+            data = dump(offsets.values())
+            problem: OSError | None = None
+            for _ in range(self._tries):
+                try:
+                    self._write(data)
+                    break
+                except OSError as error:
+                    problem = error
+            else:
+                raise OffsetStoreError(
+                    f"{self.path} was not written after {self._tries} tries ({problem}); "
+                    "offsets are kept in memory and tried again"
+                ) from problem
+            self._saved = offsets
+        self._table.stored(entries)
+
+    def _write(self, data: bytes) -> None:
+        """The file is complete at any moment: a new one is synced, then takes the name."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        with open(fresh, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if self.path.exists():
+            with contextlib.suppress(FileNotFoundError):
+                self.backup.unlink()
+            os.link(self.path, self.backup)
+        os.replace(fresh, self.path)
+        directory = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def _file_name(text: str) -> str:
+    """A client id or group as the name of a directory, whatever it holds."""
+    safe = _UNSAFE.sub(lambda found: f"%{ord(found[0]):x}", text)
+    return safe if safe.strip(".") else f"_{safe}"

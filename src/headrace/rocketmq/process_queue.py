@@ -1,0 +1,204 @@
+"""The messages of one queue between pulling and consuming. Safe for any number of threads.
+
+The offset to commit is the smallest that is not finished: a slow message holds it back, so a
+crash brings messages again and never loses one.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import insort
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from threading import Lock
+
+from headrace.rocketmq.message import MessageExt
+
+LOCK_LIFE = 30.0  # seconds a lock is trusted without renewal; brokers keep it for 60
+STUCK_AFTER = 120.0  # seconds without a pull
+
+
+@dataclass(frozen=True, slots=True)
+class FlowLimits:
+    """Above one of these no more messages are pulled into a queue."""
+
+    count: int = 1000
+    size: int = 100 * 1024 * 1024
+    span: int = 2000
+
+
+class ProcessQueue:
+    """Messages by offset, their counts, and who owns the queue."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._messages: dict[int, MessageExt] = {}
+        self._order: deque[int] = deque()  # ascending; finished ones linger
+        self._taken: dict[int, MessageExt] = {}
+        self._started: dict[int, float] = {}
+        self._size = 0
+        self._next = -1  # one above the highest offset ever put
+        self.dropped = False
+        """The queue belongs to somebody else now: results do not count any more."""
+        self.locked = False
+        self.locked_at = 0.0
+        self.pulled_at = time.monotonic()
+        self.consumed_at = time.monotonic()
+
+    # -- filling -----------------------------------------------------------------------------
+
+    def put(self, messages: Iterable[MessageExt]) -> list[MessageExt]:
+        """Add messages; those which are here already are left out of the answer."""
+        fresh: list[MessageExt] = []
+        with self._lock:
+            for message in messages:
+                offset = message.queue_offset
+                if offset in self._messages or offset in self._taken:
+                    continue
+                self._messages[offset] = message
+                self._size += len(message.body)
+                if offset >= self._next:
+                    self._order.append(offset)
+                    self._next = offset + 1
+                else:
+                    self._insert(offset)
+                fresh.append(message)
+        return fresh
+
+    def _insert(self, offset: int) -> None:
+        if offset not in self._order:
+            insort(self._order, offset)
+
+    # -- concurrent consumption --------------------------------------------------------------
+
+    def begin(self, messages: Sequence[MessageExt], now: float) -> None:
+        """The listener is about to get them."""
+        with self._lock:
+            for message in messages:
+                self._started[message.queue_offset] = now
+
+    def remove(self, messages: Iterable[MessageExt]) -> int:
+        """Messages are finished; the offset to commit, -1 if there is nothing to say."""
+        with self._lock:
+            self.consumed_at = time.monotonic()
+            for message in messages:
+                self._forget(message.queue_offset)
+            return self._commit_offset()
+
+    def holds(self, message: MessageExt) -> bool:
+        """False when it is finished already, for example because it took too long."""
+        with self._lock:
+            return message.queue_offset in self._messages
+
+    def _forget(self, offset: int) -> None:
+        self._started.pop(offset, None)
+        message = self._messages.pop(offset, None)
+        if message is not None:
+            self._size -= len(message.body)
+
+    def expired(self, now: float, limit: float, most: int = 16) -> list[MessageExt]:
+        """Messages that listeners have had for longer than `limit` seconds."""
+        with self._lock:
+            late = [o for o, began in self._started.items() if now - began > limit]
+            return [self._messages[o] for o in late[:most] if o in self._messages]
+
+    # -- orderly consumption -----------------------------------------------------------------
+
+    def take(self, most: int) -> list[MessageExt]:
+        """The next messages in order; they count as being consumed until settled."""
+        with self._lock:
+            taken: list[MessageExt] = []
+            while self._order and len(taken) < most:
+                offset = self._order.popleft()
+                message = self._messages.pop(offset, None)
+                if message is not None:
+                    self._taken[offset] = message
+                    taken.append(message)
+            self.consumed_at = time.monotonic()
+            return taken
+
+    def commit(self) -> int:
+        """All taken messages are finished; the offset to commit, -1 if none was taken."""
+        with self._lock:
+            if not self._taken:
+                return -1
+            offset = max(self._taken) + 1
+            self._size -= sum(len(one.body) for one in self._taken.values())
+            self._taken.clear()
+            return offset
+
+    def give_back(self, messages: Iterable[MessageExt] | None = None) -> None:
+        """Taken messages (all, or these) are to be consumed again, first of all."""
+        with self._lock:
+            back = list(self._taken.values()) if messages is None else list(messages)
+            for message in sorted(back, key=lambda one: one.queue_offset, reverse=True):
+                offset = message.queue_offset
+                if self._taken.pop(offset, None) is not None:
+                    self._messages[offset] = message
+                    if self._order and self._order[0] < offset:
+                        self._insert(offset)
+                    else:
+                        self._order.appendleft(offset)
+
+    # -- questions ---------------------------------------------------------------------------
+
+    def _commit_offset(self) -> int:
+        order = self._order
+        while order and order[0] not in self._messages:
+            order.popleft()
+        return order[0] if order else self._next
+
+    def commit_offset(self) -> int:
+        """Everything below it is finished; -1 when nothing was ever put."""
+        with self._lock:
+            if self._taken:
+                return min(self._taken)
+            return self._commit_offset()
+
+    @property
+    def count(self) -> int:
+        return len(self._messages) + len(self._taken)
+
+    @property
+    def size(self) -> int:
+        """Bytes of bodies."""
+        return self._size
+
+    @property
+    def span(self) -> int:
+        """From the first unfinished offset to the last one."""
+        with self._lock:
+            if not self._messages:
+                return 0
+            return self._next - 1 - self._commit_offset()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._messages and not self._taken
+
+    def bounds(self) -> tuple[int, int]:
+        """Lowest and highest offset that is cached; (-1, -1) when there is none."""
+        with self._lock:
+            offsets = [*self._messages, *self._taken]
+            return (min(offsets), max(offsets)) if offsets else (-1, -1)
+
+    def flow_control(self, limits: FlowLimits, *, orderly: bool = False) -> str | None:
+        """Why nothing should be pulled now; None when there is room."""
+        if self.count > limits.count:
+            return f"{self.count} messages are cached, more than {limits.count}"
+        if self.size > limits.size:
+            return f"{self.size} bytes are cached, more than {limits.size}"
+        if not orderly and (span := self.span) > limits.span:
+            return f"cached offsets span {span}, more than {limits.span}"
+        return None
+
+    def holds_lock(self, now: float) -> bool:
+        """Whether the broker's lock can still be trusted."""
+        return self.locked and now - self.locked_at <= LOCK_LIFE
+
+    def lock_renewed(self, now: float) -> None:
+        self.locked, self.locked_at = True, now
+
+    def is_stuck(self, now: float) -> bool:
+        return now - self.pulled_at > STUCK_AFTER

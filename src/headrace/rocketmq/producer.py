@@ -1,0 +1,228 @@
+"""The producer that blocks. It may be used by any number of threads."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from threading import BoundedSemaphore
+from typing import Self
+
+from headrace.rocketmq.errors import (
+    ConfigurationError,
+    InvalidMessageError,
+    RequestTimeoutError,
+    RocketMQError,
+)
+from headrace.rocketmq.health import Health, State
+from headrace.rocketmq.identity import client_id
+from headrace.rocketmq.lifecycle import Lifecycle
+from headrace.rocketmq.message import Message
+from headrace.rocketmq.metrics import ProducerMetrics
+from headrace.rocketmq.net.loops import LoopThread
+from headrace.rocketmq.producer_config import ProducerConfig
+from headrace.rocketmq.producing.core import ProducerCore
+from headrace.rocketmq.producing.flight import Flight
+from headrace.rocketmq.producing.requests import Parcel, SendResult
+from headrace.rocketmq.producing.tries import Chooser, queue_by_key
+from headrace.rocketmq.routes import KnownTopic
+from headrace.rocketmq.workers import Workers
+from headrace.wire.remoting.queues import MessageQueue
+
+logger = logging.getLogger(__name__)
+
+Callback = Callable[[SendResult | None, Exception | None], None]
+
+
+class Producer:
+    """Sends messages and waits for the broker, or not."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        if not isinstance(config, ProducerConfig):
+            raise ConfigurationError(f"{config!r} is no ProducerConfig")
+        self.config = config
+        self.client_id = client_id(config.instance_name)
+        self.metrics = ProducerMetrics()
+        self._life = Lifecycle(f"{type(self).__name__} of group {config.producer_group!r}")
+        self._thread: LoopThread | None = None
+        self._core: ProducerCore | None = None
+        self._room = BoundedSemaphore(config.max_pending)
+        self._callbacks = Workers(f"rocketmq-{config.producer_group}-callback", 1, 4)
+
+    # -- life --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """NameServerError when no name server answers. Twice = no effect."""
+        with self._life.lock:
+            if not self._life.begin():
+                return
+            thread = LoopThread(f"rocketmq-{self.config.producer_group}")
+            core = ProducerCore(thread.loop, self.config, self.client_id, self.metrics)
+            try:
+                thread.run(core.start())
+            except BaseException:
+                thread.run(core.instance.close())
+                thread.stop()
+                self._life.failed()
+                raise
+            self._thread, self._core = thread, core
+            self._prepare(core)
+            self._life.on_fork = core.instance.remoting.abandon
+            self._life.state = State.RUNNING
+
+    def _prepare(self, core: ProducerCore) -> None:
+        """For kinds of producers that listen to brokers."""
+
+    def shutdown(self) -> None:
+        """Wait for messages under way, then close. Twice = no effect."""
+        with self._life.lock:
+            if not self._life.end():
+                return
+            assert self._thread is not None and self._core is not None
+            self._wait_for_pending()
+            self._thread.run(self._core.stop())
+            self._thread.stop()
+            self._callbacks.stop(self.config.send_timeout / 1000)
+            self._life.ended()
+
+    def _wait_for_pending(self) -> None:
+        deadline = time.monotonic() + self.config.send_timeout / 1000
+        for _ in range(self.config.max_pending):
+            if not self._room.acquire(timeout=max(0.0, deadline - time.monotonic())):
+                logger.warning("%s ends with messages under way", self._life.what)
+                return
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+
+    @property
+    def running(self) -> bool:
+        return self._life.state is State.RUNNING
+
+    def health(self) -> Health:
+        if self._core is None or not self.running:
+            state = self._life.state
+            return Health(state, ok=False, problems=(f"the producer is {state.value}",))
+        problems = self._core.instance.problems
+        texts = problems.texts()
+        return Health(State.RUNNING, not texts, texts, last_heartbeat=problems.last_heartbeat)
+
+    # -- sends -------------------------------------------------------------------------------
+
+    def send(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+    ) -> SendResult:
+        """Returns when the broker has the message. `timeout` (seconds) is for all tries."""
+        return self._send(self._parcel(message), timeout, _to(queue))
+
+    def send_by_key(
+        self, message: Message, key: str, *, timeout: float | None = None
+    ) -> SendResult:
+        """Messages of one key go to one queue, in the order of the calls. One try only."""
+        return self._send(
+            self._parcel(message), timeout, lambda queues: queue_by_key(queues, str(key))
+        )
+
+    def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+    ) -> SendResult:
+        """Many messages of one topic in one request."""
+        return self._send(self._running().batch(messages), timeout, _to(queue))
+
+    def send_async(
+        self,
+        message: Message,
+        callback: Callback | None = None,
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        key: str | None = None,
+    ) -> Future[SendResult]:
+        """Returns at once; the future, and `callback(result, error)`, tell the outcome.
+
+        Waits when max_pending messages are under way.
+        """
+        core = self._running()
+        choose = _to(queue) if key is None else (lambda queues: queue_by_key(queues, str(key)))
+        sent = core.parcel(message)
+        known = self._known(core, sent.topic)
+        future: Future[SendResult] = Future()
+        if not self._room.acquire(timeout=core.seconds(timeout)):
+            raise RequestTimeoutError(
+                f"{self.config.max_pending} messages are under way and none was answered in "
+                "time; the message was not sent"
+            )
+        future.add_done_callback(lambda done: self._settled(done, callback))
+        tries = core.tries(
+            sent, known, timeout, choose, self.config.retry_times_when_send_async_failed
+        )
+        Flight(core, tries, future).begin()
+        return future
+
+    def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
+        """Nobody tells whether it arrived."""
+        core = self._running()
+        sent = core.parcel(message)
+        known = self._known(core, sent.topic)
+        tries = core.tries(sent, known, None, _to(queue))
+        chosen, left = tries.next(time.monotonic())
+        connection = core.instance.remoting.connection_now(core.address(chosen), left)
+        connection.post(sent.command(chosen))
+        self.metrics.add("one_way")
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues of a topic that can be written."""
+        return list(self._known(self._running(), topic).write_queues)
+
+    # -- within ------------------------------------------------------------------------------
+
+    def _running(self) -> ProducerCore:
+        self._life.check_running()
+        assert self._core is not None
+        return self._core
+
+    def _parcel(self, message: Message) -> Parcel:
+        if not isinstance(message, Message):
+            raise InvalidMessageError(f"{message!r} is no Message")
+        return self._running().parcel(message)
+
+    def _known(self, core: ProducerCore, topic: str) -> KnownTopic:
+        known = core.topic_now(topic)
+        if known is None:
+            assert self._thread is not None
+            known = self._thread.run(core.find_topic(topic))
+        return known
+
+    def _send(self, sent: Parcel, timeout: float | None, choose: Chooser | None) -> SendResult:
+        core = self._running()
+        known = self._known(core, sent.topic)
+        return core.send_blocking(core.tries(sent, known, timeout, choose))
+
+    def _settled(self, done: Future[SendResult], callback: Callback | None) -> None:
+        self._room.release()
+        if callback is None:
+            return
+        error = done.exception()
+        result = done.result() if error is None else None
+        self._callbacks.submit(lambda: callback(result, _plain(error)))
+
+
+def _to(queue: MessageQueue | None) -> Chooser | None:
+    return None if queue is None else (lambda queues: queue)
+
+
+def _plain(error: BaseException | None) -> Exception | None:
+    return error if error is None or isinstance(error, Exception) else RocketMQError(repr(error))

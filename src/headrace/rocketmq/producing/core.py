@@ -1,0 +1,205 @@
+"""What blocking and asyncio producers share: routes, tries, heartbeats, transactions."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import random
+import time
+from collections.abc import Sequence
+
+from headrace.rocketmq.errors import RocketMQError, TopicNotFoundError
+from headrace.rocketmq.faults import Faults
+from headrace.rocketmq.identity import MessageIds
+from headrace.rocketmq.instance import Instance
+from headrace.rocketmq.message import Message
+from headrace.rocketmq.metrics import ProducerMetrics
+from headrace.rocketmq.producer_config import ProducerConfig
+from headrace.rocketmq.producing.requests import Parcel, SendResult, batch_parcel, parcel
+from headrace.rocketmq.producing.tries import Chooser, Tries
+from headrace.rocketmq.routes import KnownTopic, route_by_template
+from headrace.wire.remoting.heartbeat import Heartbeat
+from headrace.wire.remoting.names import CLIENT_INNER_PRODUCER
+from headrace.wire.remoting.queues import MessageQueue
+
+logger = logging.getLogger(__name__)
+
+_IDS = MessageIds()
+_LOOK_GAP = 1.0
+
+
+class ProducerCore:
+    """One producer while it runs. Sending may happen in any thread."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        config: ProducerConfig,
+        client_id: str,
+        metrics: ProducerMetrics,
+    ) -> None:
+        self.config = config
+        self.metrics = metrics
+        groups = (config.producer_group, CLIENT_INNER_PRODUCER)
+        self.instance = Instance(
+            loop,
+            client_id,
+            config.name_servers,
+            heartbeat=lambda: Heartbeat(client_id, groups),
+            request_timeout=config.request_timeout / 1000,
+            credentials=(config.access_key, config.secret_key) if config.access_key else None,
+        )
+        self._faults = Faults(by_latency=config.send_latency_fault_enable)
+        self._turns: dict[str, itertools.count[int]] = {}
+        self._looked_at: dict[str, float] = {}
+
+    # -- start and stop ----------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """An unreachable name server is an error now, not at the first send."""
+        template = await self.instance.fetch_route(self.config.create_topic_key)
+        if template is not None:
+            await self.instance.learn(self.config.create_topic_key, template)
+        spawn, every = self.instance.spawn, self.instance.every
+        spawn(every(self.config.heartbeat_interval, self.instance.beat))
+        spawn(every(self.config.poll_route_interval, self._poll))
+
+    async def stop(self) -> None:
+        await self.instance.unregister(producer=self.config.producer_group)
+        await self.instance.close()
+
+    async def _poll(self) -> None:
+        for topic in self.instance.routes.topics():
+            try:
+                await self.find_topic(topic)
+            except TopicNotFoundError:
+                self.instance.routes.forget(topic)
+
+    # -- topics ------------------------------------------------------------------------------
+
+    def topic_now(self, topic: str) -> KnownTopic | None:
+        """What is known without asking."""
+        known = self.instance.routes.get(topic)
+        return known if known is not None and known.write_queues else None
+
+    async def find_topic(self, topic: str) -> KnownTopic:
+        """Ask the name server; a topic that does not exist is sent like its template."""
+        route = await self.instance.fetch_route(topic)
+        if route is None and topic != self.config.create_topic_key:
+            route = await self.instance.fetch_route(self.config.create_topic_key)
+            if route is not None:
+                route = route_by_template(route, self.config.default_topic_queue_nums)
+        if route is not None:
+            await self.instance.learn(topic, route)
+        known = self.topic_now(topic)
+        if route is None or known is None:
+            raise TopicNotFoundError(
+                f"no broker has a queue of topic {topic!r} that can be written; create the topic, "
+                "or let brokers create topics (autoCreateTopicEnable)"
+            )
+        return known
+
+    def look_again(self, topic: str) -> None:
+        """From any thread, after a failure: the broker may have moved. At most once a second."""
+        now = time.monotonic()
+        if now - self._looked_at.get(topic, 0.0) < _LOOK_GAP:
+            return
+        self._looked_at[topic] = now
+
+        async def look() -> None:
+            await self.find_topic(topic)
+
+        async def work() -> None:
+            await self.instance.attempt(look)
+
+        loop = self.instance.remoting.loop
+        loop.call_soon_threadsafe(lambda: self.instance.spawn(work()))
+
+    # -- sends -------------------------------------------------------------------------------
+
+    def parcel(self, message: Message, *, transaction: bool = False) -> Parcel:
+        return parcel(self.config, message, _IDS.next(), transaction=transaction)
+
+    def batch(self, messages: Sequence[Message]) -> Parcel:
+        return batch_parcel(self.config, messages, [_IDS.next() for _ in messages])
+
+    def tries(
+        self,
+        sent: Parcel,
+        known: KnownTopic,
+        seconds: float | None,
+        choose: Chooser | None = None,
+        retries: int | None = None,
+    ) -> Tries:
+        config = self.config
+        turn = self._turns.get(sent.topic)
+        if turn is None:
+            turn = self._turns.setdefault(sent.topic, itertools.count(random.randrange(1 << 20)))
+        return Tries(
+            sent,
+            known.write_queues,
+            self._faults,
+            place=next(turn),
+            most=1 + (config.retry_times_when_send_failed if retries is None else retries),
+            deadline=time.monotonic() + self.seconds(seconds),
+            fixed=choose(known.write_queues) if choose is not None else None,
+            strict_store=config.retry_another_broker_when_not_store_ok,
+        )
+
+    def seconds(self, seconds: float | None) -> float:
+        return self.config.send_timeout / 1000 if seconds is None else seconds
+
+    def address(self, queue: MessageQueue) -> str:
+        found = self.instance.routes.master(queue.broker_name)
+        if found is None:
+            raise TopicNotFoundError(f"the master of broker {queue.broker_name!r} is not known")
+        return found
+
+    async def send(self, tries: Tries) -> SendResult:
+        """On the loop: try until it works or cannot work."""
+        began = time.monotonic()
+        while True:
+            try:
+                queue, left = tries.next(time.monotonic())
+            except RocketMQError:
+                self.metrics.add("failed", tries.parcel.count)
+                raise
+            result = None
+            try:
+                address = self.address(queue)
+                answer = await self.instance.remoting.ask(
+                    address, tries.parcel.command(queue), left
+                )
+                result = tries.answered(answer, address, time.monotonic())
+            except RocketMQError as error:
+                tries.failed(error, time.monotonic())
+            if result is not None:
+                self.metrics.sent((time.monotonic() - began) * 1000, tries.parcel.count)
+                return result
+            self.metrics.add("retries")
+            self.look_again(tries.parcel.topic)
+
+    def send_blocking(self, tries: Tries) -> SendResult:
+        """In a thread of the program: the same, without a detour over the loop."""
+        began = time.monotonic()
+        while True:
+            try:
+                queue, left = tries.next(time.monotonic())
+            except RocketMQError:
+                self.metrics.add("failed", tries.parcel.count)
+                raise
+            result = None
+            try:
+                address = self.address(queue)
+                answer = self.instance.remoting.ask_blocking(
+                    address, tries.parcel.command(queue), left
+                )
+                result = tries.answered(answer, address, time.monotonic())
+            except RocketMQError as error:
+                tries.failed(error, time.monotonic())
+            if result is not None:
+                self.metrics.sent((time.monotonic() - began) * 1000, tries.parcel.count)
+                return result
+            self.metrics.add("retries")
+            self.look_again(tries.parcel.topic)

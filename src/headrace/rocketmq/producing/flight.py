@@ -1,0 +1,78 @@
+"""One send that nobody waits for in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import Future
+
+from headrace.rocketmq.errors import RocketMQError
+from headrace.rocketmq.producing.core import ProducerCore
+from headrace.rocketmq.producing.requests import SendResult
+from headrace.rocketmq.producing.tries import Tries
+from headrace.wire.remoting.command import Command
+from headrace.wire.remoting.queues import MessageQueue
+
+
+class Flight:
+    """One send of send_async(): the first try straight to the socket, the others on the loop."""
+
+    def __init__(self, core: ProducerCore, tries: Tries, future: Future[SendResult]) -> None:
+        self._core = core
+        self._tries = tries
+        self._future = future
+        self._address = ""
+        self._began = time.monotonic()
+
+    def begin(self) -> None:
+        tries, core = self._tries, self._core
+        try:
+            queue, left = tries.next(time.monotonic())
+            self._address = core.address(queue)
+            if not core.instance.remoting.ask_lazily(
+                self._address, tries.parcel.command(queue), self._answered, left
+            ):
+                self._connect_and_send(queue, left)
+        except RocketMQError as error:
+            tries.failed(error, time.monotonic())
+            self._retry()
+
+    def _connect_and_send(self, queue: MessageQueue, left: float) -> None:
+        remoting = self._core.instance.remoting
+        connection = remoting.connection_now(self._address, left)
+        connection.call(self._tries.parcel.command(queue), self._answered, left, lazy=True)
+
+    def _answered(self, found: Command | RocketMQError) -> None:
+        """In the loop's thread."""
+        now = time.monotonic()
+        result = None
+        if isinstance(found, Command):
+            try:
+                result = self._tries.answered(found, self._address, now)
+            except Exception as error:
+                self._future.set_exception(error)
+                return
+        else:
+            self._tries.failed(found, now)
+        if result is None:
+            self._retry()
+            return
+        self._core.metrics.sent((now - self._began) * 1000, self._tries.parcel.count)
+        self._future.set_result(result)
+
+    def _retry(self) -> None:
+        core = self._core
+
+        async def again() -> SendResult:
+            return await core.send(self._tries)
+
+        task = asyncio.run_coroutine_threadsafe(again(), core.instance.remoting.loop)
+        task.add_done_callback(self._retried)
+
+    def _retried(self, task: Future[SendResult]) -> None:
+        if task.cancelled():
+            self._future.set_exception(RocketMQError("the producer was shut down"))
+        elif (error := task.exception()) is not None:
+            self._future.set_exception(error)
+        else:
+            self._future.set_result(task.result())

@@ -1,0 +1,172 @@
+"""Messages as requests, and answers as results. No I/O."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.rocketmq.enums import SendStatus
+from headrace.rocketmq.errors import BrokerError, InvalidMessageError
+from headrace.rocketmq.message import Message
+from headrace.rocketmq.producer_config import ProducerConfig
+from headrace.wire.remoting import properties as names
+from headrace.wire.remoting import sending
+from headrace.wire.remoting.batch import BatchElement, batch_bytes
+from headrace.wire.remoting.codes import RequestCode, ResponseCode
+from headrace.wire.remoting.command import Command
+from headrace.wire.remoting.compression import deflate
+from headrace.wire.remoting.flags import SysFlag
+from headrace.wire.remoting.names import is_retry_topic
+from headrace.wire.remoting.properties import properties_text
+from headrace.wire.remoting.queues import MessageQueue
+
+_STATUS = {
+    ResponseCode.SUCCESS: SendStatus.SEND_OK,
+    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult:
+    """Where a message is now. A batch has the ids of its messages, separated by commas."""
+
+    status: SendStatus
+    msg_id: str
+    """The id the producer gave."""
+    queue: MessageQueue
+    queue_offset: int
+    offset_msg_id: str = ""
+    """The id the broker gave."""
+    transaction_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """One or more messages, encoded; the queue is filled in for each try."""
+
+    topic: str
+    code: int
+    body: bytes
+    msg_id: str
+    ext: dict[str, str]
+    count: int = 1
+    is_transaction: bool = False
+
+    def command(self, queue: MessageQueue) -> Command:
+        return Command(
+            self.code,
+            {**self.ext, "e": str(queue.queue_id), "n": queue.broker_name},
+            self.body,
+        )
+
+
+def parcel(
+    config: ProducerConfig, message: Message, unique: str, *, transaction: bool = False
+) -> Parcel:
+    """A single message; large bodies are compressed."""
+    body, flags = message.body, 0
+    check_size(config, len(body))
+    if config.compress_over and len(body) > config.compress_over:
+        smaller, bits = deflate(body, config.compress_level)
+        if len(smaller) < len(body):
+            body, flags = smaller, int(bits)
+    properties = message.wire_properties()
+    properties[names.UNIQ_KEY] = unique
+    if transaction:
+        flags |= int(SysFlag.TRANSACTION_PREPARED)
+        properties.pop(names.DELAY, None)
+        properties[names.TRANSACTION_PREPARED] = "true"
+        properties[names.PRODUCER_GROUP] = config.producer_group
+    ext = _ext(config, message.topic, flags, message.flag, properties)
+    return Parcel(
+        message.topic,
+        RequestCode.SEND_MESSAGE_V2,
+        body,
+        unique,
+        ext,
+        is_transaction=transaction,
+    )
+
+
+def batch_parcel(
+    config: ProducerConfig, messages: Sequence[Message], uniques: Sequence[str]
+) -> Parcel:
+    """Several messages of one topic, stored one after the other in one queue."""
+    _check_batch(messages)
+    elements = []
+    for message, unique in zip(messages, uniques, strict=True):
+        properties = {**message.wire_properties(), names.UNIQ_KEY: unique}
+        text = properties_text(properties).encode()
+        elements.append(BatchElement(message.flag, message.body, text))
+    body = batch_bytes(elements)
+    check_size(config, len(body))
+    wait = {names.WAIT: "true" if messages[0].wait_store_ok else "false"}
+    ext = _ext(config, messages[0].topic, 0, 0, wait)
+    ext["m"] = "true"
+    return Parcel(
+        messages[0].topic,
+        RequestCode.SEND_BATCH_MESSAGE,
+        body,
+        ",".join(uniques),
+        ext,
+        len(messages),
+    )
+
+
+def _check_batch(messages: Sequence[Message]) -> None:
+    if not messages:
+        raise InvalidMessageError("a batch is not empty")
+    first = messages[0]
+    for message in messages:
+        if message.topic != first.topic or message.wait_store_ok != first.wait_store_ok:
+            raise InvalidMessageError("messages of a batch have one topic and one wait_store_ok")
+        if message.delay_level:
+            raise InvalidMessageError("messages of a batch cannot be delayed; send them singly")
+        if is_retry_topic(message.topic):
+            raise InvalidMessageError("retry topics take no batches")
+
+
+def check_size(config: ProducerConfig, size: int) -> None:
+    if size > config.max_message_size:
+        raise InvalidMessageError(
+            f"{size} bytes are more than max_message_size, {config.max_message_size}; brokers "
+            "have a limit of their own (maxMessageSize, 4 MiB by default)"
+        )
+
+
+def _ext(
+    config: ProducerConfig, topic: str, sys_flag: int, flag: int, properties: dict[str, str]
+) -> dict[str, str]:
+    """The short names of the second version, without the queue."""
+    return {
+        "a": config.producer_group,
+        "b": topic,
+        "c": config.create_topic_key,
+        "d": str(config.default_topic_queue_nums),
+        "f": str(sys_flag),
+        "g": str(time.time_ns() // 1_000_000),
+        "h": str(flag),
+        "i": properties_text(properties),
+        "j": "0",
+        "k": "false",
+        "m": "false",
+    }
+
+
+def result_of(sent: Parcel, queue: MessageQueue, answer: Command, address: str) -> SendResult:
+    """BrokerError when the message was not stored."""
+    status = _STATUS.get(answer.code)  # type: ignore[call-overload]  # an int equals its member
+    if status is None:
+        raise BrokerError(answer.code, answer.remark or "", address)
+    found = sending.SendResult.take(answer.ext)
+    return SendResult(
+        status,
+        sent.msg_id,
+        MessageQueue(sent.topic, queue.broker_name, found.queue_id),
+        found.queue_offset,
+        found.msg_id,
+        found.transaction_id or sent.msg_id,
+    )

@@ -1,0 +1,118 @@
+"""One send from the first try to the last: which queue is next, and whether to go on. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headrace.model.selectors import tag_code
+from headrace.rocketmq.enums import SendStatus
+from headrace.rocketmq.errors import BrokerError, RemotingError, RocketMQError, SendError
+from headrace.rocketmq.faults import Faults
+from headrace.rocketmq.producing.requests import Parcel, SendResult, result_of
+from headrace.wire.remoting.codes import ResponseCode
+from headrace.wire.remoting.command import Command
+from headrace.wire.remoting.queues import MessageQueue
+
+# Another try, with another broker if there is one, may help.
+RETRIED = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.GO_AWAY,
+    }
+)
+
+
+def queue_by_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
+    """The queue of a key: the same as Java's hash selector chooses."""
+    return queues[abs(tag_code(key)) % len(queues)]
+
+
+class Tries:
+    """The state of one send."""
+
+    def __init__(
+        self,
+        parcel: Parcel,
+        queues: Sequence[MessageQueue],
+        faults: Faults,
+        *,
+        place: int,
+        most: int,
+        deadline: float,
+        fixed: MessageQueue | None = None,
+        strict_store: bool = False,
+    ) -> None:
+        self.parcel = parcel
+        self.count = 0
+        self._queues = queues
+        self._faults = faults
+        self._place = place
+        self._most = 1 if fixed is not None else most
+        self._deadline = deadline
+        self._fixed = fixed
+        self._strict = strict_store
+        self._tried: set[str] = set()
+        self._attempts: list[str] = []
+        self._cause: RocketMQError | None = None
+        self._began = 0.0
+        self._queue: MessageQueue | None = None
+
+    def next(self, now: float) -> tuple[MessageQueue, float]:
+        """The queue of the next try and the seconds it may take; SendError when it is over."""
+        left = self._deadline - now
+        if self.count >= self._most or left <= 0 or not self._may_retry():
+            self._give_up(left)
+        if self._fixed is not None:
+            self._queue = self._fixed
+        else:
+            self._queue = self._faults.choose(
+                self._queues, self._place + self.count, self._tried, now
+            )
+        self.count += 1
+        self._began = now
+        return self._queue, left
+
+    def _may_retry(self) -> bool:
+        cause = self._cause
+        return not isinstance(cause, BrokerError) or cause.code in RETRIED
+
+    def _give_up(self, left: float) -> None:
+        if self.count == 1 and self._cause is not None:
+            raise self._cause
+        reason = "its time is over" if left <= 0 else f"{self.count} tries have failed"
+        raise SendError(
+            f"the message to {self.parcel.topic!r} was not confirmed, {reason}; it may have been "
+            f"stored all the same (its id is {self.parcel.msg_id})",
+            tuple(self._attempts),
+        ) from self._cause
+
+    def failed(self, error: RocketMQError, now: float) -> None:
+        assert self._queue is not None
+        self._cause = error
+        self._attempts.append(f"{self._queue.broker_name}:{self._queue.queue_id}: {error}")
+        self._tried = {self._queue.broker_name}
+        if isinstance(error, RemotingError | BrokerError):
+            self._faults.failed(self._queue.broker_name, now)
+
+    def answered(self, answer: Command, address: str, now: float) -> SendResult | None:
+        """The result, or None when the send is to be tried again."""
+        assert self._queue is not None
+        try:
+            result = result_of(self.parcel, self._queue, answer, address)
+        except BrokerError as error:
+            self.failed(error, now)
+            return None
+        self._faults.succeeded(self._queue.broker_name, (now - self._began) * 1000, now)
+        if self._strict and result.status is not SendStatus.SEND_OK and self.count < self._most:
+            self.failed(SendError(f"stored, but {result.status}"), now)
+            return None
+        return result
+
+
+Chooser = Callable[[Sequence[MessageQueue]], MessageQueue]

@@ -1,0 +1,145 @@
+"""The records of a SubscriptionManager, and how they look as JSON."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from headrace.model.selectors import tag_code
+from headrace.rocketmq.enums import ConflictType, SelectorType
+from headrace.rocketmq.selector import ALL, MessageSelector
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionData:
+    """A subscription as brokers are told of it in heartbeats."""
+
+    topic: str
+    expression_type: str = SelectorType.TAG.value
+    sub_string: str = ALL
+    tags_set: tuple[str, ...] = ()
+    code_set: tuple[int, ...] = ()
+    sub_version: int = 0
+
+    @classmethod
+    def from_selector(cls, topic: str, selector: MessageSelector, version: int = 0) -> Self:
+        expression = selector.expression
+        if selector.type is SelectorType.TAG and not expression.strip():
+            expression = ALL
+        tags = tuple(sorted(selector.tags))
+        return cls(
+            topic=topic,
+            expression_type=selector.type.value,
+            sub_string=expression,
+            tags_set=tags,
+            code_set=tuple(tag_code(tag) for tag in tags),
+            sub_version=version or time.time_ns() // 1_000_000,
+        )
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Of either spelling: RocketMQ's (subString) or this class's (sub_string)."""
+        kind = data.get("expressionType") or data.get("expression_type") or "TAG"
+        text = data.get("subString", data.get("sub_string", ALL))
+        selector = MessageSelector.from_dict({"type": kind, "expression": text})
+        version = int(data.get("subVersion", data.get("sub_version", 0)) or 0)
+        return cls.from_selector(data["topic"], selector, version)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in a heartbeat."""
+        return {
+            "classFilterMode": False,
+            "topic": self.topic,
+            "subString": self.sub_string,
+            "tagsSet": list(self.tags_set),
+            "codeSet": list(self.code_set),
+            "subVersion": self.sub_version,
+            "expressionType": self.expression_type,
+        }
+
+    @property
+    def selector(self) -> MessageSelector:
+        return MessageSelector(SelectorType(self.expression_type), self.sub_string)
+
+
+@dataclass(slots=True)
+class SubscriptionEntry:
+    """One subscribed topic."""
+
+    topic: str
+    selector: MessageSelector
+    subscription_data: SubscriptionData
+    created_at: datetime = field(default_factory=now)
+    updated_at: datetime = field(default_factory=now)
+    is_active: bool = True
+
+    @classmethod
+    def new(cls, topic: str, selector: MessageSelector) -> Self:
+        return cls(topic, selector, SubscriptionData.from_selector(topic, selector))
+
+    def update_timestamp(self) -> None:
+        self.updated_at = now()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "selector": self.selector.to_dict(),
+            "subscription_data": self.subscription_data.to_dict(),
+            "created_at": self.created_at.isoformat(),
+            "updated_at": self.updated_at.isoformat(),
+            "is_active": self.is_active,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        selector = MessageSelector.from_dict(data["selector"])
+        kept = data.get("subscription_data")
+        return cls(
+            topic=data["topic"],
+            selector=selector,
+            subscription_data=(
+                SubscriptionData.from_dict(kept)
+                if kept
+                else SubscriptionData.from_selector(data["topic"], selector)
+            ),
+            created_at=datetime.fromisoformat(data["created_at"]),
+            updated_at=datetime.fromisoformat(data["updated_at"]),
+            is_active=bool(data.get("is_active", True)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionConflict:
+    """A subscription that was refused because the topic had another selector."""
+
+    topic: str
+    existing_selector: MessageSelector
+    new_selector: MessageSelector
+    conflict_type: ConflictType
+    timestamp: datetime = field(default_factory=now)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "existing_selector": self.existing_selector.to_dict(),
+            "new_selector": self.new_selector.to_dict(),
+            "conflict_type": self.conflict_type.value,
+            "timestamp": self.timestamp.isoformat(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        return cls(
+            topic=data["topic"],
+            existing_selector=MessageSelector.from_dict(data["existing_selector"]),
+            new_selector=MessageSelector.from_dict(data["new_selector"]),
+            conflict_type=ConflictType(data["conflict_type"]),
+            timestamp=datetime.fromisoformat(data["timestamp"]),
+        )

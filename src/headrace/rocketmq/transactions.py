@@ -1,0 +1,152 @@
+"""Messages that appear only when a local transaction has succeeded."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.rocketmq.enums import LocalTransactionState, SendStatus
+from headrace.rocketmq.errors import ListenerError, RocketMQError
+from headrace.rocketmq.message import Message, MessageExt
+from headrace.rocketmq.net.connection import Connection
+from headrace.rocketmq.producer import Producer
+from headrace.rocketmq.producer_config import ProducerConfig
+from headrace.rocketmq.producing.core import ProducerCore
+from headrace.rocketmq.producing.requests import SendResult
+from headrace.rocketmq.received import message_in
+from headrace.rocketmq.workers import Workers
+from headrace.wire.remoting.codes import RequestCode
+from headrace.wire.remoting.command import Command
+from headrace.wire.remoting.ids import take_offset_id
+from headrace.wire.remoting.transactions import (
+    COMMIT,
+    ROLLBACK,
+    UNKNOWN,
+    CheckTransaction,
+    EndTransaction,
+)
+
+logger = logging.getLogger(__name__)
+
+_WORDS = {
+    LocalTransactionState.COMMIT_MESSAGE: COMMIT,
+    LocalTransactionState.ROLLBACK_MESSAGE: ROLLBACK,
+    LocalTransactionState.UNKNOWN: UNKNOWN,
+}
+
+
+class TransactionListener(ABC):
+    """The local side of a transaction."""
+
+    @abstractmethod
+    def execute_local_transaction(self, message: Message, arg: object) -> LocalTransactionState:
+        """The half message is stored: do the local work. An exception means UNKNOWN."""
+
+    @abstractmethod
+    def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
+        """The broker heard nothing and asks again, perhaps after a restart of this program."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSendResult:
+    """The half message, and what the local transaction said."""
+
+    send_result: SendResult
+    local_state: LocalTransactionState
+
+
+class TransactionProducer(Producer):
+    """Half messages with check-back."""
+
+    def __init__(self, config: ProducerConfig, listener: TransactionListener) -> None:
+        super().__init__(config)
+        for name in ("execute_local_transaction", "check_local_transaction"):
+            if not callable(getattr(listener, name, None)):
+                raise ListenerError(f"the transaction listener has no method {name}()")
+        self._listener = listener
+        self._checkers = Workers(f"rocketmq-{config.producer_group}-check", 1, config.check_threads)
+
+    def _prepare(self, core: ProducerCore) -> None:
+        core.instance.handlers[RequestCode.CHECK_TRANSACTION_STATE] = self._asked
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        self._checkers.stop(self.config.send_timeout / 1000)
+
+    def send_in_transaction(self, message: Message, arg: object = None) -> TransactionSendResult:
+        """Store a half message, run the local transaction, tell the broker how it ended."""
+        core = self._running()
+        sent = core.parcel(message, transaction=True)
+        known = self._known(core, sent.topic)
+        result = core.send_blocking(core.tries(sent, known, None))
+        state, reason = LocalTransactionState.ROLLBACK_MESSAGE, f"stored, but {result.status}"
+        if result.status is SendStatus.SEND_OK:
+            state, reason = self._decided(
+                lambda: self._listener.execute_local_transaction(message, arg)
+            )
+        self._end(core, result, state, reason)
+        return TransactionSendResult(result, state)
+
+    def _decided(self, decide: Callable[[], object]) -> tuple[LocalTransactionState, str]:
+        try:
+            found = decide()
+        except Exception as error:
+            logger.exception("the transaction listener failed; the broker will ask again")
+            return LocalTransactionState.UNKNOWN, repr(error)
+        try:
+            return LocalTransactionState(found), ""  # type: ignore[arg-type]  # found out here
+        except ValueError:
+            logger.error(
+                "the transaction listener returned %r, no LocalTransactionState; the broker will "
+                "ask again",
+                found,
+            )
+            return LocalTransactionState.UNKNOWN, f"returned {found!r}"
+
+    def _end(
+        self, core: ProducerCore, result: SendResult, state: LocalTransactionState, reason: str
+    ) -> None:
+        """One-way: if it is lost, the broker asks."""
+        header = EndTransaction(
+            producer_group=self.config.producer_group,
+            tran_state_table_offset=result.queue_offset,
+            commit_log_offset=take_offset_id(result.offset_msg_id)[1],
+            commit_or_rollback=_WORDS[state],
+            msg_id=result.msg_id,
+            transaction_id=result.transaction_id,
+            topic=result.queue.topic,
+            broker_name=result.queue.broker_name,
+        )
+        command = Command(header.CODE, header.ext(), remark=reason or None)
+        try:
+            address = core.address(result.queue)
+            core.instance.remoting.connection_now(address, core.seconds(None)).post(command)
+        except RocketMQError as error:
+            logger.warning("the end of a transaction was not told, the broker will ask: %s", error)
+
+    async def _asked(self, connection: Connection, command: Command) -> None:
+        """The broker wants to know; the answer comes from a thread, as it may take long."""
+        header = CheckTransaction.take(command.ext)
+        message = message_in(command.body, header.broker_name or "")
+        self.metrics.add("checks")
+        self._checkers.submit(lambda: self._check(connection, header, message))
+
+    def _check(self, connection: Connection, asked: CheckTransaction, message: MessageExt) -> None:
+        state, reason = self._decided(lambda: self._listener.check_local_transaction(message))
+        header = EndTransaction(
+            producer_group=self.config.producer_group,
+            tran_state_table_offset=asked.tran_state_table_offset,
+            commit_log_offset=asked.commit_log_offset,
+            commit_or_rollback=_WORDS[state],
+            from_transaction_check=True,
+            msg_id=message.msg_id,
+            transaction_id=asked.transaction_id,
+            topic=message.topic,
+            broker_name=asked.broker_name,
+        )
+        try:
+            connection.post(Command(header.CODE, header.ext(), remark=reason or None))
+        except RocketMQError as error:
+            logger.warning("an answer about a transaction was lost, it comes again: %s", error)
