@@ -1,0 +1,82 @@
+/** The frame around all pages: navigation, search, login. */
+
+import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+
+import { get } from "./api";
+import { useKeys } from "./keys";
+import { Menu } from "./menu";
+import { Login } from "./pages/login";
+import { usePlace } from "./place";
+import { paceFor } from "./poll";
+import { pageOf, titleOf } from "./pages";
+import { url } from "./route";
+import { features, session, useShared } from "./state";
+import { TopBar } from "./topbar";
+import type { Overview } from "./types";
+import { Loading } from "./ui/basics";
+import { Questions } from "./ui/dialog";
+import { Notices } from "./ui/notices";
+import { KeyHelp, Search } from "./ui/search";
+
+export function App(): JSX.Element {
+  const who = useShared(session);
+  return (
+    <>
+      {who === undefined ? <Loading /> : who === null ? <Login /> : <Frame key={who.name} />}
+      <Questions />
+      <Notices />
+    </>
+  );
+}
+
+async function learn(): Promise<void> {
+  const told = await get<{ paths: Record<string, unknown> }>("/api/openapi.json");
+  features.value = new Set(Object.keys(told.paths));
+  const { object_totals } = await get<Overview>(url(["overview"], { columns: "object_totals" }));
+  paceFor(object_totals?.queues ?? 0);
+}
+
+function Frame(): JSX.Element {
+  const place = usePlace();
+  const where = place.parts.join("/");
+  const [opened, setOpened] = useState({ overlay: "", where });
+  // What was opened on another page is closed.
+  const overlay = opened.where === where ? opened.overlay : "";
+  const setOverlay = (wanted: "" | "search" | "keys" | "menu"): void =>
+    setOpened({ overlay: wanted, where });
+  useShared(features);
+  useEffect(() => {
+    void learn().catch(() => undefined); // without it the page only offers less
+  }, []);
+  const title = titleOf(place);
+  useEffect(() => {
+    document.title = `${title} · Headrace`;
+  }, [title]);
+  useEffect(() => window.scrollTo(0, 0), [where]);
+  useKeys({ search: () => setOverlay("search"), help: () => setOverlay("keys") });
+  return (
+    <div class={`frame${overlay === "menu" ? " menu-open" : ""}`}>
+      <a class="skip" href="#main" onClick={skip}>
+        To the content
+      </a>
+      <TopBar
+        onSearch={() => setOverlay("search")}
+        onMenu={() => setOverlay(overlay === "menu" ? "" : "menu")}
+        menuOpen={overlay === "menu"}
+      />
+      <Menu place={place} />
+      <main id="main" tabIndex={-1} key={where}>
+        {pageOf(place)}
+      </main>
+      {overlay === "search" && <Search onClose={() => setOverlay("")} />}
+      {overlay === "keys" && <KeyHelp onClose={() => setOverlay("")} />}
+    </div>
+  );
+}
+
+/** A link into the page would change the hash, which says where the reader is. */
+function skip(event: Event): void {
+  event.preventDefault();
+  document.getElementById("main")?.focus();
+}

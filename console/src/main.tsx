@@ -1,0 +1,17 @@
+/** The page begins here. */
+
+import { render } from "preact";
+
+import "uplot/dist/uPlot.min.css";
+import "./styles/tokens.css";
+import "./styles/base.css";
+import "./styles/layout.css";
+import "./styles/parts.css";
+
+import { resume } from "./api";
+import { App } from "./app";
+import { startState } from "./state";
+
+startState();
+void resume();
+render(<App />, document.getElementById("app")!);

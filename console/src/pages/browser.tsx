@@ -1,0 +1,69 @@
+/** Looking at the messages of a queue without taking any. */
+
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+
+import { plural } from "../format";
+import { usePoll } from "../poll";
+import { url } from "../route";
+import type { Browsed } from "../types";
+import { Empty, Failure, Loading } from "../ui/basics";
+import { Check } from "../ui/form";
+import { MessageList } from "../ui/message";
+
+const COUNT = 25;
+
+export function Browser(props: { vhost: string; name: string }): JSX.Element {
+  const [starts, setStarts] = useState<number[]>([0]);
+  const [settled, setSettled] = useState(false);
+  const start = starts.at(-1)!;
+  const query = { offset: start, count: COUNT, settled: settled ? "true" : undefined, truncate: 16384 };
+  const polled = usePoll<Browsed>(url(["queues", props.vhost, props.name, "browse"], query), 0);
+  const data = polled.data;
+  return (
+    <section class="card flush" aria-label="Messages">
+      <div class="list-head">
+        <div class="row">
+          <button type="button" onClick={() => (starts.length > 1 ? setStarts([0]) : polled.refresh())}>
+            From the head
+          </button>
+          <Check
+            label="also those that are done with and still kept"
+            value={settled}
+            onValue={(value) => {
+              setSettled(value);
+              setStarts([0]);
+            }}
+          />
+        </div>
+        <span class="muted low1">Looking takes nothing and marks nothing.</span>
+      </div>
+      <Failure error={polled.error} />
+      {!data && !polled.error && <Loading />}
+      {data && data.items.length === 0 && (
+        <div class="pad">
+          <Empty title="No messages are ready">
+            {data.messages_unacknowledged > 0
+              ? `${plural(data.messages_unacknowledged, "message")} with consumers that have not acknowledged yet.`
+              : "Publish one to see it here."}
+          </Empty>
+        </div>
+      )}
+      {data && <MessageList messages={data.items} />}
+      {data && (starts.length > 1 || data.next_offset !== null) && (
+        <nav class="pager" aria-label="Pages of messages">
+          <button type="button" disabled={starts.length < 2} onClick={() => setStarts(starts.slice(0, -1))}>
+            ← Back
+          </button>
+          <button
+            type="button"
+            disabled={data.next_offset === null}
+            onClick={() => setStarts([...starts, data.next_offset!])}
+          >
+            Next →
+          </button>
+        </nav>
+      )}
+    </section>
+  );
+}

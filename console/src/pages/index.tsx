@@ -1,0 +1,104 @@
+/** Which page belongs to an address. */
+
+import type { ComponentChildren } from "preact";
+
+import { exchangeName } from "../format";
+import type { Place } from "../route";
+import { link } from "../route";
+import { Card, Empty } from "../ui/basics";
+import { ChannelPage, ChannelsPage } from "./channels";
+import { ConnectionPage, ConnectionsPage } from "./connections";
+import { DeadLettersPage } from "./deadletters";
+import { DefinitionsPage } from "./definitions";
+import { ExchangePage } from "./exchange";
+import { ExchangesPage } from "./exchanges";
+import { FindPage } from "./find";
+import { GroupPage, GroupsPage } from "./groups";
+import { LimitsPage } from "./limits";
+import { OverviewPage } from "./overview";
+import { PipelinesPage } from "./pipelines";
+import { PoliciesPage } from "./policies";
+import { QueuePage } from "./queue";
+import { QueuesPage } from "./queues";
+import { RedrivePage } from "./redrive";
+import { ReportPage } from "./report";
+import { ReportsPage } from "./reports";
+import { RoutePage } from "./route";
+import { TopicPage, TopicsPage } from "./topics";
+import { UserPage } from "./user";
+import { UsersPage } from "./users";
+import { VhostPage, VhostsPage } from "./vhosts";
+
+type Make = (...names: string[]) => ComponentChildren;
+
+/** By the first part of the address and how many names follow it. */
+const PAGES: Record<string, Record<number, Make>> = {
+  "": { 0: () => <OverviewPage /> },
+  connections: {
+    0: () => <ConnectionsPage />,
+    1: (name) => <ConnectionPage name={name!} />,
+  },
+  channels: { 0: () => <ChannelsPage />, 1: (name) => <ChannelPage name={name!} /> },
+  exchanges: {
+    0: () => <ExchangesPage />,
+    2: (vhost, name) => <ExchangePage vhost={vhost!} name={name!} />,
+  },
+  queues: {
+    0: () => <QueuesPage />,
+    2: (vhost, name) => <QueuePage vhost={vhost!} name={name!} />,
+  },
+  deadletters: {
+    0: () => <DeadLettersPage />,
+    2: (vhost, name) => <RedrivePage vhost={vhost!} name={name!} />,
+  },
+  topics: {
+    0: () => <TopicsPage />,
+    2: (vhost, name) => <TopicPage vhost={vhost!} name={name!} />,
+  },
+  groups: {
+    0: () => <GroupsPage />,
+    3: (vhost, topic, name) => <GroupPage vhost={vhost!} topic={topic!} name={name!} />,
+  },
+  pipelines: { 0: () => <PipelinesPage /> },
+  route: { 0: () => <RoutePage /> },
+  find: { 0: () => <FindPage /> },
+  reports: {
+    0: () => <ReportsPage />,
+    2: (vhost, name) => <ReportPage vhost={vhost!} name={name!} />,
+  },
+  vhosts: { 0: () => <VhostsPage />, 1: (name) => <VhostPage name={name!} /> },
+  users: { 0: () => <UsersPage />, 1: (name) => <UserPage name={name!} /> },
+  policies: { 0: () => <PoliciesPage /> },
+  limits: { 0: () => <LimitsPage /> },
+  definitions: { 0: () => <DefinitionsPage /> },
+};
+
+export function pageOf(place: Place): ComponentChildren {
+  const [first = "", ...names] = place.parts;
+  const make = PAGES[first]?.[names.length];
+  return make ? (
+    make(...names)
+  ) : (
+    <Card>
+      <Empty title="There is no such page">
+        <a href={link([])}>Go to the overview</a>
+      </Empty>
+    </Card>
+  );
+}
+
+const TITLES: Record<string, string> = {
+  "": "Overview",
+  deadletters: "Dead letters",
+  route: "Where would it go?",
+  find: "Find a message",
+  vhosts: "Virtual hosts",
+};
+
+export function titleOf(place: Place): string {
+  const [first = "", ...names] = place.parts;
+  const page = TITLES[first] ?? first.charAt(0).toUpperCase() + first.slice(1);
+  const name = names.at(-1);
+  if (name === undefined) return page;
+  return `${first === "exchanges" ? exchangeName(name) : name} · ${page}`;
+}

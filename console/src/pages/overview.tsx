@@ -1,0 +1,209 @@
+/** The broker as a whole. */
+
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+
+import { bytes, compact, duration, latency, plural, rate, whole } from "../format";
+import { usePoll } from "../poll";
+import { link, url } from "../route";
+import { may } from "../state";
+import { countOf, rateOf, type Node, type Overview } from "../types";
+import { Badge, Bar, Card, Empty, Facts, Figure, PageHead, Ready, Rows } from "../ui/basics";
+import { Chart } from "../ui/chart";
+import { useLatency, useNumbers, useTotals } from "./histories";
+
+const SPANS: [string, number][] = [
+  ["10 min", 600],
+  ["1 h", 3600],
+];
+const FIELDS =
+  "product_version,rabbitmq_version,python_version,cluster_name,node,listeners";
+
+export function OverviewPage(): JSX.Element {
+  const [age, setAge] = useState(600);
+  const about = usePoll<Overview>(url(["overview"], { columns: FIELDS }), 60_000);
+  return (
+    <>
+      <PageHead title="Overview">
+        <div class="segments" role="group" aria-label="How far back">
+          {SPANS.map(([label, seconds]) => (
+            <button
+              key={label}
+              type="button"
+              aria-pressed={age === seconds}
+              onClick={() => setAge(seconds)}
+            >
+              {label}
+            </button>
+          ))}
+        </div>
+      </PageHead>
+      <Traffic age={age} />
+      {may("monitoring") && <Machine age={age} />}
+      <Ready polled={about}>{(data) => <About data={data} />}</Ready>
+    </>
+  );
+}
+
+function Traffic(props: { age: number }): JSX.Element {
+  const { totals, series } = useTotals(props.age);
+  const stats = totals?.message_stats;
+  const lengths = totals?.queue_totals;
+  const objects = totals?.object_totals ?? {};
+  return (
+    <>
+      <div class="figures">
+        <Figure label="Published" value={rate(rateOf(stats, "publish"))} note={`${compact(countOf(stats, "publish"))} so far`} />
+        <Figure label="Delivered" value={rate(rateOf(stats, "deliver_get"))} note={`${compact(countOf(stats, "deliver_get"))} so far`} />
+        <Figure label="Ready" value={whole(countOf(lengths, "messages_ready"))} note="waiting" href={link(["queues"], { sort: "messages_ready", desc: "1" })} />
+        <Figure label="Unacked" value={whole(countOf(lengths, "messages_unacknowledged"))} note="with consumers" href={link(["queues"], { sort: "messages_unacknowledged", desc: "1" })} />
+        <Figure label="Queues" value={whole(objects.queues)} href={link(["queues"])} note={plural(objects.exchanges ?? 0, "exchange")} />
+        <Figure label="Connections" value={whole(objects.connections)} href={link(["connections"])} note={plural(objects.channels ?? 0, "channel")} />
+        <Figure label="Consumers" value={whole(objects.consumers)} href={link(["queues"], { sort: "consumers", desc: "1" })} note="on all queues" />
+      </div>
+      {objects.queues === 0 && (
+        <Card>
+          <Empty title="No queues yet">
+            Connect a client to the AMQP port below, or{" "}
+            <a href={link(["queues"], { new: "1" })}>make a queue here</a>.
+          </Empty>
+        </Card>
+      )}
+      <div class="charts">
+        <Card>
+          <Chart
+            title="Message rates"
+            format={rate}
+            series={[
+              { label: "published", color: "--c1", points: series.publish ?? [] },
+              { label: "delivered", color: "--c2", points: series.deliver_get ?? [] },
+              { label: "acknowledged", color: "--c3", points: series.ack ?? [] },
+            ]}
+          />
+        </Card>
+        <Card>
+          <Chart
+            title="Queued messages"
+            format={compact}
+            series={[
+              { label: "ready", color: "--c4", points: series.messages_ready ?? [], fill: true },
+              { label: "unacked", color: "--c5", points: series.messages_unacknowledged ?? [] },
+            ]}
+          />
+        </Card>
+      </div>
+    </>
+  );
+}
+
+function Machine(props: { age: number }): JSX.Element {
+  const slow = useLatency(props.age);
+  const polled = useNumbers(props.age);
+  const node = polled.node;
+  return (
+    <>
+      <div class="charts three">
+        <Card>
+          <Chart
+            title="Confirm latency"
+            format={latency}
+            nothing="No message was confirmed while this page was open."
+            series={[
+              { label: "median", color: "--c1", points: slow.middle },
+              { label: "99 %", color: "--c5", points: slow.high },
+            ]}
+          />
+        </Card>
+        <Card>
+          <Chart
+            title="Memory"
+            format={bytes}
+            binary
+            series={[{ label: "used", color: "--c2", points: polled.memory, fill: true }]}
+          />
+          {node && <Limit node={node} kind="memory" />}
+        </Card>
+        <Card>
+          <Chart
+            title="Disk"
+            format={bytes}
+            binary
+            series={[{ label: "free", color: "--c3", points: polled.disk, fill: true }]}
+          />
+          {node && <Limit node={node} kind="disk" />}
+        </Card>
+      </div>
+      {node && <NodeFacts node={node} />}
+    </>
+  );
+}
+
+function Limit(props: { node: Node; kind: "memory" | "disk" }): JSX.Element {
+  const { node } = props;
+  if (props.kind === "memory") {
+    return (
+      <div class="limit">
+        <Bar value={node.mem_used} limit={node.mem_limit} label="Memory used of its limit" />
+        <span class="muted">publishers wait at {bytes(node.mem_limit)}</span>
+        {node.mem_alarm && <Badge tone="bad">alarm: publishers are held back</Badge>}
+      </div>
+    );
+  }
+  return (
+    <div class="limit">
+      <Bar
+        value={node.disk_free_limit}
+        limit={Math.max(node.disk_free, 1)}
+        label="Distance to the least free disk"
+      />
+      <span class="muted">publishers wait below {bytes(node.disk_free_limit)}</span>
+      {node.disk_free_alarm && <Badge tone="bad">alarm: publishers are held back</Badge>}
+    </div>
+  );
+}
+
+function NodeFacts(props: { node: Node }): JSX.Element {
+  const { node } = props;
+  return (
+    <Card title="Process">
+      <Facts
+        rows={[
+          ["Running for", duration(node.uptime / 1000)],
+          ["Process", node.os_pid ?? "–"],
+          ["Open files", `${whole(node.fd_used)} of ${whole(node.fd_total)}`],
+          ["Data directory", <code>{node.db_dir}</code>],
+        ]}
+      />
+    </Card>
+  );
+}
+
+function About(props: { data: Overview }): JSX.Element {
+  const { data } = props;
+  return (
+    <div class="columns">
+      <Card title="Broker">
+        <Facts
+          rows={[
+            ["Version", `Headrace ${data.product_version}`],
+            ["Answers like", `RabbitMQ ${data.rabbitmq_version}`],
+            ["Python", data.python_version ?? "–"],
+            ["Name", data.cluster_name || "–"],
+            ["Node", data.node],
+          ]}
+        />
+      </Card>
+      {data.listeners && (
+        <Card title="Ports" flush>
+          <Rows
+            label="Ports"
+            head={["Protocol", "Address", ["Port", "num"]]}
+            rows={data.listeners}
+            id={(one) => `${one.protocol}:${one.port}`}
+            cells={(one) => [one.protocol, one.ip_address, String(one.port)]}
+          />
+        </Card>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,88 @@
+/** Pipelines: what runs in Spark and tells the broker about itself. */
+
+import type { JSX } from "preact";
+
+import { ago, duration, plural, rate, whole } from "../format";
+import { usePoll } from "../poll";
+import { url } from "../route";
+import { useShared, vhost } from "../state";
+import type { Pipeline } from "../types";
+import { Badge, Card, Empty, Facts, PageHead, Ready, Rows, type Tone } from "../ui/basics";
+
+const SILENT = 60_000; // ms without a word from one that says it runs
+
+function stateOf(one: Pipeline): [string, Tone] {
+  if (one.state === "failed" || one.error) return [one.state ?? "failed", "bad"];
+  if (one.state === "running") {
+    return one.silent_ms > SILENT ? [`silent for ${duration(one.silent_ms / 1000)}`, "warn"] : ["running", "good"];
+  }
+  return [one.state ?? "unknown", "plain"];
+}
+
+export function PipelinesPage(): JSX.Element {
+  const chosen = useShared(vhost);
+  const polled = usePoll<Pipeline[]>(url(chosen === null ? ["pipelines"] : ["pipelines", chosen]));
+  return (
+    <>
+      <PageHead title="Pipelines" />
+      <Ready polled={polled}>
+        {(rows) =>
+          rows.length === 0 ? (
+            <Card>
+              <Empty title="No pipelines were heard of">
+                One that is started with <code>headrace pipeline run FILE</code> shows here while it
+                runs, and a day longer.
+              </Empty>
+            </Card>
+          ) : (
+            rows.map((one) => <PipelineCard key={`${one.vhost} ${one.name}`} one={one} />)
+          )
+        }
+      </Ready>
+    </>
+  );
+}
+
+function PipelineCard(props: { one: Pipeline }): JSX.Element {
+  const { one } = props;
+  const [state, tone] = stateOf(one);
+  const queries = one.queries ?? [];
+  return (
+    <Card title={one.name} side={<Badge tone={tone}>{state}</Badge>}>
+      <div class="stack">
+        {one.error && <p class="failure">{one.error}</p>}
+        <Facts
+          rows={[
+            ["Rows", rate(queries.reduce((sum, query) => sum + query.rows_per_second, 0))],
+            ["Behind", `${whole(Math.max(0, ...queries.map((query) => query.lag)))} messages`],
+            ["Bad records", whole(one.bad_records ?? 0)],
+            ["Vhost", one.vhost],
+            ["Started", one.started_at ? ago(Date.parse(one.started_at), Date.now()) : "–"],
+            ["Heard of", `${duration(one.silent_ms / 1000)} ago`],
+            ["Runs on", `${one.host ?? "?"}, ${one.master ?? "?"}, process ${one.pid ?? "?"}`],
+            ["File", one.file ?? "–"],
+          ]}
+        />
+        {queries.length > 0 ? (
+          <Rows
+            label={`Queries of ${one.name}`}
+            head={["To", ["Rows/s", "num"], ["Rows", "num"], ["Behind", "num"], ["Batch", "num low"], ["Batch took", "num low"], ["Too late", "num low"]]}
+            rows={queries}
+            id={(query) => query.sink}
+            cells={(query) => [
+              query.sink,
+              rate(query.rows_per_second),
+              whole(query.rows),
+              whole(query.lag),
+              query.batch < 0 ? "–" : whole(query.batch),
+              `${whole(query.batch_ms)} ms`,
+              plural(query.late_rows, "row"),
+            ]}
+          />
+        ) : (
+          <p class="muted">No query has begun.</p>
+        )}
+      </div>
+    </Card>
+  );
+}

@@ -1,0 +1,207 @@
+/** Reports: which queues move most, hold most, repeat most, and what dies. */
+
+import type { JSX } from "preact";
+
+import { compact, duration, exchangeName, rate, whole } from "../format";
+import { usePoll } from "../poll";
+import { link, url } from "../route";
+import { has, useShared, vhost } from "../state";
+import { countOf, rateOf, type DeadGroup, type Exchange, type Group, type Page, type Queue } from "../types";
+import { Card, Empty, PageHead, Ready } from "../ui/basics";
+import { Bars, type BarRow } from "../ui/bars";
+import { Reason, redriveLink } from "./deadletters";
+import { KeptReports } from "./report";
+
+const TOP = 10;
+
+interface Report {
+  title: string;
+  sort: string;
+  fields: string;
+  value: (queue: Queue) => number;
+  format: (value: number) => string;
+  nothing: string;
+}
+
+const REPORTS: Report[] = [
+  {
+    title: "Throughput: delivered per second",
+    sort: "message_stats.deliver_get_details.rate",
+    fields: "message_stats.deliver_get_details",
+    value: (queue) => rateOf(queue.message_stats, "deliver_get") ?? 0,
+    format: rate,
+    nothing: "Nothing is being delivered now.",
+  },
+  {
+    title: "Backlog: messages that wait",
+    sort: "messages_ready",
+    fields: "messages_ready",
+    value: (queue) => queue.messages_ready,
+    format: whole,
+    nothing: "No message waits.",
+  },
+  {
+    title: "Retries: delivered again",
+    sort: "message_stats.redeliver",
+    fields: "message_stats.redeliver",
+    value: (queue) => countOf(queue.message_stats, "redeliver"),
+    format: compact,
+    nothing: "Nothing was delivered twice.",
+  },
+  {
+    title: "Volume: published so far",
+    sort: "message_stats.publish",
+    fields: "message_stats.publish",
+    value: (queue) => countOf(queue.message_stats, "publish"),
+    format: compact,
+    nothing: "Nothing was published.",
+  },
+];
+
+export function ReportsPage(): JSX.Element {
+  return (
+    <>
+      <PageHead title="Reports" />
+      <div class="columns">
+        {REPORTS.map((report) => (
+          <QueueReport key={report.title} report={report} />
+        ))}
+        {has("/api/deadletters") && <DeadReport />}
+        {has("/api/groups") && <LagReport />}
+        <ExchangeReport />
+      </div>
+      {has("/api/reports") && <KeptReports />}
+    </>
+  );
+}
+
+function QueueReport(props: { report: Report }): JSX.Element {
+  const chosen = useShared(vhost);
+  const { report } = props;
+  const polled = usePoll<Page<Queue>>(
+    url(chosen === null ? ["queues"] : ["queues", chosen], {
+      columns: `name,vhost,${report.fields}`,
+      sort: report.sort,
+      sort_reverse: "true",
+      page: 1,
+      page_size: TOP,
+    }),
+    15_000,
+  );
+  return (
+    <Card title={report.title}>
+      <Ready polled={polled}>
+        {(data) => {
+          const rows: BarRow[] = data.items
+            .map((queue) => ({
+              label: queue.name,
+              note: queue.vhost === "/" ? "" : queue.vhost,
+              href: link(["queues", queue.vhost, queue.name]),
+              value: report.value(queue),
+            }))
+            .filter((row) => row.value > 0);
+          return rows.length > 0 ? (
+            <Bars rows={rows} format={report.format} />
+          ) : (
+            <Empty title={report.nothing} />
+          );
+        }}
+      </Ready>
+    </Card>
+  );
+}
+
+/** The groups that have most to do. */
+function LagReport(): JSX.Element {
+  const chosen = useShared(vhost);
+  const polled = usePoll<Page<Group>>(
+    url(chosen === null ? ["groups"] : ["groups", chosen], {
+      columns: "group,token,topic,queue,vhost,messages,seconds,retrying,dead",
+      sort: "messages",
+      sort_reverse: "true",
+      page: 1,
+      page_size: TOP,
+    }),
+    15_000,
+  );
+  return (
+    <Card title="Lag: messages a group has still to read">
+      <Ready polled={polled}>
+        {(data) => {
+          const rows = data.items
+            .filter((one) => one.messages > 0)
+            .map((one) => ({
+              label: one.group || one.token,
+              note: `${one.queue || one.topic}, ${duration(one.seconds)} behind, ${whole(one.retrying)} retrying, ${whole(one.dead)} dead`,
+              href: one.queue
+                ? link(["queues", one.vhost, one.queue])
+                : one.group
+                  ? link(["groups", one.vhost, one.topic, one.group])
+                  : link(["topics", one.vhost, one.topic]),
+              value: one.messages,
+            }));
+          return rows.length > 0 ? <Bars rows={rows} format={whole} /> : <Empty title="No group is behind." />;
+        }}
+      </Ready>
+    </Card>
+  );
+}
+
+/** Where publishers publish to. */
+function ExchangeReport(): JSX.Element {
+  const chosen = useShared(vhost);
+  const polled = usePoll<Page<Exchange>>(
+    url(chosen === null ? ["exchanges"] : ["exchanges", chosen], {
+      columns: "name,vhost,message_stats.publish_in",
+      sort: "message_stats.publish_in",
+      sort_reverse: "true",
+      page: 1,
+      page_size: TOP,
+    }),
+    15_000,
+  );
+  return (
+    <Card title="Exchanges: published to so far">
+      <Ready polled={polled}>
+        {(data) => {
+          const rows = data.items
+            .map((one) => ({
+              label: exchangeName(one.name),
+              note: one.vhost === "/" ? "" : one.vhost,
+              href: link(["exchanges", one.vhost, one.name]),
+              value: countOf(one.message_stats, "publish_in"),
+            }))
+            .filter((row) => row.value > 0);
+          return rows.length > 0 ? <Bars rows={rows} format={compact} /> : <Empty title="Nothing was published." />;
+        }}
+      </Ready>
+    </Card>
+  );
+}
+
+function DeadReport(): JSX.Element {
+  const chosen = useShared(vhost);
+  const path = chosen === null ? ["deadletters"] : ["deadletters", chosen];
+  const polled = usePoll<{ groups: DeadGroup[] }>(url(path), 60_000);
+  return (
+    <Card title="Dead letters by cause">
+      <Ready polled={polled}>
+        {(data) =>
+          data.groups.length > 0 ? (
+            <Bars
+              format={whole}
+              rows={data.groups.slice(0, TOP).map((one) => ({
+                label: one.died_in,
+                note: <Reason reason={one.reason} />,
+                href: redriveLink(one),
+                value: one.count,
+              }))}
+            />
+          ) : (
+            <Empty title="Nothing died." />
+          )
+        }
+      </Ready>
+    </Card>
+  );
+}

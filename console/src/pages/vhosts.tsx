@@ -1,0 +1,146 @@
+/** Virtual hosts: worlds of their own inside one broker. */
+
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+
+import { del, put } from "../api";
+import { rate, whole } from "../format";
+import { adjust, go, usePlace } from "../place";
+import { usePoll } from "../poll";
+import { link, url } from "../route";
+import { may, vhost as chosen } from "../state";
+import { rateOf, type Permission, type Vhost } from "../types";
+import { Card, Empty, Facts, PageHead, Ready } from "../ui/basics";
+import { confirmed, Dialog } from "../ui/dialog";
+import { Field, Form } from "../ui/form";
+import { List } from "../ui/list";
+import { attempt } from "../ui/notices";
+import { LimitRows } from "./limits";
+import { PermissionForm, PermissionRows } from "./permissions";
+
+export function VhostsPage(): JSX.Element {
+  const { query } = usePlace();
+  return (
+    <>
+      <PageHead title="Virtual hosts">
+        {may("administrator") && (
+          <button type="button" class="primary" onClick={() => adjust({ new: "1" })}>
+            New virtual host
+          </button>
+        )}
+      </PageHead>
+      <List<Vhost>
+        label="Virtual hosts"
+        parts={["vhosts"]}
+        everywhere
+        fields="name,description,messages_ready,messages_unacknowledged,message_stats.publish_details,message_stats.deliver_get_details"
+        id={(one) => one.name}
+        empty={<Empty title="You may enter no virtual host">Ask an administrator for permissions.</Empty>}
+        columns={[
+          {
+            label: "Name",
+            sort: "name",
+            cell: (one) => (
+              <>
+                <a href={link(["vhosts", one.name])}>{one.name}</a>
+                <span class="sub">{one.description}</span>
+              </>
+            ),
+          },
+          { label: "Ready", sort: "messages_ready", num: true, cell: (one) => whole(one.messages_ready) },
+          { label: "Unacked", sort: "messages_unacknowledged", num: true, low: 1, cell: (one) => whole(one.messages_unacknowledged) },
+          { label: "In", num: true, cell: (one) => rate(rateOf(one.message_stats, "publish")) },
+          { label: "Out", num: true, cell: (one) => rate(rateOf(one.message_stats, "deliver_get")) },
+        ]}
+      />
+      {query.new && <NewVhost />}
+    </>
+  );
+}
+
+function NewVhost(): JSX.Element {
+  const [name, setName] = useState("");
+  const [description, setDescription] = useState("");
+  const make = async (): Promise<void> => {
+    const body = { description };
+    const made = await attempt(() => put(url(["vhosts", name]), body), `Virtual host ${name} is there.`);
+    if (made) go(["vhosts", name]);
+  };
+  return (
+    <Dialog title="New virtual host" onClose={() => adjust({ new: undefined })}>
+      <Form action="Make virtual host" onSend={make}>
+        <Field label="Name" value={name} onValue={setName} required autofocus />
+        <Field label="Description" value={description} onValue={setDescription} />
+      </Form>
+    </Dialog>
+  );
+}
+
+export function VhostPage(props: { name: string }): JSX.Element {
+  const polled = usePoll<Vhost>(url(["vhosts", props.name]));
+  const remove = async (): Promise<void> => {
+    const sure = await confirmed({
+      title: "Delete this virtual host?",
+      text: "Everything in it goes with it: exchanges, queues, all messages. Its connections are closed.",
+      action: "Delete everything in it",
+      typed: props.name,
+    });
+    if (sure && (await attempt(() => del(url(["vhosts", props.name])), "It is deleted."))) {
+      if (chosen.value === props.name) chosen.value = null;
+      go(["vhosts"]);
+    }
+  };
+  return (
+    <>
+      <PageHead kind="Virtual host" title={props.name}>
+        <button
+          type="button"
+          onClick={() => {
+            chosen.value = props.name;
+            go(["queues"]);
+          }}
+        >
+          Show its queues
+        </button>
+        {may("administrator") && (
+          <button type="button" class="danger" onClick={() => void remove()}>
+            Delete…
+          </button>
+        )}
+      </PageHead>
+      <Ready polled={polled}>
+        {(one) => (
+          <Card>
+            <Facts
+              rows={[
+                ["Description", one.description || "–"],
+                ["Tags", one.tags.join(", ") || "–"],
+                ["Ready", whole(one.messages_ready)],
+                ["Unacked", whole(one.messages_unacknowledged)],
+                ["In", rate(rateOf(one.message_stats, "publish") ?? 0)],
+                ["Out", rate(rateOf(one.message_stats, "deliver_get") ?? 0)],
+              ]}
+            />
+          </Card>
+        )}
+      </Ready>
+      {may("administrator") && <VhostPermissions vhost={props.name} />}
+      <LimitRows kind="vhost" name={props.name} />
+    </>
+  );
+}
+
+function VhostPermissions(props: { vhost: string }): JSX.Element {
+  const polled = usePoll<Permission[]>(url(["vhosts", props.vhost, "permissions"]), 0);
+  return (
+    <Card title="Who may do what here" flush>
+      <Ready polled={polled}>
+        {(rows) => <PermissionRows rows={rows} side="user" onChange={polled.refresh} />}
+      </Ready>
+      <div class="pad">
+        <PermissionForm vhost={props.vhost} onDone={polled.refresh} />
+      </div>
+    </Card>
+  );
+}
+

@@ -1,0 +1,113 @@
+/** Dialogs: a question before anything is destroyed, and forms that need room. */
+
+import type { ComponentChildren, JSX } from "preact";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+
+import { Shared, useShared } from "../state";
+import { dialogs, Notices } from "./notices";
+
+export function Dialog(props: {
+  title: string;
+  onClose: () => void;
+  children: ComponentChildren;
+  wide?: boolean;
+}): JSX.Element {
+  const element = useRef<HTMLDialogElement>(null);
+  // Before the next key arrives: what is typed right behind "/" belongs into the dialog.
+  useLayoutEffect(() => {
+    const dialog = element.current;
+    if (dialog && !dialog.open) dialog.showModal();
+    dialogs.value += 1;
+    return () => {
+      dialogs.value -= 1;
+    };
+  }, []);
+  return (
+    <dialog
+      ref={element}
+      class={props.wide ? "wide" : undefined}
+      aria-label={props.title}
+      onClose={props.onClose}
+      onClick={(event) => event.target === element.current && props.onClose()}
+    >
+      <div class="dialog-body">
+        <header>
+          <h2>{props.title}</h2>
+          <button type="button" class="quiet" aria-label="Close" onClick={props.onClose}>
+            ×
+          </button>
+        </header>
+        {props.children}
+      </div>
+      <Notices inside />
+    </dialog>
+  );
+}
+
+interface Question {
+  title: string;
+  text: ComponentChildren;
+  action: string;
+  /** To be typed before the button works. */
+  typed?: string;
+  answer: (yes: boolean) => void;
+}
+
+const question = new Shared<Question | null>(null);
+
+/** Ask before something that cannot be taken back; true when the reader wants it. */
+export function confirmed(asked: Omit<Question, "answer">): Promise<boolean> {
+  return new Promise((resolve) => {
+    question.value = {
+      ...asked,
+      answer: (yes) => {
+        question.value = null;
+        resolve(yes);
+      },
+    };
+  });
+}
+
+export function Questions(): JSX.Element | null {
+  const asked = useShared(question);
+  return asked && <Asked key={asked.title} {...asked} />;
+}
+
+function Asked(props: Question): JSX.Element {
+  const [typed, setTyped] = useState("");
+  const ready = props.typed === undefined || typed === props.typed;
+  return (
+    <Dialog title={props.title} onClose={() => props.answer(false)}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (ready) props.answer(true);
+        }}
+      >
+        <div class="question">{props.text}</div>
+        {props.typed !== undefined && (
+          <label class="field">
+            <span>
+              Type <code class="typed">{props.typed}</code> to go on
+            </span>
+            <input
+              autofocus
+              autocomplete="off"
+              spellcheck={false}
+              value={typed}
+              onInput={(event) => setTyped(event.currentTarget.value)}
+            />
+          </label>
+        )}
+        <div class="buttons">
+          <button type="button" onClick={() => props.answer(false)}>
+            Cancel
+          </button>
+          <button type="submit" class="danger" disabled={!ready}>
+            {props.action}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

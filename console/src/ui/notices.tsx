@@ -1,0 +1,56 @@
+/** Short messages at the edge of the screen: what was done, what went wrong. */
+
+import type { JSX } from "preact";
+
+import { Shared, useShared } from "../state";
+
+interface Notice {
+  id: number;
+  text: string;
+  bad: boolean;
+}
+
+/** How many dialogs are open: what is said meanwhile must be said inside, or nobody can reach it. */
+export const dialogs = new Shared(0);
+
+const notices = new Shared<Notice[]>([]);
+let count = 0;
+
+export function notify(text: string, bad = false): void {
+  const notice = { id: (count += 1), text, bad };
+  notices.value = [...notices.value.slice(-3), notice];
+  window.setTimeout(() => dismiss(notice.id), bad ? 12_000 : 5000);
+}
+
+function dismiss(id: number): void {
+  notices.value = notices.value.filter((one) => one.id !== id);
+}
+
+/** Do something that may be refused; true when it was done. */
+export async function attempt(action: () => Promise<unknown>, done?: string): Promise<boolean> {
+  try {
+    await action();
+  } catch (error) {
+    notify(error instanceof Error ? error.message : String(error), true);
+    return false;
+  }
+  if (done) notify(done);
+  return true;
+}
+
+export function Notices(props: { inside?: boolean }): JSX.Element {
+  const all = useShared(notices);
+  const here = useShared(dialogs) > 0 === (props.inside ?? false);
+  return (
+    <div class="notices" role="status" aria-live="polite">
+      {(here ? all : []).map((one) => (
+        <div key={one.id} class={one.bad ? "notice bad" : "notice"}>
+          <span>{one.text}</span>
+          <button type="button" class="quiet" aria-label="Close" onClick={() => dismiss(one.id)}>
+            ×
+          </button>
+        </div>
+      ))}
+    </div>
+  );
+}

@@ -1,0 +1,73 @@
+/** Exchanges, queues and the arrows between them. */
+
+import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
+
+import { exchangeName, shortened } from "../format";
+import { HEIGHT, NARROW, pictureOf, WIDE } from "../graph";
+import { link } from "../route";
+import type { Binding } from "../types";
+
+const MOST = 120;
+
+export function BindingPicture(props: {
+  vhost: string;
+  bindings: readonly Binding[];
+  /** "queue:NAME" or "exchange:NAME": stands out. */
+  focus?: string;
+}): JSX.Element {
+  const size = matchMedia("(max-width: 760px)").matches ? NARROW : WIDE;
+  const picture = useMemo(
+    () => pictureOf(props.bindings, props.focus ?? "", MOST, size),
+    [props.bindings, props.focus, size],
+  );
+  const { width, height } = picture;
+  return (
+    <div class="picture">
+      <svg
+        viewBox={`0 0 ${width} ${height}`}
+        width={width}
+        height={height}
+        role="group"
+        aria-label="Picture of the bindings"
+      >
+        <defs>
+          <marker id="tip" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" markerHeight="7" orient="auto">
+            <path d="M0 0 8 4 0 8Z" class="tip" />
+          </marker>
+        </defs>
+        {picture.arrows.map((arrow) => (
+          <g key={arrow.id}>
+            <path class="arrow" d={arrow.path} marker-end="url(#tip)" />
+            <text class="key" x={arrow.x} y={arrow.y} text-anchor="middle">
+              {arrow.label}
+              <title>{arrow.full}</title>
+            </text>
+          </g>
+        ))}
+        {picture.boxes.map((box) => (
+          <a
+            key={box.id}
+            href={link([`${box.kind}s`, props.vhost, box.name])}
+            class={`node ${box.kind}${box.focus ? " focus" : ""}`}
+          >
+            <title>{`${box.kind} ${exchangeName(box.name)}`}</title>
+            <rect
+              x={box.x}
+              y={box.y}
+              width={size.width}
+              height={HEIGHT}
+              rx={box.kind === "queue" ? 4 : HEIGHT / 2}
+            />
+            <text x={box.x + size.width / 2} y={box.y + HEIGHT / 2 + 4} text-anchor="middle">
+              {shortened(box.kind === "exchange" ? exchangeName(box.name) : box.name, size.letters)}
+            </text>
+          </a>
+        ))}
+      </svg>
+      {picture.left > 0 && (
+        <p class="muted">{picture.left} more bindings are in the table, not in the picture.</p>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,80 @@
+/** Publishing one message by hand. */
+
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+
+import { post } from "../api";
+import { exchangePart, url } from "../route";
+import { Area, Choice, Field, Form, objectOf, PairRows, type Pairs } from "./form";
+import { attempt, notify } from "./notices";
+
+const PROPERTIES = [
+  "content_type", "message_id", "correlation_id", "reply_to", "expiration", "priority", "type",
+  "app_id", "content_encoding", "timestamp",
+];
+
+/** Properties as the API takes them: those that are text stay text, whatever they look like. */
+function propertiesOf(pairs: Pairs, headers: Pairs, mode: string): Record<string, unknown> {
+  const properties: Record<string, unknown> = {};
+  for (const [name, value] of pairs) {
+    if (name) properties[name] = ["priority", "timestamp"].includes(name) ? Number(value) : value;
+  }
+  if (headers.length > 0) properties.headers = objectOf(headers);
+  return { ...properties, delivery_mode: Number(mode) };
+}
+
+export function PublishForm(props: {
+  vhost: string;
+  exchange: string;
+  /** Fixed when the message is meant for one queue. */
+  routingKey?: string;
+  onDone?: () => void;
+}): JSX.Element {
+  const [key, setKey] = useState("");
+  const [payload, setPayload] = useState("");
+  const [encoding, setEncoding] = useState("string");
+  const [mode, setMode] = useState("2");
+  const [pairs, setPairs] = useState<Pairs>([]);
+  const [headers, setHeaders] = useState<Pairs>([]);
+  const send = async (): Promise<void> => {
+    const path = url(["exchanges", props.vhost, exchangePart(props.exchange), "publish"]);
+    const body = {
+      routing_key: props.routingKey ?? key,
+      payload,
+      payload_encoding: encoding,
+      properties: propertiesOf(pairs, headers, mode),
+    };
+    await attempt(async () => {
+      const { routed } = await post<{ routed: boolean }>(path, body);
+      if (routed) notify("Published; it is on disk.");
+      else notify("Published, but no queue took it: no binding matches.", true);
+      props.onDone?.();
+    });
+  };
+  return (
+    <Form action="Publish" onSend={send}>
+      {props.routingKey === undefined && <Field label="Routing key" value={key} onValue={setKey} />}
+      <Choice
+        label="Kept"
+        value={mode}
+        onValue={setMode}
+        options={[
+          ["2", "persistent"],
+          ["1", "transient"],
+        ]}
+      />
+      <Choice
+        label="Payload is"
+        value={encoding}
+        onValue={setEncoding}
+        options={[
+          ["string", "text"],
+          ["base64", "base64"],
+        ]}
+      />
+      <Area label="Payload" value={payload} onValue={setPayload} rows={6} />
+      <PairRows label="Properties" pairs={pairs} onPairs={setPairs} suggestions={PROPERTIES} />
+      <PairRows label="Headers" pairs={headers} onPairs={setHeaders} />
+    </Form>
+  );
+}

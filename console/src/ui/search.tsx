@@ -1,0 +1,170 @@
+/** One key, "/", and everything with a name can be gone to. */
+
+import type { JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+
+import { get } from "../api";
+import { exchangeName } from "../format";
+import { GO_TO } from "../keys";
+import { entries } from "../menu";
+import { link, url } from "../route";
+import { has, may } from "../state";
+import { Dialog } from "./dialog";
+
+interface Hit {
+  kind: string;
+  name: string;
+  note: string;
+  href: string;
+}
+
+interface Named {
+  name: string;
+  vhost?: string;
+  user_provided_name?: string;
+}
+
+const EACH = 6;
+
+async function named(kind: string, text: string, signal: AbortSignal): Promise<Named[]> {
+  const columns = kind === "connections" ? "name,user_provided_name" : "name,vhost";
+  const query = { page: 1, page_size: EACH, name: text, columns };
+  const found = await get<{ items: Named[] } | Named[]>(url([kind], query), signal);
+  const items = Array.isArray(found) ? found : found.items;
+  return items.filter((one) => one.name.toLowerCase().includes(text.toLowerCase())).slice(0, EACH);
+}
+
+function hitOf(kind: string, one: Named): Hit {
+  const path = one.vhost === undefined ? [kind, one.name] : [kind, one.vhost, one.name];
+  return {
+    kind: kind.replace(/s$/, ""),
+    name: kind === "exchanges" ? exchangeName(one.name) : one.name,
+    note: one.user_provided_name ?? one.vhost ?? "",
+    href: link(path),
+  };
+}
+
+async function search(text: string, signal: AbortSignal): Promise<Hit[]> {
+  const pages = entries()
+    .filter((one) => one.label.toLowerCase().includes(text.toLowerCase()))
+    .map((one) => ({ kind: "page", name: one.label, note: "", href: link([one.id].filter(Boolean)) }));
+  if (text === "") return pages;
+  const kinds = ["queues", "exchanges", "connections", "vhosts"];
+  if (has("/api/topics")) kinds.push("topics");
+  if (may("administrator")) kinds.push("users");
+  const found = await Promise.all(
+    kinds.map((kind) =>
+      named(kind, text, signal).then(
+        (items) => items.map((one) => hitOf(kind, one)),
+        () => [],
+      ),
+    ),
+  );
+  return [...found.flat(), ...pages];
+}
+
+export function Search(props: { onClose: () => void }): JSX.Element {
+  const [text, setText] = useState("");
+  const [hits, setHits] = useState<Hit[]>([]);
+  const [at, setAt] = useState(0);
+  const list = useRef<HTMLUListElement>(null);
+
+  useEffect(() => {
+    const abort = new AbortController();
+    const timer = setTimeout(
+      () => {
+        void search(text.trim(), abort.signal).then((found) => {
+          if (abort.signal.aborted) return;
+          setHits(found);
+          setAt(0);
+        });
+      },
+      text ? 150 : 0,
+    );
+    return () => {
+      clearTimeout(timer);
+      abort.abort();
+    };
+  }, [text]);
+  useEffect(() => list.current?.children[at]?.scrollIntoView({ block: "nearest" }), [at]);
+
+  const open = (hit: Hit | undefined): void => {
+    if (!hit) return;
+    props.onClose();
+    location.hash = hit.href;
+  };
+  const pressed = (event: KeyboardEvent): void => {
+    if (event.key === "ArrowDown") setAt(Math.min(at + 1, hits.length - 1));
+    else if (event.key === "ArrowUp") setAt(Math.max(at - 1, 0));
+    else if (event.key === "Enter") open(hits[at]);
+    else return;
+    event.preventDefault();
+  };
+  return (
+    <Dialog title="Search" onClose={props.onClose}>
+      <input
+        type="text"
+        autofocus
+        class="search-input"
+        role="combobox"
+        list={undefined}
+        aria-label="Search queues, exchanges, connections, pages"
+        aria-expanded="true"
+        aria-controls="hits"
+        aria-activedescendant={hits[at] ? `hit-${at}` : undefined}
+        placeholder="Queue, exchange, connection, user, page…"
+        value={text}
+        onInput={(event) => setText(event.currentTarget.value)}
+        onKeyDown={pressed}
+      />
+      <ul id="hits" class="hits" role="listbox" aria-label="Found" ref={list}>
+        {hits.map((hit, index) => (
+          <li
+            key={hit.href}
+            id={`hit-${index}`}
+            role="option"
+            aria-selected={index === at}
+            onMouseMove={() => setAt(index)}
+            onClick={() => open(hit)}
+          >
+            <span class="hit-kind">{hit.kind}</span>
+            <span class="hit-name">{hit.name}</span>
+            <span class="hit-note">{hit.note}</span>
+          </li>
+        ))}
+        {hits.length === 0 && text !== "" && <li class="muted">Nothing has this in its name.</li>}
+      </ul>
+    </Dialog>
+  );
+}
+
+export function KeyHelp(props: { onClose: () => void }): JSX.Element {
+  const labels = new Map(entries().map((one) => [one.id, one.label]));
+  const rows = Object.entries(GO_TO).filter(([, id]) => labels.has(id));
+  return (
+    <Dialog title="Keys" onClose={props.onClose}>
+      <dl class="keys">
+        <div>
+          <dt>
+            <kbd>/</kbd>
+          </dt>
+          <dd>Search</dd>
+        </div>
+        {rows.map(([key, id]) => (
+          <div key={key}>
+            <dt>
+              <kbd>g</kbd> <kbd>{key}</kbd>
+            </dt>
+            <dd>{labels.get(id)}</dd>
+          </div>
+        ))}
+        <div>
+          <dt>
+            <kbd>Esc</kbd>
+          </dt>
+          <dd>Close a dialog</dd>
+        </div>
+      </dl>
+    </Dialog>
+  );
+}

@@ -1,0 +1,74 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { doneShare, outlook, trendOf } from "../src/lag";
+import { aligned, between, bucketsOf, kept, noted, quantile, ratesOf } from "../src/series";
+
+const samples = (...values: number[]) =>
+  values.map((sample, index) => ({ sample, timestamp: 100_000 - index * 5000 }));
+
+test("rates are oldest first and never negative", () => {
+  assert.deepEqual(ratesOf(samples(30, 10, 20)), [
+    { at: 95_000, value: 0 },
+    { at: 100_000, value: 4 },
+  ]);
+  assert.deepEqual(ratesOf(samples(5)), []);
+});
+
+test("zeros from before the first note are no fall and no rise", () => {
+  assert.deepEqual(noted(samples(12, 10, 0, 0)).map((one) => one.sample), [12, 10]);
+  assert.deepEqual(noted(samples(0, 0)).map((one) => one.sample), [0, 0]);
+  assert.deepEqual(ratesOf(noted(samples(1000, 0, 0))), []);
+});
+
+test("series with different moments share one axis", () => {
+  const [times, first, second] = aligned([
+    [{ at: 1000, value: 1 }],
+    [{ at: 2000, value: 2 }, { at: 1000, value: null }],
+  ]);
+  assert.deepEqual(times, [1, 2]);
+  assert.deepEqual(first, [1, null]);
+  assert.deepEqual(second, [null, 2]);
+});
+
+test("old points go and a point of the past is not added", () => {
+  const points = [{ at: 1, value: 1 }, { at: 50, value: 2 }];
+  assert.deepEqual(kept(points, [{ at: 100, value: 3 }], 60).map((one) => one.at), [50, 100]);
+  assert.deepEqual(kept(points, [{ at: 50, value: 9 }], 60).map((one) => one.value), [1, 2]);
+});
+
+const TEXT = `# TYPE x_seconds histogram
+x_seconds_bucket{le="0.001"} 50.0
+x_seconds_bucket{le="0.01"} 90.0
+x_seconds_bucket{le="+Inf"} 100.0
+x_seconds_count 100.0
+y_seconds_bucket{le="0.001"} 7.0
+`;
+
+test("quantiles are read from Prometheus' text", () => {
+  const buckets = bucketsOf(TEXT, "x_seconds")!;
+  assert.equal(quantile(buckets, 0.5), 0.001);
+  assert.equal(quantile(buckets, 0.25), 0.0005);
+  assert.equal(quantile(buckets, 0.99), 0.01, "beyond the last bound it is the last bound");
+  assert.equal(bucketsOf(TEXT, "z_seconds"), null);
+});
+
+test("between two looks only what is new counts", () => {
+  const first = { bounds: [1, Infinity], counts: [10, 10] };
+  assert.equal(quantile(between(first, first), 0.5), null);
+  assert.deepEqual(between(first, { bounds: [1, Infinity], counts: [10, 14] }).counts, [0, 4]);
+  const restarted = { bounds: [1, Infinity], counts: [2, 3] };
+  assert.deepEqual(between(first, restarted), restarted);
+});
+
+test("the outlook of a group follows its trend", () => {
+  const points = [{ at: 0, value: 100 }, { at: 10_000, value: 50 }];
+  assert.equal(trendOf(points), -5);
+  assert.equal(trendOf([{ at: 0, value: 100 }]), null);
+  assert.equal(outlook(0, null), "nothing to do");
+  assert.equal(outlook(50, -5), "done in about 10 s");
+  assert.equal(outlook(50, 3), "falling behind");
+  assert.equal(outlook(50, 0), "neither gaining nor falling behind");
+  assert.equal(doneShare(10, 14, 20), 0.5);
+  assert.equal(doneShare(0, 0, 0), 1);
+});
