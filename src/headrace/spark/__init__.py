@@ -1,0 +1,10 @@
+"""Headrace for Spark: every queue and topic as a table and a stream, results back as messages.
+
+    spark.read.format("headrace").option("queue", "orders").load()
+
+The format is found without registration wherever the package is installed.
+"""
+
+from headrace.spark.source import HeadraceSource, register
+
+__all__ = ["HeadraceSource", "register"]

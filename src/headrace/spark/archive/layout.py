@@ -1,0 +1,54 @@
+"""What an archive looks like: one table `messages`, and its columns. Pure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.spark.columns import COLUMNS
+
+TABLE = "messages"
+PARTITION_BY = ("vhost", "source", "date")
+_UTC = pa.timestamp("us", "UTC")
+_TYPES = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "timestamp": _UTC,
+    "map<string,string>": pa.map_(pa.string(), pa.string()),
+    "binary": pa.binary(),
+}
+# (source_uuid, partition, offset) is unique: a queue that is made again has another uuid.
+SCHEMA = pa.schema(
+    [
+        ("vhost", pa.string()),
+        ("kind", pa.string()),
+        ("source_uuid", pa.string()),
+        *((name, _TYPES[kind]) for name, kind in COLUMNS.items()),
+        ("date", pa.date32()),
+    ]
+)
+
+
+def table_path(lake: Path | str) -> str:
+    return str(Path(lake).resolve() / TABLE)
+
+
+def application(uuid: str, partition: int) -> str:
+    """The name under which the table knows how far a partition is archived."""
+    return f"headrace-archive:{uuid}:{partition}"
+
+
+def as_rows(batch: pa.RecordBatch, vhost: str, kind: str, uuid: str) -> pa.RecordBatch:
+    """Messages as rows of the table."""
+    count = batch.num_rows
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    columns["vhost"] = pa.array([vhost] * count, pa.string())
+    columns["kind"] = pa.array([kind] * count, pa.string())
+    columns["source_uuid"] = pa.array([uuid] * count, pa.string())
+    columns["date"] = pc.cast(columns["timestamp"].cast(_UTC), pa.date32())
+    return pa.RecordBatch.from_arrays(
+        [columns[field.name].cast(field.type) for field in SCHEMA], schema=SCHEMA
+    )

@@ -1,0 +1,189 @@
+"""`headrace archive`: rounds of looking, holding, reading and committing.
+
+How far each partition is archived is part of the commit that adds its rows: there is no other
+record of it that could disagree. A round that is repeated after a crash therefore adds nothing
+twice, and files without a commit belong to no table.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from headrace.spark.archive.layout import PARTITION_BY, SCHEMA, application, as_rows, table_path
+from headrace.spark.archive.planning import ROWS_PER_ROUND, Place, Stretch, places, plan
+from headrace.spark.archive.sources import Choice, look
+from headrace.spark.broker import BrokerBackend, connect, told
+from headrace.spark.delta import WRITTEN_DDL, FileWriter, Written, commit, open_table
+from headrace.spark.errors import LakeError
+from headrace.spark.options import PIN_BYTES, read_options
+from headrace.spark.planning import Range
+
+PATIENCE_SECONDS = 60.0  # for a broker that is being restarted
+_STRETCH_DDL = (
+    "kind string, source string, uuid string, partition int, start bigint, end bigint, "
+    "checked boolean"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round did."""
+
+    rows: int
+    sources: int
+    waiting: int  # messages that are left for the next
+
+
+@dataclass(frozen=True, slots=True)
+class Archiver:
+    """One archive of one vhost."""
+
+    spark: SparkSession
+    lake: Path
+    url: str
+    choice: Choice = field(default_factory=Choice)
+    pin_bytes: int = PIN_BYTES
+    skip_lost: bool = False
+    rows_per_round: int = ROWS_PER_ROUND
+
+    @property
+    def root(self) -> str:
+        return table_path(self.lake)
+
+    @property
+    def vhost(self) -> str:
+        return unquote(urlsplit(self.url).path[1:]) or "/"
+
+    def run(
+        self,
+        *,
+        once: bool,
+        stop: threading.Event,
+        every: float = 10.0,
+        tell: Callable[[Round], None] = lambda done: None,
+    ) -> int:
+        """Until it is told to stop, or until everything is archived; returns how many rows."""
+        total = 0
+        self.lake.mkdir(parents=True, exist_ok=True)
+        with _alone(self.lake):
+            while not stop.is_set():
+                done = self.round()
+                total += done.rows
+                if done.rows:
+                    tell(done)
+                if not done.waiting:
+                    if once:
+                        break
+                    stop.wait(every)
+        return total
+
+    def round(self) -> Round:
+        """Everything there is now, up to the limit of a round."""
+        table = open_table(self.root, SCHEMA, PARTITION_BY)
+        found = self._held(table)
+        stretches, after = plan(found, self.rows_per_round)
+        rows = 0
+        if stretches:
+            files = self._write(stretches)
+            rows = sum(one.rows for one in files)
+            versions = {
+                application(one.destination.uuid, one.part.partition): one.start
+                for one, before in zip(after, found, strict=True)
+                if one.known != before.known
+            }
+            commit(table, files, versions)
+            self._hold(table, after)
+        waiting = sum(one.part.end - one.start for one in after)
+        names = {(one.kind, one.source) for one in stretches}
+        return Round(rows, len(names), waiting)
+
+    def release(self) -> None:
+        """The broker need not hold anything for this archive any more."""
+        table = DeltaTable(self.root)
+        with connect(self.url) as connection, told():
+            connection.unpin(_query(table))
+
+    # -- holding --------------------------------------------------------------------------------
+
+    def _held(self, table: DeltaTable) -> list[Place]:
+        """The places, held from now on. They are looked at again behind the pin: what was
+        acknowledged before it may be gone."""
+
+        def known(uuid: str, partition: int) -> int | None:
+            return table.transaction_version(application(uuid, partition))
+
+        with connect(self.url, PATIENCE_SECONDS) as connection:
+            before = places(look(connection, self.choice), known, self.skip_lost)
+            self._hold(table, before)
+            return places(look(connection, self.choice), known, self.skip_lost)
+
+    def _hold(self, table: DeltaTable, found: list[Place]) -> None:
+        positions: dict[str, dict[str, tuple[str, dict[int, int]]]] = {}
+        for one in found:
+            of_kind = positions.setdefault(one.destination.kind, {})
+            entry = of_kind.setdefault(one.destination.name, (one.destination.uuid, {}))
+            entry[1][one.part.partition] = one.start
+        with connect(self.url, PATIENCE_SECONDS) as connection, told():
+            for kind, of_kind in positions.items():
+                connection.pin(_query(table), kind, of_kind, self.pin_bytes)
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def _write(self, stretches: list[Stretch]) -> list[Written]:
+        rows = [tuple(asdict(one).values()) for one in stretches]
+        parts = self.spark.sparkContext.parallelize(rows, len(rows))
+        frame = self.spark.createDataFrame(parts, _STRETCH_DDL)
+        task = _Task(self.url, self.vhost, self.root)
+        return [Written(**row.asDict()) for row in frame.mapInArrow(task, WRITTEN_DDL).collect()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """Reads stretches and writes them to files; it travels to executors. The rows go from the
+    broker to Parquet as Arrow batches: Java never sees them."""
+
+    url: str
+    vhost: str
+    root: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        stretches = (Stretch(**row) for batch in batches for row in batch.to_pylist())
+        rows = (batch for one in stretches for batch in self._read(one))
+        yield from FileWriter(self.root, PARTITION_BY).write(rows)
+
+    def _read(self, one: Stretch) -> Iterator[pa.RecordBatch]:
+        given: Mapping[str, str] = {"url": self.url, one.kind: one.source}
+        options = replace(
+            read_options(given),
+            is_stream=True,
+            fail_on_data_loss=one.checked,
+        )
+        part = Range(one.source, one.partition, one.start, one.end)
+        for batch in BrokerBackend(options).batches(part, one.uuid):
+            yield as_rows(batch, self.vhost, one.kind, one.uuid)
+
+
+def _query(table: DeltaTable) -> str:
+    """The name of the pin: one for each archive, wherever it is run."""
+    return f"archive-{table.metadata().id}"
+
+
+@contextmanager
+def _alone(lake: Path) -> Iterator[None]:
+    """Two at a time would do the same work twice, and one of them in vain."""
+    with (lake / ".archive.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise LakeError(f"another `headrace archive` writes to {lake}: let it finish") from None
+        yield

@@ -1,0 +1,65 @@
+"""The archive as tables for SQL: `messages`, and one of the name of each queue and topic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headrace.spark.archive.layout import TABLE, table_path
+from headrace.spark.errors import BadOption, LakeError
+from headrace.spark.lake import open_delta, read_delta
+
+
+def sources_of(lake: Path | str) -> dict[str, int]:
+    """How many messages of each source are archived."""
+    if not Path(table_path(lake)).is_dir():
+        raise LakeError(
+            f"there is no archive in {lake}: `headrace archive --lake {lake}` makes one"
+        )
+    actions = pa.table(open_delta(table_path(lake)).get_add_actions(flatten=True))
+    counts: dict[str, int] = {}
+    for source, rows in zip(
+        actions["partition.source"].to_pylist(), actions["num_records"].to_pylist(), strict=True
+    ):
+        counts[source] = counts.get(source, 0) + rows
+    return dict(sorted(counts.items()))
+
+
+def messages(spark: SparkSession, lake: Path | str) -> DataFrame:
+    """All messages, with the body also as `text` where it is UTF-8."""
+    sources_of(lake)  # says clearly when there is none
+    rows = read_delta(spark, table_path(lake))
+    return rows.withColumn("text", F.try_validate_utf8(F.col("body").cast("string")))
+
+
+def offer(spark: SparkSession, lake: Path | str) -> list[str]:
+    """Makes the tables known; returns their names."""
+    rows = messages(spark, lake)
+    rows.createOrReplaceTempView(TABLE)
+    names = {TABLE: TABLE}
+    for source in sources_of(lake):
+        # Spark does not tell names apart by case: the first has it, the others are in `messages`.
+        if names.setdefault(source.lower(), source) == source and source != TABLE:
+            quoted = source.replace("`", "``")
+            rows.where(F.col("source") == source).createOrReplaceTempView(f"`{quoted}`")
+    return sorted(names.values())
+
+
+def query(spark: SparkSession, sql: str, names: list[str]) -> DataFrame:
+    """The answer to a query; a table that is missing is told with those that there are."""
+    try:
+        return spark.sql(sql)
+    except AnalysisException as error:
+        if "TABLE_OR_VIEW_NOT_FOUND" in str(error.getCondition()):
+            known = ", ".join(_written(name) for name in names)
+            wanted = (error.getMessageParameters() or {}).get("relationName", "")
+            raise BadOption(f"there is no table {wanted}; there are {known}") from error
+        raise
+
+
+def _written(name: str) -> str:
+    return name if name.isidentifier() else f"`{name}`"

@@ -1,0 +1,214 @@
+"""Reading from a broker: bounds and pins for the driver, Arrow batches for the tasks."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+
+from headrace.client.bulk import BulkConnection, Destination
+from headrace.client.errors import ConnectionClosed, HeadraceError
+from headrace.client.settings import Settings
+from headrace.spark.backend import Part, Source
+from headrace.spark.errors import DataLost, SourceChanged, SparkError
+from headrace.spark.offsets import SourceOffset, StreamOffset
+from headrace.spark.options import ReadOptions
+from headrace.spark.planning import Range
+from headrace.spark.selection import selection
+
+FETCH_SECONDS = 120.0
+AGAIN_SECONDS = 0.5
+DEFAULT_PORT = 9090
+
+
+def connect(url: str, patience: float = 0.0) -> BulkConnection:
+    """A connection for headrace://user:password@host:port/vhost.
+
+    A broker that is not there is waited for ``patience`` seconds: it may be starting again.
+    """
+    parts = urlsplit(url)
+    settings = Settings(
+        host=parts.hostname or "127.0.0.1",
+        port=parts.port or DEFAULT_PORT,
+        user=unquote(parts.username or "guest"),
+        password=unquote(parts.password or "guest"),
+        vhost=unquote(parts.path[1:]) or "/",
+        request_timeout=FETCH_SECONDS,
+    )
+    tls = ssl.create_default_context() if parts.scheme == "headraces" else None
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return BulkConnection(settings, tls=tls)
+        except ConnectionClosed as error:
+            if time.monotonic() > deadline:
+                raise SparkError(str(error)) from None
+            time.sleep(AGAIN_SECONDS)
+        except HeadraceError as error:
+            raise SparkError(str(error)) from None
+
+
+class BrokerBackend:
+    """Queues and topics of a running broker."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    def look(self, time_ms: int | None = None) -> dict[str, Source]:
+        options = self._options
+        with connect(options.url, options.patience) as connection, told():
+            found = connection.bounds(
+                [{options.kind: name} for name in options.names], time_ms or 0
+            )
+        return {one.name: _source(one) for one in found}
+
+    def batches(self, part: Range, uuid: str) -> Iterator[pa.RecordBatch]:
+        options = self._options
+        choose = selection(options)
+        wanted = {
+            options.kind: part.source,
+            "partition": part.partition,
+            "uuid": uuid,
+            "columns": list(choose.needed),
+            "complete": options.fail_on_data_loss and options.is_stream,
+        }
+        start = part.start
+        while start < part.end:
+            with connect(options.url, options.patience) as connection, told():
+                try:
+                    for batch in _decoded(connection.fetch(start, part.end, **wanted)):
+                        yield choose.apply(batch)
+                        start = batch.column("offset")[-1].as_py() + 1
+                    _check_end(part, start, options)
+                    return
+                except ConnectionClosed:
+                    if not options.patience:
+                        raise
+
+    def pin(self, position: StreamOffset) -> None:
+        options = self._options
+        positions = {name: (one.uuid, one.next) for name, one in position.sources.items()}
+        with connect(options.url, options.patience) as connection:
+            try:
+                with told():
+                    connection.pin(position.query, options.kind, positions, options.pin_bytes)
+            except DataLost:
+                if options.fail_on_data_loss:
+                    raise
+                with told():  # what is gone is gone: from here on it is held again
+                    connection.unpin(position.query)
+                    connection.pin(position.query, options.kind, positions, options.pin_bytes)
+
+    def pinned(self, query: str) -> StreamOffset | None:
+        options = self._options
+        with connect(options.url, options.patience) as connection, told():
+            pins = {pin.name: pin for pin in connection.pins()
+                    if (pin.query, pin.kind) == (query, options.kind)}  # fmt: skip
+            names = [{options.kind: name} for name in options.names if name in pins]
+            found = connection.bounds(names) if names else []
+        sources = {
+            one.name: SourceOffset(
+                one.uuid, {int(part): int(at) for part, at in pins[one.name].positions.items()}
+            )
+            for one in found
+            if one.uuid == pins[one.name].uuid
+        }
+        return StreamOffset(query, sources) if sources else None
+
+    def unpin(self, query: str) -> None:
+        with connect(self._options.url, self._options.patience) as connection, told():
+            connection.unpin(query)
+
+
+def _check_end(part: Range, reached: int, options: ReadOptions) -> None:
+    """The offsets of a topic have no holes: a range that ends early was not read completely."""
+    is_strict = options.kind == "topic" and options.fail_on_data_loss and options.is_stream
+    if is_strict and reached != part.end:
+        raise DataLost(
+            f"'{part.source}' partition {part.partition}: offsets {reached} to {part.end - 1} "
+            "could not be read"
+        )
+
+
+def _source(one: Destination) -> Source:
+    parts = [
+        Part(part.partition, part.lane, part.first, part.complete, part.end, part.at_time)
+        for part in one.parts
+    ]
+    return Source(one.name, one.uuid, tuple(parts))
+
+
+def _decoded(pieces: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
+    try:
+        while True:
+            yield from pa.ipc.open_stream(_Stream(pieces))
+    except _NoMore:
+        return
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """The broker's refusals as our own errors."""
+    try:
+        yield
+    except HeadraceError as error:
+        raise _translated(error) from None
+
+
+def _translated(error: HeadraceError) -> SparkError:
+    if error.code == "data_lost":
+        return DataLost(error.text)
+    if error.code == "source_changed":
+        return SourceChanged(error.text)
+    return SparkError(str(error))
+
+
+class _NoMore(Exception):
+    """There is no further stream."""
+
+
+class _Stream:
+    """One Arrow stream out of the pieces, as a file that can only be read forward."""
+
+    closed = False
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        first = next((piece for piece in pieces if piece), None)
+        if first is None:
+            raise _NoMore
+        self._data = memoryview(first)
+
+    def read(self, size: int = -1) -> bytes | memoryview:
+        if not self._data:
+            piece = next(self._pieces, b"")
+            if not piece:
+                return b""
+            self._data = memoryview(piece)
+        if size < 0 or size >= len(self._data):
+            if 0 <= size != len(self._data):
+                return self._joined(size)
+            taken, self._data = self._data, memoryview(b"")
+            return taken
+        taken, self._data = self._data[:size], self._data[size:]
+        return taken
+
+    def _joined(self, size: int) -> bytes:
+        parts = [bytes(self._data)]
+        size -= len(self._data)
+        self._data = memoryview(b"")
+        while size:
+            piece = next(self._pieces, b"")
+            if not piece:
+                break
+            parts.append(piece[:size])
+            self._data = memoryview(piece)[size:]
+            size -= len(parts[-1])
+        return b"".join(parts)
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,201 @@
+"""Delta tables without Java: tasks write Parquet files, the driver commits all of them at once.
+
+A commit carries application transactions, (name, version) each: what was committed under a version
+before is not committed again. Files of tasks that failed are part of no table.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.transaction import AddAction
+
+from headrace.spark.errors import LakeError, SinkRefused
+
+# What tasks tell the driver of each file that they wrote.
+WRITTEN_DDL = "path string, size bigint, rows bigint, partition_values string"
+WRITTEN = pa.schema(
+    [
+        ("path", pa.string()),
+        ("size", pa.int64()),
+        ("rows", pa.int64()),
+        ("partition_values", pa.string()),
+    ]
+)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A file that is being written."""
+
+    path: str
+    values: Mapping[str, str | None]
+    writer: pq.ParquetWriter
+    rows: int = 0
+
+
+@dataclass(slots=True)
+class FileWriter:
+    """Writes rows to new files under a table's directory, one for each set of partition values.
+
+    It travels to executors, which must see the directory under the same path.
+    """
+
+    root: str
+    partition_by: tuple[str, ...] = ()
+    _open: dict[tuple[str | None, ...], _Open] = field(default_factory=dict)
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Writes everything; yields one row for each file."""
+        try:
+            for batch in batches:
+                if batch.num_rows:
+                    for values, rows in self._parted(pa.table(batch)):
+                        self._append(values, rows)
+        finally:
+            for one in self._open.values():
+                one.writer.close()
+        done = [self._described(one) for one in self._open.values()]
+        yield pa.RecordBatch.from_pylist(done, WRITTEN)
+
+    def _parted(self, rows: pa.Table) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
+        if not self.partition_by:
+            yield (), rows
+            return
+        names = list(self.partition_by)
+        body = rows.drop_columns(names)
+        keys = rows.select(names)
+        for group in keys.group_by(names).aggregate([]).to_pylist():
+            mask = None
+            for name in names:
+                column = keys[name]
+                same = pc.is_null(column) if group[name] is None else pc.equal(column, group[name])
+                mask = same if mask is None else pc.and_(mask, same)
+            values = tuple(None if group[n] is None else _as_text(group[n]) for n in names)
+            yield values, body.filter(mask)
+
+    def _append(self, values: tuple[str | None, ...], rows: pa.Table) -> None:
+        one = self._open.get(values)
+        if one is None:
+            named = dict(zip(self.partition_by, values, strict=True))
+            place = "/".join(f"{name}={_escaped(value)}" for name, value in named.items())
+            path = f"{place}/{uuid.uuid4().hex}.parquet".lstrip("/")
+            file = Path(self.root) / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            one = _Open(path, named, pq.ParquetWriter(file, rows.schema, compression="zstd"))
+            self._open[values] = one
+        one.writer.write_table(rows)
+        one.rows += rows.num_rows
+
+    def _described(self, one: _Open) -> dict[str, object]:
+        size = (Path(self.root) / one.path).stat().st_size
+        values = json.dumps(dict(one.values))
+        return {"path": one.path, "size": size, "rows": one.rows, "partition_values": values}
+
+
+def _as_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _escaped(value: str | None) -> str:
+    """As Hive writes directories: every tool that reads partitions knows it."""
+    return "__HIVE_DEFAULT_PARTITION__" if value is None else quote(value, safe=" -_.~")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file that waits for its commit."""
+
+    path: str
+    size: int
+    rows: int
+    partition_values: str
+
+    @property
+    def action(self) -> AddAction:
+        return AddAction(
+            self.path,
+            self.size,
+            json.loads(self.partition_values),
+            int(time.time() * 1000),
+            True,
+            json.dumps({"numRecords": self.rows}),
+        )
+
+
+def open_table(root: str, schema: pa.Schema, partition_by: Sequence[str]) -> DeltaTable:
+    """The table, made if there is none; SinkRefused when it has other columns."""
+    try:
+        table = DeltaTable(root)
+    except TableNotFoundError:
+        if Path(root).is_dir() and any(Path(root).iterdir()):
+            raise SinkRefused(
+                f"{root} is not empty and no Delta table: nothing was written there. Name another "
+                "directory"
+            ) from None
+        return DeltaTable.create(root, schema, mode="ignore", partition_by=list(partition_by))
+    found = pa.schema(table.schema().to_arrow())
+    has, gets = ({one.name: str(one.type) for one in each} for each in (found, schema))
+    normal = {name: kind.replace("large_", "").replace("_view", "") for name, kind in has.items()}
+    if normal != {name: kind.replace("large_", "") for name, kind in gets.items()}:
+        raise SinkRefused(
+            f"the table {root} has {_columns(normal)}, but would get {_columns(gets)}: nothing "
+            "was written. Name another path, or cast the columns"
+        )
+    if list(table.metadata().partition_columns) != list(partition_by):
+        raise SinkRefused(
+            f"the table {root} is partitioned by {table.metadata().partition_columns}, not by "
+            f"{list(partition_by)}: nothing was written"
+        )
+    return table
+
+
+def _columns(found: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in found.items())
+
+
+def count_rows(root: str) -> int:
+    """How many rows a table has; none when there is no table."""
+    try:
+        actions = DeltaTable(root).get_add_actions(flatten=True)
+    except TableNotFoundError:
+        return 0
+    return sum(pa.table(actions).column("num_records").to_pylist())
+
+
+def is_committed(table: DeltaTable, app: str, version: int) -> bool:
+    """Whether this version or a later one is in the table."""
+    known = table.transaction_version(app)
+    return known is not None and known >= version
+
+
+def commit(table: DeltaTable, files: Sequence[Written], versions: Mapping[str, int]) -> None:
+    """All files and all versions in one step; LakeError when another writer was faster."""
+    properties = CommitProperties(
+        app_transactions=[Transaction(app, version) for app, version in versions.items()]
+    )
+    partition_by = list(table.metadata().partition_columns)
+    try:
+        table.create_write_transaction(
+            [one.action for one in files],
+            "append",
+            table.schema(),
+            partition_by=partition_by,
+            commit_properties=properties,
+        )
+    except CommitFailedError as error:
+        raise LakeError(
+            f"another program wrote the same rows to {table.table_uri} at the same moment: nothing "
+            f"was written twice; run one at a time ({error})"
+        ) from error

@@ -1,0 +1,115 @@
+"""Filters of a query that narrow down which offsets have to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from headrace.spark.backend import Source
+
+Places = dict[tuple[str, int], int]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class Narrowing:
+    """Never removes a row that the filters would keep; Spark applies them again."""
+
+    partitions: set[int] | None = None
+    low: int = 0
+    high: int | None = None  # exclusive
+    since_ms: int | None = None
+    until_ms: int | None = None
+    _unused: list[Filter] = field(default_factory=list)
+
+    def take(self, one: Filter) -> None:
+        column = getattr(one, "attribute", ())
+        if column == ("partition",):
+            self._take_partition(one)
+        elif column == ("offset",):
+            self._take_offset(one)
+        elif column == ("timestamp",):
+            self._take_time(one)
+
+    def _take_partition(self, one: Filter) -> None:
+        if isinstance(one, EqualTo):
+            wanted = {one.value}
+        elif isinstance(one, In):
+            wanted = set(one.value)
+        else:
+            return
+        self.partitions = wanted if self.partitions is None else self.partitions & wanted
+
+    def _take_offset(self, one: Filter) -> None:
+        if isinstance(one, EqualTo):
+            self._between(one.value, one.value + 1)
+        elif isinstance(one, GreaterThan):
+            self._between(one.value + 1, None)
+        elif isinstance(one, GreaterThanOrEqual):
+            self._between(one.value, None)
+        elif isinstance(one, LessThan):
+            self._between(0, one.value)
+        elif isinstance(one, LessThanOrEqual):
+            self._between(0, one.value + 1)
+
+    def _between(self, low: int, high: int | None) -> None:
+        self.low = max(self.low, low)
+        if high is not None:
+            self.high = high if self.high is None else min(self.high, high)
+
+    def _take_time(self, one: Filter) -> None:
+        value = getattr(one, "value", None)
+        if not isinstance(value, datetime):
+            return
+        if value.tzinfo is None:
+            value = value.astimezone(UTC)  # Spark hands local times over
+        # Whole numbers: a float of seconds is off by a millisecond now and then.
+        us = (value - _EPOCH) // timedelta(microseconds=1)
+        if isinstance(one, GreaterThan | GreaterThanOrEqual | EqualTo):
+            since = (us + 1 if isinstance(one, GreaterThan) else us) + 999
+            self.since_ms = max(self.since_ms or 0, since // 1000)
+        if isinstance(one, LessThan | LessThanOrEqual | EqualTo):
+            until = ((us - 1 if isinstance(one, LessThan) else us) // 1000) + 1
+            self.until_ms = until if self.until_ms is None else min(self.until_ms, until)
+
+    def apply(
+        self,
+        starts: Places,
+        ends: Places,
+        look: Callable[[int | None], Mapping[str, Source]],
+    ) -> tuple[Places, Places]:
+        """The places that are left."""
+        since = _at_time(look(self.since_ms)) if self.since_ms is not None else {}
+        until = _at_time(look(self.until_ms)) if self.until_ms is not None else {}
+        kept = [one for one in ends if self.partitions is None or one[1] in self.partitions]
+        high = self.high
+        narrow_starts = {
+            one: max(starts[one], self.low, since.get(one, 0)) for one in kept if one in starts
+        }
+        narrow_ends = {
+            one: min(ends[one], until.get(one, ends[one]), ends[one] if high is None else high)
+            for one in narrow_starts
+        }
+        return narrow_starts, {
+            one: max(end, narrow_starts[one]) for one, end in narrow_ends.items()
+        }
+
+
+def _at_time(sources: Mapping[str, Source]) -> Places:
+    return {
+        (name, part.partition): part.at_time
+        for name, one in sources.items()
+        for part in one.parts
+        if part.at_time is not None
+    }

@@ -1,0 +1,230 @@
+"""The options of the data source, checked before anything is asked of a broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from urllib.parse import urlsplit
+
+from headrace.spark.columns import chosen
+from headrace.spark.errors import BadOption
+
+DEFAULT_URL = "headrace://guest:guest@127.0.0.1:9090/"
+EARLIEST, LATEST = -2, -1
+ROWS_PER_TASK = 500_000
+PIN_BYTES = 10 << 30
+PATIENCE = 60.0
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# Spark hands the keys over in lower case.
+_COMMON = {"url"}
+_READING = _COMMON | {
+    "topic",
+    "queue",
+    "startingoffsets",
+    "endingoffsets",
+    "startingtimestamp",
+    "endingtimestamp",
+    "maxrowspertrigger",
+    "rowspertask",
+    "columns",
+    "failondataloss",
+    "tags",
+    "selector",
+    "group",
+    "pinbytes",
+    "pushfilters",
+}
+_WRITING = _COMMON | {"topic", "exchange", "idempotencykey", "checkpointlocation", "path"}
+
+Positions = Mapping[str, Mapping[int, int]]  # by source, by partition
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Where reading begins or ends: a word, positions, or a time."""
+
+    word: int | None = None  # EARLIEST or LATEST
+    positions: Positions = field(default_factory=dict)
+    time_ms: int | None = None
+
+    def asked(self, source: str) -> Mapping[int, int]:
+        """The positions given for a source; those of a topic hold for all its brokers."""
+        return self.positions.get(source) or self.positions.get(source.rpartition("@")[0], {})
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    url: str = field(repr=False)  # it holds a password
+    kind: str  # "queue" or "topic"
+    names: tuple[str, ...]
+    start: Limit
+    end: Limit
+    columns: tuple[str, ...]
+    max_rows: int | None = None
+    rows_per_task: int = ROWS_PER_TASK
+    fail_on_data_loss: bool = True
+    tags: str | None = None
+    selector: str | None = None
+    group: str | None = None
+    pin_bytes: int = PIN_BYTES
+    push_filters: bool = False
+    is_stream: bool = False
+
+    @property
+    def patience(self) -> float:
+        """Seconds for which a stream waits for a broker that is not there."""
+        return PATIENCE if self.is_stream else 0.0
+
+    @property
+    def is_mysql(self) -> bool:
+        return self.url.startswith("mysql://")
+
+    @property
+    def is_rocketmq(self) -> bool:
+        return self.url.startswith("rocketmq://")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    url: str = field(repr=False)
+    topic: str | None = None
+    exchange: str | None = None
+    idempotency_key: str | None = None
+    patience: float = 0.0
+
+
+def read_options(given: Mapping[str, str]) -> ReadOptions:
+    """For reading, batch and stream."""
+    options = _known(given, _READING)
+    kinds = [kind for kind in ("topic", "queue") if options.get(kind)]
+    if len(kinds) != 1:
+        raise BadOption("give one of the options 'topic' and 'queue', e.g. .option('queue', 'q')")
+    kind = kinds[0]
+    names = tuple(name.strip() for name in options[kind].split(",") if name.strip())
+    if not names or len(set(names)) != len(names):
+        raise BadOption(f"{kind}: names separated by commas, each once")
+    if options.get("tags") and options.get("selector"):
+        raise BadOption("give 'tags' or 'selector', not both")
+    if kind == "queue" and _scheme(options) in ("mysql", "rocketmq"):
+        raise BadOption(f"queues are in brokers: {_scheme(options)}:// has topics only")
+    return ReadOptions(
+        url=_url(options),
+        kind=kind,
+        names=names,
+        start=_limit(options, "starting", EARLIEST, names),
+        end=_limit(options, "ending", LATEST, names),
+        columns=chosen(options.get("columns", "")),
+        max_rows=_number(options, "maxrowspertrigger"),
+        rows_per_task=_number(options, "rowspertask") or ROWS_PER_TASK,
+        fail_on_data_loss=_flag(options, "failondataloss", True),
+        tags=options.get("tags"),
+        selector=options.get("selector"),
+        group=options.get("group"),
+        pin_bytes=_number(options, "pinbytes") or PIN_BYTES,
+        push_filters=_flag(options, "pushfilters", False),
+    )
+
+
+def write_options(given: Mapping[str, str]) -> WriteOptions:
+    """For writing, batch and stream."""
+    options = _known(given, _WRITING)
+    if bool(options.get("topic")) == bool("exchange" in options):
+        raise BadOption("give one of the options 'topic' and 'exchange' to write to")
+    if _scheme(options) == "rocketmq":
+        raise BadOption("rocketmq:// can only be read; write with a Producer of headrace.rocketmq")
+    if "exchange" in options and _scheme(options) == "mysql":
+        raise BadOption("exchanges are in brokers: mysql:// has topics only")
+    return WriteOptions(
+        url=_url(options),
+        topic=options.get("topic"),
+        exchange=options.get("exchange"),
+        idempotency_key=options.get("idempotencykey"),
+    )
+
+
+def _known(given: Mapping[str, str], allowed: set[str]) -> dict[str, str]:
+    options = {key.lower(): value for key, value in given.items()}
+    for key in options:
+        if key not in allowed:
+            raise BadOption(f"unknown option '{key}'; there are {', '.join(sorted(allowed))}")
+    return options
+
+
+def _url(options: Mapping[str, str]) -> str:
+    url = options.get("url", DEFAULT_URL)
+    if urlsplit(url).scheme not in ("headrace", "headraces", "mysql", "rocketmq"):
+        raise BadOption("url: it begins with headrace://, headraces://, mysql:// or rocketmq://")
+    return url
+
+
+def _scheme(options: Mapping[str, str]) -> str:
+    return urlsplit(_url(options)).scheme
+
+
+def _number(options: Mapping[str, str], key: str) -> int | None:
+    text = options.get(key)
+    if text is None:
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise BadOption(f"{key}: a whole number from 1 on, not {text!r}")
+    return int(text)
+
+
+def _flag(options: Mapping[str, str], key: str, default: bool) -> bool:
+    text = options.get(key)
+    if text is None:
+        return default
+    if text.lower() not in ("true", "false"):
+        raise BadOption(f"{key}: true or false, not {text!r}")
+    return text.lower() == "true"
+
+
+def _limit(options: Mapping[str, str], which: str, default: int, names: tuple[str, ...]) -> Limit:
+    offsets = options.get(f"{which}offsets")
+    moment = options.get(f"{which}timestamp")
+    if offsets is not None and moment is not None:
+        raise BadOption(f"give {which}Offsets or {which}Timestamp, not both")
+    if moment is not None:
+        return Limit(time_ms=_milliseconds(moment, f"{which}Timestamp"))
+    if offsets is None:
+        return Limit(word=default)
+    word = {"earliest": EARLIEST, "latest": LATEST}.get(offsets.strip().lower())
+    if word is not None:
+        return Limit(word=word)
+    return Limit(positions=_positions(offsets, f"{which}Offsets", names))
+
+
+def _positions(text: str, option: str, names: tuple[str, ...]) -> Positions:
+    shape = 'earliest, latest, or JSON such as {"orders": {"0": 23}}'
+    try:
+        value = json.loads(text)
+        found = {
+            source: {int(part): int(offset) for part, offset in parts.items()}
+            for source, parts in value.items()
+        }
+    except (ValueError, AttributeError, TypeError):
+        raise BadOption(f"{option}: {shape}, not {text!r}") from None
+    for source, parts in found.items():
+        if source not in names and source.rpartition("@")[0] not in names:
+            raise BadOption(f"{option}: '{source}' is not among the sources")
+        if any(part < 0 or offset < EARLIEST for part, offset in parts.items()):
+            raise BadOption(f"{option}: partitions count from 0, offsets from -2 on")
+    return found
+
+
+def _milliseconds(text: str, option: str) -> int:
+    """Milliseconds since 1970, or an ISO date and time (UTC unless it says otherwise)."""
+    if text.strip().isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise BadOption(
+            f"{option}: milliseconds since 1970 or e.g. 2026-01-31T12:00:00, not {text!r}"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)  # a float would be one off at times

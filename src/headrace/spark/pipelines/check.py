@@ -1,0 +1,49 @@
+"""`headrace pipeline validate`: everything that can be known without running."""
+
+from __future__ import annotations
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.spark.columns import chosen, ddl
+from headrace.spark.errors import BadOption, BadPipeline, SinkRefused
+from headrace.spark.pipelines.model import Pipeline, SinkSpec, SourceSpec
+from headrace.spark.pipelines.sinks import check_sink
+from headrace.spark.pipelines.steps import ReadSource, Views, build
+from headrace.spark.reasons import reason_of
+
+
+def check(spark: SparkSession, pipeline: Pipeline) -> Views:
+    """BadPipeline when SQL, names, types or sinks do not fit. Nothing is read or written."""
+    views = build(spark, pipeline, _empty_stream(spark))
+    for sink in pipeline.sinks:
+        frame = views.frames[sink.view]
+        try:
+            check_sink(frame, sink)
+            _check_streaming(spark, frame, sink)
+        except (BadOption, SinkRefused, PySparkException) as error:
+            line = f"{pipeline.file}:{sink.line}"
+            raise BadPipeline(f"{line}: sink '{sink.name}': {reason_of(error)}") from error
+    return views
+
+
+def _empty_stream(spark: SparkSession) -> ReadSource:
+    """Streams with the columns of messages that never have a row."""
+
+    def read(source: SourceSpec) -> DataFrame:
+        ticks = spark.readStream.format("rate").load()
+        types = dict(one.split(" ", 1) for one in ddl(chosen("")).split(", "))
+        columns = (f"CAST(NULL AS {kind}) AS {name}" for name, kind in types.items())
+        return ticks.selectExpr(*columns)
+
+    return read
+
+
+def _check_streaming(spark: SparkSession, frame: DataFrame, sink: SinkSpec) -> None:
+    """What only a streaming query refuses, such as an aggregation without a watermark."""
+    jvm = spark._jvm
+    assert jvm is not None
+    catalyst = jvm.org.apache.spark.sql.catalyst
+    mode = getattr(catalyst.streaming.InternalOutputModes, f"{sink.mode.capitalize()}$")
+    checker = catalyst.analysis.UnsupportedOperationChecker
+    checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), getattr(mode, "MODULE$"))

@@ -1,0 +1,149 @@
+"""Tables of a pipeline file, read with their types; every error names file and line. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from headrace.spark.errors import BadPipeline
+from headrace.spark.pipelines.lines import Lines
+
+_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+Where = tuple[str | int, ...]
+
+
+class Document:
+    """The file as a whole: where things stand in it, and the variables it may use."""
+
+    def __init__(self, file: Path, lines: Lines, environ: Mapping[str, str]) -> None:
+        self.file = file
+        self.lines = lines
+        self.environ = environ
+
+    def fail(self, path: Where, text: str) -> NoReturn:
+        raise BadPipeline(f"{self.file}:{self.lines.of(path)}: {text}")
+
+    def filled(self, text: str, path: Where) -> str:
+        """The text with ${NAME} and ${NAME:-default} replaced from the environment."""
+
+        def value(match: re.Match[str]) -> str:
+            found = self.environ.get(match[1], match[2])
+            if found is None:
+                self.fail(path, f"the environment has no {match[1]}: set it, or give a default "
+                                f"as ${{{match[1]}:-...}}")  # fmt: skip
+            return found
+
+        return _VARIABLE.sub(value, text)
+
+
+class Fields:
+    """One table: what is taken out of it is known, the rest is an error in done()."""
+
+    def __init__(self, document: Document, path: Where, value: object) -> None:
+        if not isinstance(value, dict):
+            document.fail(path, f"'{_dotted(path)}' must be a table")
+        self.document = document
+        self.path = path
+        self._table: dict[str, Any] = {str(key): one for key, one in value.items()}
+        self._taken: set[str] = set()
+
+    def fail(self, key: str | None, text: str) -> NoReturn:
+        self.document.fail(self.path if key is None else (*self.path, key), text)
+
+    def line(self, key: str | None = None) -> int:
+        return self.document.lines.of(self.path if key is None else (*self.path, key))
+
+    def has(self, key: str) -> bool:
+        return key in self._table
+
+    def take(self, key: str) -> Any:  # noqa: ANN401 - whatever the file has there
+        self._taken.add(key)
+        return self._table.get(key)
+
+    def text(self, key: str) -> str | None:
+        value = self.take(key)
+        if value is None:
+            return None
+        if not isinstance(value, str) or not value.strip():
+            self.fail(key, f"'{key}' must be a text")
+        return self.document.filled(value, (*self.path, key))
+
+    def required(self, key: str, hint: str) -> str:
+        value = self.text(key)
+        if value is None:
+            self.fail(None, f"'{key}' is missing: {hint}")
+        return value
+
+    def choice(self, key: str, choices: Iterable[str], default: str) -> str:
+        value = self.text(key) or default
+        allowed = tuple(choices)
+        if value not in allowed:
+            self.fail(key, f"'{key}' is {value!r}; there are {', '.join(allowed)}")
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of texts, or one alone."""
+        value = self.take(key)
+        if value is None:
+            return ()
+        found = [value] if isinstance(value, str) else value
+        if not isinstance(found, list) or not all(isinstance(one, str) and one for one in found):
+            self.fail(key, f"'{key}' must be a list of texts")
+        return tuple(found)
+
+    def plain(self, key: str) -> str | None:
+        """A text, number or flag, as Spark's options take them."""
+        value = self.take(key)
+        if value is None:
+            return None
+        if isinstance(value, bool):
+            return str(value).lower()
+        if not isinstance(value, str | int | float):
+            self.fail(key, f"'{key}' must be a text, a number, true or false")
+        return self.document.filled(str(value), (*self.path, key))
+
+    def table(self, key: str) -> Fields | None:
+        value = self.take(key)
+        return None if value is None else Fields(self.document, (*self.path, key), value)
+
+    def named(self, key: str) -> list[tuple[str, Fields]]:
+        """A table of tables, by name."""
+        found = self.table(key)
+        if found is None:
+            return []
+        names = list(found._table)
+        for name in names:
+            if not _NAME.fullmatch(name):
+                found.fail(name, f"'{name}' is no name: letters, digits, _ and -")
+        return [(name, Fields(self.document, (*found.path, name), found.take(name)))
+                for name in names]  # fmt: skip
+
+    def listed(self, key: str) -> list[Fields]:
+        """An array of tables."""
+        value = self.take(key)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            self.fail(key, f"'{key}' must be a list: [[{key}]] in TOML")
+        return [Fields(self.document, (*self.path, key, i), one) for i, one in enumerate(value)]
+
+    def rest(self) -> dict[str, str]:
+        """What nobody took, as options."""
+        return {key: self.plain(key) or "" for key in self._table if key not in self._taken}
+
+    def done(self) -> None:
+        """Nothing may be left over."""
+        for key in self._table:
+            if key not in self._taken:
+                near = difflib.get_close_matches(key, self._taken, 1)
+                hint = f"did you mean '{near[0]}'?" if near else "it may have: " + ", ".join(
+                    sorted(self._taken))  # fmt: skip
+                self.fail(key, f"unknown '{key}'; {hint}")
+
+
+def _dotted(path: Where) -> str:
+    return ".".join(str(part) for part in path)

@@ -1,0 +1,217 @@
+"""`headrace pipeline run`: the queries of a pipeline, from the start to the last batch."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from functools import reduce
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from headrace.spark.delta import count_rows
+from headrace.spark.errors import BadOption, BadPipeline, PipelineFailed, SinkRefused, SparkError
+from headrace.spark.pipelines.model import BAD_RECORDS, Pipeline
+from headrace.spark.pipelines.progress import Figures, Shown
+from headrace.spark.pipelines.reporting import Reporter
+from headrace.spark.pipelines.sinks import DeltaSink, attached, into
+from headrace.spark.pipelines.state import State, StateFile
+from headrace.spark.pipelines.steps import Views, build, stream_of
+from headrace.spark.reasons import reason_in, reason_of
+
+LOOK_SECONDS = 0.5
+BATCH_SECONDS = 60.0  # how long a batch may still take when it is time to stop
+
+
+@dataclass(slots=True)
+class _Query:
+    """A running query and what is known of it."""
+
+    query: StreamingQuery
+    figures: Figures
+
+    def look(self) -> bool:
+        """Takes in what is new; True when there was a batch."""
+        last = self.query.lastProgress
+        if last is None:
+            return False
+        if last.batchId <= self.figures.batch + 1:
+            return self.figures.take(json.loads(last.json))
+        recent = [json.loads(one.json) for one in self.query.recentProgress]
+        return any([self.figures.take(one) for one in recent])
+
+
+@dataclass(slots=True)
+class Runner:
+    """Runs one pipeline. ``stop`` may be set at any time, by a signal for example."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    directory: Path  # of states, checkpoints and bad records
+    once: bool = False
+    stop: threading.Event = field(default_factory=threading.Event)
+    shown: Shown | None = None
+    _queries: list[_Query] = field(default_factory=list)
+    _since: str = ""
+    _bad: int = 0
+
+    @property
+    def bad_records(self) -> str:
+        """Where bad records are kept."""
+        chosen = self.pipeline.bad_records
+        return chosen or str(self.directory / BAD_RECORDS / self.pipeline.name)
+
+    def run(self) -> State:
+        """Until it is told to stop, or until everything is read with ``once``.
+
+        PipelineFailed when a query fails; what was committed stays, a restart goes on from there.
+        """
+        self._since = _now()
+        self._bad = count_rows(self.bad_records)
+        file = StateFile(self.directory, self.pipeline.name)
+        reporter = Reporter(self.pipeline)
+
+        def tell(state: str, error: str | None = None) -> State:
+            told = self._state(state, error)
+            file.write(told)
+            reporter.tell(told, now=state != "running")
+            return told
+
+        tell("starting")
+        try:
+            self._start()
+            self._follow(lambda: tell("running"))
+            self._finish()
+            return tell("stopped" if self.stop.is_set() else "finished")
+        except (SparkError, PySparkException) as error:
+            self._halt()
+            reason = reason_of(error)
+            tell("failed", reason)
+            if isinstance(error, SparkError):
+                raise
+            raise PipelineFailed(f"pipeline {self.pipeline.name}: {reason}") from error
+        finally:
+            self._halt()
+            reporter.close()
+            if self.shown is not None:
+                self.shown.end()
+
+    # -- start ----------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        for sink in self.pipeline.sinks:
+            frame = self._views(sink.name).frames[sink.view]
+            try:
+                self._queries.append(self._begin(attached(frame, sink), sink.name))
+            except (BadOption, SinkRefused, PySparkException) as error:
+                where = f"{self.pipeline.file}:{sink.line}"
+                raise BadPipeline(f"{where}: sink '{sink.name}': {reason_of(error)}") from error
+        if self.pipeline.can_fail:
+            bad = _together(self._views(BAD_RECORDS))
+            writer = bad.writeStream.foreachBatch(into(DeltaSink(self.bad_records)))
+            self._queries.append(self._begin(writer, BAD_RECORDS))
+
+    def _views(self, sink: str) -> Views:
+        return build(self.spark, self.pipeline, stream_of(self.spark, self.pipeline, sink))
+
+    def _begin(self, writer: DataStreamWriter, name: str) -> _Query:
+        pipeline = self.pipeline
+        base = pipeline.checkpoint or str(self.directory / "checkpoints" / pipeline.name)
+        writer = writer.option("checkpointLocation", f"{base.rstrip('/')}/{name}")
+        if self.once:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=pipeline.every)
+        query = writer.queryName(f"{pipeline.name}.{name}").start()
+        return _Query(query, Figures(name))
+
+    # -- while it runs --------------------------------------------------------------------------
+
+    def _follow(self, tell: Callable[[], State]) -> None:
+        while not self.stop.wait(LOOK_SECONDS):
+            self._look()
+            tell()
+            if not any(one.query.isActive for one in self._queries):
+                return
+
+    def _look(self) -> None:
+        for one in self._queries:
+            if one.look():
+                self._saw(one.figures)
+            failed = None if one.query.isActive else one.query.exception()
+            if failed is not None:
+                raise PipelineFailed(
+                    f"pipeline {self.pipeline.name}, {one.figures.sink}: {reason_in(str(failed))}"
+                )
+        if self.shown is not None:
+            queries = [one.figures for one in self._queries if one.figures.sink != BAD_RECORDS]
+            self.shown.line(queries, self._bad)
+
+    def _saw(self, figures: Figures) -> None:
+        """A batch is done."""
+        if figures.sink == BAD_RECORDS:
+            self._bad = count_rows(self.bad_records)  # also those of earlier runs
+        if self.shown is not None:
+            self.shown.batch(figures)
+
+    def _finish(self) -> None:
+        """The batches under way end; no new ones are waited for."""
+        begun = {one.figures.sink: one.figures.batch for one in self._queries}
+        waiting = threading.Event()
+        for _ in range(int(BATCH_SECONDS / LOOK_SECONDS)):
+            self._look()
+            if all(self._is_idle(one, begun[one.figures.sink]) for one in self._queries):
+                break
+            waiting.wait(LOOK_SECONDS)
+        self._halt()
+        self._look()
+
+    @staticmethod
+    def _is_idle(one: _Query, begun: int) -> bool:
+        if not one.query.isActive or one.figures.batch > begun:
+            return True
+        return not one.query.status["isTriggerActive"]
+
+    def _halt(self) -> None:
+        for one in self._queries:
+            if one.query.isActive:
+                one.query.stop()
+
+    # -- what is known --------------------------------------------------------------------------
+
+    def _state(self, state: str, error: str | None) -> State:
+        return {
+            "name": self.pipeline.name,
+            "file": str(self.pipeline.file.resolve()),
+            "state": state,
+            "error": error,
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "master": self.spark.sparkContext.master,
+            "started_at": self._since,
+            "updated_at": _now(),
+            "bad_records": self._bad,
+            "queries": [asdict(one.figures) for one in self._queries],
+        }
+
+
+def _together(views: Views) -> DataFrame:
+    """The bad records of all sources."""
+    frames = [
+        frame.withColumn("view", F.lit(name)).withColumn("found_at", F.current_timestamp())
+        for name, frame in views.bad.items()
+    ]
+    return reduce(DataFrame.unionByName, frames)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

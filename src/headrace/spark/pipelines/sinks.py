@@ -1,0 +1,168 @@
+"""Where the batches of a query go: each batch once, however often Spark repeats it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from headrace.spark.delta import (
+    WRITTEN_DDL,
+    FileWriter,
+    Written,
+    commit,
+    is_committed,
+    open_table,
+)
+from headrace.spark.errors import BadOption, SinkRefused
+from headrace.spark.options import PATIENCE, WriteOptions, write_options
+from headrace.spark.pipelines.model import SinkSpec
+from headrace.spark.pipelines.mysql_sink import MySqlSink
+from headrace.spark.sink import sink_of
+from headrace.spark.writable import check_schema
+
+QUERY_PROPERTY = "sql.streaming.queryId"
+SHOWN_ROWS = 20
+
+
+class BatchSink(Protocol):
+    def check(self, frame: DataFrame) -> None:
+        """SinkRefused or BadOption when rows of this shape cannot be taken."""
+
+    def write(self, frame: DataFrame, query: str, batch: int) -> None:
+        """All rows, in one step; nothing if that batch of that query is there already."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaSink:
+    """A Delta table: rows are appended, or replaced by their keys."""
+
+    path: str
+    partition_by: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+
+    def check(self, frame: DataFrame) -> None:
+        _need(frame, (*self.keys, *self.partition_by), "delta")
+
+    def write(self, frame: DataFrame, query: str, batch: int) -> None:
+        schema = to_arrow_schema(frame.schema, timezone="UTC")
+        table = open_table(self.path, pa.schema([one.with_nullable(True) for one in schema]),
+                           self.partition_by)  # fmt: skip
+        if is_committed(table, query, batch):
+            return
+        if self.keys:
+            from headrace.spark.merging import merge
+
+            merge(table, frame.toArrow(), self.keys, query, batch)
+            return
+        writer = FileWriter(self.path, self.partition_by)
+        rows = frame.mapInArrow(writer.write, WRITTEN_DDL).collect()
+        commit(table, [Written(**row.asDict()) for row in rows], {query: batch})
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSink:
+    """An exchange or a topic."""
+
+    settings: dict[str, str]
+
+    def check(self, frame: DataFrame) -> None:
+        check_schema(frame.schema, write_options(self.settings))
+
+    def write(self, frame: DataFrame, query: str, batch: int) -> None:
+        sink = sink_of(_patient(self.settings))
+        name = f"stream:{query}"
+        stage = _Stage(self.settings, name, batch)
+        done = frame.mapInArrow(stage, "attempt string, rows bigint").collect()
+        sink.publish(name, batch, [row["attempt"] for row in done if row["rows"]])
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """What tasks do for a MessageSink."""
+
+    settings: dict[str, str]
+    query: str
+    batch: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        attempt = uuid.uuid4().hex
+        sink = sink_of(_patient(self.settings))
+        count = sink.stage(self.query, self.batch, attempt, batches)
+        yield pa.RecordBatch.from_pylist([{"attempt": attempt, "rows": count}])
+
+
+def _patient(settings: dict[str, str]) -> WriteOptions:
+    """A broker that starts again is waited for, as streams do."""
+    return replace(write_options(settings), patience=PATIENCE)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleSink:
+    """The first rows of every batch, for people."""
+
+    name: str
+
+    def check(self, frame: DataFrame) -> None:
+        pass
+
+    def write(self, frame: DataFrame, query: str, batch: int) -> None:
+        from headrace.spark.showing import show_rows
+
+        rows = frame.limit(SHOWN_ROWS + 1).collect()
+        if rows:
+            show_rows(frame.columns, rows[:SHOWN_ROWS], title=f"{self.name}, batch {batch}",
+                      more=len(rows) > SHOWN_ROWS)  # fmt: skip
+
+
+def sink_for(spec: SinkSpec) -> BatchSink | None:
+    """None for parquet, which Spark writes itself."""
+    settings = dict(spec.settings)
+    if spec.type == "delta":
+        return DeltaSink(settings["path"], spec.partition_by, spec.keys)
+    if spec.type == "mysql":
+        return MySqlSink(settings["url"], settings["table"], spec.keys)
+    if spec.type in ("exchange", "topic"):
+        return MessageSink(settings)
+    return ConsoleSink(spec.name) if spec.type == "console" else None
+
+
+def attached(frame: DataFrame, spec: SinkSpec) -> DataStreamWriter:
+    """A writer for the stream that puts its batches into the sink."""
+    sink = sink_for(spec)
+    if sink is None:
+        writer = frame.writeStream.format("parquet").option("path", spec.settings["path"])
+        return writer.partitionBy(*spec.partition_by) if spec.partition_by else writer
+    sink.check(frame)
+    return frame.writeStream.outputMode(spec.mode).foreachBatch(into(sink))
+
+
+def into(sink: BatchSink) -> Callable[[DataFrame, int], None]:
+    def write(frame: DataFrame, batch: int) -> None:
+        query = frame.sparkSession.sparkContext.getLocalProperty(QUERY_PROPERTY)
+        if not query:
+            raise SinkRefused("Spark did not name its query, so a repeated batch would be doubled")
+        sink.write(frame, query, batch)
+
+    return write
+
+
+def check_sink(frame: DataFrame, spec: SinkSpec) -> None:
+    """Without writing anything or asking anybody."""
+    sink = sink_for(spec)
+    if sink is not None:
+        sink.check(frame)
+    else:
+        _need(frame, spec.partition_by, spec.type)
+
+
+def _need(frame: DataFrame, names: tuple[str, ...], kind: str) -> None:
+    for name in names:
+        if name not in frame.columns:
+            raise BadOption(f"{kind}: no column '{name}' in {', '.join(frame.columns)}")

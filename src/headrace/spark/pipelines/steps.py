@@ -1,0 +1,140 @@
+"""Sources, tables and steps as views of a Spark session."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.spark.errors import BadOption, BadPipeline
+from headrace.spark.pipelines.decode import decoded
+from headrace.spark.pipelines.model import Pipeline, SourceSpec, StepSpec, TableSpec, Watermark
+from headrace.spark.reasons import reason_of
+
+PREVIOUS = "previous"  # the view that a step can call the one before it by
+_POSITION = re.compile(r"line (\d+),? pos (\d+)")
+
+ReadSource = Callable[[SourceSpec], DataFrame]
+
+
+@dataclass(slots=True)
+class Views:
+    """What the sinks of a pipeline can take from."""
+
+    frames: dict[str, DataFrame] = field(default_factory=dict)
+    bad: dict[str, DataFrame] = field(default_factory=dict)  # by source
+
+
+def build(spark: SparkSession, pipeline: Pipeline, read: ReadSource) -> Views:
+    """All views, in order. ``read`` gives the messages of a source."""
+    views = Views()
+    previous: DataFrame | None = None
+    for source in pipeline.sources:
+        try:
+            found = decoded(read(source), source.decode)
+        except (BadOption, PySparkException) as error:
+            raise _at(pipeline, source.line, reason_of(error)) from error
+        if found.bad is not None:
+            views.bad[source.name] = found.bad
+        previous = _marked(pipeline, found.good, source.watermark, source.line)
+        _offer(views, source.name, previous)
+    for table in pipeline.tables:
+        _offer(views, table.name, _table(spark, pipeline, table))
+    for step in pipeline.steps:
+        assert previous is not None, "there is a source"
+        previous.createOrReplaceTempView(PREVIOUS)
+        previous = _step(spark, pipeline, step, previous)
+        _offer(views, step.name, previous)
+    return views
+
+
+def stream_of(spark: SparkSession, pipeline: Pipeline, sink: str) -> ReadSource:
+    """Sources as streams of the broker, for one sink.
+
+    Each query reads at its own pace, so each has a group, and with it a pin, of its own.
+    """
+
+    def read(source: SourceSpec) -> DataFrame:
+        group = f"{source.options.get('group', pipeline.name)}.{sink}"
+        options = {**source.options, "group": group}
+        return spark.readStream.format("headrace").options(**options).load()
+
+    return read
+
+
+def _offer(views: Views, name: str, frame: DataFrame) -> None:
+    views.frames[name] = frame
+    frame.createOrReplaceTempView(f"`{name}`")
+
+
+def _table(spark: SparkSession, pipeline: Pipeline, table: TableSpec) -> DataFrame:
+    try:
+        if table.format == "delta":
+            from headrace.spark.lake import read_delta
+
+            return read_delta(spark, table.path)
+        reader = spark.read.format(table.format).options(**table.options)
+        return (reader.schema(table.schema) if table.schema else reader).load(table.path)
+    except PySparkException as error:
+        raise _at(pipeline, table.line, reason_of(error)) from error
+
+
+def _step(
+    spark: SparkSession, pipeline: Pipeline, step: StepSpec, previous: DataFrame
+) -> DataFrame:
+    if step.sql is not None:
+        try:
+            found = spark.sql(step.sql)
+        except PySparkException as error:
+            raise _at(pipeline, _sql_line(step, str(error)), reason_of(error)) from error
+    else:
+        found = _called(pipeline, step, previous)
+    return _marked(pipeline, found, step.watermark, step.line)
+
+
+def _sql_line(step: StepSpec, text: str) -> int:
+    position = _POSITION.search(text)
+    return step.sql_line + (int(position[1]) - 1 if position is not None else 0)
+
+
+def _called(pipeline: Pipeline, step: StepSpec, previous: DataFrame) -> DataFrame:
+    assert step.python is not None
+    name, _, function = step.python.partition(":")
+    directory = str(pipeline.directory.resolve())
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    try:
+        call = getattr(importlib.import_module(name), function)
+        found = call(previous)
+    except Exception as error:
+        text = f"{step.python}: {type(error).__name__}: {reason_of(error)}"
+        raise _at(pipeline, step.line, text) from error
+    if not isinstance(found, DataFrame):
+        raise _at(
+            pipeline, step.line, f"{step.python} returned a {type(found).__name__}, no DataFrame"
+        )
+    return found
+
+
+def _marked(
+    pipeline: Pipeline, frame: DataFrame, watermark: Watermark | None, line: int
+) -> DataFrame:
+    if watermark is None:
+        return frame
+    kinds = dict(frame.dtypes)
+    kind = kinds.get(watermark.column)
+    if kind is None:
+        text = f"watermark: there is no column '{watermark.column}' in {', '.join(kinds)}"
+        raise _at(pipeline, line, text)
+    if kind not in ("timestamp", "struct<start:timestamp,end:timestamp>"):
+        raise _at(pipeline, line, f"watermark: '{watermark.column}' is a {kind}, no timestamp")
+    return frame.withWatermark(watermark.column, watermark.delay)
+
+
+def _at(pipeline: Pipeline, line: int, text: str) -> BadPipeline:
+    return BadPipeline(f"{pipeline.file}:{line}: {text}")

@@ -1,0 +1,84 @@
+"""Which rows a batch takes and how they are cut into tasks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+LANES = ("high", "middle", "low")  # most urgent first
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """One partition of one source, and what is there of it."""
+
+    source: str
+    partition: int
+    lane: str
+    start: int
+    end: int
+
+    @property
+    def waiting(self) -> int:
+        return max(0, self.end - self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What one task reads."""
+
+    source: str
+    partition: int
+    start: int
+    end: int
+
+
+def admit(tracks: Sequence[Track], limit: int | None) -> dict[tuple[str, int], int]:
+    """How far a batch goes in each partition: high first, then middle, then low; within a lane
+    every partition gets its share of what is left."""
+    ends = {(one.source, one.partition): one.start for one in tracks}
+    left = limit
+    for lane in LANES:
+        group = [one for one in tracks if one.lane == lane and one.waiting]
+        for track, count in _deal(group, left):
+            ends[track.source, track.partition] = track.start + count
+            if left is not None:
+                left -= count
+    return ends
+
+
+def _deal(group: Sequence[Track], room: int | None) -> Iterator[tuple[Track, int]]:
+    total = sum(one.waiting for one in group)
+    if room is None or total <= room:
+        yield from ((one, one.waiting) for one in group)
+        return
+    given = 0
+    passed = 0
+    for one in group:
+        # By cumulative shares: they add up to the room exactly, whatever the rounding.
+        passed += one.waiting
+        upto = room * passed // total
+        yield one, upto - given
+        given = upto
+
+
+def cut(start: int, end: int, rows_per_task: int) -> Iterator[tuple[int, int]]:
+    """start .. end - 1 in parts of nearly equal size, none above ``rows_per_task``."""
+    count = -(-(end - start) // rows_per_task)
+    for number in range(count):
+        low = start + (end - start) * number // count
+        high = start + (end - start) * (number + 1) // count
+        yield low, high
+
+
+def ranges(
+    starts: Mapping[tuple[str, int], int],
+    ends: Mapping[tuple[str, int], int],
+    rows_per_task: int,
+) -> list[Range]:
+    """The tasks of a batch."""
+    return [
+        Range(source, partition, low, high)
+        for (source, partition), end in sorted(ends.items())
+        for low, high in cut(starts.get((source, partition), end), end, rows_per_task)
+    ]

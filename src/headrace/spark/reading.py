@@ -1,0 +1,305 @@
+"""Readers of the data source: what Spark calls on the driver and in tasks. Thin."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+from zlib import crc32
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from headrace.spark import planning
+from headrace.spark.backend import Backend, Holder, Source, backend_of
+from headrace.spark.errors import CheckpointLost, DataLost, SourceChanged
+from headrace.spark.filters import Narrowing
+from headrace.spark.offsets import SourceOffset, StreamOffset
+from headrace.spark.options import LATEST, Limit, ReadOptions
+
+Places = dict[tuple[str, int], int]
+
+
+class Task(InputPartition):
+    """What one task reads; it travels to an executor."""
+
+    def __init__(self, part: planning.Range, uuid: str) -> None:
+        super().__init__((part.source, part.partition, part.start, part.end))
+        self.part = part
+        self.uuid = uuid
+
+
+class _Reading:
+    """What both kinds of reader share. It travels to executors: options only, no connections."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+
+    @property
+    def backend(self) -> Backend:
+        return backend_of(self.options)
+
+    def read(self, task: InputPartition) -> Iterator[Any]:
+        if not isinstance(task, Task):
+            return iter(())  # Spark runs one task even when there is nothing to read
+        return self.backend.batches(task.part, task.uuid)
+
+    def tasks(self, starts: Places, ends: Places, uuids: Mapping[str, str]) -> list[InputPartition]:
+        found = planning.ranges(starts, ends, self.options.rows_per_task)
+        return [Task(part, uuids[part.source]) for part in found]
+
+
+class BatchReader(_Reading, DataSourceReader):
+    """Everything between two limits, as it is when the query is planned."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self.options
+        sources = self.backend.look(options.start.time_ms)
+        later = sources if options.end.time_ms is None else self.backend.look(options.end.time_ms)
+        starts = resolve(options.start, sources, options.fail_on_data_loss)
+        ends = resolve(options.end, later, False)
+        starts = {place: at for place, at in starts.items() if place in ends}
+        uuids = {name: one.uuid for name, one in sources.items()}
+        return self.tasks(*self.narrowed(starts, ends), uuids)
+
+    def narrowed(self, starts: Places, ends: Places) -> tuple[Places, Places]:
+        return starts, ends
+
+
+class FilteringReader(BatchReader):
+    """The same, with filters on partition, offset and timestamp taken from the query.
+
+    A class of its own because Spark refuses readers that take filters unless
+    spark.sql.python.filterPushdown.enabled is set.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        super().__init__(options)
+        self._narrowing = Narrowing()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        for one in filters:
+            self._narrowing.take(one)
+            yield one  # rows at the edges of a range still have to be looked at
+
+    def narrowed(self, starts: Places, ends: Places) -> tuple[Places, Places]:
+        return self._narrowing.apply(starts, ends, self.backend.look)
+
+
+class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream: its offsets live in Spark's checkpoint, its pin in the broker.
+
+    Spark does not note where a stream began until the first batch is done, and asks again when
+    that batch is repeated. So it is the pin that knows. Until the batch is planned it has a
+    provisional name: a pin of the query's own name means that there was a checkpoint.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        super().__init__(options)
+        self._target: StreamOffset | None = None
+        self._is_again = False  # there is a pin, so the first batch must be in the checkpoint
+        self._is_planned = False
+
+    # -- offsets --------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, object]:
+        options = self.options
+        query = options.group or f"spark-{uuid.uuid4().hex[:12]}"
+        holder = self._holder
+        if holder is not None and options.group is not None:
+            known = holder.pinned(query)
+            self._is_again = known is not None
+            known = known or holder.pinned(self._provisional(query))
+            if known is not None:
+                return StreamOffset(query, known.sources).to_json()
+        sources = self.backend.look(options.start.time_ms)
+        starts = resolve(options.start, sources, options.fail_on_data_loss)
+        begin = StreamOffset(query, {name: _source(one, starts) for name, one in sources.items()})
+        name = query if holder is None else self._provisional(query)
+        self.backend.pin(StreamOffset(name, begin.sources))
+        return begin.to_json()
+
+    @property
+    def _holder(self) -> Holder | None:
+        backend = self.backend
+        return backend if isinstance(backend, Holder) else None
+
+    def _provisional(self, query: str) -> str:
+        """Of this source only: a query may read several under one name."""
+        names = ",".join((self.options.kind, *self.options.names))
+        return f"{query}.new-{crc32(names.encode()):08x}"
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        limit = self.options.max_rows
+        return ReadMaxRows(limit) if limit else ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, object]:
+        begin = StreamOffset.from_json(start)
+        if self._is_again and not self._is_planned:
+            raise CheckpointLost(
+                f"messages are held for '{begin.query}' since an earlier run, but the checkpoint "
+                "is new: was it lost? Bring it back; or choose another group, or remove the old "
+                f"one (headrace pin delete {begin.query}), to begin anew"
+            )
+        sources = self._checked(begin)
+        starts = _starts(begin, sources)
+        tracks = [
+            planning.Track(name, part.partition, part.lane, starts[name, part.partition],
+                           self._end(name, part.partition, part.end))
+            for name, one in sources.items()
+            for part in one.parts
+        ]  # fmt: skip
+        room = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        ends = planning.admit(tracks, room)
+        return _offset(begin.query, sources, ends).to_json()
+
+    def _end(self, name: str, partition: int, end: int) -> int:
+        if self._target is None:
+            return end
+        known = self._target.sources.get(name)
+        return min(end, known.next.get(partition, 0)) if known is not None else 0
+
+    def reportLatestOffset(self) -> dict[str, object]:
+        sources = self.backend.look()
+        return _offset("", sources, _ends(sources)).to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        sources = self.backend.look()
+        self._target = _offset("", sources, _ends(sources))
+
+    # -- batches --------------------------------------------------------------------------------
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        begin, finish = StreamOffset.from_json(start), StreamOffset.from_json(end)
+        if not self._is_planned:
+            begin = self._planned(begin, finish.query)
+        sources = self._checked(begin)
+        starts = _starts(begin, sources)
+        if self.options.fail_on_data_loss:
+            _check_complete(sources, starts, finish)
+        ends = {
+            (name, partition): at
+            for name, one in finish.sources.items()
+            for partition, at in one.next.items()
+        }
+        uuids = {name: one.uuid for name, one in finish.sources.items()}
+        return self.tasks(starts, ends, uuids)
+
+    def _planned(self, begin: StreamOffset, query: str) -> StreamOffset:
+        """Where the first batch of this run begins. It is in the checkpoint: the pin is final."""
+        self._is_planned = True
+        holder = self._holder
+        if holder is None:
+            return StreamOffset(query, begin.sources)
+        provisional = self._provisional(query)
+        if begin.query != query:
+            # The very first batch, repeated by a run that had made up a name of its own.
+            known = holder.pinned(query) or holder.pinned(provisional)
+            if known is None:
+                raise DataLost(
+                    f"the pin of '{query}' is gone, and with it where the stream began: start with "
+                    "a new checkpoint"
+                )
+            holder.unpin(self._provisional(begin.query))
+            begin = known
+        begin = StreamOffset(query, begin.sources)
+        self._checked(begin)
+        self.backend.pin(begin)
+        holder.unpin(provisional)
+        return begin
+
+    def _checked(self, begin: StreamOffset) -> dict[str, Source]:
+        """The sources as they are; a missing or another one is an error, never a fresh start."""
+        sources = self.backend.look()
+        for name, known in begin.sources.items():
+            found = sources.get(name)
+            if found is None or found.uuid != known.uuid:
+                raise SourceChanged(
+                    f"{self.options.kind} '{name}' was deleted"
+                    f"{'' if found is None else ' and made again'} since the last batch: its "
+                    "messages are not those of the checkpoint. Start with a new checkpoint"
+                )
+            if not found.uuid:
+                _refuse_older(found, known)
+        return sources
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Everything before ``end`` is in the sink: the broker need not hold it for us."""
+        self.backend.pin(StreamOffset.from_json(end))
+
+    def stop(self) -> None:
+        pass
+
+
+def _refuse_older(found: Source, known: SourceOffset) -> None:
+    """A source without an identity gives itself away by ending before what was read of it."""
+    for part in found.parts:
+        if part.end < known.next.get(part.partition, 0):
+            raise SourceChanged(
+                f"'{found.name}' partition {part.partition} ends at offset {part.end}, and "
+                f"{known.next[part.partition]} was read: it was made again, or its broker has lost "
+                "messages. Start with a new checkpoint"
+            )
+
+
+def resolve(limit: Limit, sources: Mapping[str, Source], must_be_complete: bool) -> Places:
+    """Where each partition begins or ends."""
+    places: Places = {}
+    for name, one in sources.items():
+        asked = limit.asked(name)
+        for part in one.parts:
+            at = asked.get(part.partition, limit.word if limit.word is not None else LATEST)
+            if limit.time_ms is not None:
+                at = part.at_time if part.at_time is not None else part.end
+            elif at < 0:
+                at = part.end if at == LATEST else part.first
+            elif must_be_complete and at < part.complete:
+                raise DataLost(
+                    f"'{name}' partition {part.partition} begins at offset {part.complete}, "
+                    f"{at} was asked for: messages in between are gone"
+                )
+            places[name, part.partition] = min(max(at, part.first), part.end)
+    return places
+
+
+def _check_complete(sources: Mapping[str, Source], starts: Places, finish: StreamOffset) -> None:
+    for name, one in sources.items():
+        wanted = finish.sources.get(name)
+        for part in one.parts:
+            start = starts[name, part.partition]
+            end = wanted.next.get(part.partition, start) if wanted is not None else start
+            if start < min(part.complete, end):
+                raise DataLost(
+                    f"'{name}' partition {part.partition}: offsets {start} to "
+                    f"{min(part.complete, end) - 1} are gone, removed by retention or acknowledged "
+                    "while no pin held them. failOnDataLoss=false goes on without them"
+                )
+
+
+def _starts(begin: StreamOffset, sources: Mapping[str, Source]) -> Places:
+    """A partition or source that is new begins at its beginning."""
+    starts: Places = {}
+    for name, one in sources.items():
+        known = begin.sources.get(name)
+        for part in one.parts:
+            fresh = part.first
+            at = known.next.get(part.partition, fresh) if known is not None else fresh
+            starts[name, part.partition] = at
+    return starts
+
+
+def _ends(sources: Mapping[str, Source]) -> Places:
+    return {(name, part.partition): part.end for name, one in sources.items() for part in one.parts}
+
+
+def _offset(query: str, sources: Mapping[str, Source], ends: Places) -> StreamOffset:
+    return StreamOffset(query, {name: _source(one, ends) for name, one in sources.items()})
+
+
+def _source(one: Source, places: Places) -> SourceOffset:
+    return SourceOffset(one.uuid, {p.partition: places[one.name, p.partition] for p in one.parts})

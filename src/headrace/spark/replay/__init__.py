@@ -1,0 +1,1 @@
+"""Replay: messages of the past, from the archive or the broker, back into an exchange."""

@@ -1,0 +1,126 @@
+"""`headrace replay`: first what would be sent, then, when it is wanted, the sending."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headrace.spark.archive.layout import table_path
+from headrace.spark.archive.sources import Choice, look
+from headrace.spark.archive.tables import messages
+from headrace.spark.broker import connect, told
+from headrace.spark.errors import BadOption
+from headrace.spark.lake import open_delta
+from headrace.spark.reasons import reason_of
+from headrace.spark.replay.request import ReplayRequest, blocks
+
+SAMPLE = 5
+_ORDER = ("kind", "source", "source_uuid", "partition", "offset")
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a replay would send."""
+
+    count: int
+    by_source: list[tuple[str, str, int]]  # kind, name, messages
+    columns: list[str]
+    sample: list[tuple[object, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """One replay. Rows come from the lake, or from what the broker still has."""
+
+    spark: SparkSession
+    request: ReplayRequest
+    url: str
+    lake: Path | None = None
+
+    def rows(self) -> DataFrame:
+        """The messages that are meant."""
+        request = self.request
+        found = self._archived(self.lake) if self.lake is not None else self._retained()
+        stored = F.col("timestamp")
+        found = found.where((stored >= F.lit(request.since)) & (stored < F.lit(request.until)))
+        if request.where is None:
+            return found
+        try:
+            return found.where(F.expr(request.where))
+        except (AnalysisException, ParseException) as error:
+            raise BadOption(f"--where: {reason_of(error)}") from error
+
+    def _archived(self, lake: Path) -> DataFrame:
+        found = messages(self.spark, lake)
+        request = self.request
+        if request.queues or request.topics:
+            found = found.where(
+                ((F.col("kind") == "queue") & F.col("source").isin(list(request.queues)))
+                | ((F.col("kind") == "topic") & F.col("source").isin(list(request.topics)))
+            )
+        return found
+
+    def _retained(self) -> DataFrame:
+        request = self.request
+        if not request.queues and not request.topics:
+            raise BadOption("say what to replay: --queue, --topic, or --lake for the archive")
+        with connect(self.url) as connection:
+            known = look(connection, Choice(request.queues, request.topics))
+        frames = []
+        for kind in ("queue", "topic"):
+            uuids = {one.name: one.uuid for one in known if one.kind == kind}
+            if uuids:
+                frames.append(self._of_kind(kind, uuids))
+        found = frames[0]
+        for other in frames[1:]:
+            found = found.unionByName(other)
+        return found.withColumn("text", F.try_validate_utf8(F.col("body").cast("string")))
+
+    def _of_kind(self, kind: str, uuids: dict[str, str]) -> DataFrame:
+        since = int(self.request.since.timestamp() * 1000)
+        reader = self.spark.read.format("headrace").option("url", self.url)
+        rows = reader.option(kind, ",".join(uuids)).option("startingTimestamp", str(since)).load()
+        pairs = [F.lit(one) for pair in uuids.items() for one in pair]
+        return rows.withColumn("kind", F.lit(kind)).withColumn(
+            "source_uuid", F.create_map(*pairs)[F.col("source")]
+        )
+
+    def preview(self) -> Preview:
+        """Nothing is sent."""
+        rows = self.rows()
+        counted = rows.groupBy("kind", "source").count().orderBy("kind", "source").collect()
+        columns = ["source", "partition", "offset", "timestamp", "routing_key", "key", "body"]
+        sample = rows.orderBy("timestamp", *_ORDER).select(*columns).limit(SAMPLE).collect()
+        by_source = [(row["kind"], row["source"], row["count"]) for row in counted]
+        return Preview(sum(one[2] for one in by_source), by_source, columns, [*map(tuple, sample)])
+
+    def send(self, rate: float, tell: Callable[[int, int], None]) -> tuple[int, int]:
+        """At most ``rate`` messages a second; returns how many were sent now, and before."""
+        key = self.request.key(self._origin())
+        ordered = self.rows().orderBy(*_ORDER)
+        rows = (row.asDict() for row in ordered.toLocalIterator())
+        sent = before = 0
+        begin = time.monotonic()
+        with connect(self.url) as connection, told():
+            for block in blocks(rows, self.request):
+                query = block.query(key)
+                connection.stage(query, block.number, "replay", block.messages)
+                if connection.publish_staged(query, block.number, ["replay"]):
+                    sent += len(block.messages)
+                    time.sleep(max(0.0, begin + sent / rate - time.monotonic()))
+                else:
+                    before += len(block.messages)
+                tell(sent, before)
+        return sent, before
+
+    def _origin(self) -> str:
+        """Archives have a name of their own; what a broker retains is told apart by uuids."""
+        if self.lake is None:
+            return "broker"
+        return str(open_delta(table_path(self.lake)).metadata().id)

@@ -1,0 +1,148 @@
+"""The figures of a report, computed by Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import Window as Over
+from pyspark.sql import functions as F
+
+from headrace.spark.reports.inputs import Inputs
+from headrace.spark.reports.model import Chart, Report, Table, lines_of, seconds_of
+
+TOP = 20
+_ENDED = ("acknowledged", "dead-lettered", "expired", "dropped")
+NO_EVENTS = (
+    "There are no events, so nothing is known of waiting, retries and dead letters: the broker "
+    "notes them with `headrace serve --events`, from then on."
+)
+PERCENTILES = (0.5, 0.95, 0.99)
+
+
+def compute(inputs: Inputs, since: datetime, until: datetime, window: str) -> Report:
+    """Everything that is known of the period."""
+    has_events = not inputs.events.isEmpty()
+    tables, charts = [], []
+    volume, volume_lines = _volume(inputs, window)
+    tables.append(volume)
+    charts.append(volume_lines)
+    if has_events:
+        tables.append(_outcomes(inputs))
+        waits, wait_lines = _waits(inputs, window)
+        tables.append(waits)
+        charts.append(wait_lines)
+        charts.append(_lag(inputs, window))
+        tables.append(_consumers(inputs))
+    tables.append(_routing_keys(inputs))
+    notes = () if has_events else (NO_EVENTS,)
+    return Report(since, until, window, tuple(tables), tuple(charts), notes)
+
+
+def _step(column: str, window: str) -> Column:
+    return F.window(column, window)["start"].alias("step")
+
+
+def _volume(inputs: Inputs, window: str) -> tuple[Table, Chart]:
+    steps = inputs.messages.groupBy("kind", "source", _step("timestamp", window)).agg(
+        F.count("*").alias("messages"), F.sum("bytes").alias("bytes")
+    )
+    steps = steps.withColumn("rate", F.col("messages") / seconds_of(window)).cache()
+    total = steps.groupBy("kind", "source").agg(
+        F.sum("messages"), F.sum("bytes"), F.avg("rate"), F.max("rate")
+    )
+    rows = [tuple(row) for row in total.orderBy("kind", "source").collect()]
+    columns = ("kind", "source", "messages", "bytes", "per second", "at most")
+    points = [(row["source"], row["step"], float(row["rate"])) for row in steps.collect()]
+    return (
+        Table(
+            "Throughput",
+            columns,
+            rows,
+            f"Per second: mean and maximum of the steps ({window}) with messages.",
+        ),
+        Chart("Messages in", "messages per second", lines_of(points)),
+    )
+
+
+def _outcomes(inputs: Inputs) -> Table:
+    kinds = ("acknowledged", "redelivered", "dead-lettered", "expired", "dropped")
+    sums = [
+        F.sum(F.when(F.col("what") == kind, F.col("count")).otherwise(0)).alias(kind)
+        for kind in kinds
+    ]
+    rows = inputs.events.groupBy("source").agg(*sums).orderBy("source").collect()
+    return Table("Outcomes", ("queue", *kinds), [tuple(row) for row in rows],
+                 "Messages by what happened to them; redelivered ones are retries.")  # fmt: skip
+
+
+def _waited(inputs: Inputs) -> DataFrame:
+    """Acknowledged messages, with the milliseconds they waited and took since they were born."""
+    done = inputs.events.where(F.col("what") == "acknowledged").select(
+        "source_uuid", "at", F.explode(F.sequence("first", "last")).alias("offset")
+    )
+    queued = inputs.messages.where(F.col("kind") == "queue")
+    joined = queued.join(done, ["source_uuid", "offset"])
+    milliseconds = F.unix_millis("at")
+    return joined.select(
+        "source",
+        "at",
+        (milliseconds - F.unix_millis("timestamp")).alias("wait"),
+        (milliseconds - F.unix_millis("born")).alias("whole"),
+    )
+
+
+def _waits(inputs: Inputs, window: str) -> tuple[Table, Chart]:
+    waited = _waited(inputs).cache()
+    rows = waited.groupBy("source").agg(*_percentiles("wait"), *_percentiles("whole"))
+    found = [tuple(row) for row in rows.orderBy("source").collect()]
+    columns = ("queue", "wait p50 ms", "wait p95 ms", "wait p99 ms",
+               "end to end p50 ms", "end to end p95 ms", "end to end p99 ms")  # fmt: skip
+    steps = waited.groupBy("source", _step("at", window)).agg(
+        F.percentile_approx("wait", 0.95).alias("p95")
+    )
+    points = [(row["source"], row["step"], float(row["p95"])) for row in steps.collect()]
+    note = (
+        "Wait: from storing to the acknowledgement. End to end: from the producer's timestamp. "
+        "Events are written every second, so times are rounded up to one."
+    )
+    return Table("Latency", columns, found, note), Chart("Queue wait, p95", "ms", lines_of(points))
+
+
+def _percentiles(column: str) -> Iterator[Column]:
+    for share in PERCENTILES:
+        yield F.percentile_approx(column, share).alias(f"{column}{share}")
+
+
+def _lag(inputs: Inputs, window: str) -> Chart:
+    """Messages of the period that were stored and not done with, at the end of each step."""
+    came = inputs.messages.where(F.col("kind") == "queue").select(
+        "source", _step("timestamp", window), F.lit(1).alias("change")
+    )
+    went = inputs.events.where(F.col("what").isin(*_ENDED)).select(
+        "source", _step("at", window), (-F.col("count")).alias("change")
+    )
+    steps = came.unionByName(went).groupBy("source", "step").agg(F.sum("change").alias("change"))
+    so_far = Over.partitionBy("source").orderBy("step")
+    lag = steps.withColumn("lag", F.sum("change").over(so_far)).collect()
+    points = [(row["source"], row["step"], float(max(row["lag"], 0))) for row in lag]
+    return Chart("Messages waiting", "messages", lines_of(points))
+
+
+def _consumers(inputs: Inputs) -> Table:
+    acknowledged = inputs.events.where(F.col("what") == "acknowledged")
+    rows = acknowledged.groupBy("source", "consumer").agg(F.sum("count").alias("n"))
+    top = rows.orderBy(F.desc("n"), "source", "consumer").limit(TOP).collect()
+    found = [(row["source"], row["consumer"] or "several or none", row["n"]) for row in top]
+    return Table("Consumers", ("queue", "consumer", "acknowledged"), found)
+
+
+def _routing_keys(inputs: Inputs) -> Table:
+    keys = inputs.messages.where(F.col("routing_key") != "")
+    rows = keys.groupBy("source", "routing_key").agg(
+        F.count("*").alias("messages"), F.sum("bytes").alias("bytes")
+    )
+    top = rows.orderBy(F.desc("messages"), "source", "routing_key").limit(TOP).collect()
+    columns = ("source", "routing key", "messages", "bytes")
+    return Table("Top routing keys", columns, [tuple(row) for row in top])

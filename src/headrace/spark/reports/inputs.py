@@ -1,0 +1,87 @@
+"""What a report is computed from: messages, and what happened to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headrace.client.bulk import Destination
+from headrace.spark.archive.sources import Choice, look
+from headrace.spark.archive.tables import messages
+from headrace.spark.broker import connect
+
+EVENTS = "$events"
+_EVENT = (
+    "destination STRING, uuid STRING, kind STRING, time BIGINT, "
+    "ranges ARRAY<STRUCT<first: BIGINT, last: BIGINT, consumer: STRING>>"
+)
+_MESSAGE_COLUMNS = ("kind", "source", "source_uuid", "partition", "offset", "timestamp", "born",
+                    "routing_key", "bytes")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """``messages`` has a row for each message, ``events`` one for each range of offsets."""
+
+    messages: DataFrame
+    events: DataFrame
+
+
+def from_lake(spark: SparkSession, lake: Path, since: datetime, until: datetime) -> Inputs:
+    """From an archive; its events are there when `$events` was archived."""
+    rows = _within(messages(spark, lake), since, until)
+    return _inputs(rows)
+
+
+def from_broker(spark: SparkSession, url: str, since: datetime, until: datetime) -> Inputs:
+    """From what the broker still has. Most queues keep nothing that was acknowledged."""
+    with connect(url) as connection:
+        known = look(connection, Choice())
+    frames = [_of_kind(spark, url, kind, known, since) for kind in ("queue", "topic")]
+    found = [frame for frame in frames if frame is not None]
+    if not found:
+        return _inputs(spark.createDataFrame([], f"{_EMPTY}, body BINARY"))
+    rows = found[0] if len(found) == 1 else found[0].unionByName(found[1])
+    return _inputs(_within(rows, since, until))
+
+
+_EMPTY = (
+    "kind STRING, source STRING, source_uuid STRING, partition INT, offset BIGINT, "
+    "timestamp TIMESTAMP, born TIMESTAMP, routing_key STRING"
+)
+
+
+def _of_kind(
+    spark: SparkSession, url: str, kind: str, known: list[Destination], since: datetime
+) -> DataFrame | None:
+    uuids = {one.name: one.uuid for one in known if one.kind == kind}
+    if not uuids:
+        return None
+    reader = spark.read.format("headrace").option("url", url).option(kind, ",".join(uuids))
+    rows = reader.option("startingTimestamp", str(int(since.timestamp() * 1000))).load()
+    pairs = [F.lit(one) for pair in uuids.items() for one in pair]
+    uuid = F.create_map(*pairs)[F.col("source")]
+    return rows.withColumn("kind", F.lit(kind)).withColumn("source_uuid", uuid)
+
+
+def _within(rows: DataFrame, since: datetime, until: datetime) -> DataFrame:
+    stored = F.col("timestamp")
+    return rows.where((stored >= F.lit(since)) & (stored < F.lit(until)))
+
+
+def _inputs(rows: DataFrame) -> Inputs:
+    plain = rows.where(F.col("source") != EVENTS).withColumn("bytes", F.length("body"))
+    event = F.from_json(F.col("body").cast("string"), _EVENT)
+    noted = rows.where(F.col("source") == EVENTS).select(event.alias("e")).select("e.*")
+    events = noted.select(
+        F.col("destination").alias("source"),
+        F.col("uuid").alias("source_uuid"),
+        F.col("kind").alias("what"),
+        F.timestamp_millis("time").alias("at"),
+        F.inline("ranges"),
+    ).withColumn("count", F.col("last") - F.col("first") + 1)
+    return Inputs(plain.select(*_MESSAGE_COLUMNS).cache(), events.cache())

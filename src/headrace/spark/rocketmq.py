@@ -1,0 +1,211 @@
+"""Topics of a RocketMQ cluster as a source: Apache's, or a broker of ours at its RocketMQ ports.
+
+Every broker counts its queues from 0, so a topic is one source per broker, ``topic@broker``, and a
+queue is a partition. A queue never changes below its end, so a range that is read again has the
+same rows. RocketMQ has no pins: its brokers drop what is too old, read or not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import TypeVar
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+
+from headrace.rocketmq import (
+    ConfigurationError,
+    MessageExt,
+    MessageQueue,
+    MessagesGoneError,
+    QueueReader,
+    RemotingError,
+    RocketMQError,
+)
+from headrace.rocketmq.queue_reader import GROUP
+from headrace.spark.backend import Part, Source
+from headrace.spark.columns import ARROW, COLUMNS
+from headrace.spark.errors import BadOption, DataLost, SparkError
+from headrace.spark.offsets import StreamOffset
+from headrace.spark.options import ReadOptions
+from headrace.spark.planning import Range
+from headrace.spark.selection import selection
+
+T = TypeVar("T")
+ROWS = 8192  # of one Arrow batch, about
+AGAIN_SECONDS = 0.5
+DEFAULT_PORT = 9876
+LANE = "middle"  # RocketMQ has one
+_OWN_COLUMNS = ("TAGS", "KEYS", "UNIQ_KEY")
+
+
+class RocketMqBackend:
+    """Topics by the names that the name servers know."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    def look(self, time_ms: int | None = None) -> dict[str, Source]:
+        def found(reader: QueueReader) -> dict[str, Source]:
+            topics = self._options.names
+            return {one.name: one for name in topics for one in _sources(reader, name, time_ms)}
+
+        return _patiently(self._options, found)
+
+    def pin(self, position: StreamOffset) -> None:
+        """Nothing is held; with a ``group`` brokers are told how far it is, and show its lag."""
+        if self._options.group is None:
+            return
+        offsets = {
+            _queue(name, partition): at
+            for name, one in position.sources.items()
+            for partition, at in one.next.items()
+        }
+
+        def commit(reader: QueueReader) -> None:
+            for topic in self._options.names:
+                reader.queues(topic)
+            reader.commit(offsets)
+
+        _patiently(self._options, commit)
+
+    def batches(self, part: Range, uuid: str) -> Iterator[pa.RecordBatch]:
+        choose, patience = selection(self._options), self._options.patience
+        start, deadline = part.start, time.monotonic() + patience
+        while start < part.end:
+            try:
+                for rows in self._rows(part, start):
+                    yield choose.apply(_batch(rows, choose.needed, part))
+                    start, deadline = rows[-1].queue_offset + 1, time.monotonic() + patience
+                return
+            except MessagesGoneError as error:
+                if self._options.fail_on_data_loss:
+                    raise DataLost(str(error)) from None
+                start = error.first
+            except RemotingError as error:
+                _wait_for_brokers(error, deadline)
+            except RocketMQError as error:
+                raise SparkError(str(error)) from None
+
+    def _rows(self, part: Range, start: int) -> Iterator[list[MessageExt]]:
+        """Messages in groups that are worth a batch."""
+        queue = _queue(part.source, part.partition)
+        with _reader(self._options) as reader:
+            if queue not in reader.queues(queue.topic):
+                raise SparkError(f"{queue} is no longer among the queues of its topic")
+            rows: list[MessageExt] = []
+            for found in reader.read(queue, start, part.end):
+                rows += found
+                if len(rows) >= ROWS:
+                    yield rows
+                    rows = []
+            if rows:
+                yield rows
+
+
+def _queue(source: str, partition: int) -> MessageQueue:
+    topic, _, broker = source.rpartition("@")
+    return MessageQueue(topic, broker, partition)
+
+
+# -- connections -----------------------------------------------------------------------------------
+
+
+def servers_of(url: str) -> tuple[str, str, str]:
+    """Name servers, access key and secret of rocketmq://[key:secret@]host[:port][,host...]."""
+    netloc = urlsplit(url).netloc
+    login, _, hosts = netloc.rpartition("@")
+    key, _, secret = login.partition(":")
+    addresses = [_with_port(host) for host in hosts.replace(";", ",").split(",") if host]
+    if not addresses:
+        raise BadOption("url: rocketmq://host:9876 names no name server")
+    return ";".join(addresses), unquote(key), unquote(secret)
+
+
+def _with_port(host: str) -> str:
+    has_port = ":" in host.rpartition("]")[2]
+    return host if has_port else f"{host}:{DEFAULT_PORT}"
+
+
+def _reader(options: ReadOptions) -> QueueReader:
+    servers, key, secret = servers_of(options.url)
+    group = options.group or GROUP
+    try:
+        return QueueReader(servers, group=group, access_key=key, secret_key=secret)
+    except ConfigurationError as error:
+        raise BadOption(f"url or group: {error}") from None
+
+
+def _patiently(options: ReadOptions, work: Callable[[QueueReader], T]) -> T:
+    """What comes of some questions; a stream waits for brokers that do not answer."""
+    deadline = time.monotonic() + options.patience
+    while True:
+        try:
+            with _reader(options) as reader:
+                return work(reader)
+        except RemotingError as error:
+            _wait_for_brokers(error, deadline)
+        except RocketMQError as error:
+            raise SparkError(str(error)) from None
+
+
+def _wait_for_brokers(error: RemotingError, deadline: float) -> None:
+    if time.monotonic() > deadline:
+        raise SparkError(str(error)) from None
+    time.sleep(AGAIN_SECONDS)
+
+
+# -- what there is ---------------------------------------------------------------------------------
+
+
+def _sources(reader: QueueReader, topic: str, time_ms: int | None) -> Iterator[Source]:
+    for broker, queues in groupby(reader.queues(topic), key=lambda queue: queue.broker_name):
+        parts = tuple(_part(reader, queue, time_ms) for queue in queues)
+        # It has no identity of its own: one that was made again shows by its lower end.
+        yield Source(f"{topic}@{broker}", "", parts)
+
+
+def _part(reader: QueueReader, queue: MessageQueue, time_ms: int | None) -> Part:
+    first, end = reader.min_offset(queue), reader.max_offset(queue)
+    at_time = None if time_ms is None else reader.offset_by_time(queue, time_ms)
+    return Part(queue.queue_id, LANE, first, first, end, at_time)
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+def _batch(rows: Sequence[MessageExt], columns: Sequence[str], part: Range) -> pa.RecordBatch:
+    kinds = {name: ARROW[COLUMNS[name]] for name in columns}
+    made = [_column(name, rows, part).cast(kind) for name, kind in kinds.items()]
+    return pa.RecordBatch.from_arrays(made, schema=pa.schema(list(kinds.items())))
+
+
+def _column(name: str, rows: Sequence[MessageExt], part: Range) -> pa.Array:
+    kind = ARROW[COLUMNS[name]]
+    if name in ("source", "priority"):
+        return pa.repeat(pa.scalar(part.source if name == "source" else LANE), len(rows))
+    value = _VALUES.get(name)
+    if value is None:
+        return pa.nulls(len(rows), kind)
+    if name in ("timestamp", "born"):
+        kind = pa.timestamp("ms", tz="UTC")
+    return pa.array([value(one) for one in rows], kind)
+
+
+def _properties(message: MessageExt) -> list[tuple[str, str]]:
+    return [one for one in message.properties.items() if one[0] not in _OWN_COLUMNS]
+
+
+_VALUES: dict[str, Callable[[MessageExt], object]] = {
+    "partition": lambda one: one.queue_id,
+    "offset": lambda one: one.queue_offset,
+    "timestamp": lambda one: one.store_timestamp,
+    "born": lambda one: one.born_timestamp,
+    "key": lambda one: one.properties.get("KEYS"),
+    "tags": lambda one: one.properties.get("TAGS"),
+    "message_id": lambda one: one.msg_id,
+    "properties": _properties,
+    "body": lambda one: one.body,
+}

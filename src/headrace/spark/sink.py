@@ -1,0 +1,90 @@
+"""Where rows are written to: staged first, then published in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from headrace.client.bulk import BulkConnection
+from headrace.client.errors import ConnectionClosed
+from headrace.spark.broker import connect, told
+from headrace.spark.options import WriteOptions
+from headrace.spark.writable import as_append, as_publish, rows_of
+
+STAGE_ROWS = 4000  # of one request
+STAGE_BYTES = 4 << 20
+
+
+class Sink(Protocol):
+    def stage(self, query: str, batch: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> int:
+        """Put rows aside; returns how many."""
+
+    def publish(self, query: str, batch: int, attempts: Sequence[str]) -> None:
+        """All rows of these attempts, in one step; nothing if the batch was published before."""
+
+    def discard(self, query: str, batch: int) -> None:
+        """Forget what was staged."""
+
+
+class BrokerSink:
+    """An exchange or a topic of a running broker."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+
+    def stage(self, query: str, batch: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> int:
+        count = 0
+        with self._connected() as connection, told():
+            for messages in self._parts(batches):
+                connection.stage(query, batch, attempt, messages, topic=self._options.topic)
+                count += len(messages)
+        return count
+
+    def publish(self, query: str, batch: int, attempts: Sequence[str]) -> None:
+        """Once more when the connection is lost before the answer: twice does no harm."""
+        for is_last in (not self._options.patience, True):
+            with self._connected() as connection, told():
+                try:
+                    connection.publish_staged(query, batch, attempts)
+                    return
+                except ConnectionClosed:
+                    if is_last:
+                        raise
+
+    def discard(self, query: str, batch: int) -> None:
+        with self._connected() as connection, told():
+            connection.discard_staged(query, batch)
+
+    def _connected(self) -> BulkConnection:
+        return connect(self._options.url, self._options.patience)
+
+    def _parts(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[dict[str, object]]]:
+        """Messages in portions that fit into a request."""
+        portion: list[dict[str, object]] = []
+        size = 0
+        for batch in batches:
+            for row in rows_of(batch):
+                body = row["body"]
+                assert isinstance(body, bytes)
+                if portion and (len(portion) >= STAGE_ROWS or size + len(body) > STAGE_BYTES):
+                    yield portion
+                    portion, size = [], 0
+                portion.append(self._message(row))
+                size += len(body)
+        if portion:
+            yield portion
+
+    def _message(self, row: dict[str, object]) -> dict[str, object]:
+        if self._options.exchange is not None:
+            return as_publish(self._options.exchange, row)
+        return as_append(row)
+
+
+def sink_of(options: WriteOptions) -> Sink:
+    if options.url.startswith("mysql://"):
+        from headrace.spark.mysql import MySqlSink
+
+        return MySqlSink(options)
+    return BrokerSink(options)
