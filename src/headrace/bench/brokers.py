@@ -141,6 +141,8 @@ class Headrace(Started):
         self._cores = {cores[0]} if pin and len(cores) > 1 else set()
         self._rest = {cores[-1]} if self._cores else set()
         self._ports: list[str] | None = None
+        self.native_port = 0
+        self.ports: dict[str, int] = {}
 
     @property
     def generator_cores(self) -> Collection[int]:
@@ -156,7 +158,10 @@ class Headrace(Started):
         with _on_cores(self._cores):
             self._run([*command, "--ready-file", str(ready)], home, environment)
         self._wait(ready.exists, home)
-        self._port = int(json.loads(ready.read_text())["amqp"])
+        ports = json.loads(ready.read_text())
+        self._port = int(ports["amqp"])
+        self.native_port = int(ports.get("native", 0))
+        self.ports = {name: int(port) for name, port in ports.items()}
 
 
 class RabbitMQ(Started):

@@ -21,6 +21,9 @@ from headrace.bench.chart import bar_chart
 from headrace.bench.conditions import describe
 from headrace.bench.runner import Outcome, Runner, estimate
 from headrace.bench.target import Target, Timing
+from headrace.cli.bench_client import bench_client
+from headrace.cli.bench_rocketmq import bench_rocketmq
+from headrace.cli.bench_topics import bench_topics
 
 
 def _addresses(
@@ -43,7 +46,7 @@ def _cases(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
         raise click.BadParameter(f"no case {error}; there are {known}") from None
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option(
     "--case",
     "chosen",
@@ -122,7 +125,9 @@ def _cases(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     help="Draw the ratios.",
 )
 @click.option("--list", "list_only", is_flag=True, help="Show the cases and stop.")
+@click.pass_context
 def bench(
+    ctx: click.Context,
     chosen: list[Case],
     rounds: int,
     seconds: float,
@@ -140,6 +145,8 @@ def bench(
 
     Exit code 1 when a case could not be measured.
     """
+    if ctx.invoked_subcommand is not None:
+        return 0
     if list_only:
         for case in chosen:
             click.echo(f"{case.group:8} {case.name:22} {case.about}")
@@ -159,6 +166,11 @@ def bench(
     click.echo("\n" + report.tables(outcomes, names))
     _write(json_file, chart_file, outcomes, names, header)
     return 1 if any(outcome.failed for outcome in outcomes) else 0
+
+
+bench.add_command(bench_client)
+bench.add_command(bench_topics)
+bench.add_command(bench_rocketmq)
 
 
 def _rabbitmq(wanted: bool | None, against: bool, directory: Path) -> RabbitMQ | None:

@@ -6,19 +6,54 @@ Exit codes: 0 done, 1 failed, 2 usage. Subcommands are imported when they are ca
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 import click
 
 from headrace import __version__
+from headrace.cli.escaping import escaped
+from headrace.cli.hiding import hide_passwords
 from headrace.errors import BrokerError, ConfigError
 
 DONE, FAILED, USAGE = 0, 1, 2
 
 # The subcommands, in the order of the help. Each is the click command of that name in
 # headrace.cli.<name>.
-COMMANDS = ("serve", "demo", "bench", "verify", "fsck", "compact", "backup", "restore")
+COMMANDS = (
+    "serve",
+    "demo",
+    "publish",
+    "consume",
+    "get",
+    "purge",
+    "queue",
+    "exchange",
+    "binding",
+    "topic",
+    "group",
+    "pin",
+    "vhost",
+    "user",
+    "permission",
+    "policy",
+    "connection",
+    "definitions",
+    "pipeline",
+    "archive",
+    "sql",
+    "replay",
+    "report",
+    "bench",
+    "verify",
+    "fsck",
+    "compact",
+    "backup",
+    "restore",
+)
 
 
 class _LazyGroup(click.Group):
@@ -27,13 +62,21 @@ class _LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return None
+            if "_" not in cmd_name:
+                return None
+            from headrace.cli import rabbitmqctl
+
+            return rabbitmqctl.find(cmd_name)
         command = getattr(import_module(f"headrace.cli.{cmd_name}"), cmd_name)
         assert isinstance(command, click.Command)
         return command
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="rabbitmqctl's verbs are understood too: list_queues, add_user, set_permissions, ...",
+)
 @click.version_option(__version__, prog_name="headrace", message="%(prog)s %(version)s")
 def headrace() -> None:
     """A message broker that RabbitMQ clients use unchanged."""
@@ -41,6 +84,8 @@ def headrace() -> None:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run one command line (default: that of the process) and return the exit code."""
+    if args is None:
+        args = hide_passwords()
     try:
         result = headrace.main(args, prog_name="headrace", standalone_mode=False)
     except click.ClickException as error:
@@ -52,9 +97,24 @@ def main(args: Sequence[str] | None = None) -> int:
         return _fail(str(error), USAGE)
     except BrokerError as error:
         return _fail(str(error), FAILED)
+    except BrokenPipeError:
+        return _reader_left()
     return result if isinstance(result, int) else DONE
 
 
+def _reader_left() -> int:
+    """Whoever read our output has seen enough (`headrace consume ... | head`): no word about it."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush
+    return FAILED
+
+
 def _fail(reason: str, code: int) -> int:
-    click.echo(f"headrace: {' '.join(reason.split())}", err=True)
+    click.echo(f"headrace: {_one_line(reason)}", err=True)
     return code
+
+
+def _one_line(text: str) -> str:
+    """Texts may quote names that others chose: nothing in them reaches the terminal as it is."""
+    joined = " ".join(text.split())
+    return joined if joined.isprintable() else escaped(joined)

@@ -8,9 +8,11 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress_bar(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """Gives a function that takes how much is done, of how much."""
-    if not sys.stderr.isatty():
+def progress_bar(
+    what: str, unit: str, *, wanted: bool = True
+) -> Iterator[Callable[[int, int | None], None]]:
+    """Gives a function that takes how much is done, of how much (None: nobody knows)."""
+    if not wanted or not sys.stderr.isatty():
         yield lambda done, total: None
         return
 

@@ -16,6 +16,7 @@ _EPILOG = (
 
 
 def _run(config_file: str | None, **flags: object) -> int:
+    flags = {name: None if value == () else value for name, value in flags.items()}
     chosen = config_file or os.environ.get(config.ENV_PREFIX + "CONFIG")
     settings = config.load(Path(chosen) if chosen else None, environ=os.environ, flags=flags)
 
@@ -30,6 +31,10 @@ def _flag(option: config.Option) -> click.Option:
     if option.is_switch:
         on = str(option.flag)
         return click.Option([f"{on}/--no-{on[2:]}"], default=None, help=help_text)
+    if option.is_list:
+        return click.Option(
+            [str(option.flag)], metavar=option.kind.metavar, help=help_text, multiple=True
+        )
     return click.Option([str(option.flag)], metavar=option.kind.metavar, help=help_text)
 
 

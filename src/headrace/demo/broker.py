@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import headrace
 from headrace.errors import BrokerError
 
+LISTENERS = ("amqp", "native", "namesrv", "remoting", "http")
+_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_RANGE = 10_000
 _START_SECONDS = 15.0
 _STOP_SECONDS = 10.0
 
@@ -34,15 +39,32 @@ class DemoBroker:
         self._process: subprocess.Popen[bytes] | None = None
         try:
             with _undisturbed():
-                self._process = self._launch(port=0)
-            self.port = self._wait_until_ready(self._process)
+                self._process = self._launch(lasting_ports())
+            self.ports = self._wait_until_ready(self._process)
         except BaseException:
             self.stop()
             raise
 
     @property
     def url(self) -> str:
-        return f"amqp://guest:guest@127.0.0.1:{self.port}/%2F"
+        return f"amqp://guest:guest@127.0.0.1:{self.ports['amqp']}/%2F"
+
+    @property
+    def native_port(self) -> int:
+        return self.ports["native"]
+
+    @property
+    def native_url(self) -> str:
+        return f"headrace://127.0.0.1:{self.native_port}"
+
+    @property
+    def namesrv_addr(self) -> str:
+        """For clients of RocketMQ."""
+        return f"127.0.0.1:{self.ports['namesrv']}"
+
+    @property
+    def page_url(self) -> str:
+        return f"http://127.0.0.1:{self.ports['http']}/"
 
     @property
     def pid(self) -> int:
@@ -62,17 +84,18 @@ class DemoBroker:
         self._process.wait()
 
     def restart(self) -> float:
-        """Start again on the same directory and port; returns how long it took."""
+        """Start again on the same directory and ports; returns how long it took."""
         begun = time.monotonic()
         self._ready.unlink(missing_ok=True)
         with _undisturbed():
-            self._process = self._launch(port=self.port)
+            self._process = self._launch(self.ports)
         self._wait_until_ready(self._process)
         return time.monotonic() - begun
 
-    def _launch(self, port: int) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "headrace", "serve", "--amqp-port", str(port)]
-        command += ["--native-port", "0"]
+    def _launch(self, ports: Mapping[str, int]) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "headrace", "serve"]
+        for name in LISTENERS:
+            command += [f"--{name}-port", str(ports[name])]
         command += ["--data-dir", str(self.directory / "data"), "--ready-file", str(self._ready)]
         with self._output.open("wb") as output:
             return subprocess.Popen(
@@ -84,15 +107,41 @@ class DemoBroker:
                 start_new_session=True,  # Ctrl-C ends the story, which then stops the broker
             )
 
-    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> int:
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> dict[str, int]:
+        """The ports of its listeners."""
         deadline = time.monotonic() + _START_SECONDS
         while not self._ready.exists():
             if process.poll() is not None or time.monotonic() > deadline:
                 said = self._output.read_text(errors="replace").strip() or "nothing"
                 raise BrokerError(f"the broker did not start; it said: {said}")
             time.sleep(0.005)
-        port: int = json.loads(self._ready.read_text())["amqp"]
-        return port
+        told = json.loads(self._ready.read_text())
+        return {name: int(told[name]) for name in LISTENERS}
+
+
+def lasting_ports() -> dict[str, int]:
+    """A free port for each listener, which it finds free again after it was killed.
+
+    A port that the system hands out (0) may meanwhile be that of somebody's outgoing connection,
+    so these are below those; where that is not known, any will do.
+    """
+    try:
+        end = int(_EPHEMERAL.read_text().split()[0])
+    except (OSError, ValueError):
+        return dict.fromkeys(LISTENERS, 0)
+    candidates = iter(random.sample(range(max(1025, end - _RANGE), end), 200))
+    free = (port for port in candidates if _is_free(port))
+    return {name: next(free, 0) for name in LISTENERS}
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def environment() -> dict[str, str]:

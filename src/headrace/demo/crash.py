@@ -42,6 +42,7 @@ class _Publisher(threading.Thread):
 
 def crash(story: Story, broker: DemoBroker) -> None:
     """The broker is killed with -9, and nothing is lost"""
+    story.tell("A publisher keeps a ledger of what was confirmed while the broker is killed.")
     with Clients(broker.url) as clients:
         clients.connect().queue(QUEUE)
     publisher = _Publisher(broker.url)

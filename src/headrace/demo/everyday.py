@@ -12,7 +12,9 @@ def routing(story: Story, clients: Clients) -> None:
     shop.channel.exchange_declare("orders", "topic", durable=True)
     for queue, pattern in (("europe", "orders.eu.*"), ("ledger", "orders.#")):
         shop.channel.queue_bind(shop.queue(queue), "orders", pattern)
-    story.say("queue europe wants orders.eu.*   queue ledger wants orders.#")
+    story.tell("Each order has a key, and each queue says which keys it wants.")
+    story.say("  europe  orders.eu.*")
+    story.say("  ledger  orders.#")
 
     keys = ("orders.eu.book", "orders.us.book", "orders.eu.book.used", "orders", "refunds.eu")
     for key in keys:
@@ -24,6 +26,7 @@ def routing(story: Story, clients: Clients) -> None:
 
 def fair_sharing(story: Story, clients: Clients) -> None:
     """Three workers take turns"""
+    story.tell("Anna, Ben and Clara pack. Whoever has room gets the next order.")
     shop = clients.connect()
     queue = shop.queue("packing")
     names = ("anna", "ben", "clara")
@@ -44,6 +47,7 @@ def fair_sharing(story: Story, clients: Clients) -> None:
 
 def slow_worker(story: Story, clients: Clients) -> None:
     """A slow worker does not hold up the others"""
+    story.tell("One of two wrappers takes a parcel and never finishes it.")
     shop, slow, quick = clients.connect(), clients.connect(), clients.connect()
     queue = shop.queue("wrapping")
     slow.consume(queue, prefetch=1)  # takes one, and never finishes it
@@ -60,6 +64,7 @@ def slow_worker(story: Story, clients: Clients) -> None:
 
 def confirms(story: Story, clients: Clients) -> None:
     """The broker confirms, and returns what nobody wants"""
+    story.tell("Invoices must not get lost, so the shop asks for an answer to each.")
     shop = clients.connect()
     queue = shop.queue("invoices")
     shop.channel.confirm_delivery()
@@ -73,6 +78,7 @@ def confirms(story: Story, clients: Clients) -> None:
 
 def priorities(story: Story, clients: Clients) -> None:
     """Express orders go first"""
+    story.tell("Four orders come in at once: a letter, a parcel, flowers and a card.")
     shop = clients.connect()
     queue = shop.queue("express", {"x-max-priority": 9})
 
@@ -87,6 +93,7 @@ def priorities(story: Story, clients: Clients) -> None:
 
 def answers(story: Story, clients: Clients) -> None:
     """Asking for a price and getting an answer"""
+    story.tell("A buyer sends two questions and goes on; the answers find their way back.")
     server, buyer = clients.connect(), clients.connect()
     queue = server.queue("prices")
     prices = {"tea": "3.20", "cup": "7.50"}

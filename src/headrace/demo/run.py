@@ -2,20 +2,57 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headrace.demo import everyday, trouble
+from headrace.client import HeadraceError
 from headrace.demo.broker import DemoBroker
-from headrace.demo.clients import ClientError, Clients
-from headrace.demo.crash import crash
+from headrace.demo.mariadb import MariaDb
+from headrace.demo.page import page
+from headrace.demo.pipeline import pipeline
+from headrace.demo.rocketmq_group import rocketmq_group
 from headrace.demo.story import Story
+from headrace.demo.three_ways import has_pika, three_ways
+from headrace.demo.topics import in_a_database, in_the_broker
+from headrace.demo.unattended import unattended
+from headrace.errors import BrokerError
+from headrace.rocketmq import RocketMQError
 
-CHAPTERS = (*everyday.CHAPTERS, *trouble.CHAPTERS)
+WITH_PIKA = has_pika()
+QUICK = (unattended, in_the_broker, rocketmq_group, page)
+SLOW = (in_a_database, pipeline)  # they start other programs
+if WITH_PIKA:
+    from headrace.demo import everyday, trouble
+    from headrace.demo.clients import ClientError, Clients
+    from headrace.demo.crash import crash
+
+    CHAPTERS = (*everyday.CHAPTERS, *trouble.CHAPTERS)
 
 
-def tell(story: Story, broker: DemoBroker) -> None:
+def tell(story: Story, broker: DemoBroker, *, quick: bool = False) -> None:
     """Each chapter is a function; the first line of its docstring is its heading."""
+    with _chapter(story, str(three_ways.__doc__)):
+        three_ways(story, broker)
+    if WITH_PIKA:
+        _tell_with_pika(story, broker)
+    for chapter in QUICK:
+        with _chapter(story, str(chapter.__doc__)):
+            chapter(story, broker)
+    if not quick:
+        with MariaDb(broker.directory / "mariadb") as database:
+            for slow in SLOW:
+                with _chapter(story, str(slow.__doc__)):
+                    slow(story, broker, database)
+    if not WITH_PIKA:
+        story.heading("What was left out")
+        story.tell(
+            "Twelve chapters are told by pika, which is not installed: routing, turns, confirms, "
+            "priorities, dead letters, delays and more. `pip install pika` brings them back."
+        )
+
+
+def _tell_with_pika(story: Story, broker: DemoBroker) -> None:
     for chapter in CHAPTERS:
         with _chapter(story, str(chapter.__doc__)), Clients(broker.url) as clients:
             chapter(story, clients)
@@ -26,7 +63,15 @@ def tell(story: Story, broker: DemoBroker) -> None:
 @contextmanager
 def _chapter(story: Story, heading: str) -> Iterator[None]:
     story.heading(heading)
+    failures = (
+        HeadraceError,
+        BrokerError,
+        RocketMQError,
+        OSError,
+        subprocess.SubprocessError,
+        *((ClientError,) if WITH_PIKA else ()),
+    )
     try:
         yield
-    except (ClientError, OSError) as error:
+    except failures as error:
         story.check(f"the chapter came to its end: {type(error).__name__}", False, error)

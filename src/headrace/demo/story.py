@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 
 import click
 
-WIDTH = 62
+WIDTH = 79  # of a terminal with 80 columns
 
 
 class Story:
@@ -26,14 +27,21 @@ class Story:
     def say(self, text: str) -> None:
         click.echo(f"   {text}")
 
+    def tell(self, text: str) -> None:
+        """A few sentences, broken into lines."""
+        for line in textwrap.wrap(" ".join(text.split()), WIDTH - 3):
+            self.say(line)
+
     def check(self, claim: str, held: bool, seen: object = "") -> None:
         """One claim: printed with what was seen, counted as kept or broken."""
         self.claims += 1
         if not held:
             self.failures.append(claim)
         mark = click.style(self._held, fg="green") if held else click.style(self._broken, fg="red")
-        line = f" {mark} {claim:<{WIDTH}} {seen}"
-        click.echo(line.rstrip())
+        click.echo(f" {mark} {claim}", nl=not seen)
+        if seen:
+            fits = len(f" {self._held} {claim}: {seen}") <= WIDTH
+            click.echo((": " if fits else ":\n     ") + str(seen))
 
     def expect(self, claim: str, seen: object, wanted: object) -> None:
         """A claim that two values are equal; the values are shown when they are not."""

@@ -17,6 +17,7 @@ MEASURED = 10_000
 
 def poison(story: Story, clients: Clients) -> None:
     """A poisonous order is set aside"""
+    story.tell("One order makes the worker fail, again and again. The queue allows two returns.")
     shop, worker = clients.connect(), clients.connect()
     dead = shop.queue("dead-letters")
     queue = shop.queue(
@@ -56,6 +57,7 @@ def poison(story: Story, clients: Clients) -> None:
 
 def delayed(story: Story, clients: Clients) -> None:
     """A reminder for later"""
+    story.tell("Three reminders are sent at once, each with a time to wait.")
     shop, reader = clients.connect(), clients.connect()
     kind = {"x-delayed-type": "fanout"}
     shop.channel.exchange_declare("reminders", "x-delayed-message", durable=True, arguments=kind)
@@ -77,6 +79,7 @@ def delayed(story: Story, clients: Clients) -> None:
 
 def expired(story: Story, clients: Clients) -> None:
     """An offer that nobody took"""
+    story.tell("An offer is good for 150 ms, and nobody reads it.")
     shop = clients.connect()
     stale = shop.queue("stale-offers")
     dead_letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": stale}
@@ -95,6 +98,7 @@ def expired(story: Story, clients: Clients) -> None:
 
 def lost_worker(story: Story, clients: Clients) -> None:
     """A worker dies and another takes over"""
+    story.tell("Ten parcels are handed to a worker, which is then killed.")
     shop = clients.connect()
     queue = shop.queue("shipping")
     parcels = [f"parcel {number}" for number in range(10)]
@@ -134,7 +138,7 @@ def speed(story: Story, clients: Clients) -> None:
     story.check(f"{MEASURED:,} messages of 100 bytes went in and came out", stored and read)
     into, out = MEASURED / (published - begun), MEASURED / (done - published)
     story.say(f"measured here: {into:,.0f} messages/s in, {out:,.0f} messages/s out,")
-    story.say("with one pika client, which sets the pace; `headrace bench` measures the broker")
+    story.say("with one pika client, which sets the pace: see `headrace bench`")
 
 
 def _death(delivery: Delivery | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -28,6 +29,9 @@ MEMORY_WANTED = 256 * MIB
 
 # A connection that a test forgot must not cost it seconds, nor a small journal much space.
 _DEFAULTS: Mapping[str, object] = {"shutdown_timeout": 0.5, "segment_size": MIB}
+
+
+_PATIENCE = 5.0  # seconds for a port that was ours to become free again
 
 
 class QueueState(NamedTuple):
@@ -106,9 +110,24 @@ class RunningBroker:
         """For pika.URLParameters, aio_pika.connect, Celery's `broker`; the vhost is `/`."""
         if self.amqp_port is None:
             raise ConfigError("amqp is off, so there is no amqp_url")
+        return f"amqp://{self._login()}@{self.host}:{self.amqp_port}/%2F"
+
+    def _login(self) -> str:
         user = quote(self.config.default_user, safe="")
-        password = quote(self.config.default_password, safe="")
-        return f"amqp://{user}:{password}@{self.host}:{self.amqp_port}/%2F"
+        return f"{user}:{quote(self.config.default_password, safe='')}"
+
+    @property
+    def native_url(self) -> str:
+        """For topics.open(), ConnectionFactory.from_url(), Spark's `url`; the vhost is `/`."""
+        if self.native_port is None:
+            raise ConfigError("native is off, so there is no native_url")
+        return f"headrace://{self._login()}@{self.host}:{self.native_port}/"
+
+    @property
+    def namesrv_addr(self) -> str | None:
+        """For RocketMQ clients: the address of the name server; None with ``remoting=False``."""
+        port = self.ports.get("namesrv")
+        return None if port is None else f"{self.host}:{port}"
 
     @property
     def http_url(self) -> str | None:
@@ -164,15 +183,29 @@ class RunningBroker:
         """Start it after stop() or crash(), on the ports and the data it had."""
         if self._life is not None:
             raise RuntimeError("the broker runs already")
-        self._life = Life(self.config, self.clock)
-        try:
-            self.ports = dict(self._life.start().ports)
-        except BaseException:
-            self._life = None
-            raise
+        self.ports = self._begin()
         # Clients that reconnect after a restart look for it where it was.
         known: dict[str, Any] = {f"{name}_port": port for name, port in self.ports.items()}
         self.config = replace(self.config, **{k: v for k, v in known.items() if k in options()})
+
+    def _begin(self) -> dict[str, int]:
+        """The ports of a new life.
+
+        While it was down, somebody's outgoing connection may have got one of its ports from the
+        system: such connections end, so a second start waits for that.
+        """
+        deadline = time.monotonic() + (_PATIENCE if self.ports else 0.0)
+        while True:
+            life = Life(self.config, self.clock)
+            try:
+                found = dict(life.start().ports)
+            except ConfigError as error:
+                if "cannot listen" not in str(error) or time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.05)
+            else:
+                self._life = life
+                return found
 
     def stop(self) -> None:
         """Stop it cleanly; no-op when it is not running. StoreError when its storage failed."""

@@ -62,7 +62,8 @@ class Node:
         """Start the process and return at once."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self._ready.unlink(missing_ok=True)
-        command = [*self._command, "--amqp-port", "0", "--native-port", "0"]
+        command = [*self._command, "--amqp-port", "0", "--native-port", "0", "--no-http"]
+        command += ["--no-remoting"]
         command += ["--data-dir", str(self.data), "--ready-file", str(self._ready), *self._flags]
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(

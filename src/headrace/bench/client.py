@@ -1,0 +1,236 @@
+"""Our client beside pika, on the same broker in the same run: 100 bytes, persistent, confirmed.
+
+Both sides are programs as a user writes them, in one process each time; what counts is the ratio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from statistics import median
+from typing import Final
+
+from headrace.bench import pika_load
+from headrace.bench.brokers import Headrace
+from headrace.client import BasicProperties, Channel, ConnectionFactory
+from headrace.client.aio import connect
+
+BODY: Final = b"x" * 100
+BATCH: Final = 500
+PREFETCH: Final = 1000
+ROUNDS: Final = 3
+_PERSISTENT: Final = {"delivery_mode": 2}
+_FILL: Final = 10_000  # messages in a call
+_OURS, _PIKAS = 250_000, 60_000  # messages that nobody consumes in a second
+_numbers = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Medians of the rounds. ``wanted`` is the least ratio; 0: it is only shown."""
+
+    case: str
+    ours: float
+    pika: float
+    wanted: float
+    about: str
+
+    @property
+    def ratio(self) -> float:
+        return self.ours / self.pika if self.pika else 0.0
+
+    @property
+    def is_good(self) -> bool:
+        return self.ratio >= self.wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where it is measured, and for how long."""
+
+    broker: Headrace
+    seconds: float
+
+    @property
+    def amqp_port(self) -> int:
+        return self.broker.address[1]
+
+    @property
+    def factory(self) -> ConnectionFactory:
+        return ConnectionFactory(port=self.broker.native_port)
+
+
+# -- cases -----------------------------------------------------------------------------------------
+
+
+def publish(site: Site) -> Result:
+    """Batches of 500, two under way / SelectConnection, confirms, 100 outstanding."""
+    return _compared("publish", site, _publish_batches, _publish_with_pika, 5, publish)
+
+
+def consume(site: Site) -> Result:
+    """deliveries(), each acknowledged / SelectConnection, each acknowledged."""
+    return _compared("consume", site, _consume_stream, _consume_with_pika, 4, consume)
+
+
+def consume_callback(site: Site) -> Result:
+    """basic_consume(), acknowledged in the callback / SelectConnection, the same."""
+    sides = _consume_callbacks, _consume_with_pika
+    return _compared("consume-callback", site, *sides, 0, consume_callback)
+
+
+def consume_aio(site: Site) -> Result:
+    """basic_consume() of asyncio, with a coroutine function / SelectConnection."""
+    return _compared("consume-aio", site, _consume_aio, _consume_with_pika, 0, consume_aio)
+
+
+CASES: Final[dict[str, Callable[[Site], Result]]] = {
+    "publish": publish,
+    "consume": consume,
+    "consume-callback": consume_callback,
+    "consume-aio": consume_aio,
+}
+
+
+def _compared(
+    case: str,
+    site: Site,
+    ours: Callable[[Site], float],
+    pika: Callable[[Site], float],
+    wanted: float,
+    about: Callable[[Site], Result],
+) -> Result:
+    """In turn, so that a noisy minute hits both."""
+    rounds = [(pika(site), ours(site)) for _ in range(ROUNDS)]
+    text = (about.__doc__ or "").splitlines()[0].rstrip(".")
+    return Result(
+        case, median(one[1] for one in rounds), median(one[0] for one in rounds), wanted, text
+    )
+
+
+# -- publishing ------------------------------------------------------------------------------------
+
+
+def _publish_batches(site: Site) -> float:
+    with _queue(site) as (channel, name):
+        batch = [("", name, _PERSISTENT, BODY)] * BATCH
+        begun, confirmed = time.monotonic(), 0
+        under_way = channel.publish_batch_async(batch)
+        while time.monotonic() - begun < site.seconds:
+            following = channel.publish_batch_async(batch)
+            confirmed += sum(len(future.result(30)) for future in under_way)
+            under_way = following
+        confirmed += sum(len(future.result(30)) for future in under_way)
+        return confirmed / (time.monotonic() - begun)
+
+
+def _publish_with_pika(site: Site) -> float:
+    with _queue(site) as (_, name):
+        return pika_load.publish(site.amqp_port, name, BODY, site.seconds)
+
+
+# -- consuming -------------------------------------------------------------------------------------
+
+
+def _consume_stream(site: Site) -> float:
+    with _queue(site, _OURS) as (channel, name):
+        channel.basic_qos(PREFETCH)
+        meter = _Meter(site, _OURS)
+        for delivery in channel.deliveries(name, idle_timeout=30):
+            delivery.ack()
+            if meter.tick():
+                break
+        return meter.rate
+
+
+def _consume_callbacks(site: Site) -> float:
+    with _queue(site, _OURS) as (channel, name):
+        channel.basic_qos(PREFETCH)
+        meter, done = _Meter(site, _OURS), threading.Event()
+
+        def callback(consumer_tag: str, properties: BasicProperties, body: bytes) -> None:
+            channel.basic_ack(name, properties.message_id)
+            if meter.tick():
+                done.set()
+
+        tag = channel.basic_consume(name, False, callback)
+        done.wait(site.seconds + 60)
+        channel.basic_cancel(tag)
+        return meter.rate
+
+
+def _consume_aio(site: Site) -> float:
+    with _queue(site, _OURS) as (_, name):
+        return asyncio.run(_consume_coroutines(site, name))
+
+
+async def _consume_coroutines(site: Site, name: str) -> float:
+    async with connect(port=site.broker.native_port) as connection:
+        channel = await connection.create_channel()
+        await channel.basic_qos(PREFETCH)
+        meter, done = _Meter(site, _OURS), asyncio.Event()
+
+        async def callback(consumer_tag: str, properties: BasicProperties, body: bytes) -> None:
+            await channel.basic_ack(name, properties.message_id)
+            if meter.tick():
+                done.set()
+
+        await channel.basic_consume(name, False, callback)
+        async with asyncio.timeout(site.seconds + 60):
+            await done.wait()
+        return meter.rate
+
+
+def _consume_with_pika(site: Site) -> float:
+    with _queue(site, _PIKAS) as (_, name):
+        total = _filled(site, _PIKAS)
+        return pika_load.consume(site.amqp_port, name, PREFETCH, total, site.seconds)
+
+
+class _Meter:
+    """Counts what is consumed; looks at the clock now and then."""
+
+    def __init__(self, site: Site, filled: int) -> None:
+        self.rate = 0.0
+        self._seconds, self._total = site.seconds, _filled(site, filled)
+        self._count = 0
+        self._begun = time.monotonic()
+
+    def tick(self) -> bool:
+        """True when it is enough."""
+        self._count += 1
+        if self._count % 1000 or self.rate:
+            return False
+        elapsed = time.monotonic() - self._begun
+        if elapsed < self._seconds and self._count < self._total:
+            return False
+        self.rate = self._count / elapsed
+        return True
+
+
+# -- queues ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _queue(site: Site, filled: int = 0) -> Iterator[tuple[Channel, str]]:
+    """A durable queue with more than is consumed in the time; gone afterwards."""
+    name = f"bench-{next(_numbers)}"
+    with site.factory.new_connection() as connection:
+        channel = connection.create_channel()
+        channel.queue_declare(name, durable=True)
+        batch = [("", name, _PERSISTENT, BODY)] * _FILL
+        for _ in range(0, _filled(site, filled), _FILL):
+            channel.publish_batch(batch)
+        yield channel, name
+    with site.factory.new_connection() as connection:
+        connection.create_channel().queue_delete(name)
+
+
+def _filled(site: Site, per_second: int) -> int:
+    """Whole calls."""
+    return -(-round(per_second * site.seconds) // _FILL) * _FILL

@@ -1,0 +1,318 @@
+"""RocketMQ clients: what a message costs the broker beside the native protocol, and our SDK beside
+the client of PyPI. Two figures of one broker in one run; what counts is their ratio.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from headrace.bench import procfs, rocketmq_link
+from headrace.bench.brokers import Headrace
+from headrace.bench.failure import MeasureError
+from headrace.client import ConnectionFactory
+from headrace.client.operations import Call, nothing
+from headrace.rocketmq import (
+    ConcurrentConsumer,
+    ConsumeFromWhere,
+    ConsumerConfig,
+    ConsumeResult,
+    Message,
+    MessageExt,
+    Producer,
+    ProducerConfig,
+)
+from headrace.store.topics import Entry, Reader
+from headrace.topics.remote import RemoteEngine
+from headrace.wire.native.messages import Op
+
+BODY: Final = b"x" * 100
+FILLED: Final = 50_000  # messages that are there to be read
+UNDER_WAY: Final = 16  # requests that wait for an answer
+PULL: Final = 32
+_PEER: Final = Path(__file__).with_name("rocketmq_peer.py")
+_numbers = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Two figures and their ratio; ``wanted`` says which way and how far."""
+
+    case: str
+    first: float
+    second: float
+    wanted: str
+    unit: str
+    about: str
+
+    @property
+    def ratio(self) -> float:
+        return self.first / self.second if self.second else 0.0
+
+    @property
+    def is_good(self) -> bool:
+        sign, _, bound = self.wanted.partition(" ")
+        return self.ratio >= float(bound) if sign == ">=" else self.ratio <= float(bound)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The broker, how long to measure, and an interpreter with the client of PyPI."""
+
+    broker: Headrace
+    seconds: float
+    peer: str | None = None
+
+    @property
+    def namesrv(self) -> str:
+        return f"127.0.0.1:{self.broker.ports['namesrv']}"
+
+    def new_topic(self) -> str:
+        """Of one queue."""
+        name = f"bench_{next(_numbers)}"
+        with self.native() as engine:
+            engine.declare(name)
+        return name
+
+    @contextmanager
+    def native(self) -> Iterator[Native]:
+        with ConnectionFactory(port=self.broker.native_port).new_connection() as connection:
+            yield Native(RemoteEngine(connection))
+
+
+class Native:
+    """A few words of the native protocol."""
+
+    def __init__(self, engine: RemoteEngine) -> None:
+        self.engine = engine
+
+    def declare(self, topic: str) -> None:
+        connection = self.engine._connection
+        call = Call(Op.TOPIC_DECLARE, {"name": topic}, nothing)
+        connection.call(self.engine._channel.state, call)
+
+    def append(self, topic: str, batch: int) -> Callable[[], int]:
+        """A step: one more request under way; how many messages were confirmed."""
+        connection, state = self.engine._connection, self.engine._channel.state
+        fields = {"topic": topic, "token": "bench", "batch": [{"body": BODY}] * batch}
+        under_way = deque[object]()
+
+        def step() -> int:
+            call = Call(Op.APPEND, dict(fields), lambda reply: len(reply["ids"]))
+            under_way.append(connection.submit(state, call))
+            if len(under_way) <= UNDER_WAY:
+                return 0
+            return int(under_way.popleft().result())  # type: ignore[attr-defined]
+
+        return step
+
+
+# -- the broker's work -----------------------------------------------------------------------------
+
+
+def _cost(site: Site, step: Callable[[], int]) -> float:
+    """Microseconds of the broker's CPU per message."""
+    for _ in range(UNDER_WAY * 4):
+        step()
+    pids = site.broker.pids
+    before, done, end = procfs.cpu_seconds(pids), 0, time.monotonic() + site.seconds
+    while time.monotonic() < end:
+        done += step()
+    if not done:
+        raise MeasureError("nothing was done in the time given; let it be longer")
+    return (procfs.cpu_seconds(pids) - before) / done * 1e6
+
+
+def _sending(site: Site, batch: int, wanted: str) -> Result:
+    with rocketmq_link.Link(site.broker.ports["remoting"]) as link:
+        ours = _cost(site, link.sending(site.new_topic(), BODY, batch, UNDER_WAY))
+    with site.native() as native:
+        other = _cost(site, native.append(site.new_topic(), batch))
+    about = f"RocketMQ send / native append, {batch} messages a request"
+    return Result(f"cpu-send-{batch}", ours, other, wanted, "us CPU/message", about)
+
+
+def cpu_send_1(site: Site) -> Result:
+    """The broker's CPU per message: sends of one message."""
+    return _sending(site, 1, "<= 4")
+
+
+def cpu_send_100(site: Site) -> Result:
+    """The broker's CPU per message: batches of 100."""
+    return _sending(site, 100, "<= 2")
+
+
+def cpu_pull(site: Site) -> Result:
+    """The broker's CPU per message: pulls of 32."""
+    topic = _filled(site)
+    with rocketmq_link.Link(site.broker.ports["remoting"]) as link:
+        ours = _cost(site, link.pulling(topic, PULL, FILLED))
+    with site.native() as native:
+        other = _cost(site, _reading(native.engine, topic))
+    about = f"RocketMQ pull / native read, {PULL} messages a request"
+    return Result("cpu-pull-32", ours, other, "<= 2", "us CPU/message", about)
+
+
+def _filled(site: Site) -> str:
+    topic = site.new_topic()
+    with site.native() as native:
+        for _ in range(FILLED // 1000):
+            native.engine.append(topic, [Entry(BODY)] * 1000)
+    return topic
+
+
+def _reading(engine: RemoteEngine, topic: str) -> Callable[[], int]:
+    reader = [Reader(f"reader-{next(_numbers)}")]
+
+    def step() -> int:
+        taken = engine.read(topic, reader[0], PULL)
+        if not taken.messages:
+            reader[0] = Reader(f"reader-{next(_numbers)}")
+            return 0
+        engine.commit(topic, reader[0], taken.claim)
+        return len(taken.messages)
+
+    return step
+
+
+# -- the SDK beside the client of PyPI -------------------------------------------------------------
+
+
+def _peer(site: Site, what: str, topic: str, messages: int = 0) -> float:
+    assert site.peer is not None, "such cases are left out without it"
+    command = [
+        site.peer,
+        "-I",
+        str(_PEER),
+        what,
+        site.namesrv,
+        topic,
+        str(site.seconds),
+        str(messages),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, cwd="/")
+    try:
+        return float(done.stdout.split()[-1])
+    except (ValueError, IndexError):
+        said = " ".join((done.stderr or done.stdout).split())[-300:]
+        raise MeasureError(f"the client of PyPI did not work: {said}") from None
+
+
+def _producer(site: Site) -> Producer:
+    return Producer(ProducerConfig(producer_group="bench", namesrv_addr=site.namesrv))
+
+
+def _rate(seconds: float, step: Callable[[], int]) -> float:
+    for _ in range(50):
+        step()
+    done, start = 0, time.monotonic()
+    while (now := time.monotonic()) < start + seconds:
+        done += step()
+    return done / (now - start)
+
+
+def sdk_sync(site: Site) -> Result:
+    """One send after the other, each confirmed."""
+    topic = site.new_topic()
+    with _producer(site) as producer:
+
+        def step() -> int:
+            producer.send(Message(topic, BODY))
+            return 1
+
+        ours = _rate(site.seconds, step)
+    return _beside(site, "sdk-sync-send", ours, 0.7, "sync send / PyPI client, sync send")
+
+
+def sdk_batch(site: Site) -> Result:
+    """Batches of 100, against single sends of the other client, which has no batches."""
+    topic = site.new_topic()
+    batch = [Message(topic, BODY) for _ in range(100)]
+    with _producer(site) as producer:
+
+        def step() -> int:
+            producer.send_batch(batch)
+            return len(batch)
+
+        ours = _rate(site.seconds, step)
+    return _beside(site, "sdk-batch-send", ours, 3, "batches of 100 / PyPI client, sync send")
+
+
+def sdk_async(site: Site) -> Result:
+    """Sends whose answers come later."""
+    topic = site.new_topic()
+    under_way = deque[object]()
+    with _producer(site) as producer:
+
+        def step() -> int:
+            under_way.append(producer.send_async(Message(topic, BODY)))
+            if len(under_way) < 500:
+                return 0
+            under_way.popleft().result()  # type: ignore[attr-defined]
+            return 1
+
+        ours = _rate(site.seconds, step)
+    return _beside(site, "sdk-async-send", ours, 3, "async send / PyPI client, sync send")
+
+
+def _beside(site: Site, case: str, ours: float, wanted: float, about: str) -> Result:
+    other = _peer(site, "send", site.new_topic())
+    return Result(case, ours, other, f">= {wanted:g}", "messages/s", about)
+
+
+def sdk_consume(site: Site) -> Result:
+    """A concurrent consumer, from the first message to the last."""
+    topic = _filled(site)
+    ours = _consumed(site, topic)
+    other = _peer(site, "consume", topic, FILLED)
+    about = "concurrent consumer / PyPI client"
+    return Result("sdk-consume", ours, other, ">= 1", "messages/s", about)
+
+
+def _consumed(site: Site, topic: str) -> float:
+    times: list[float] = []
+    seen = 0
+    full = threading.Event()
+    lock = threading.Lock()
+
+    def take(messages: list[MessageExt]) -> ConsumeResult:
+        nonlocal seen
+        with lock:
+            times.append(time.monotonic())
+            seen += len(messages)
+            if seen >= FILLED:
+                full.set()
+        return ConsumeResult.SUCCESS
+
+    config = ConsumerConfig(
+        consumer_group=f"bench-{topic}",
+        namesrv_addr=site.namesrv,
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+    )
+    consumer = ConcurrentConsumer(config)
+    consumer.subscribe(topic, "*")
+    consumer.register_message_listener(take)
+    with consumer:
+        if not full.wait(120):
+            raise MeasureError(f"only {seen} of {FILLED} messages came")
+    return seen / (times[-1] - times[0])
+
+
+CASES: Final[dict[str, Callable[[Site], Result]]] = {
+    "cpu-send-1": cpu_send_1,
+    "cpu-send-100": cpu_send_100,
+    "cpu-pull-32": cpu_pull,
+    "sdk-sync-send": sdk_sync,
+    "sdk-batch-send": sdk_batch,
+    "sdk-async-send": sdk_async,
+    "sdk-consume": sdk_consume,
+}
+NEEDS_PEER: Final = frozenset(name for name in CASES if name.startswith("sdk-"))

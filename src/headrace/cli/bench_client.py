@@ -1,0 +1,77 @@
+"""`headrace bench client`: our client beside pika, on the same broker."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from headrace.cli.ratios import announced, case_options, choose, judge, list_cases
+from headrace.cli.tables import Column
+from headrace.errors import CommandFailed
+
+
+@click.command("client")
+@case_options
+@click.option(
+    "--dir",
+    "directory",
+    metavar="DIR",
+    default=tempfile.gettempdir(),
+    type=click.Path(exists=True, file_okay=False, writable=True),
+    help="Where the broker keeps its data. [the system's temporary directory]",
+)
+def bench_client(
+    chosen: tuple[str, ...],
+    seconds: float,
+    directory: str,
+    json_file: str | None,
+    list_only: bool,
+) -> int:
+    """Measure our client beside pika on one broker: 100 bytes, persistent, confirmed.
+
+    Exit code 1 when a ratio is not what is wanted.
+    """
+    if find_spec("pika") is None:
+        raise CommandFailed(
+            "pika is what it is compared with, and is not installed: pip install pika"
+        )
+    from headrace.bench.brokers import Headrace
+    from headrace.bench.client import CASES, Site
+
+    names = choose(chosen, CASES)
+    if list_only:
+        return list_cases(names, CASES)
+    broker = Headrace(Path(directory), sys.executable, pin=False)
+    results = []
+    broker.start()
+    try:
+        for measure in announced(names, CASES):
+            results.append(measure(Site(broker, seconds)))
+    finally:
+        broker.stop()
+    rows = [
+        {
+            "case": one.case,
+            "ours": round(one.ours),
+            "pika": round(one.pika),
+            "ratio": round(one.ratio, 2),
+            "wanted": f">= {one.wanted:g}" if one.wanted else "shown",
+            "about": one.about,
+        }
+        for one in results
+    ]
+    return judge(_COLUMNS, rows, results, json_file)
+
+
+_COLUMNS = (
+    Column("case", "case"),
+    Column("ours", "ours/s", is_number=True),
+    Column("pika", "pika/s", is_number=True),
+    Column("ratio", "ratio", is_number=True),
+    Column("wanted", "wanted"),
+    Column("about", "ours / pika"),
+)

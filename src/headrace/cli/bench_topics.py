@@ -1,0 +1,54 @@
+"""`headrace bench topics`: topics in MySQL against the plain ways to do the same."""
+
+from __future__ import annotations
+
+import click
+
+from headrace.cli.ratios import announced, case_options, choose, judge, list_cases
+from headrace.cli.tables import Column
+
+
+@click.command("topics")
+@case_options
+def bench_topics(
+    chosen: tuple[str, ...], seconds: float, json_file: str | None, list_only: bool
+) -> int:
+    """Measure topics in a private MariaDB and print ratios.
+
+    Needs mariadbd on this machine. Exit code 1 when a ratio is not what is wanted.
+    """
+    from headrace.bench.topics import CASES, DATABASE
+    from headrace.testing.mariadb import run_mariadb
+
+    names = choose(chosen, CASES)
+    if list_only:
+        return list_cases(names, CASES)
+    results = []
+    with run_mariadb() as server:
+        server.create_database(DATABASE)
+        for measure in announced(names, CASES):
+            results.append(measure(server, seconds))
+    rows = [
+        {
+            "case": one.case,
+            "ours": round(one.ours, 2 if one.unit == "ms" else None),
+            "other": round(one.other, 2 if one.unit == "ms" else None),
+            "unit": one.unit,
+            "ratio": round(one.ratio, 2),
+            "wanted": one.wanted,
+            "about": one.about,
+        }
+        for one in results
+    ]
+    return judge(_COLUMNS, rows, results, json_file)
+
+
+_COLUMNS = (
+    Column("case", "case"),
+    Column("ours", "first", is_number=True),
+    Column("other", "second", is_number=True),
+    Column("unit", "unit"),
+    Column("ratio", "ratio", is_number=True),
+    Column("wanted", "wanted"),
+    Column("about", "first / second"),
+)

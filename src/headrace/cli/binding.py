@@ -1,0 +1,116 @@
+"""`headrace binding`: list, declare, delete."""
+
+from __future__ import annotations
+
+import click
+
+from headrace.cli.address import Address
+from headrace.cli.connecting import broker_options, connected, json_option
+from headrace.cli.escaping import escaped
+from headrace.cli.main import DONE
+from headrace.cli.pairs import arguments_of
+from headrace.cli.tables import Column, print_json, show
+
+COLUMNS = (
+    Column("source", "exchange"),
+    Column("key", "key"),
+    Column("destination_type", "to"),
+    Column("destination", "name"),
+    Column("arguments", "arguments"),
+)
+_arguments = click.option(
+    "--argument",
+    "arguments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="For headers exchanges, for example x-match=any; NAME:=JSON for the rest; repeatable.",
+)
+_to_exchange = click.option("--to-exchange", is_flag=True, help="DESTINATION is an exchange.")
+
+
+@click.group()
+def binding() -> None:
+    """List, declare and delete bindings."""
+
+
+@binding.command("list")
+@json_option
+@broker_options
+def list_bindings(address: Address, as_json: bool) -> int:
+    """Show the bindings of the vhost."""
+    with connected(address) as channel:
+        rows = list(channel.rows("bindings"))
+    show(COLUMNS, rows, as_json=as_json, nothing="no bindings")
+    return DONE
+
+
+@binding.command()
+@click.argument("source", metavar="EXCHANGE")
+@click.argument("destination", metavar="DESTINATION")
+@click.argument("key", default="")
+@_to_exchange
+@_arguments
+@json_option
+@broker_options
+def declare(
+    address: Address,
+    source: str,
+    destination: str,
+    key: str,
+    to_exchange: bool,
+    arguments: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Bind the queue DESTINATION to EXCHANGE with KEY (empty unless told)."""
+    given = arguments_of(arguments)
+    with connected(address) as channel:
+        bind = channel.exchange_bind if to_exchange else channel.queue_bind
+        bind(destination, source, key, given)
+    if as_json:
+        print_json({"source": source, "destination": destination, "key": key})
+    else:
+        click.echo(_sentence("bound", destination, source, key, to_exchange=to_exchange))
+    return DONE
+
+
+@binding.command()
+@click.argument("source", metavar="EXCHANGE")
+@click.argument("destination", metavar="DESTINATION")
+@click.argument("key", required=False)
+@_to_exchange
+@_arguments
+@json_option
+@broker_options
+def delete(
+    address: Address,
+    source: str,
+    destination: str,
+    key: str | None,
+    to_exchange: bool,
+    arguments: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Remove the binding with KEY and arguments; without KEY all of EXCHANGE to DESTINATION."""
+    given = arguments_of(arguments)
+    if given and key is None:
+        raise click.UsageError("--argument goes with a KEY; an empty one is written ''")
+    with connected(address) as channel:
+        unbind = channel.exchange_unbind if to_exchange else channel.queue_unbind
+        unbind(destination, source, key, given)
+    if as_json:
+        print_json({"source": source, "destination": destination, "key": key})
+    else:
+        click.echo(_sentence("unbound", destination, source, key, to_exchange=to_exchange))
+    return DONE
+
+
+def _sentence(
+    verb: str, destination: str, source: str, key: str | None, *, to_exchange: bool
+) -> str:
+    kind = "exchange" if to_exchange else "queue"
+    way = "to" if verb == "bound" else "from"
+    text = f"{verb} {kind} {escaped(destination)} {way} exchange {escaped(source)}"
+    return f"{text}, key {escaped(key)}" if key else text
+
+
+binding.add_command(declare, "add")

@@ -1,0 +1,104 @@
+"""`headrace exchange`: list, declare, delete."""
+
+from __future__ import annotations
+
+import click
+
+from headrace.cli.address import Address
+from headrace.cli.connecting import broker_options, connected, json_option
+from headrace.cli.escaping import escaped
+from headrace.cli.main import DONE
+from headrace.cli.pairs import arguments_of
+from headrace.cli.tables import Column, print_json, show
+
+COLUMNS = (
+    Column("name", "exchange", empty="(default)"),
+    Column("type", "type"),
+    Column("durable", "durable"),
+    Column("auto_delete", "auto-delete"),
+    Column("internal", "internal"),
+    Column("arguments", "arguments"),
+)
+
+
+@click.group()
+def exchange() -> None:
+    """List, declare and delete exchanges."""
+
+
+@exchange.command("list")
+@json_option
+@broker_options
+def list_exchanges(address: Address, as_json: bool) -> int:
+    """Show the exchanges of the vhost. The one without a name is the default exchange."""
+    with connected(address) as channel:
+        rows = list(channel.rows("exchanges"))
+    show(COLUMNS, rows, as_json=as_json, nothing="no exchanges")
+    return DONE
+
+
+@exchange.command()
+@click.argument("name")
+@click.argument("kind", metavar="TYPE")
+@click.option(
+    "--durable/--transient", default=True, help="Whether it is there after a restart. [durable]"
+)
+@click.option("--auto-delete", is_flag=True, help="Gone when its last binding is removed.")
+@click.option("--internal", is_flag=True, help="Only other exchanges may publish to it.")
+@click.option(
+    "--argument",
+    "arguments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="For example alternate-exchange=others; NAME:=JSON for the rest; repeatable.",
+)
+@json_option
+@broker_options
+def declare(
+    address: Address,
+    name: str,
+    kind: str,
+    durable: bool,
+    auto_delete: bool,
+    internal: bool,
+    arguments: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Make the exchange NAME of a TYPE: direct, fanout, topic, headers, x-delayed-message.
+
+    It is no error when it exists with the same attributes.
+    """
+    given = arguments_of(arguments)
+    with connected(address) as channel:
+        channel.exchange_declare(
+            name,
+            kind,
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+            arguments=given,
+        )
+    if as_json:
+        print_json({"name": name, "type": kind})
+    else:
+        click.echo(f"{escaped(kind)} exchange {escaped(name)} is there")
+    return DONE
+
+
+@exchange.command()
+@click.argument("name")
+@click.option("--if-unused", is_flag=True, help="Refuse while it has bindings.")
+@json_option
+@broker_options
+def delete(address: Address, name: str, if_unused: bool, as_json: bool) -> int:
+    """Delete the exchange NAME and its bindings."""
+    with connected(address) as channel:
+        channel.exchange_delete(name, if_unused=if_unused)
+    if as_json:
+        print_json({"name": name})
+    else:
+        click.echo(f"deleted exchange {escaped(name)}")
+    return DONE
+
+
+exchange.add_command(declare, "add")

@@ -1,0 +1,155 @@
+"""`headrace pipeline`: run a pipeline file on Spark, check one, list those that run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from headrace.cli.connecting import json_option
+from headrace.cli.main import DONE
+from headrace.cli.spark_side import (
+    debug_option,
+    open_session,
+    session_options,
+    settings_of,
+    state_option,
+    with_spark_errors,
+)
+from headrace.cli.tables import Column, counted, show
+
+file_argument = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+
+
+@click.group()
+def pipeline() -> None:
+    """Data pipelines on Spark: sources, steps in SQL, sinks, in one file."""
+
+
+@pipeline.command()
+@file_argument
+@click.option("--once", is_flag=True, help="Read what is there, then end.")
+@session_options
+@state_option
+@debug_option
+@with_spark_errors
+def run(
+    file: Path,
+    once: bool,
+    master: str | None,
+    conf: tuple[str, ...],
+    state_dir: Path | None,
+    debug: bool,
+) -> int:
+    """Run the pipeline in FILE until it is told to stop (SIGTERM or Ctrl-C: after the batch).
+
+    A restart goes on where it stopped; nothing is lost or doubled. Progress is a line on a
+    terminal, and one JSON object per batch on standard error otherwise.
+    """
+    from headrace.spark.pipelines.contact import contact
+    from headrace.spark.pipelines.file import load
+    from headrace.spark.pipelines.progress import Shown
+    from headrace.spark.pipelines.run import Runner
+    from headrace.spark.pipelines.state import state_directory
+    from headrace.spark.session import check_java
+
+    loaded = load(file)
+    settings_of(conf)
+    check_java()
+    contact(loaded)
+    directory = state_directory(state_dir, os.environ)
+    stop = threading.Event()
+    _on_signals(stop)  # also while Spark starts
+    spark = open_session(loaded.name, directory, master=master, conf=conf, debug=debug,
+                         python_path=loaded.directory.resolve())  # fmt: skip
+    _on_signals(stop)  # Spark has put its own in place
+    try:
+        runner = Runner(spark, loaded, directory, once=once, stop=stop, shown=Shown(loaded.name))
+        state = runner.run()
+        bad = state["bad_records"]
+    finally:
+        spark.stop()
+    assert isinstance(bad, int)
+    if bad:
+        click.echo(f"{counted(bad, 'bad record')} in {runner.bad_records}", err=True)
+    return DONE
+
+
+def _on_signals(stop: threading.Event) -> None:
+    def told(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, told)
+    signal.signal(signal.SIGINT, told)
+
+
+@pipeline.command()
+@file_argument
+@click.option("--no-spark", is_flag=True, help="Check the file only: no SQL, no Java needed.")
+@session_options
+@state_option
+@debug_option
+@with_spark_errors
+def validate(
+    file: Path,
+    no_spark: bool,
+    master: str | None,
+    conf: tuple[str, ...],
+    state_dir: Path | None,
+    debug: bool,
+) -> int:
+    """Check FILE without running it: names, SQL, schemas, sinks. No broker is asked."""
+    from headrace.spark.pipelines.file import load
+    from headrace.spark.pipelines.state import state_directory
+
+    loaded = load(file)
+    if not no_spark:
+        from headrace.spark.pipelines.check import check
+
+        directory = state_directory(state_dir, os.environ)
+        spark = open_session(loaded.name, directory, master=master, conf=conf, debug=debug,
+                             python_path=loaded.directory.resolve())  # fmt: skip
+        try:
+            check(spark, loaded)
+        finally:
+            spark.stop()
+    parts = (
+        counted(len(loaded.sources), "source"),
+        counted(len(loaded.steps), "step"),
+        counted(len(loaded.sinks), "sink"),
+    )
+    click.echo(f"{file}: fine ({', '.join(parts)})")
+    return DONE
+
+
+@pipeline.command(name="list")
+@state_option
+@json_option
+@debug_option
+@with_spark_errors
+def list_(state_dir: Path | None, as_json: bool, debug: bool) -> int:
+    """Pipelines that run or ran on this machine, and how far they are."""
+    from headrace.spark.pipelines.state import all_states, state_directory
+
+    states = list(all_states(state_directory(state_dir, os.environ)))
+    if not as_json:
+        for state in states:
+            queries = state.get("queries")
+            assert isinstance(queries, list)
+            state["rows"] = max((one["rows"] for one in queries), default=0)
+            state["lag"] = max((one["lag"] for one in queries), default=0)
+    columns = [
+        Column("name", "pipeline"),
+        Column("state", "state"),
+        Column("rows", "rows", is_number=True),
+        Column("lag", "lag", is_number=True),
+        Column("bad_records", "bad records", is_number=True),
+        Column("updated_at", "updated"),
+        Column("error", "error"),
+    ]
+    show(columns, states, as_json=as_json, nothing="no pipeline ran here")
+    return DONE

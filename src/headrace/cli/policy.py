@@ -1,0 +1,88 @@
+"""`headrace policy`: list, set, clear."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from headrace.cli.connecting import json_option
+from headrace.cli.escaping import escaped
+from headrace.cli.main import DONE
+from headrace.cli.management import ManagementClient, http_options, tell, vhost_option
+from headrace.cli.tables import Column, show
+from headrace.errors import ConfigError
+
+COLUMNS = (
+    Column("vhost", "vhost"),
+    Column("name", "policy"),
+    Column("pattern", "pattern"),
+    Column("apply-to", "applies to"),
+    Column("priority", "priority", is_number=True),
+    Column("definition", "definition"),
+)
+
+
+@click.group()
+def policy() -> None:
+    """List, set and clear policies."""
+
+
+@policy.command("list")
+@json_option
+@http_options
+def list_policies(client: ManagementClient, as_json: bool) -> int:
+    """Show the policies of all vhosts."""
+    show(COLUMNS, client.get("policies"), as_json=as_json, nothing="no policies")
+    return DONE
+
+
+@policy.command("set")
+@click.argument("name")
+@click.argument("pattern")
+@click.argument("definition")
+@click.option("--priority", default=0, help="Of several policies the highest counts. [0]")
+@click.option("--apply-to", default="all", help="all, queues or exchanges. [all]")
+@vhost_option
+@json_option
+@http_options
+def set_policy(
+    client: ManagementClient,
+    name: str,
+    pattern: str,
+    definition: str,
+    priority: int,
+    apply_to: str,
+    vhost: str,
+    as_json: bool,
+) -> int:
+    """Give what matches PATTERN the settings of DEFINITION, such as '{"max-length": 1000}'."""
+    try:
+        settings = json.loads(definition)
+    except ValueError as error:
+        raise ConfigError(f"the definition is not JSON: {error}") from None
+    body = {
+        "pattern": pattern,
+        "definition": settings,
+        "priority": priority,
+        "apply-to": apply_to,
+    }
+    client.request("PUT", ("policies", vhost, name), body)
+    text = f"policy {escaped(name)} is set in vhost {escaped(vhost)}"
+    return tell(text, {"vhost": vhost, "name": name, **body}, as_json=as_json)
+
+
+@policy.command()
+@click.argument("name")
+@vhost_option
+@json_option
+@http_options
+def clear(client: ManagementClient, name: str, vhost: str, as_json: bool) -> int:
+    """Remove the policy NAME."""
+    client.request("DELETE", ("policies", vhost, name))
+    text = f"cleared policy {escaped(name)} of vhost {escaped(vhost)}"
+    return tell(text, {"vhost": vhost, "name": name}, as_json=as_json)
+
+
+policy.add_command(set_policy, "add")
+policy.add_command(clear, "delete")

@@ -1,0 +1,96 @@
+"""`headrace queue`: list, declare, delete."""
+
+from __future__ import annotations
+
+import click
+
+from headrace.cli.address import Address
+from headrace.cli.connecting import broker_options, connected, json_option
+from headrace.cli.escaping import escaped
+from headrace.cli.main import DONE
+from headrace.cli.pairs import arguments_of
+from headrace.cli.tables import Column, counted, print_json, show
+
+COLUMNS = (
+    Column("name", "queue"),
+    Column("messages", "ready", is_number=True),
+    Column("messages_unacknowledged", "unacked", is_number=True),
+    Column("consumers", "consumers", is_number=True),
+    Column("durable", "durable"),
+    Column("arguments", "arguments"),
+)
+
+
+@click.group()
+def queue() -> None:
+    """List, declare and delete queues."""
+
+
+@queue.command("list")
+@json_option
+@broker_options
+def list_queues(address: Address, as_json: bool) -> int:
+    """Show the queues of the vhost with what is in them."""
+    with connected(address) as channel:
+        rows = list(channel.rows("queues"))
+    show(COLUMNS, rows, as_json=as_json, nothing="no queues")
+    return DONE
+
+
+@queue.command()
+@click.argument("name")
+@click.option(
+    "--durable/--transient", default=True, help="Whether it is there after a restart. [durable]"
+)
+@click.option("--auto-delete", is_flag=True, help="Gone when its last consumer leaves.")
+@click.option(
+    "--argument",
+    "arguments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="For example x-max-length=1000; NAME:=JSON for the rest; repeatable.",
+)
+@json_option
+@broker_options
+def declare(
+    address: Address,
+    name: str,
+    durable: bool,
+    auto_delete: bool,
+    arguments: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Make the queue NAME. It is no error when it exists with the same attributes."""
+    if not name:
+        raise click.UsageError("a queue needs a name")
+    given = arguments_of(arguments)
+    with connected(address) as channel:
+        found = channel.queue_declare(
+            name, durable=durable, auto_delete=auto_delete, arguments=given
+        )
+    if as_json:
+        print_json(found._asdict())
+    else:
+        messages = counted(found.messages, "message")
+        click.echo(f"queue {escaped(found.name)} is there, with {messages}")
+    return DONE
+
+
+@queue.command()
+@click.argument("name")
+@click.option("--if-empty", is_flag=True, help="Refuse while messages wait in it.")
+@click.option("--if-unused", is_flag=True, help="Refuse while it has consumers.")
+@json_option
+@broker_options
+def delete(address: Address, name: str, if_empty: bool, if_unused: bool, as_json: bool) -> int:
+    """Delete the queue NAME and the messages in it."""
+    with connected(address) as channel:
+        count = channel.queue_delete(name, if_empty=if_empty, if_unused=if_unused)
+    if as_json:
+        print_json({"name": name, "messages": count})
+    else:
+        click.echo(f"deleted queue {escaped(name)} and {counted(count, 'message')} in it")
+    return DONE
+
+
+queue.add_command(declare, "add")

@@ -1,0 +1,129 @@
+"""What the commands of the Spark side have in common: options, a session, errors in one line."""
+
+from __future__ import annotations
+
+import functools
+import os
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote
+
+import click
+
+from headrace.cli.address import Address
+from headrace.errors import CommandFailed, ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+debug_option = click.option("--debug", is_flag=True, help="Show stack traces and Spark's log.")
+state_option = click.option(
+    "--state-dir",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="For states, checkpoints and logs. [HEADRACE_STATE_DIR, ~/.local/state/headrace]",
+)
+
+
+lake_option = click.option(
+    "--lake",
+    metavar="DIR",
+    default=Path("headrace-lake"),
+    envvar="HEADRACE_LAKE",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the archive lies. [HEADRACE_LAKE, or ./headrace-lake]",
+)
+
+
+def url_of(address: Address) -> str:
+    """For the data source."""
+    user, password = quote(address.user, safe=""), quote(address.password, safe="")
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    return f"headrace://{user}:{password}@{host}:{address.port}/{quote(address.vhost, safe='')}"
+
+
+def session_options(command: Command) -> Command:
+    """--master and --conf."""
+    command = click.option(
+        "--conf",
+        "conf",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A setting of Spark; repeatable.",
+    )(command)
+    return click.option(
+        "--master", metavar="URL", help="spark://host:port, yarn, k8s://..., local[N]. [local[*,4]]"
+    )(command)
+
+
+@contextmanager
+def spark_errors(debug: bool) -> Iterator[None]:
+    """One line for what went wrong: exit 2 when the user's input is wrong, else 1."""
+    try:
+        import pyspark  # noqa: F401 - only to see whether it is there
+
+        from headrace.spark import errors
+        from headrace.spark.reasons import reason_of
+    except ImportError as error:
+        if debug:
+            traceback.print_exc()
+        raise CommandFailed(
+            f"this command needs Spark, and {error.name or 'a package'} is not installed: "
+            "pip install 'headrace[spark]'"
+        ) from None
+    from deltalake.exceptions import DeltaError
+    from py4j.protocol import Py4JError
+    from pyarrow import ArrowException
+    from pyspark.errors import PySparkException
+
+    told = (errors.SparkError, PySparkException, Py4JError, DeltaError, ArrowException, OSError)
+    try:
+        yield
+    except told as error:
+        if debug:
+            traceback.print_exc()
+        if isinstance(error, errors.BadPipeline | errors.BadOption):
+            raise ConfigError(reason_of(error)) from None
+        raise CommandFailed(reason_of(error)) from None
+
+
+def with_spark_errors(function: Callable[..., int]) -> Callable[..., int]:
+    """For commands with --debug."""
+
+    @functools.wraps(function)
+    def told(*args: object, debug: bool, **rest: object) -> int:
+        with spark_errors(debug):
+            return function(*args, debug=debug, **rest)
+
+    return told
+
+
+def settings_of(conf: tuple[str, ...]) -> dict[str, str]:
+    pairs = [one.partition("=") for one in conf]
+    for key, sign, _ in pairs:
+        if not sign or not key:
+            raise click.UsageError(f"--conf {key}: wanted KEY=VALUE")
+    return {key: value for key, _, value in pairs}
+
+
+def open_session(
+    name: str,
+    state_dir: Path,
+    *,
+    master: str | None = None,
+    conf: tuple[str, ...] = (),
+    debug: bool = False,
+    python_path: Path | None = None,
+) -> SparkSession:
+    """A session whose chatter goes to a file."""
+    from headrace.spark.session import start_session
+
+    log = None if debug else state_dir / "logs" / f"{name}-{os.getpid()}.log"
+    return start_session(
+        name, master=master, conf=settings_of(conf), log=log, python_path=python_path
+    )

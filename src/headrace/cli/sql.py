@@ -1,0 +1,64 @@
+"""`headrace sql`: questions to the archive."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from headrace.cli.connecting import json_option
+from headrace.cli.main import DONE
+from headrace.cli.spark_side import (
+    debug_option,
+    lake_option,
+    open_session,
+    session_options,
+    state_option,
+    with_spark_errors,
+)
+from headrace.cli.tables import Column, show
+
+
+@click.command(short_help="Query an archive with SQL.")
+@click.argument("query", required=False)
+@lake_option
+@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True,
+              help="Show at most so many rows.")  # fmt: skip
+@json_option
+@session_options
+@state_option
+@debug_option
+@with_spark_errors
+def sql(
+    query: str | None,
+    lake: Path,
+    limit: int,
+    as_json: bool,
+    master: str | None,
+    conf: tuple[str, ...],
+    state_dir: Path | None,
+    debug: bool,
+) -> int:
+    """Run QUERY over the archive in --lake. Every queue and topic is a table of its name, and all
+    are in `messages`. Without QUERY: the tables there are."""
+    from headrace.spark.archive.tables import offer, sources_of
+    from headrace.spark.archive.tables import query as ask
+    from headrace.spark.pipelines.state import state_directory
+    from headrace.spark.showing import show_rows
+
+    counts = sources_of(lake)
+    if query is None:
+        rows = [{"table": name, "messages": count} for name, count in counts.items()]
+        columns = [Column("table", "table"), Column("messages", "messages", is_number=True)]
+        show(columns, rows, as_json=as_json, nothing="the archive is empty")
+        return DONE
+    state = state_directory(state_dir, os.environ)
+    spark = open_session("sql", state, master=master, conf=conf, debug=debug)
+    try:
+        answer = ask(spark, query, offer(spark, lake))
+        found = answer.limit(limit + 1).collect()
+        show_rows(answer.columns, found[:limit], more=len(found) > limit, as_json=as_json or None)
+    finally:
+        spark.stop()
+    return DONE

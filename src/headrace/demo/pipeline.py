@@ -1,0 +1,191 @@
+"""Spark: one pipeline over a queue, a topic of the broker and a topic in the database."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
+
+from headrace import topics
+from headrace.client import ConnectionFactory
+from headrace.demo.broker import DemoBroker, environment
+from headrace.demo.mariadb import MariaDb
+from headrace.demo.story import Story
+
+ORDERS = 2000  # at each door
+SHOPS = ("Oslo", "Lyon", "Turin")
+BROKEN = b"{ cut off"
+WEB, COUNTER, POST, TOTALS = "web-orders", "counter_orders", "post_orders", "totals"
+_SECONDS = 240
+
+_HEAD = """\
+name = "shop-totals"
+"""
+_SOURCE = """
+[sources.{door}]
+{where}
+decode = "json"
+schema = "shop STRING NOT NULL, amount INT NOT NULL"
+"""
+_STEPS = """
+[[steps]]
+name = "orders"
+sql = \"\"\"
+{union}
+\"\"\"
+
+[[steps]]
+name = "totals"
+sql = \"\"\"
+SELECT to_json(struct(shop, door, count(*) AS orders, sum(amount) AS revenue)) AS body,
+       concat(shop, ' ', door) AS key
+FROM orders GROUP BY shop, door
+\"\"\"
+
+[sinks.totals]
+type = "topic"
+topic = "totals"
+mode = "update"
+"""
+
+Totals = dict[tuple[str, str], tuple[int, int]]
+"""Orders and revenue of each shop and door."""
+
+
+def pipeline(story: Story, broker: DemoBroker, database: MariaDb) -> None:
+    """A Spark pipeline over a queue, a topic and a table of the database"""
+    lacking = _lacking()
+    if lacking:
+        story.check("Spark can run on this machine", False, lacking)
+        story.tell("The rest holds without it: headrace demo --quick.")
+        return
+    doors = {"web": f'queue = "{WEB}"', "counter": f'topic = "{COUNTER}"'}
+    if database.is_running:
+        doors["post"] = f'url = "${{DATABASE}}"\ntopic = "{POST}"'
+    else:
+        story.tell("MariaDB is not installed: the orders by post are left out.")
+    _take_orders(broker, database, doors)
+    story.tell(
+        f"{ORDERS:,} orders at each of {len(doors)} doors, and one that is broken. Which shop "
+        "earns how much, and where? Two steps of SQL, in a file, say it."
+    )
+    file = broker.directory / "totals.toml"
+    file.write_text(pipeline_text(doors))
+    begun = time.monotonic()
+    done = _run(story, broker, database)
+    seconds = time.monotonic() - begun
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+        story.check("the pipeline came to its end", False, last[:300])
+        return
+    story.check("the pipeline came to its end", True, f"{seconds:.1f} s, Spark's start included")
+    with topics.open(broker.native_url) as store:
+        messages = store.consumer(TOTALS, token="demo").read(1000)
+    found = totals_in(one.body for one in messages)
+    for line in table(found, doors):
+        story.say(line)
+    story.expect("these are the totals that plain Python computes", found, expected(doors))
+    bad = "1 bad record in " in done.stderr
+    story.check("the broken order was set aside, and is not in them", bad)
+
+
+def _lacking() -> str:
+    """What must be installed for Spark; nothing when all is there."""
+    if any(find_spec(name) is None for name in ("pyspark", "pyarrow")):
+        return "it needs pip install 'headrace[spark]'"
+    if shutil.which("java") is None:
+        return "it needs Java 17: apt-get install openjdk-17-jre-headless"
+    return ""
+
+
+def pipeline_text(doors: Mapping[str, str]) -> str:
+    """The file of the pipeline."""
+    sources = [_SOURCE.format(door=door, where=where) for door, where in doors.items()]
+    union = "\nUNION ALL ".join(
+        f"SELECT '{door}' AS door, shop, amount FROM {door}" for door in doors
+    )
+    return "".join([_HEAD, *sources, _STEPS.format(union=union)])
+
+
+def _take_orders(broker: DemoBroker, database: MariaDb, doors: Mapping[str, str]) -> None:
+    persistent = {"delivery_mode": 2}
+    with ConnectionFactory(port=broker.native_port).new_connection() as connection:
+        channel = connection.create_channel()
+        channel.queue_declare(WEB, durable=True)
+        bodies = [*_bodies("web"), BROKEN]
+        channel.publish_batch(("", WEB, persistent, body) for body in bodies)
+    with topics.open(broker.native_url) as store:
+        store.create(COUNTER, queues=2)
+        store.create(TOTALS)
+        store.producer(COUNTER, token="appid-counter").append_many(_bodies("counter"))
+    if "post" in doors:
+        with topics.open(database.url) as store:
+            store.create(POST)
+            store.producer(POST, token="appid-post").append_many(_bodies("post"))
+
+
+def _run(story: Story, broker: DemoBroker, database: MariaDb) -> subprocess.CompletedProcess[str]:
+    command = ["pipeline", "run", "totals.toml", "--once"]
+    story.say(f"$ headrace {shlex.join(command)}")
+    return subprocess.run(
+        [sys.executable, "-m", "headrace", *command, "--master", "local[2]"],
+        cwd=broker.directory,
+        env={
+            **environment(),
+            "HEADRACE_URL": broker.native_url,
+            "HEADRACE_STATE_DIR": str(broker.directory / "state"),
+            "DATABASE": database.url,
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+    )
+
+
+# -- the same in plain Python ----------------------------------------------------------------------
+
+
+def _orders(door: str) -> list[tuple[str, int]]:
+    """Shop and amount, different at each door."""
+    shift = len(door)
+    return [(SHOPS[(n + shift) % len(SHOPS)], (n * shift) % 97) for n in range(ORDERS)]
+
+
+def _bodies(door: str) -> list[bytes]:
+    return [json.dumps({"shop": shop, "amount": n}).encode() for shop, n in _orders(door)]
+
+
+def expected(doors: Iterable[str]) -> Totals:
+    found: Totals = {}
+    for door in doors:
+        orders, revenue = Counter[str](), Counter[str]()
+        for shop, amount in _orders(door):
+            orders[shop] += 1
+            revenue[shop] += amount
+        found |= {(shop, door): (orders[shop], revenue[shop]) for shop in orders}
+    return found
+
+
+def totals_in(bodies: Iterable[bytes]) -> Totals:
+    """Of each pair the last that came: the pipeline tells what has changed, batch by batch."""
+    rows = map(json.loads, bodies)
+    return {(row["shop"], row["door"]): (row["orders"], row["revenue"]) for row in rows}
+
+
+def table(totals: Totals, doors: Iterable[str]) -> list[str]:
+    """A line for each shop, a column for each door."""
+    names = [*doors]
+    lines = ["shop    " + "".join(f"{door:>10}" for door in (*names, "all"))]
+    for shop in sorted({shop for shop, _ in totals}):
+        cells = [totals.get((shop, door), (0, 0))[1] for door in names]
+        lines.append(f"{shop:<8}" + "".join(f"{cell:>10,}" for cell in (*cells, sum(cells))))
+    return lines

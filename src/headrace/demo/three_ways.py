@@ -1,0 +1,92 @@
+"""First chapter: orders come in with pika, with our own client and from a shell."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
+
+from headrace.client import ConnectionFactory, ExchangeType
+from headrace.demo.broker import DemoBroker, environment
+from headrace.demo.story import Story
+
+EXCHANGE, QUEUE = "counter", "desk"
+BATCH = 1000
+_SECONDS = 30
+
+
+def has_pika() -> bool:
+    return find_spec("pika") is not None
+
+
+def three_ways(story: Story, broker: DemoBroker) -> None:
+    """Orders come in three ways"""
+    story.tell(
+        "With pika over AMQP, with our own client, and from a shell. All go to the exchange "
+        "counter, which sends what begins with order to the queue desk."
+    )
+    wanted = []
+    with ConnectionFactory(port=broker.native_port).new_connection() as connection:
+        channel = connection.create_channel()
+        channel.exchange_declare(EXCHANGE, ExchangeType.TOPIC, durable=True)
+        channel.queue_declare(QUEUE, durable=True)
+        channel.queue_bind(QUEUE, EXCHANGE, "order.#")
+
+        if has_pika():
+            _order_with_pika(broker)
+            wanted.append("a book")
+        else:
+            story.tell("pika is not installed (pip install pika): its order is left out.")
+
+        persistent = {"delivery_mode": 2}
+        reached = channel.basic_publish(EXCHANGE, "order.native", persistent, "two cups")
+        wanted.append("two cups")
+        story.expect("our client learns that its order is on disk, in one queue", reached, 1)
+
+        sent = shell(
+            *(story, broker, "publish", "-e", EXCHANGE, "-k", "order.shell"),
+            *("--persistent", "three candles"),
+        )
+        wanted.append("three candles")
+        story.expect("the shell is told the same, by exit code 0", sent.returncode, 0)
+
+        taken = shell(story, broker, "consume", QUEUE, "--lines")
+        story.expect("all of them came, in their order", taken.stdout.splitlines(), wanted)
+
+        batch = [(EXCHANGE, "order.native", persistent, f"cup {n}") for n in range(BATCH)]
+        queues = channel.publish_batch(batch)
+        story.expect(f"{BATCH:,} more at once, each confirmed", queues, [1] * BATCH)
+        bodies = []
+        for delivery in channel.deliveries(QUEUE):
+            bodies.append(delivery.body.decode())
+            delivery.ack()
+            if len(bodies) == BATCH:
+                break
+        story.expect("and read back, in order", bodies, [one[3] for one in batch])
+        missing = shell(story, broker, "get", "dusk")
+        story.check("a slip of the pen is explained", "no queue 'dusk'" in missing.stderr)
+
+
+def shell(story: Story, broker: DemoBroker, *args: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of ours as a user would, and show it with what it says."""
+    story.say(f"$ headrace {shlex.join(args)}")
+    done = subprocess.run(
+        [sys.executable, "-m", "headrace", *args],
+        env={**environment(), "HEADRACE_URL": broker.native_url},
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+    )
+    for line in (done.stdout + done.stderr).splitlines():
+        story.tell(line)
+    return done
+
+
+def _order_with_pika(broker: DemoBroker) -> None:
+    from headrace.demo.clients import Clients
+
+    with Clients(broker.url) as clients:
+        shop = clients.connect()
+        shop.channel.confirm_delivery()
+        shop.publish("order.pika", "a book", exchange=EXCHANGE, delivery_mode=2)

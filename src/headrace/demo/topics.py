@@ -1,0 +1,73 @@
+"""Topics: priorities and groups, in the broker and in a database, with the same calls."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from headrace import topics
+from headrace.demo.broker import DemoBroker
+from headrace.demo.mariadb import MariaDb, find_server
+from headrace.demo.story import Story
+
+COUNT = 300
+LANES = ("low", "middle", "high")
+
+
+def in_the_broker(story: Story, broker: DemoBroker) -> None:
+    """Topics: what is urgent goes first, and nothing is forgotten"""
+    story.tell(
+        "A topic keeps its messages. Readers have positions: alone, or together as a group that "
+        "shares the work."
+    )
+    with topics.open(broker.native_url) as store:
+        _priorities(story, store)
+        _group(story, store)
+        again = store.consumer("jobs", token="late").read(COUNT)
+        story.expect("who comes late still reads everything", len(again), COUNT)
+
+
+def in_a_database(story: Story, broker: DemoBroker, database: MariaDb) -> None:
+    """The same topics in MariaDB, without a broker"""
+    if find_server() is None:
+        story.tell("MariaDB is not installed (apt-get install mariadb-server): left out.")
+        return
+    database.start()
+    with topics.open(database.url) as store:
+        _priorities(story, store)
+        _group(story, store)
+        rows = database.query("SELECT COUNT(*) FROM msg_p_jobs_middle WHERE flags=0")
+        story.expect("every message is a row that SQL can read", rows, [(COUNT,)])
+
+
+def _priorities(story: Story, store: topics.Store) -> None:
+    store.create("orders")
+    producer = store.producer("orders", token="appid-1;sid-shop")
+    for lane in LANES:
+        for number in range(2):
+            producer.append(f"{lane} {number}", priority=lane, ref_key=f"order-{number}")
+    consumer = store.consumer("orders", token="appid-1;sid-packer")
+    batch = consumer.read(4)
+    wanted = [b"high 0", b"high 1", b"middle 0", b"middle 1"]
+    story.expect("a batch is filled high, then middle, then low", [m.body for m in batch], wanted)
+    consumer.commit(batch)
+    producer.append("a fire", priority="high")
+    rest = [one.body for one in consumer.read(10)]
+    story.expect("a new urgent one overtakes the rest", rest, [b"a fire", b"low 0", b"low 1"])
+
+
+def _group(story: Story, store: topics.Store) -> None:
+    store.create("jobs")
+    store.producer("jobs", token="appid-1").append_many([str(n) for n in range(COUNT)])
+    members = [store.consumer("jobs", token=f"worker-{n}", group="workers") for n in range(3)]
+    done: Counter[bytes] = Counter()
+    shares = [0] * len(members)
+    while any(batches := [member.read(40) for member in members]):
+        for number, (member, batch) in enumerate(zip(members, batches, strict=True)):
+            done.update(one.body for one in batch)
+            shares[number] += len(batch)
+            if batch:
+                member.commit(batch)
+    once = done == Counter(str(n).encode() for n in range(COUNT))
+    story.check(f"three workers share {COUNT} jobs, each job done once", once, shares)
+    lag = sum(one.messages for one in members[0].lag().values())
+    story.expect("and the group has nothing left to do", lag, 0)
