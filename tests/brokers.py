@@ -69,7 +69,8 @@ def start(directory: Path, *args: str, env: dict[str, str] | None = None) -> Bro
     ready, output = directory / "ready.json", directory / "output.txt"
     ready.unlink(missing_ok=True)
     command = [sys.executable, "-m", "headrace", "serve"]
-    command += ["--amqp-port", "0", "--native-port", "0"]
+    command += ["--amqp-port", "0", "--native-port", "0", "--http-port", "0"]
+    command += ["--namesrv-port", "0", "--remoting-port", "0"]
     command += ["--data-dir", str(directory / "data"), "--ready-file", str(ready), *args]
     with output.open("wb") as sink:
         environment = _environment(env or {})

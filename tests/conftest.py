@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Protocol
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 import brokers
+
+# Brokers of this process import it in a thread, where pytest rewrites it: Python 3.11 cannot parse
+# in two threads at once ("AST constructor recursion depth mismatch").
+import headrace.server.http.protocol  # noqa: F401
+import mariadb
 from brokers import Broker
+from mariadb import MariaDb
+from waiting import wait_for
 
 # How fast the machine is must not decide whether a property holds.
 settings.register_profile("headrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("headrace")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_thread_left() -> Iterator[None]:
+    """A module ends the threads of the brokers and clients it had in this process."""
+
+    def ours() -> list[str]:
+        return [one.name for one in threading.enumerate() if one.name.startswith("headrace-")]
+
+    assert ours() == []
+    yield
+    wait_for(lambda: not ours())
 
 
 class StartBroker(Protocol):
@@ -47,3 +68,20 @@ def start_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartBrok
             return started
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def mariadb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
+    """One MariaDB for the whole run: use databases of your own. It may be killed and started."""
+    running = mariadb.prepared(tmp_path_factory.mktemp("mariadb"))
+    yield running
+    running.stop()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spark and the browser come last: the threads and sockets they leave in this process would
+    disturb tests that count theirs."""
+    heavy = {"browser": 1, "spark": 2}
+    root = Path(__file__).parent
+    items.sort(key=lambda item: heavy.get(item.path.relative_to(root).parts[0], 0))

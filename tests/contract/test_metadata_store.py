@@ -13,13 +13,20 @@ from headrace.errors import MalformedError, StoreError
 from headrace.store.api import (
     BindingRow,
     Catalogue,
+    CursorRow,
     ExchangeRow,
     Metadata,
     PermissionRow,
     PolicyRow,
     QueueRow,
+    RetryRow,
     Row,
+    SecretRow,
+    TopicPermissionRow,
+    TopicRow,
+    UserLimitsRow,
     UserRow,
+    VhostLimitsRow,
 )
 from headrace.store.memory import MemoryMetadata
 from headrace.store.sqlite import SqliteMetadata
@@ -77,14 +84,28 @@ QUEUE = QueueRow(7, "u-7", "/", "q", True, {"x-max-length": 5})
 BINDING = BindingRow("/", "ex", True, "q", "a.#", {"x-match": "any"})
 POLICY = PolicyRow("/", "p", "^a", "queues", -3, {"max-length": 10})
 USER = UserRow("ann", "scrypt$...", ("administrator", "a,b"))
+SECRET = SecretRow("ann", "s3cret-s3cret")
 PERMISSION = PermissionRow("ann", "/", "", ".*", "^a")
+TOPICS = TopicPermissionRow("ann", "/", "ex", "^a", "")
+USER_LIMITS = UserLimitsRow("ann", {"max-channels": 3})
+VHOST_LIMITS = VhostLimitsRow("/", {"max-queues": -1})
+TOPIC = TopicRow("/", "t", "u-1", 4, 5, {"retention-ms": 9}, {"low.0": 3}, 3)
+CURSOR = CursorRow("u-1", "g", "", 2, 1, "claims", 7, 1, (9, 12, 14, 15))
+RETRY = RetryRow("u-1", "g", 2, 1, 8, 3, 1 << 41, True, "no such order")
 
 KINDS: dict[str, tuple[Row, Row]] = {
     "exchanges": (EXCHANGE, ExchangeRow("/", "ex", "fanout")),
     "queues": (QUEUE, QueueRow(7, "u-7", "/", "q")),
     "policies": (POLICY, PolicyRow("/", "p", "b", "all", 0, {})),
     "users": (USER, UserRow("ann", "other")),
+    "secrets": (SECRET, SecretRow("ann", "another")),
     "permissions": (PERMISSION, PermissionRow("ann", "/", "1", "2", "3")),
+    "topic_permissions": (TOPICS, TopicPermissionRow("ann", "/", "ex", "", "b")),
+    "user_limits": (USER_LIMITS, UserLimitsRow("ann", {})),
+    "vhost_limits": (VHOST_LIMITS, VhostLimitsRow("/", {"max-queues": 4})),
+    "topics": (TOPIC, TopicRow("/", "t", "u-1", 4, 5, {}, {"low.0": 3, "high.0": 4}, 4)),
+    "cursors": (CURSOR, CursorRow("u-1", "g", "", 2, 1, "claims", 15)),
+    "retries": (RETRY, RetryRow("u-1", "g", 2, 1, 8, 4, 1)),
 }
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -96,7 +117,14 @@ def rows_of(catalogue: Catalogue) -> list[Row]:
         *catalogue.bindings,
         *catalogue.policies,
         *catalogue.users,
+        *catalogue.secrets,
         *catalogue.permissions,
+        *catalogue.topic_permissions,
+        *catalogue.user_limits,
+        *catalogue.vhost_limits,
+        *catalogue.topics,
+        *catalogue.cursors,
+        *catalogue.retries,
     ]
 
 
@@ -107,7 +135,7 @@ def test_a_new_store_is_empty(stage: Stage) -> None:
     assert stage.store.load() == Catalogue(next_queue_id=1)
 
 
-@pytest.mark.parametrize("row", [EXCHANGE, QUEUE, BINDING, POLICY, USER, PERMISSION], ids=repr)
+@pytest.mark.parametrize("row", [BINDING, *(row for row, _ in KINDS.values())], ids=repr)
 def test_a_saved_row_comes_back_whole(stage: Stage, row: Row) -> None:
     stage.start().save(row)
 
@@ -132,7 +160,14 @@ def test_a_deleted_row_is_gone_and_its_like_stay(stage: Stage, kind: str) -> Non
         QueueRow(1, "u-1", "other", "q"),
         PolicyRow("other", "p", "", "all", 0, {}),
         UserRow("bob", ""),
+        SecretRow("bob", "x"),
         PermissionRow("bob", "/", "", "", ""),
+        TopicPermissionRow("bob", "/", "ex", "", ""),
+        UserLimitsRow("bob", {}),
+        VhostLimitsRow("other", {}),
+        TopicRow("/", "t2", "u-2", 1, 5),
+        CursorRow("u-2", "g", "", 0, 0),
+        RetryRow("u-2", "g", 0, 0, 1),
     ]
     store = stage.start()
     for each in [*others, row]:
@@ -195,7 +230,11 @@ def test_any_name_from_the_wire_is_kept(stage: Stage, name: str) -> None:
         BindingRow(name, name, True, name, name, {name: name}),
         PolicyRow(name, name, name, "all", 0, {name: name}),
         UserRow(name, name, (name,)),
+        SecretRow(name, name),
         PermissionRow(name, name, name, name, name),
+        TopicPermissionRow(name, name, name, name, name),
+        UserLimitsRow(name, {name: 1}),
+        VhostLimitsRow(name, {name: 1}),
     ]
     store = stage.start()
     store.save_vhost(name)
@@ -205,7 +244,7 @@ def test_any_name_from_the_wire_is_kept(stage: Stage, name: str) -> None:
 
     assert (catalogue.vhosts, rows_of(catalogue)) == ([name], rows)
     stage.start().delete_vhost(name)
-    assert rows_of(stage.reopen()) == [rows[4]]
+    assert rows_of(stage.reopen()) == [rows[4], rows[5], rows[8]]
 
 
 def test_arguments_keep_their_types(stage: Stage) -> None:
@@ -329,7 +368,8 @@ def test_deleting_an_exchange_removes_bindings_at_both_ends(stage: Stage) -> Non
 def test_deleting_a_user_removes_its_permissions(stage: Stage) -> None:
     store = stage.start()
     other = PermissionRow("bob", "/", "", "", "")
-    for row in (USER, PERMISSION, PermissionRow("ann", "v2", "", "", ""), other):
+    hanging = (PERMISSION, PermissionRow("ann", "v2", "", "", ""), TOPICS, USER_LIMITS)
+    for row in (USER, *hanging, other):
         store.save(row)
     store.delete(USER)
 
@@ -341,7 +381,7 @@ def test_deleting_a_vhost_removes_everything_in_it(stage: Stage) -> None:
     store = stage.start()
     store.save_vhost("/")
     store.save_vhost("other")
-    for row in (EXCHANGE, QUEUE, BINDING, POLICY, USER, PERMISSION, other):
+    for row in (EXCHANGE, QUEUE, BINDING, POLICY, USER, PERMISSION, TOPIC, CURSOR, RETRY, other):
         store.save(row)
     store.delete_vhost("/")
 
@@ -350,6 +390,46 @@ def test_deleting_a_vhost_removes_everything_in_it(stage: Stage) -> None:
     assert catalogue.vhosts == ["other"]
     assert rows_of(catalogue) == [other, USER]
     assert catalogue.next_queue_id == 8
+
+
+# -- topics ---------------------------------------------------------------------------------------
+
+
+def test_deleting_a_topic_removes_the_progress_of_its_readers(stage: Stage) -> None:
+    other = [CursorRow("u-2", "g", "", 0, 0), RetryRow("u-2", "g", 0, 0, 1)]
+    store = stage.start()
+    for row in (TOPIC, CURSOR, RETRY, *other):
+        store.save(row)
+    store.delete(TOPIC)
+
+    assert rows_of(stage.reopen()) == other
+
+
+def test_a_late_deletion_of_an_older_topic_leaves_the_newer_one(stage: Stage) -> None:
+    newer = TopicRow("/", "t", "u-9", 1, 6)
+    store = stage.start()
+    store.save(newer)
+    store.delete(TOPIC)
+
+    assert rows_of(stage.reopen()) == [newer]
+
+
+def test_a_reader_is_forgotten_with_all_its_rows(stage: Stage) -> None:
+    others = [CursorRow("u-1", "", "g", 0, 0), CursorRow("u-1", "h", "", 0, 0)]
+    store = stage.start()
+    for row in (CURSOR, RETRY, *others):
+        store.save(row)
+    store.forget_reader("u-1", "g", "")
+
+    assert rows_of(stage.reopen()) == others
+
+
+def test_numbers_of_topics_are_not_given_to_queues(stage: Stage) -> None:
+    store = stage.start()
+    store.save(TOPIC)
+    store.delete(TOPIC)
+
+    assert stage.reopen().next_queue_id == 4
 
 
 # -- queue ids ------------------------------------------------------------------------------------

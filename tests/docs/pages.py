@@ -1,16 +1,22 @@
 """Markdown pages as tests see them: blocks of code with their outputs, headings, links.
 
-A ```python block directly followed by an ```output block is run, and what it prints must be that
-output; `...` in an output stands for anything. Three comments, invisible to readers, steer it:
+A ```python or ```sh block directly followed by an ```output block is run, and what it prints (sh:
+also on stderr, as on a terminal) must be that output; `...` in an output stands for anything.
+Comments, invisible to readers, steer it:
 
     <!-- file: NAME -->     the next block is written to that file first
     <!-- setup -->          the next ```sh block is run first
     <!-- serve: FLAGS -->   the page's broker gets these flags (NAME of a file: its path)
+    <!-- run -->            the `python FILE ...` lines of the next ```sh block are run one after
+                            the other, beside those that were started
+    <!-- start -->          its one line is started and goes on in the background until the next
+                            section; by then it has printed the ```output block
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -26,6 +32,7 @@ _FENCE = re.compile(
 )
 _SERVE = re.compile(r"^<!-- serve: (.*?) -->$", re.M)
 _HEADING = re.compile(r"^(#+) (.+)$", re.M)
+_IN_TERMINALS = ("run", "start")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -45,6 +52,17 @@ class Example:
 
     code: str
     output: str
+    line: int
+    is_shell: bool = False
+
+
+@dataclass(frozen=True)
+class Command:
+    """What a reader types into a terminal, and what is seen there."""
+
+    lines: list[list[str]]
+    output: str
+    stays: bool
     line: int
 
 
@@ -72,8 +90,26 @@ def blocks(page: Path) -> list[Block]:
 def examples(page: Path) -> Iterator[Example]:
     found = blocks(page)
     for block, following in pairwise(found):
-        if block.language == "python" and following.language == "output":
-            yield Example(block.text, following.text, block.line)
+        if block.note in _IN_TERMINALS:
+            continue
+        if block.language in ("python", "sh") and following.language == "output":
+            yield Example(block.text, following.text, block.line, block.language == "sh")
+
+
+def scenes(page: Path) -> list[list[Command]]:
+    """The commands of each section that has some."""
+    text = _FENCE.sub(lambda match: "\n" * match[0].count("\n"), page.read_text("utf-8"))
+    starts = [text.count("\n", 0, match.start()) for match in _HEADING.finditer(text)]
+    by_section: dict[int, list[Command]] = {}
+    for block, following in pairwise(blocks(page)):
+        if block.note not in _IN_TERMINALS:
+            continue
+        assert following.language == "output", f"{title(page)}:{block.line}: what does it print?"
+        lines = [shlex.split(line) for line in block.text.splitlines()]
+        section = sum(start < block.line for start in starts)
+        command = Command(lines, following.text, block.note == "start", block.line)
+        by_section.setdefault(section, []).append(command)
+    return list(by_section.values())
 
 
 def flags(page: Path) -> list[str]:

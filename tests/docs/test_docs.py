@@ -13,11 +13,14 @@ from pathlib import Path
 import click
 import pages
 import pytest
+from terminals import Terminals
 
 import headrace
 from brokers import Broker
 from headrace import config, errors
+from headrace.cli.main import COMMANDS
 from headrace.cli.main import headrace as command
+from headrace.client import ConnectionFactory
 from headrace.model import policy
 from waiting import wait_for
 
@@ -26,6 +29,10 @@ PACKAGE = Path(headrace.__file__).parent
 WITH_EXAMPLES = [
     page for page in pages.all_pages() if page != pages.CHINESE and list(pages.examples(page))
 ]
+
+
+WITH_PROGRAMS = [page for page in pages.all_pages() if pages.scenes(page)]
+TUTORIALS = sorted((pages.DOCS / "tutorials").glob("*.md"))
 
 
 def is_banner(block: pages.Block) -> bool:
@@ -49,11 +56,50 @@ def test_examples_print_what_the_page_shows(
     broker = start(page, tmp_path, start_broker)
     for example in pages.examples(page):
         code = redirect(example.code, broker.ports)
-        printed = run([sys.executable, "-c", code], tmp_path)
+        if example.is_shell:
+            printed = run_shell(code, tmp_path, broker)
+        else:
+            printed = run([sys.executable, "-c", code], tmp_path)
         where = f"{pages.title(page)}:{example.line}"
         assert pages.pattern(example.output).fullmatch(printed.strip()), (
             f"{where} printed:\n{printed}\nbut the page says:\n{example.output}"
         )
+
+
+@pytest.mark.parametrize("page", WITH_PROGRAMS, ids=pages.title)
+def test_programs_in_several_terminals_print_what_the_page_shows(
+    page: Path, tmp_path: Path, start_broker: Callable[..., Broker]
+) -> None:
+    broker = start(page, tmp_path, start_broker)
+    for program in tmp_path.glob("*.py"):
+        program.write_text(redirect(program.read_text("utf-8"), broker.ports), "utf-8")
+    for scene in pages.scenes(page):
+        terminals = Terminals(tmp_path, environment())
+        try:
+            for one in scene:
+                terminals.play(one)
+            terminals.check()
+            wait_for(lambda: nothing_in_hand(broker))  # what was printed is acknowledged too
+        finally:
+            terminals.close()
+
+
+def nothing_in_hand(broker: Broker) -> bool:
+    with ConnectionFactory(port=broker.native_port).new_connection() as connection:
+        rows = list(connection.create_channel().rows("queues"))
+    return not any(row["messages_unacknowledged"] for row in rows)
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=pages.title)
+def test_every_program_of_a_tutorial_is_run_and_has_its_twin_on_pika(page: Path) -> None:
+    files = {
+        block.note.removeprefix("file: ")
+        for block in pages.blocks(page)
+        if block.note.startswith("file: ")
+    }
+    native = {name for name in files if not name.startswith("pika_")}
+    assert {f"pika_{name}" for name in native} == files - native
+    assert {line[1] for scene in pages.scenes(page) for one in scene for line in one.lines} == files
 
 
 @pytest.mark.parametrize("page", WITH_BANNER, ids=pages.title)
@@ -69,7 +115,7 @@ def test_banner_is_what_the_broker_prints(
 def without_details(banner: str) -> str:
     """The banner without what differs from start to start."""
     banner = re.sub(r"after [\d.]+ s", "after SECONDS", banner.strip())
-    banner = re.sub(r":\d+/", ":PORT/", banner)
+    banner = re.sub(r"(?m):\d+(/?)$", r":PORT\1", banner)
     return re.sub(r"(?m)^(  data +).*", r"\1DIRECTORY", banner)
 
 
@@ -96,16 +142,36 @@ def redirect(code: str, ports: dict[str, int]) -> str:
     plain = r'ConnectionParameters\(\s*"127\.0\.0\.1"(?!, \d)'
     code = re.sub(plain, rf"\g<0>, {ports['amqp']}", code)
     code = code.replace("5671", str(ports.get("amqps", 5671)))
+    code = code.replace("ConnectionFactory()", f"ConnectionFactory(port={ports['native']})")
+    code = re.sub(r"\b9091\b", str(ports.get("native_tls", 9091)), code)
+    code = re.sub(r"\b9876\b", str(ports.get("namesrv", 9876)), code)
     return re.sub(r"\b9090\b", str(ports.get("native", 9090)), code)
 
 
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
+
+
 def run(command_line: list[str], directory: Path) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
     done = subprocess.run(
-        command_line, cwd=directory, env=environment, capture_output=True, text=True, timeout=60
+        command_line, cwd=directory, env=environment(), capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def run_shell(code: str, directory: Path, broker: Broker) -> str:
+    """With `headrace` in the PATH, which finds the page's broker; ends of lines do not count."""
+    program = directory / "bin" / "headrace"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m headrace "$@"\n')
+    program.chmod(0o755)
+    url = f"headrace://127.0.0.1:{broker.ports['native']}"
+    http = f"http://127.0.0.1:{broker.ports['http']}"
+    paths = f'PATH="{program.parent}:$PATH"\n'
+    paths += f"export PATH HEADRACE_URL={url} HEADRACE_HTTP_URL={http}\n"
+    printed = run(["sh", "-ec", paths + "exec 2>&1\n" + code], directory)
+    return "\n".join(line.rstrip() for line in printed.splitlines())
 
 
 @pytest.mark.parametrize("page", pages.all_pages(), ids=pages.title)
@@ -191,6 +257,14 @@ def test_both_readmes_have_the_same_skeleton() -> None:
 
     assert code(pages.CHINESE) == code(pages.README)
     assert skeleton(pages.CHINESE) == skeleton(pages.README)
+
+
+@pytest.mark.parametrize("page", [pages.README, pages.CHINESE], ids=pages.title)
+def test_both_readmes_name_every_command(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert [
+        one for one in COMMANDS if f"`{one}`" not in text and f"`headrace {one}" not in text
+    ] == []
 
 
 def test_readme_is_short() -> None:

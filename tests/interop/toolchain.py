@@ -29,11 +29,11 @@ def unavailable(reason: str) -> None:
 
 
 def _node() -> list[str]:
-    _need("node", "npm")
-    target = _cache_for("node", AMQPLIB.encode())
+    need("node", "npm")
+    target = cache_for("node", AMQPLIB.encode())
     if not (target / "node_modules" / "amqplib").is_dir():
         (target / "package.json").write_text('{"private": true}')
-        _fetch(["npm", "install", "--no-audit", "--no-fund", AMQPLIB], target)
+        fetch(["npm", "install", "--no-audit", "--no-fund", AMQPLIB], target)
     # a required module is searched from the program's own directory upwards, so it runs there
     for source in (HERE / "node").glob("*.js"):
         shutil.copy(source, target)
@@ -41,47 +41,47 @@ def _node() -> list[str]:
 
 
 def _go() -> list[str]:
-    _need("go")
+    need("go")
     sources = sorted((HERE / "go").iterdir())
-    target = _cache_for("go", *(source.read_bytes() for source in sources))
+    target = cache_for("go", *(source.read_bytes() for source in sources))
     program = target / "client"
     if not program.exists():
         for source in sources:
             shutil.copy(source, target)
-        _fetch(["go", "mod", "download"], target)
-        _compile(["go", "build", "-o", str(program), "."], target)
+        fetch(["go", "mod", "download"], target)
+        compile_program(["go", "build", "-o", str(program), "."], target)
     return [str(program)]
 
 
 def _java() -> list[str]:
-    _need("java", "javac", "mvn")
+    need("java", "javac", "mvn")
     sources = sorted((HERE / "java").glob("*.java"))
     pom = HERE / "java" / "pom.xml"
-    target = _cache_for("java", pom.read_bytes(), *(source.read_bytes() for source in sources))
+    target = cache_for("java", pom.read_bytes(), *(source.read_bytes() for source in sources))
     libraries, classes = target / "lib", target / "classes"
     classpath = f"{classes}{os.pathsep}{libraries}/*"
     if not (classes / "Client.class").exists():
         copy = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
-        _fetch([*copy, f"-DoutputDirectory={libraries}"], target)
-        _compile(["javac", "-d", str(classes), "-cp", classpath, *map(str, sources)], target)
+        fetch([*copy, f"-DoutputDirectory={libraries}"], target)
+        compile_program(["javac", "-d", str(classes), "-cp", classpath, *map(str, sources)], target)
     return ["java", "-XX:TieredStopAtLevel=1", "-cp", classpath, "Client"]
 
 
-def _need(*tools: str) -> None:
+def need(*tools: str) -> None:
     missing = [tool for tool in tools if shutil.which(tool) is None]
     if missing:
         unavailable(f"not installed: {', '.join(missing)}")
 
 
-def _cache_for(client: str, *contents: bytes) -> Path:
+def cache_for(name: str, *contents: bytes) -> Path:
     """A directory which changes its name whenever what is built in it changes."""
-    target = CACHE / f"{client}-{hashlib.sha256(b'|'.join(contents)).hexdigest()[:12]}"
+    target = CACHE / f"{name}-{hashlib.sha256(b'|'.join(contents)).hexdigest()[:12]}"
     target.mkdir(parents=True, exist_ok=True)
     return target
 
 
-def _fetch(command: list[str], directory: Path) -> None:
-    """Get the client library; being offline is a reason to skip."""
+def fetch(command: list[str], directory: Path) -> None:
+    """Get a library; being offline is a reason to skip."""
     try:
         done = _run(command, directory)
     except subprocess.TimeoutExpired:
@@ -91,7 +91,7 @@ def _fetch(command: list[str], directory: Path) -> None:
         unavailable(f"{' '.join(command[:2])} failed: {done.stdout[-600:]}")
 
 
-def _compile(command: list[str], directory: Path) -> None:
+def compile_program(command: list[str], directory: Path) -> None:
     """Build our own program; a failure is a mistake in it."""
     done = _run(command, directory)
     assert done.returncode == 0, done.stdout

@@ -106,6 +106,9 @@ class ForgetfulFile:
         self._use().resize(size)
         self._disk.tick()
 
+    def fileno(self) -> int:
+        raise OSError("this disk is a dictionary")
+
     def close(self) -> None:
         self.is_open = False
 

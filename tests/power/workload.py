@@ -45,6 +45,7 @@ class Workload:
             (self._publish, 8),
             (self._settle, 6),
             (self._move, 3),
+            (self._expire, 2),
             (self._return, 1),
             (lambda: self.log.flush(), 6),
             (lambda: self._writer.work(), 7),
@@ -72,6 +73,7 @@ class Workload:
         self._recover()
         found = found_in(self.log, QUEUES)
         self.ledger.check(found)
+        self._check_floors(found)
         self.ledger.begin_again(found)
         if self.rng.random() < 0.3:
             self._die()
@@ -81,6 +83,14 @@ class Workload:
         self._writer = handwriter.start(self.log)
         self._writer.on_submit = lambda job: self.ledger.submitted()
         self._writer.on_done = self._done
+
+    def _check_floors(self, found: dict[tuple[int, int], bytes]) -> None:
+        """Readers of a topic begin at the floor: nothing may lie below it."""
+        for queue in QUEUES:
+            offsets = [offset for number, offset in found if number == queue]
+            assert all(offset >= self.log.floor(queue) for offset in offsets)
+            times = [one.time for one in self.log.extents(queue)]
+            assert times == sorted(times)
 
     def _recover_interrupted(self) -> None:
         try:
@@ -185,6 +195,23 @@ class Workload:
         if chosen:
             self.log.settle(queue, [one.places[-1][1] for one in chosen])
             self.ledger.settle(chosen)
+
+    def _expire(self) -> None:
+        """As retention of a topic does: the oldest go, record by record.
+
+        Nothing is ever moved out of a topic, so records that something was moved out of stay: to
+        settle it there again would outlive a move that got lost.
+        """
+        queue = self.rng.choice(QUEUES)
+        oldest = next(self.log.extents(queue), None)
+        if oldest is None:
+            return
+        gone = range(oldest.first, oldest.stop)
+        left = {place for one in self.ledger.copies for place in one.places[:-1]}
+        if any((queue, offset) in left for offset in gone):
+            return
+        self.log.settle(queue, gone)
+        self.ledger.settle([one for one in self.ledger.live(queue) if one.places[-1][1] in gone])
 
     def _return(self) -> None:
         queue = self.rng.choice(QUEUES)

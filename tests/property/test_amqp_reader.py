@@ -200,9 +200,14 @@ def test_unfinished_messages_of_all_channels_together_are_bounded() -> None:
     assert channel < 20
 
 
-@pytest.mark.parametrize("size", [4089, 0xFFFFFFFF])
-def test_frame_above_the_limit_is_refused_from_its_head_alone(size: int) -> None:
-    (event,) = Reader(FRAME_MAX, MAX_MESSAGE).feed(struct.pack(">BHI", 3, 1, size))
+@pytest.mark.parametrize(
+    ("kind", "size"), [(1, 4089), (2, 4089), (3, 4097), (1, 2**32 - 1), (3, 2**32 - 1)]
+)
+@pytest.mark.parametrize("more", [b"", bytes(20)])
+def test_frame_above_the_limit_is_refused_from_its_head_alone(
+    kind: int, size: int, more: bytes
+) -> None:
+    (event,) = Reader(FRAME_MAX, MAX_MESSAGE).feed(struct.pack(">BHI", kind, 1, size) + more)
 
     assert event[1].amqp_code == 501
 
@@ -225,3 +230,16 @@ def test_keys_in_turn_are_read_like_any_others() -> None:
 
     assert read(wire, []) == read(wire, list(range(0, len(wire), 50)))
     assert len(read(wire, [])) == 27
+
+
+@given(st.integers(0, 8), st.lists(st.integers(0, 10_000)))
+def test_a_body_frame_may_be_as_long_as_frame_max_without_the_bytes_around_it(
+    over: int, cuts: list[int]
+) -> None:
+    body = bytes(FRAME_MAX - 8 + over)
+    wire = m.method_frame(1, m.BasicPublish(exchange="x", routing_key="k"))
+    wire += make_content(Properties(), body, 1, frame_max=0)
+
+    [(kind, *_, got)] = read(wire, cuts)
+
+    assert (kind, got) == ("publish", body)

@@ -19,7 +19,11 @@ from headrace.store.api import (
     PolicyRow,
     QueueRow,
     Row,
+    SecretRow,
+    TopicPermissionRow,
+    UserLimitsRow,
     UserRow,
+    VhostLimitsRow,
 )
 from headrace.store.memory import MemoryMetadata
 from headrace.store.sqlite import SqliteMetadata
@@ -35,7 +39,11 @@ rows: st.SearchStrategy[Row] = st.one_of(
     st.builds(BindingRow, names, names, st.booleans(), names, names, tables),
     st.builds(PolicyRow, names, names, names, names, st.integers(-9, 9), tables),
     st.builds(UserRow, names, names, st.lists(names, max_size=2).map(tuple)),
+    st.builds(SecretRow, names, names),
     st.builds(PermissionRow, names, names, names, names, names),
+    st.builds(TopicPermissionRow, names, names, names, names, names),
+    st.builds(UserLimitsRow, names, st.dictionaries(names, st.integers(-5, 5))),
+    st.builds(VhostLimitsRow, names, st.dictionaries(names, st.integers(-5, 5))),
 )
 changes = st.one_of(
     st.tuples(st.sampled_from(["save", "save", "delete"]), rows),
@@ -88,6 +96,12 @@ def identity(row: Row) -> object:
             return row.name
         case PermissionRow():
             return row.user, row.vhost
+        case TopicPermissionRow():
+            return row.user, row.vhost, row.exchange
+        case UserLimitsRow() | SecretRow():
+            return row.user
+        case VhostLimitsRow():
+            return row.vhost
         case BindingRow():
             return repr((row.vhost, row.source, row.to_queue, row.destination, row.key)) + repr(
                 sorted(row.arguments.items())
@@ -105,7 +119,7 @@ def hangs_on(row: Row, owner: Row) -> bool:
         case BindingRow(), QueueRow():
             to = (row.vhost, row.destination)
             return row.to_queue and to == (owner.vhost, owner.name)
-        case PermissionRow(), UserRow():
+        case PermissionRow() | TopicPermissionRow() | UserLimitsRow() | SecretRow(), UserRow():
             return row.user == owner.name
     return False
 
@@ -122,6 +136,8 @@ def image(vhosts: object, rows: list[Row], next_queue_id: int) -> object:
 def spelled(row: Row) -> str:
     if isinstance(row, BindingRow):
         return ""  # all of it is identity
+    if isinstance(row, UserRow):
+        return repr((row, row.password_hash))  # which its repr hides
     return repr(row)
 
 
@@ -132,7 +148,11 @@ def image_of(catalogue: Catalogue) -> object:
         *catalogue.bindings,
         *catalogue.policies,
         *catalogue.users,
+        *catalogue.secrets,
         *catalogue.permissions,
+        *catalogue.topic_permissions,
+        *catalogue.user_limits,
+        *catalogue.vhost_limits,
     ]
     return image(set(catalogue.vhosts), rows, catalogue.next_queue_id)
 

@@ -53,6 +53,7 @@ MODELS: dict[str, Model] = {
     "fanout": lambda key, arguments, routing_key, headers: True,
     "topic": naive_topic,
     "headers": naive_headers,
+    "x-topic": naive_topic,
 }
 
 # Few different words, so that patterns and keys meet often.

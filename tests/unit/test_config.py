@@ -138,10 +138,11 @@ def test_a_file_that_cannot_be_read_is_told(file: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"amqps_port": 0}, "needs tls_cert and tls_key"),
+        ({"amqps_port": 0}, "amqps_port: needs tls_cert and tls_key"),
+        ({"native_tls_port": 0}, "native_tls_port: needs tls_cert and tls_key"),
         ({"tls_cert": __file__}, "one without the other"),
         ({"tls_key": __file__}, "one without the other"),
-        ({"amqp": False, "native": False}, "nothing would listen"),
+        (dict.fromkeys(("amqp", "native", "http", "remoting"), False), "nothing would listen"),
     ],
 )
 def test_settings_that_do_not_fit_together_are_refused(
@@ -149,6 +150,33 @@ def test_settings_that_do_not_fit_together_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         load(flags=flags)
+
+
+_CERTIFICATE = {"tls_cert": __file__, "tls_key": __file__}
+
+
+@pytest.mark.parametrize(
+    ("flags", "ports"),
+    [
+        ({}, (5671, 9091, 15671)),
+        ({"amqp_port": 0, "native_port": 0, "http_port": 0}, (0, 0, 0)),
+        ({"http": False, "native": False}, (5671, None, None)),
+        ({"amqps_port": 6000}, (6000, None, None)),
+        ({"https_port": 0}, (None, None, 0)),
+    ],
+)
+def test_a_certificate_opens_the_ports_for_tls_unless_one_is_named(
+    flags: dict[str, object], ports: tuple[int | None, ...]
+) -> None:
+    config = load(flags=_CERTIFICATE | flags)
+
+    assert (config.amqps_port, config.native_tls_port, config.https_port) == ports
+
+
+def test_without_a_certificate_nothing_listens_for_tls() -> None:
+    config = load()
+
+    assert (config.amqps_port, config.native_tls_port, config.https_port) == (None, None, None)
 
 
 def test_a_password_shows_up_neither_in_repr_nor_in_errors_nor_in_the_docs(file: Path) -> None:

@@ -302,6 +302,18 @@ def test_deleting_the_queue_cancels_its_consumers(
     assert (notice.name, notice.consumer_tag, notice.nowait) == ("basic.cancel", "mine", True)
 
 
+def test_deleting_the_queue_is_answered_before_the_consumers_of_the_channel_are_told(
+    raw_channel: RawChannel, queue: str
+) -> None:
+    raw_channel.call("basic.consume", queue=queue, consumer_tag="one")
+    raw_channel.call("basic.consume", queue=queue, consumer_tag="two")
+
+    raw_channel.send("queue.delete", queue=queue)
+
+    assert raw_channel.read().name == "queue.delete-ok"
+    assert {raw_channel.read().consumer_tag for _ in range(2)} == {"one", "two"}
+
+
 def test_client_without_the_capability_is_not_told_of_a_cancel(
     raw: RawConnect, channel: Channel, queue: str
 ) -> None:

@@ -197,6 +197,20 @@ def test_body_around_the_frame_size_comes_whole(
     assert max(got.content.frame_sizes) <= 131072
 
 
+@pytest.mark.parametrize("sizes", [[131065], [131072], [131072, 131072, 1], [131070, 3]])
+def test_body_frames_that_forget_the_bytes_around_them_are_taken_and_cut_anew(
+    raw_channel: RawChannel, queue: str, sizes: list[int]
+) -> None:
+    raw_channel.send("basic.publish", routing_key=queue)
+    raw_channel.client.send_frame(HEADER, 1, header_payload(sum(sizes), {}))
+    for size in sizes:
+        raw_channel.client.send_frame(BODY, 1, b"z" * size)
+
+    got = raw_channel.get_soon(queue)
+    assert got.body == b"z" * sum(sizes)
+    assert max(got.content.frame_sizes) <= 131072
+
+
 def test_receiver_with_small_frames_gets_small_frames(
     raw: RawConnect, raw_channel: RawChannel, queue: str
 ) -> None:

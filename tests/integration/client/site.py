@@ -6,13 +6,14 @@ from pathlib import Path
 
 import brokers
 from brokers import Broker
+from headrace.demo.broker import lasting_ports
 
 
 class Restartable:
     """One data directory, one port, and the broker of the moment."""
 
     def __init__(self, directory: Path) -> None:
-        self.port = 0
+        self.port = lasting_ports()["native"]
         self.broker: Broker | None = None
         self._directory = directory
 

@@ -188,6 +188,83 @@ def unacknowledged(channel: Channel, queue: str) -> int:
     return int(str(row["messages_unacknowledged"]))
 
 
+def test_an_ack_is_sent_while_the_next_callback_blocks(
+    channel: Channel, queue: str, factory: ConnectionFactory
+) -> None:
+    """Acknowledgements are collected, but none waits for a callback that takes its time."""
+    seen: queues.SimpleQueue[bytes] = queues.SimpleQueue()
+    go_on: queues.SimpleQueue[None] = queues.SimpleQueue()
+
+    def callback(consumer_tag: str, properties: BasicProperties, body: bytes) -> None:
+        seen.put(body)
+        if body == b"long":
+            go_on.get(timeout=20)
+        channel.basic_ack(queue, properties.message_id)
+
+    channel.publish_batch([("", queue, None, body) for body in (b"1", b"2", b"long", b"4")])
+    channel.basic_consume(queue, False, callback)
+    assert [seen.get(timeout=10) for _ in range(3)] == [b"1", b"2", b"long"]
+    with factory.new_connection() as other:
+        observer = other.create_channel()
+        wait_for(lambda: unacknowledged(observer, queue) == 2)
+        go_on.put(None)
+        wait_for(lambda: unacknowledged(observer, queue) == 0)
+
+
+def test_a_callback_is_told_that_it_acknowledges_something_unknown(
+    channel: Channel, queue: str
+) -> None:
+    errors: queues.SimpleQueue[Exception] = queues.SimpleQueue()
+
+    def callback(consumer_tag: str, properties: BasicProperties, body: bytes) -> None:
+        for message_id in ("unknown", properties.message_id, properties.message_id):
+            try:
+                channel.basic_ack(queue, message_id)
+            except NotFound as error:
+                errors.put(error)
+
+    channel.basic_publish("", queue, None, b"x")
+    channel.basic_consume(queue, False, callback)
+    assert "unknown" in str(errors.get(timeout=10))
+    assert "M-" in str(errors.get(timeout=10))  # the second time
+    wait_for(lambda: unacknowledged(channel, queue) == 0)
+
+
+def test_a_callback_may_acknowledge_the_messages_of_others(channel: Channel, queue: str) -> None:
+    """Late, out of order, and all of them by their names."""
+    names: list[str] = []
+
+    def callback(consumer_tag: str, properties: BasicProperties, body: bytes) -> None:
+        assert properties.message_id is not None
+        names.append(properties.message_id)
+        if len(names) == 50:
+            for one in sorted(names, key=hash):
+                channel.basic_ack(queue, one)
+
+    channel.publish_batch([("", queue, None, b"%d" % number) for number in range(50)])
+    channel.basic_consume(queue, False, callback)
+    wait_for(lambda: len(names) == 50 and unacknowledged(channel, queue) == 0)
+
+
+def test_closing_a_channel_in_a_callback_gives_the_rest_of_the_batch_back(
+    connection: Connection, channel: Channel, queue: str
+) -> None:
+    consuming = connection.create_channel()
+    seen: queues.SimpleQueue[bytes] = queues.SimpleQueue()
+
+    def callback(consumer_tag: str, properties: BasicProperties, body: bytes) -> None:
+        seen.put(body)
+        if body == b"2":
+            consuming.basic_ack(queue, properties.message_id)
+            consuming.close()
+
+    channel.publish_batch([("", queue, None, b"%d" % number) for number in range(10)])
+    consuming.basic_consume(queue, False, callback)
+    wait_for(lambda: channel.queue_declare(queue).messages == 9)
+    assert [seen.get(timeout=10) for _ in range(3)] == [b"0", b"1", b"2"]
+    assert seen.empty()
+
+
 def test_a_failing_callback_gets_the_message_again(channel: Channel, queue: str) -> None:
     seen: queues.SimpleQueue[bool] = queues.SimpleQueue()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from queue import SimpleQueue
 
 import pytest
 
@@ -45,7 +46,20 @@ class Worker(threading.Thread):
         delivery.ack()
         with pytest.raises(NotFound, match=name):
             channel.basic_ack(name, "unknown")
-        assert channel.queue_delete(name) == number
+        assert channel.publish_async("", name, None, body).result(30) == 1
+        if self.rounds % 4 == 0:
+            self._consume(channel, name, number + 1)
+            number = -1
+        assert channel.queue_delete(name) == number + 1
+
+    def _consume(self, channel: Channel, name: str, count: int) -> None:
+        """Callbacks of many channels share four threads; each gets its own messages, in order."""
+        got: SimpleQueue[tuple[str, str, bytes]] = SimpleQueue()
+        tag = channel.basic_consume(name, True, lambda t, p, body: got.put((t, p.queue, body)))
+        found = [got.get(timeout=30) for _ in range(count)]
+        channel.basic_cancel(tag)
+        bodies = [b"x"] * (count - 2) + [f"{name}-last".encode()] * 2
+        assert found == [(tag, name, body) for body in bodies]
 
 
 @pytest.mark.parametrize(

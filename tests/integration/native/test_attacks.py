@@ -28,6 +28,8 @@ from rawnative import (
     request_frame,
 )
 
+from waiting import wait_for
+
 pytestmark = pytest.mark.usefixtures("alive")
 
 
@@ -238,6 +240,30 @@ def test_a_peer_that_never_reads_does_not_stop_its_neighbour(connect: Connect, n
 
     assert [one["body"] for one in lively.deliveries(200)] == [b"%d" % n for n in range(200)]
     stuck.close()
+
+
+def test_peers_that_stall_are_given_up_and_their_messages_go_to_others(
+    start_broker: StartBroker, dial: Connect, name: Namer
+) -> None:
+    broker = start_broker("--heartbeat", "1")
+    lively = dial(broker).open()
+    queue = lively.queue(name())
+    for _ in range(100):
+        lively.publish("", queue, bytes(100_000))
+    asleep = dial(broker, receive_buffer=4096).open()  # holds messages, and reads no more
+    asleep.call(CONSUME, queue=queue, auto_ack=False)
+    halfway = dial(broker).open()  # stops in the middle of a frame
+    halfway.send(struct.pack(">ii", PUBLISH, 1000) + b"x" * 500)
+
+    def is_over() -> bool:
+        lively.call(PING)
+        rows = [row for row in lively.rows("queues") if row["name"] == queue]
+        return [(row["consumers"], row["messages"]) for row in rows] == [(0, 100)]
+
+    wait_for(is_over, timeout=20)
+    assert halfway.expect_end() == []
+    lively.call(CONSUME, queue=queue, auto_ack=True)
+    assert len(lively.deliveries(100)) == 100
 
 
 def test_many_nobodies_from_one_address_are_refused(

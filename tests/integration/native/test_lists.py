@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from nativetypes import Connect, Namer, StartBroker
-from rawnative import CONSUME, EXCHANGE_DECLARE, LIST, PING, Native, Refused
+from rawnative import CONSUME, EXCHANGE_DECLARE, LIST, Native, Refused
 
 
 def test_queues_are_listed_with_their_attributes(client: Native, name: Namer) -> None:
@@ -52,17 +52,9 @@ def test_lists_come_in_pages(start_broker: StartBroker, connect: Connect) -> Non
 
 @pytest.mark.parametrize(
     ("kind", "code"),
-    [("topics", "not_implemented"), ("groups", "not_implemented"), ("x", "precondition_failed")],
+    [("topic", "precondition_failed"), ("x", "precondition_failed")],
 )
 def test_other_lists_are_refused(client: Native, kind: str, code: str) -> None:
     with pytest.raises(Refused) as refused:
         client.call(LIST, kind=kind)
     assert refused.value.code == code
-
-
-@pytest.mark.parametrize("kind", [*range(0x20, 0x2A), *range(0x30, 0x34)])
-def test_topics_and_fetches_are_not_implemented_yet(client: Native, kind: int) -> None:
-    with pytest.raises(Refused) as refused:
-        client.call(kind)
-    assert refused.value.code == "not_implemented"
-    client.call(PING)

@@ -16,6 +16,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPConnectionError
 
+from headrace.client import ConnectionFactory
 from headrace.errors import ConfigError, NotFound, StoreError
 from headrace.testing import RunningBroker, run_broker, wait_for
 
@@ -61,6 +62,8 @@ def test_settings_are_those_of_serve() -> None:
         assert one.config.max_message_size == 1 << 20
         with connect(one) as connection:
             assert connection.is_open
+        with ConnectionFactory.from_url(one.native_url).new_connection() as native:
+            assert native.is_open
 
 
 def test_listener_that_is_off_has_no_port() -> None:
@@ -193,6 +196,23 @@ def test_restart_keeps_ports_and_durable_things() -> None:
         with connect(one) as connection:
             method, _, body = connection.channel().basic_get("orders")
         assert (body, method.redelivered) == (b"1", False)
+
+
+def test_restart_waits_for_a_port_that_somebody_got_meanwhile() -> None:
+    with run_broker() as one:
+        port = one.amqp_port or 0
+        one.stop()
+        taken = socket.create_server(("127.0.0.1", port))
+        release = threading.Timer(0.3, taken.close)
+        release.start()
+        try:
+            one.start()
+        finally:
+            release.join()
+
+        assert one.amqp_port == port
+        with connect(one) as connection:
+            assert connection.is_open
 
 
 def test_crash_cuts_connections_and_leaves_what_was_stored() -> None:

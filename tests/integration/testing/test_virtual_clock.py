@@ -10,6 +10,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError
 
+from headrace import topics
 from headrace.testing import RunningBroker, VirtualClock, run_broker, wait_for
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
@@ -137,6 +138,63 @@ def test_own_clock_goes_on_over_a_restart() -> None:
         broker.advance(2)
 
         assert clock.now_ms() - before == 3000
+
+
+def test_time_to_live_goes_on_over_a_restart_on_the_virtual_clock(
+    broker: RunningBroker, channel: BlockingChannel
+) -> None:
+    """What is stored is stamped by the clock that later asks how old it is."""
+    channel.queue_declare("offers", durable=True, arguments={"x-message-ttl": 60_000})
+    broker.advance(86_400)  # far from the machine's clock
+    channel.basic_publish("", "offers", b"x", PERSISTENT)
+    broker.advance(20)
+    with suppress(AMQPError):
+        channel.connection.close()
+
+    broker.restart()
+    broker.advance(39.9)
+    assert broker.queue("offers").messages == 1
+    broker.advance(0.1)
+    assert broker.queue("offers").messages == 0
+
+
+def test_delays_go_on_over_a_restart_on_the_virtual_clock(
+    broker: RunningBroker, channel: BlockingChannel
+) -> None:
+    kind = {"x-delayed-type": "fanout"}
+    channel.exchange_declare("later", "x-delayed-message", durable=True, arguments=kind)
+    channel.queue_declare("orders", durable=True)
+    channel.queue_bind("orders", "later")
+    broker.advance(86_400)
+    delayed = pika.BasicProperties(delivery_mode=2, headers={"x-delay": 60_000})
+    channel.basic_publish("later", "", b"x", delayed)
+    broker.advance(20)
+    with suppress(AMQPError):
+        channel.connection.close()
+
+    broker.restart()
+    broker.advance(39.9)
+    assert broker.queue("orders").messages == 0
+    broker.advance(0.1)
+    assert broker.queue("orders").messages == 1
+
+
+def test_topics_live_by_the_virtual_clock_too(broker: RunningBroker) -> None:
+    broker.advance(86_400)
+    with topics.open(f"headrace://127.0.0.1:{broker.native_port}") as store:
+        store.create("jobs")
+        store.producer("jobs", token="shop").append("a")
+        consumer = store.consumer("jobs", token="worker", group="workers")
+        consumer.nack(consumer.read(1)[0], delay=60)
+    broker.advance(20)
+    broker.restart()
+
+    with topics.open(f"headrace://127.0.0.1:{broker.native_port}") as store:
+        consumer = store.consumer("jobs", token="worker", group="workers")
+        broker.advance(39)
+        assert len(consumer.read(1)) == 0
+        broker.advance(2)
+        assert [one.body for one in consumer.read(1)] == [b"a"]
 
 
 def test_machine_clock_cannot_be_moved() -> None:

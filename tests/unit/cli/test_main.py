@@ -12,6 +12,7 @@ import pytest
 
 from headrace import __version__
 from headrace.cli import main as cli
+from headrace.cli import rabbitmqctl
 from headrace.errors import BrokerError, ConfigError, NotFound
 
 Install = Callable[[object], None]
@@ -103,3 +104,9 @@ def test_serving_imports_nothing_that_only_other_commands_need() -> None:
 
     heavy = {"rich", "asyncio", "uvloop", "tomllib", "headrace.cli.bench", "headrace.cli.demo"}
     assert heavy.isdisjoint(loaded.stdout.split())
+
+
+@pytest.mark.parametrize("verb", [*rabbitmqctl.VERBS, *rabbitmqctl.OWN])
+def test_every_verb_of_rabbitmqctl_leads_to_a_command(verb: str) -> None:
+    assert isinstance(rabbitmqctl.find(verb), click.Command)
+    assert cli.headrace.get_command(click.Context(cli.headrace), verb) is rabbitmqctl.find(verb)

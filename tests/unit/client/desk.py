@@ -11,7 +11,7 @@ import msgpack
 
 from headrace.client.calls import Calls
 from headrace.client.errors import ConnectionClosed, HeadraceError
-from headrace.client.ledger import Delivery
+from headrace.client.ledger import Batch, Delivery, Ledger
 from headrace.client.operations import Call
 from headrace.client.protocol import Core
 from headrace.client.settings import Settings
@@ -25,12 +25,13 @@ Request = tuple[int, dict[str, Any]]
 class Box:
     """A sink that keeps what it gets."""
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
         self.deliveries: list[Delivery] = []
         self.endings: list[HeadraceError | None] = []
 
-    def deliver(self, deliveries: list[Delivery]) -> None:
-        self.deliveries += deliveries
+    def deliver(self, batch: Batch) -> None:
+        self.deliveries += [Delivery(self._ledger, tag, "c", row) for tag, row in batch.items()]
 
     def end(self, error: HeadraceError | None) -> None:
         self.endings.append(error)

@@ -12,7 +12,12 @@ from unit.client.desk import row
 def ledger_with(*tags: int) -> tuple[Ledger, list[Delivery], list[bool]]:
     notes: list[bool] = []
     ledger = Ledger(notes.append)
-    return ledger, ledger.register([row(tag) for tag in tags], "c", Delivery), notes
+    return ledger, delivered(ledger, *tags), notes
+
+
+def delivered(ledger: Ledger, *tags: int) -> list[Delivery]:
+    batch = ledger.register([row(tag) for tag in tags])
+    return [Delivery(ledger, tag, "c", one) for tag, one in batch.items()]
 
 
 def sent(ledger: Ledger) -> list[tuple[int, bool, bool | None]]:
@@ -53,7 +58,7 @@ def test_only_the_first_of_many_settlements_rings() -> None:
     assert len(notes) == 1
 
     sent(ledger)
-    ledger.register([row(4)], "c", Delivery)[0].ack()
+    delivered(ledger, 4)[0].ack()
     assert len(notes) == 2
 
 
@@ -78,7 +83,7 @@ def test_settling_twice_raises() -> None:
 def test_a_settlement_from_a_lost_connection_is_ignored() -> None:
     ledger, (old,), _ = ledger_with(1)
     ledger.reset()
-    (new,) = ledger.register([row(1)], "c", Delivery)
+    (new,) = delivered(ledger, 1)
 
     old.ack()
     assert sent(ledger) == []
@@ -90,7 +95,7 @@ def test_a_settlement_from_a_lost_connection_is_ignored() -> None:
 def test_tags_go_on_over_connections() -> None:
     ledger, _, _ = ledger_with(1, 2)
     ledger.reset()
-    (new,) = ledger.register([row(1)], "c", Delivery)
+    (new,) = delivered(ledger, 1)
 
     assert new.tag == 3
     assert ledger.wire_tag(new.tag) == 1
@@ -103,15 +108,28 @@ def test_messages_are_found_by_queue_and_id() -> None:
     assert ledger.find("other", "M-1") is None
 
     first.ack()
-    ledger.register([row(3)], "c", Delivery)
+    delivered(ledger, 3)
     assert ledger.find("q", "M-1") is None
     assert ledger.find("q", "M-3") == 3
+
+
+def test_the_message_of_the_moment_is_found_only_by_its_own_name() -> None:
+    ledger, (_, second), _ = ledger_with(1, 2)
+    ledger.current = 2
+    assert ledger.find("q", "M-2") == 2
+    assert ledger.find("q", "M-1") == 1
+    assert ledger.find("other", "M-2") is None
+
+    second.ack()
+    assert ledger.find("q", "M-2") is None
+    ledger.reset()
+    assert ledger.find("q", "M-2") is None
 
 
 def test_what_was_not_settled_is_given_back() -> None:
     ledger, deliveries, _ = ledger_with(1, 2)
     deliveries[0].ack()
-    ledger.give_back(deliveries)
+    ledger.give_back([one.tag for one in deliveries])
 
     assert sent(ledger) == [(2, False, True), (1, False, None)]
 
@@ -134,3 +152,18 @@ def test_properties_of_a_delivery_say_where_it_came_from() -> None:
         1,
     )
     assert (properties.queue, properties.exchange, properties.delivery_tag) == ("q", "", 7)
+
+
+def test_what_the_broker_forgot_is_settled_without_telling_it() -> None:
+    ledger, (first, third), _ = ledger_with(1, 3)
+    ledger.register([row(2)], forgotten=True)
+    ledger.ack(2)
+    assert sent(ledger) == []
+    with pytest.raises(AlreadySettled):
+        ledger.ack(2)
+
+    ledger.register([row(4)], forgotten=True)
+    ledger.give_back([4])
+    first.ack()
+    third.ack()
+    assert sent(ledger) == [(3, True, None)]

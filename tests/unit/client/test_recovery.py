@@ -39,7 +39,7 @@ def declare_exchange(
 
 
 def consume(desk: Desk, channel: ChannelState, calls: Calls[Delivery], queue: str) -> Box:
-    box = Box()
+    box = Box(channel.ledger)
     tag = calls.new_tag()
     call = calls.consume(queue, tag, box, exclusive=False, arguments=None)
     desk.run(channel, call, consumer_tag=tag)

@@ -155,7 +155,10 @@ def test_a_channel_that_the_broker_closed_is_of_no_use(desk: Desk) -> None:
 
 def test_a_body_that_cannot_be_sent_fails_only_its_own_call(desk: Desk) -> None:
     channel, _ = desk.open_channel()
-    future = desk.submit(channel, publication(object()))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="body must be bytes"):
+        publication(object())  # type: ignore[arg-type]
+    fields = operations.message_fields(None, "q", {"headers": {"a": object()}}, b"x")
+    future = desk.submit(channel, operations.publish(fields, False))
 
     assert isinstance(future.exception(0), TypeError)
     assert desk.run(channel, publication(), routed=1) == 1

@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from headrace.core.auth import User
 from headrace.core.broker import Broker
 from headrace.core.clock import VirtualClock
 from headrace.core.vhost import Vhost
@@ -18,9 +19,12 @@ from unit.core.stage import HandLoop, Inbox
 class Guest:
     """A connection that only remembers why it was closed."""
 
-    def __init__(self, vhost: Vhost | None) -> None:
+    def __init__(self, vhost: Vhost | None, user: str = "guest", channels: int = 0) -> None:
         self._vhost = vhost
+        self.user = User(user)
+        self.channel_count = channels
         self.reason: str | None = None
+        self.told: list[User] = []
 
     @property
     def vhost(self) -> Vhost | None:
@@ -28,6 +32,9 @@ class Guest:
 
     def force_close(self, reason: str) -> None:
         self.reason = reason
+
+    def rights_changed(self, user: User) -> None:
+        self.told.append(user)
 
 
 @pytest.fixture
@@ -93,3 +100,61 @@ def test_totals_count_everything(broker: Broker) -> None:
         "queues": 1,
         "consumers": 1,
     }
+
+
+# -- users ----------------------------------------------------------------------------------------
+
+
+def add_user(broker: Broker, name: str, **limits: int) -> User:
+    broker.users.store_user(name, None, ())
+    broker.users.set_permissions(name, "/", ".*", ".*", ".*")
+    for limit, value in limits.items():
+        broker.users.set_user_limit(name, limit.replace("_", "-"), value)
+    return broker.users.user(name)
+
+
+def test_changed_rights_reach_the_connections_of_that_user_only(broker: Broker) -> None:
+    add_user(broker, "ann")
+    add_user(broker, "bob")
+    vhost = broker.get_vhost("/")
+    ann, bob, early = Guest(vhost, "ann"), Guest(vhost, "bob"), Guest(None, "ann")
+    broker.connections |= {ann, bob, early}
+    broker.users.set_permissions("ann", "/", "", "", "^a")
+
+    assert [user.permissions["/"].read for user in ann.told] == ["^a"]
+    assert len(early.told) == 1
+    assert (bob.told, bob.reason, ann.reason) == ([], None, None)
+
+
+def test_who_may_not_be_in_the_vhost_any_more_is_sent_away(broker: Broker) -> None:
+    add_user(broker, "ann")
+    ann = Guest(broker.get_vhost("/"), "ann")
+    broker.connections.add(ann)
+    broker.users.clear_permissions("ann", "/")
+    assert ann.reason == "access to vhost '/' refused for user 'ann'"
+
+    broker.users.delete_user("ann")
+    assert ann.reason == "user 'ann' is deleted"
+
+
+@pytest.mark.parametrize(("limit", "is_admitted"), [(-1, True), (0, False), (2, False), (3, True)])
+def test_a_limit_is_how_many_there_may_be(broker: Broker, limit: int, is_admitted: bool) -> None:
+    user = add_user(broker, "ann", max_connections=limit, max_channels=limit)
+    broker.connections |= {Guest(broker.get_vhost("/"), "ann", channels=1) for _ in range(2)}
+    for attempt in (lambda: broker.admit(user, "/"), lambda: broker.check_channels(user)):
+        if is_admitted:
+            attempt()
+        else:
+            with pytest.raises(NotAllowed, match=rf"limit .*\({limit}\)"):
+                attempt()
+
+
+def test_a_login_from_before_a_change_has_the_rights_of_after(broker: Broker) -> None:
+    before = add_user(broker, "ann")
+    broker.users.set_permissions("ann", "/", "", "", "^new")
+
+    user, vhost = broker.admit(before, "/")
+
+    assert (user.permissions["/"].read, vhost.name) == ("^new", "/")
+    with pytest.raises(NotAllowed, match="vhost nowhere not found"):
+        broker.admit(before, "nowhere")

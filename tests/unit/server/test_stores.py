@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from headrace.core.clock import Clock
 from headrace.core.turn import Turn
 from headrace.server.stores import JOURNAL, Stores
 from headrace.store.api import Level, Placed
@@ -44,7 +45,7 @@ def path(tmp_path: Path) -> Path:
 def said_by_recovery(path: Path, caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
     """Level and text of the summary."""
     caplog.set_level(logging.INFO)
-    stores = Stores(path, Turn(cast(asyncio.AbstractEventLoop, IdleLoop())))
+    stores = Stores(path, Turn(cast(asyncio.AbstractEventLoop, IdleLoop())), Clock())
     stores.storage.close()
     stores.close()
     return [

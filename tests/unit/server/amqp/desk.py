@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from headrace.core.auth import User
+from headrace.core.exchange import Exchange
 from headrace.core.queue import Queue
 from headrace.core.vhost import Vhost
 from headrace.model.permissions import Permissions
@@ -47,8 +48,14 @@ class Desk:
     def check(self, action: str, kind: str, name: str) -> None:
         self.user.check("/", action, kind, name)
 
+    def check_key(self, action: str, exchange: Exchange, key: str) -> None:
+        if exchange.router.kind == "topic":
+            self.user.check_topic("/", action, exchange.name, key)
+
     def send(self, channel: int, method: Method) -> None:
         self.out.append(method_frame(channel, method))
+
+    notify = send
 
     def send_bytes(self, data: bytes) -> None:
         self.out.append(data)

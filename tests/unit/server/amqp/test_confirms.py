@@ -99,3 +99,36 @@ def _note(confirms: Confirms, durable: int, verdicts: list[bool]) -> None:
         verdicts += [isinstance(answer, BasicAck)] * new
     kinds = [type(answer) for answer in answers]
     assert (BasicAck, BasicAck) not in pairwise(kinds), "one would do"
+
+
+# -- other engines --------------------------------------------------------------------------------
+
+
+def test_what_waits_for_another_engine_holds_back_what_follows() -> None:
+    confirms = Confirms()
+    confirms.add(1, 0)
+    first = confirms.add_pending(2)
+    confirms.add(1, 0)
+
+    assert confirms.take_answers(99) == [BasicAck(delivery_tag=1, multiple=False)]
+    confirms.resolve(first, 2, 100, refused=False)
+    assert confirms.take_answers(99) == []
+    assert confirms.take_answers(100) == [BasicAck(delivery_tag=4, multiple=True)]
+    assert not confirms.is_waiting
+
+
+def test_what_another_engine_refused_is_nacked_in_its_place() -> None:
+    confirms = Confirms()
+    first = confirms.add_pending(2)
+    second = confirms.add_pending(1)
+    confirms.add(2, 0, {1})
+    confirms.resolve(second, 1, 0, refused=False)
+    assert confirms.take_answers() == []
+
+    confirms.resolve(first, 2, 0, refused=True)
+
+    assert confirms.take_answers() == [
+        BasicNack(delivery_tag=2, multiple=True),
+        BasicAck(delivery_tag=4, multiple=True),
+        BasicNack(delivery_tag=5, multiple=False),
+    ]

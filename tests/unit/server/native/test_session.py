@@ -10,9 +10,9 @@ from typing import Any, cast
 import msgpack
 import pytest
 
-from headrace.core.auth import User
 from headrace.core.broker import Broker
-from headrace.model.permissions import Permissions
+from headrace.model.passwords import LIGHT, PasswordHash
+from headrace.server.fetch.pool import FetchPool
 from headrace.server.listener import Link
 from headrace.server.native.handshake import Limits
 from headrace.server.native.session import Session
@@ -61,18 +61,12 @@ class Wire:
     def opened(self) -> None: ...
 
 
-class Limited:
-    """An authority with one user, who may do little."""
-
-    def login(self, name: str, password: str, peer: str) -> User:
-        return User(name, permissions={"/": Permissions("^mine", "^mine", "^mine")})
-
-
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
     loop = asyncio.new_event_loop()
     broker = Broker(loop, directory=tmp_path, memory_limit=1 << 40, disk_free_limit=0)
-    broker.authority = Limited()
+    broker.users.store_user("u", PasswordHash.of("p", LIGHT), ())
+    broker.users.set_permissions("u", "/", "^mine", "^mine", "^mine")
     yield broker
     broker.close()
     loop.close()
@@ -85,11 +79,13 @@ def wire() -> Wire:
 
 @pytest.fixture
 def session(broker: Broker, wire: Wire) -> Session:
-    session = Session(broker, LIMITS, cast(Link, wire))
+    session = Session(broker, LIMITS, cast(Link, wire), cast(FetchPool, None))
     session.receive(
         message(Op.HELLO, {"rid": 1, "version": 1, "user": "u", "password": "p"})
         + message(Op.CHANNEL_OPEN, {"rid": 2, "ch": 1})
     )
+    assert session.login is not None
+    broker.loop.run_until_complete(session.login)
     broker.turn.finish()
     wire.take()
     return session

@@ -131,3 +131,33 @@ def test_space_comes_back_on_a_real_disk(tmp_path: Path) -> None:
     stage.open()
     assert stage.held() == {99: b"99" * 200}
     stage.log.close()
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_copies_can_be_read_by_offset_as_before(crash: bool, tmp_path: Path) -> None:
+    """Their positions lie behind everything that came in since, and they are on disk."""
+    stage = JournalStage(RealDisk(tmp_path), segment_size=1024, rule=EAGER)
+    for number in range(12):
+        stage.put(*[b"%d.%d" % (number, part) * 30 for part in range(3)])
+        stage.commit()
+    stage.log.settle(1, [offset for offset in range(36) if offset % 3 != 2])
+    stage.commit()
+    if crash:
+        stage.crash()
+
+    def seen() -> tuple[int, set[int]]:
+        durable = stage.log.durable
+        end = stage.log.bounds(1, durable).end
+        stretches, _ = stage.log.locate(1, 0, end, durable)
+        pairs = [pair for one in stretches for pair in zip(one.lows, one.highs, strict=True)]
+        return end, {offset for low, high in pairs for offset in range(low, high)}
+
+    before = seen()
+    assert before == (36, set(range(2, 36, 3)))
+    stage.compact()
+    assert stage.log.compactor.moved
+    assert seen() == before
+    stage.put(b"later")  # not on disk yet: this one must not be seen
+    assert seen() == before
+    stage.commit()
+    assert seen()[0] == 37

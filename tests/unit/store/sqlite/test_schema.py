@@ -10,13 +10,32 @@ from pathlib import Path
 
 import pytest
 
-from headrace.store.api import Catalogue, ExchangeRow
+from headrace.store.api import (
+    Catalogue,
+    CursorRow,
+    ExchangeRow,
+    ParameterRow,
+    PinRow,
+    RetryRow,
+    SecretRow,
+    TopicPermissionRow,
+    TopicRow,
+    UserLimitsRow,
+    VhostLimitsRow,
+)
 from headrace.store.sqlite import SqliteMetadata, schema
 from headrace.store.sqlite.schema import MIGRATIONS, Migration, migrate, schema_version
 
 # A step that has been released stands here for ever; a new step adds a line, and a line to FILLED.
 RELEASED = {
     "0001_initial": "a9f38c603fc84b1dd5bfc897448ca9d21144689d7c08c8602146976a0730d887",
+    "0002_topic_permissions_and_limits": (
+        "746f0e4e63629270c7d6e8316ed682f9852c3fbec755ed82ab4f8b017b262eb0"
+    ),
+    "0003_topics": "d5ef641d4a7277872e8412dc7627d2c01e9e7dec2718d9eef7c58e80ac1818ae",
+    "0004_pins": "430623ab60097f4a65fe5f8bcebcb51dfe49e2f71a16bdbe8889e7eb7693e93e",
+    "0005_parameters": "7e03945dbd4f9d01e3fc45a4716d384a1448f7fef41cac5b7d0b5aa45ad0fbf1",
+    "0006_secrets": "4d92153e7c02b454dde4e284fde0def5ee398850d3c33e4299cdbe619103420e",
 }
 
 # For each version: rows as a broker of that version left them, and what must be read from them.
@@ -31,6 +50,47 @@ FILLED: dict[int, tuple[str, Catalogue]] = {
         Catalogue(
             vhosts=["/"], exchanges=[ExchangeRow("/", "ex", "topic", True)], next_queue_id=10
         ),
+    ),
+    2: (
+        """
+        INSERT INTO topic_permissions VALUES (x'616e6e', x'2f', x'6578', x'5e61', x'');
+        INSERT INTO user_limits VALUES (x'616e6e', x'00000007016e4900000005');
+        INSERT INTO vhost_limits VALUES (x'2f', x'00000000');
+        """,
+        Catalogue(
+            topic_permissions=[TopicPermissionRow("ann", "/", "ex", "^a", "")],
+            user_limits=[UserLimitsRow("ann", {"n": 5})],
+            vhost_limits=[VhostLimitsRow("/", {})],
+        ),
+    ),
+    3: (
+        """
+        INSERT INTO topics VALUES (x'2f', x'74', x'75', 2, 7, x'00000000', x'00000000', 4);
+        INSERT INTO cursors VALUES (x'75', x'67', x'', 1, 0, x'636c61696d73', 5, 0,
+                                    x'410000000a49000000074900000009');
+        INSERT INTO retries VALUES (x'75', x'67', 0, 1, 3, 2, 99, 1, x'626164');
+        UPDATE counters SET value = 4 WHERE name = 'highest_queue_id';
+        """,
+        Catalogue(
+            topics=[TopicRow("/", "t", "u", 2, 7, {}, {}, 4)],
+            cursors=[CursorRow("u", "g", "", 1, 0, "claims", 5, 0, (7, 9))],
+            retries=[RetryRow("u", "g", 0, 1, 3, 2, 99, True, "bad")],
+            next_queue_id=5,
+        ),
+    ),
+    4: (
+        """
+        INSERT INTO pins VALUES (x'2f', x'71', x'7175657565', x'6e', x'75', 5, 6, x'00000000', 0);
+        """,
+        Catalogue(pins=[PinRow("/", "q", "queue", "n", "u", 5, 6, {}, False)]),
+    ),
+    5: (
+        "INSERT INTO parameters VALUES (x'2f', x'63', x'6e', x'00000000');",
+        Catalogue(parameters=[ParameterRow("/", "c", "n", {})]),
+    ),
+    6: (
+        "INSERT INTO secrets VALUES (x'616e6e', x'73');",
+        Catalogue(secrets=[SecretRow("ann", "s")]),
     ),
 }
 

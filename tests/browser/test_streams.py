@@ -1,0 +1,98 @@
+"""Topics, groups and pipelines on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from brokers import Broker
+from consoles import Api, Console
+from headrace import topics
+from headrace.client.bulk import BulkConnection
+from headrace.client.settings import Settings
+
+
+@pytest.fixture
+def store(managed: Broker) -> Iterator[topics.Store]:
+    with topics.open(f"headrace://guest:guest@{managed.host}:{managed.native_port}/") as opened:
+        yield opened
+
+
+def lag(api: Api, topic: str, group: str) -> int:
+    found = api.get("topics", "/", topic, "groups")
+    assert isinstance(found, list)
+    return int(next(one["messages"] for one in found if one["group"] == group))
+
+
+def test_a_topic_is_made_and_a_group_is_set_back(
+    console: Console, api: Api, store: topics.Store
+) -> None:
+    console.open("topics")
+    console.click("New topic")
+    console.fill("Name", "clicks")
+    console.click("Make topic")
+    expect(console.heading("clicks")).to_be_visible()
+    console.sees("Nobody reads yet")
+
+    producer = store.producer("clicks", token="appid-1;sid-1")
+    for number in range(4):
+        producer.append(str(number).encode(), priority="high" if number == 3 else "middle")
+    consumer = store.consumer("clicks", token="appid-1;sid-2", group="dashboard")
+    consumer.commit(consumer.read(100))
+    assert lag(api, "clicks", "dashboard") == 0
+
+    console.open("groups")
+    row = console.row("Groups", "dashboard")
+    expect(row).to_contain_text("up to date")
+    row.get_by_role("link", name="dashboard").click()
+    expect(console.heading("dashboard")).to_be_visible()
+    console.sees("appid-1;sid-2")
+    console.click("Reset…")
+    console.confirm("Reset group", typed="dashboard")
+    console.told("The group is set.")
+
+    assert lag(api, "clicks", "dashboard") == 4
+    expect(console.page.locator(".figure").filter(has_text="Behind")).to_contain_text("4")
+
+
+def test_a_pipeline_shows_its_rate_its_lag_and_its_last_error(
+    console: Console, managed: Broker
+) -> None:
+    query = {"sink": "warehouse", "batch": 7, "rows": 1200, "rows_per_second": 250.5,
+             "batch_ms": 80, "lag": 31, "late_rows": 0}  # fmt: skip
+    settings = Settings(host=managed.host, port=managed.native_port)
+    with BulkConnection(settings) as connection:
+        connection.report_pipeline("to-warehouse", {"state": "running", "queries": [query]})
+        connection.report_pipeline("broken", {"state": "failed", "error": "no such column: pirce"})
+
+    console.open("pipelines")
+
+    expect(console.row("Queries of to-warehouse", "warehouse")).to_contain_text("251/s")
+    expect(console.row("Queries of to-warehouse", "warehouse")).to_contain_text("31")
+    console.sees("no such column: pirce")
+
+
+def test_a_kept_report_is_shown_with_its_charts_and_forgotten(console: Console, api: Api) -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    line = [[f"2026-03-01T{hour:02}:00:00+00:00", hour * 2.5] for hour in range(24)]
+    api.put(
+        "reports", "/", evil,
+        **{"from": "2026-03-01T00:00:00+00:00", "to": "2026-03-02T00:00:00+00:00",
+           "window": "1 hour", "notes": [evil],
+           "tables": [{"title": "Latency", "columns": ["queue", "p95"], "rows": [[evil, 12.5]]}],
+           "charts": [{"title": "Messages in", "unit": "per hour", "lines": {evil: line}}]},
+    )  # fmt: skip
+
+    console.open("reports")
+    console.row("Kept reports", evil).get_by_role("link", name=evil).click()
+    expect(console.heading(evil)).to_be_visible()
+    expect(console.row("Latency", evil)).to_contain_text("12.5")
+    chart = console.page.get_by_role("figure", name="Messages in, per hour")
+    expect(chart.locator("canvas")).to_be_visible()
+    expect(chart).to_contain_text("57.5")
+    console.click("Forget…")
+    console.confirm("Forget report")
+    console.told("The report is forgotten.")
+    console.sees("No report is kept")

@@ -1,0 +1,133 @@
+"""Messages that are given back, tried again, and given up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from headrace.errors import BadTopicValue, ClaimLost
+from headrace.model.topics.lanes import Lane
+from headrace.store.topics import Reader, Taken, TopicEngine
+from waiting import wait_for
+
+Fill = Callable[..., list[int]]
+ANN = Reader("ann", "g", max_attempts=3)
+BOB = Reader("bob", "g", max_attempts=3)
+LATER = 3_600_000
+
+
+def bodies(taken: Taken) -> list[str]:
+    return [message.body.decode() for message in taken.messages]
+
+
+def read_some(engine: TopicEngine, topic: str, reader: Reader) -> Taken:
+    def read() -> Taken | None:
+        taken = engine.read(topic, reader, 100)
+        return taken if taken.messages else None
+
+    return wait_for(read)  # type: ignore[return-value]
+
+
+def give_back(engine: TopicEngine, topic: str, reader: Reader, taken: Taken, delay: int) -> None:
+    """Nack the first message, commit the rest."""
+    first = taken.messages[0]
+    engine.nack(topic, reader, taken.claim, [(first.lane, first.id)], delay, "no such order")
+    engine.commit(topic, reader, taken.claim)
+
+
+def test_what_is_given_back_comes_again_and_the_rest_is_done(
+    engine: TopicEngine, topic: str, fill: Fill
+) -> None:
+    fill(*"abc")
+    give_back(engine, topic, ANN, engine.read(topic, ANN, 10), 0)
+
+    again = read_some(engine, topic, BOB)
+
+    assert bodies(again) == ["a"]
+    assert again.messages[0].attempts == 2
+    engine.commit(topic, BOB, again.claim)
+    assert engine.read(topic, ANN, 10) == Taken()
+    assert all(lag.messages == 0 for lag in engine.lag(topic, ANN))
+
+
+def test_until_the_delay_is_over_it_waits(engine: TopicEngine, topic: str, fill: Fill) -> None:
+    fill("a")
+    give_back(engine, topic, ANN, engine.read(topic, ANN, 1), LATER)
+
+    assert engine.read(topic, BOB, 10) == Taken()
+    lag = {one.lane: one for one in engine.lag(topic, ANN)}[Lane.MIDDLE]
+    assert (lag.messages, lag.retrying, lag.dead) == (1, 1, 0)
+
+
+def test_a_retry_that_nobody_commits_comes_again(
+    engine: TopicEngine, topic: str, fill: Fill
+) -> None:
+    fill("a")
+    give_back(engine, topic, ANN, engine.read(topic, ANN, 1), 0)
+    lost = read_some(engine, topic, Reader("slow", "g", lease_ms=1))
+
+    again = read_some(engine, topic, BOB)
+
+    assert bodies(again) == ["a"]
+    assert again.messages[0].attempts == 3
+    with pytest.raises(ClaimLost):
+        engine.commit(topic, Reader("slow", "g"), lost.claim)
+
+
+def test_after_too_many_attempts_it_is_dead(engine: TopicEngine, topic: str, fill: Fill) -> None:
+    (number,) = fill("a")
+    for _ in range(3):
+        give_back(engine, topic, ANN, read_some(engine, topic, ANN), 0)
+
+    assert engine.read(topic, ANN, 10) == Taken()
+    ((message, reason),) = engine.dead(topic, "g")
+    assert (message.id, message.body, message.attempts) == (number, b"a", 3)
+    assert reason == "no such order"
+    lag = {one.lane: one for one in engine.lag(topic, ANN)}[Lane.MIDDLE]
+    assert (lag.messages, lag.retrying, lag.dead) == (0, 0, 1)
+
+
+def test_other_groups_still_get_it(engine: TopicEngine, topic: str, fill: Fill) -> None:
+    fill("a")
+    give_back(engine, topic, ANN, engine.read(topic, ANN, 1), LATER)
+
+    assert bodies(engine.read(topic, Reader("ann", "other"), 10)) == ["a"]
+    assert engine.dead(topic, "other") == []
+
+
+def test_only_messages_of_the_claim_can_be_given_back(
+    engine: TopicEngine, topic: str, fill: Fill
+) -> None:
+    (first, second) = fill(*"ab")
+    taken = engine.read(topic, ANN, 1)
+
+    for wrong in ((Lane.MIDDLE, second), (Lane.HIGH, first), (Lane.MIDDLE, 1 << 50)):
+        with pytest.raises(BadTopicValue):
+            engine.nack(topic, ANN, taken.claim, [(Lane.MIDDLE, first), wrong], 0)
+
+    engine.commit(topic, ANN, taken.claim)
+    assert bodies(engine.read(topic, BOB, 10)) == ["b"]
+
+
+def test_giving_back_needs_the_claim(engine: TopicEngine, topic: str, fill: Fill) -> None:
+    (number,) = fill("a")
+    taken = engine.read(topic, ANN, 1)
+
+    with pytest.raises(ClaimLost):
+        engine.nack(topic, BOB, taken.claim, [(Lane.MIDDLE, number)], 0)
+    engine.commit(topic, ANN, taken.claim)
+    with pytest.raises(ClaimLost):
+        engine.nack(topic, ANN, taken.claim, [(Lane.MIDDLE, number)], 0)
+
+
+def test_messages_of_all_lanes_can_be_given_back_at_once(
+    engine: TopicEngine, topic: str, fill: Fill
+) -> None:
+    for lane in Lane:
+        fill(lane.label, lane=lane)
+    taken = engine.read(topic, ANN, 10)
+    engine.nack(topic, ANN, taken.claim, [(one.lane, one.id) for one in taken.messages], 0)
+    engine.commit(topic, ANN, taken.claim)
+
+    assert bodies(read_some(engine, topic, BOB)) == ["high", "middle", "low"]

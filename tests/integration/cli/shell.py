@@ -1,0 +1,85 @@
+"""Running commands: in this process, as a process, on a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import headrace
+from headrace.cli.main import main
+
+COMMAND = [sys.executable, "-m", "headrace"]
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def call(capsys: pytest.CaptureFixture[str], *args: str) -> Outcome:
+    """Run a command here; nothing is a terminal."""
+    capsys.readouterr()
+    code = main(args)
+    told = capsys.readouterr()
+    return Outcome(code, told.out, told.err)
+
+
+def environment() -> dict[str, str]:
+    """For processes: HEADRACE_URL is the test's, the code is ours."""
+    return {**os.environ, "PYTHONPATH": str(Path(headrace.__file__).parents[1]), "COLUMNS": "80"}
+
+
+def run(*args: str, input: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+    """Run a command as a process and wait."""
+    return subprocess.run(
+        [*COMMAND, *args], input=input, env=environment(), capture_output=True, timeout=60
+    )
+
+
+@contextmanager
+def started(*args: str, **pipes: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command as a process; killed at the end if it has not ended."""
+    with subprocess.Popen([*COMMAND, *args], env=environment(), **pipes) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def on_terminal(*args: str, typed: bytes = b"") -> Outcome:
+    """Run a command with a terminal of 80 columns as its input and output."""
+    leader, follower = pty.openpty()
+    environ = {**environment(), "TERM": "xterm"}
+    try:
+        process = subprocess.Popen(
+            [*COMMAND, *args],
+            stdin=follower,
+            stdout=follower,
+            stderr=subprocess.PIPE,
+            env=environ,
+        )
+        os.close(follower)
+        if typed:
+            os.write(leader, typed)
+        shown = b"".join(iter(lambda: _read(leader), b""))
+        err = process.communicate(timeout=30)[1]
+    finally:
+        os.close(leader)
+    return Outcome(process.returncode, shown.decode(), err.decode())
+
+
+def _read(leader: int) -> bytes:
+    try:
+        return os.read(leader, 65536)
+    except OSError:  # Linux: the last one at the other end has gone
+        return b""

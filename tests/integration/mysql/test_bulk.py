@@ -1,0 +1,122 @@
+"""Ranges of ids for outside readers, and batches published once."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace import topics
+from headrace.errors import NoSuchTopic
+from headrace.topics.bulk import Entry, Lane, TopicTables
+from mariadb import MariaDb
+
+
+@pytest.fixture
+def url(server: MariaDb, database: str) -> str:
+    return server.url(database)
+
+
+def read(server: MariaDb, database: str, sql: str) -> list[tuple[object, ...]]:
+    with server.connect(database) as connection, connection.cursor() as cursor:
+        cursor.execute(sql)
+        return list(cursor.fetchall())
+
+
+def test_a_range_is_read_by_its_ids(server: MariaDb, database: str, url: str) -> None:
+    with topics.open(url) as store, TopicTables(url) as tables:
+        store.create("orders")
+        producer = store.producer("orders", token="p")
+        for n in range(5):
+            producer.append(b"%d" % n, priority="high", ref_key=f"k{n}")
+        _, lanes = tables.look("orders")
+        high = next(one for one in lanes if one.lane is Lane.HIGH)
+        assert (high.first, high.end) == (1, 6)
+        sql = tables.select("orders", Lane.HIGH, 2, 4, ["offset", "body", "key"])
+        assert read(server, database, sql) == [(2, b"1", "k1"), (3, b"2", "k2")]
+
+
+def test_a_batch_is_published_once_and_seen_by_nobody_before(url: str) -> None:
+    with topics.open(url) as store, TopicTables(url) as tables:
+        store.create("orders")
+        consumer = store.consumer("orders", token="c")
+        entries = [Entry(b"%d" % n, Lane.LOW if n % 2 else Lane.HIGH) for n in range(10)]
+        assert tables.stage("orders", "q", 0, "a", entries[:5]) == 5
+        assert tables.stage("orders", "q", 0, "b", entries[5:]) == 5
+        assert tables.stage("orders", "q", 0, "failed", entries) == 10
+        assert len(consumer.read(100)) == 0
+        assert tables.publish("orders", "q", 0, ["a", "b"])
+        batch = consumer.read(100, wait=5.0)
+        assert sorted(one.body for one in batch) == [entry.body for entry in entries]
+        consumer.commit(batch)
+        # As a driver does that was killed before it noted the batch.
+        tables.stage("orders", "q", 0, "again", entries)
+        assert not tables.publish("orders", "q", 0, ["again"])
+        assert len(consumer.read(100)) == 0
+        assert tables.publish("orders", "q", 1, [])
+        tables.discard("q", 2)
+
+
+def test_a_pin_keeps_what_retention_would_remove(url: str) -> None:
+    with topics.open(url) as store, TopicTables(url) as tables:
+        store.create("orders")
+        store.producer("orders", token="p").append(b"x", priority="middle")
+        tables.pin("orders", "query", {Lane.MIDDLE: 1}, {Lane.MIDDLE: 2})
+        assert "spark.query" in [one.group for one in store.groups("orders")]
+
+
+def test_a_topic_that_is_not_there(url: str) -> None:
+    with TopicTables(url) as tables, pytest.raises(NoSuchTopic):
+        tables.look("nothing")
+
+
+def test_a_batch_takes_its_ids_from_the_counter_of_a_topic_that_has_one(url: str) -> None:
+    """Otherwise what is appended next collides with it, again and again."""
+    with topics.open(url) as store, TopicTables(url) as tables:
+        store.create("orders", append_mode="counter")
+        producer = store.producer("orders", token="p")
+        producer.append(b"before")
+        entries = [Entry(b"%d" % n) for n in range(2500)]
+        for batch in range(2):
+            tables.stage("orders", "q", batch, "a", entries)
+            assert tables.publish("orders", "q", batch, ["a"])
+        assert producer.append(b"after") == 5002
+        found = [one.body for one in store.consumer("orders", token="c").read(6000)]
+        bodies = [entry.body for entry in entries]
+        assert found == [b"before", *bodies, *bodies, b"after"]
+
+
+def test_a_large_batch_leaves_few_ids_unused(url: str) -> None:
+    with topics.open(url) as store, TopicTables(url) as tables:
+        store.create("orders")
+        entries = [Entry(b"%d" % n) for n in range(3000)]
+        tables.stage("orders", "q", 0, "a", entries)
+        assert tables.publish("orders", "q", 0, ["a"])
+        consumer = store.consumer("orders", token="c")
+        found: list[bytes] = []
+        highest = 0
+        while batch := consumer.read(1000, wait=5.0):
+            found += [one.body for one in batch]
+            highest = max(one.id for one in batch)
+            consumer.commit(batch)
+        assert found == [entry.body for entry in entries]
+        assert highest == 3000
+
+
+def test_a_topic_made_again_while_it_is_read_is_told(url: str) -> None:
+    pytest.importorskip("connectorx")
+    from headrace.spark.errors import SourceChanged
+    from headrace.spark.mysql import MySqlBackend
+    from headrace.spark.options import read_options
+    from headrace.spark.planning import Range
+
+    with topics.open(url) as store:
+        store.create("orders")
+        store.producer("orders", token="p").append(b"old", priority="middle")
+        backend = MySqlBackend(read_options({"url": url, "topic": "orders"}))
+        uuid = backend.look()["orders"].uuid
+        planned = Range("orders", int(Lane.MIDDLE), 1, 2)
+        assert [batch.num_rows for batch in backend.batches(planned, uuid)] == [1]
+        store.delete("orders")
+        store.create("orders")
+        store.producer("orders", token="p").append(b"new", priority="middle")
+        with pytest.raises(SourceChanged, match="made again while it was read"):
+            list(backend.batches(planned, uuid))

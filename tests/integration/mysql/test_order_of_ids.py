@@ -1,0 +1,200 @@
+"""Ids become visible in any order, and some never do: nothing is skipped, nothing stands still."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pymysql
+import pytest
+
+from headrace.model.topics.lanes import Lane
+from headrace.store.mysql import advance
+from headrace.store.mysql.engine import MySqlEngine
+from headrace.store.topics import Entry, Reader, TopicSpec
+from mariadb import MariaDb
+from waiting import wait_for
+
+Cursor = pymysql.cursors.Cursor
+StartEngine = Callable[..., MySqlEngine]
+INSERT = "INSERT INTO msg_p_t_middle (body,token) VALUES (%s,'p')"
+
+
+def drain(engine: MySqlEngine, reader: Reader) -> list[bytes]:
+    taken = engine.read("t", reader, 1000)
+    engine.commit("t", reader, taken.claim)
+    return [one.body for one in taken.messages]
+
+
+def test_a_producer_that_is_slow_is_waited_for_however_long(
+    start_engine: StartEngine, sql: Cursor
+) -> None:
+    engine = start_engine(grace_ms=0)
+    engine.create(TopicSpec("t"))
+    sql.execute("BEGIN")
+    sql.execute(INSERT, ("slow",))
+    engine.append("t", [Entry(b"quick")])
+    reader = Reader("c")
+    drain(engine, reader)  # notices the hole; the fence waits for the owner, and gives up
+    with engine._fencing.session() as session, pytest.raises(advance.Fault) as refused:
+        advance.close_hole(session, "t", Lane.MIDDLE, advance.Hole(1, 1))
+    assert refused.value.code == 1205
+    assert drain(engine, reader) == []
+    sql.execute("COMMIT")
+    assert wait_for(lambda: drain(engine, reader)) == [b"slow", b"quick"]
+
+
+def test_a_producer_later_than_the_fence_takes_another_id(
+    start_engine: StartEngine, sql: Cursor, server: MariaDb, database: str
+) -> None:
+    engine = start_engine()
+    engine.create(TopicSpec("t"))
+    with engine._fencing.session() as session:
+        assert advance.close_hole(session, "t", Lane.MIDDLE, advance.Hole(1, 2)) == 2
+    # As a server does that reserved the ids 1 and 2 before, and inserts only now.
+    with pytest.raises(pymysql.err.IntegrityError) as refused:
+        sql.execute("INSERT INTO msg_p_t_middle (id,body,token) VALUES (1,'late','p')")
+    assert refused.value.args[0] == 1062
+    assert engine.append("t", [Entry(b"late")]) == [3]
+    assert drain(engine, Reader("c")) == [b"late"]
+
+
+def test_an_append_overtaken_by_a_fence_is_repeated_with_new_ids(
+    engine: MySqlEngine, sql: Cursor, server: MariaDb, database: str
+) -> None:
+    """Its ids are reserved, and its second row is held up before it is there: the fence wins."""
+    sql.execute(
+        "CREATE TRIGGER hold_up BEFORE INSERT ON msg_p_t_middle FOR EACH ROW "
+        "SET @held = IF(NEW.body = 'b', GET_LOCK('gate', 30), 0)"
+    )
+    ids: list[int] = []
+    with server.connect(database) as other, other.cursor() as keeper:
+        keeper.execute("SELECT GET_LOCK('gate', 0)")
+        producer = threading.Thread(
+            target=lambda: ids.extend(engine.append("t", [Entry(b"a"), Entry(b"b")]))
+        )
+        producer.start()
+
+        def is_held_up() -> bool:
+            sql.execute("SELECT COUNT(*) FROM information_schema.processlist "
+                        "WHERE state='User lock'")  # fmt: skip
+            return sql.fetchone() == (1,)
+
+        wait_for(is_held_up)
+        with engine._fencing.session() as session:
+            assert advance.close_hole(session, "t", Lane.MIDDLE, advance.Hole(2, 2)) == 1
+        keeper.execute("SELECT RELEASE_LOCK('gate')")
+        producer.join(20)
+    assert ids == [3, 4]
+    reader = Reader("c")
+    got: list[bytes] = []
+    wait_for(lambda: got.extend(drain(engine, reader)) or len(got) >= 2)
+    assert got == [b"a", b"b"]
+
+
+def test_two_engines_advance_at_once(start_engine: StartEngine, sql: Cursor) -> None:
+    engines = [start_engine(grace_ms=0) for _ in range(2)]
+    engines[0].create(TopicSpec("t"))
+    for number in range(20):
+        sql.execute("BEGIN")
+        sql.execute(INSERT, ("gone",))
+        sql.execute("ROLLBACK")
+        engines[number % 2].append("t", [Entry(b"%d" % number)])
+    got: list[bytes] = []
+    lock = threading.Lock()
+
+    def consume(engine: MySqlEngine, token: str) -> None:
+        def some() -> bool:
+            found = drain(engine, Reader(token, "g"))
+            with lock:
+                got.extend(found)
+                return len(got) >= 20
+
+        wait_for(some, timeout=20)
+
+    threads = [
+        threading.Thread(target=consume, args=(one, f"c{number}"))
+        for number, one in enumerate(engines)
+    ]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert sorted(got, key=int) == [b"%d" % number for number in range(20)]
+    assert engines[0].bounds("t")[Lane.MIDDLE].stable == 40
+
+
+@pytest.mark.parametrize("mode", ["auto", "counter"])
+def test_eight_producers_lose_nothing(start_engine: StartEngine, mode: str) -> None:
+    engine = start_engine(writers=8, grace_ms=0)
+    engine.create(TopicSpec("t", options={"append_mode": mode}))
+    each = 60
+
+    def produce(number: int) -> None:
+        for step in range(each):
+            engine.append("t", [Entry(b"%d.%d" % (number, step))])
+
+    threads = [threading.Thread(target=produce, args=(number,)) for number in range(8)]
+    for one in threads:
+        one.start()
+    got: list[bytes] = []
+
+    def all_there() -> bool:
+        got.extend(drain(engine, Reader("c")))
+        return len(got) >= 8 * each
+
+    wait_for(all_there, timeout=30)
+    for one in threads:
+        one.join()
+    assert len(got) == len(set(got)) == 8 * each
+    if mode == "counter":
+        assert engine.bounds("t")[Lane.MIDDLE].stable == 8 * each
+
+
+def test_counted_appends_of_several_statements_are_one_transaction(
+    start_engine: StartEngine,
+) -> None:
+    engine = start_engine()
+    engine.create(TopicSpec("t", options={"append_mode": "counter"}))
+    engine.append("t", [Entry(b"a")])
+    assert engine.append("t", [Entry(b"x")] * 2500) == list(range(2, 2502))
+    assert engine.append("t", [Entry(b"z")]) == [2502]
+    assert len(engine.read("t", Reader("c"), 5000).messages) == 2502
+
+
+def test_a_hole_too_large_for_a_crash_is_reported_not_filled(
+    engine: MySqlEngine, sql: Cursor, caplog: pytest.LogCaptureFixture
+) -> None:
+    sql.execute("INSERT INTO msg_p_t_middle (id,body,token) VALUES (5000000,'far','p')")
+    assert drain(engine, Reader("c")) == []
+    wait_for(lambda: "more than any crash explains" in caplog.text)
+    sql.execute("SELECT COUNT(*) FROM msg_p_t_middle")
+    assert sql.fetchone() == (1,)
+
+
+def test_tombstones_do_not_make_a_batch_smaller(start_engine: StartEngine, sql: Cursor) -> None:
+    engine = start_engine(grace_ms=0)
+    engine.create(TopicSpec("t"))
+    for number in range(30):
+        sql.execute("BEGIN")
+        sql.execute(INSERT, ("gone",))
+        sql.execute("ROLLBACK")
+        engine.append("t", [Entry(b"%d" % number)])
+
+    def stable() -> bool:
+        return engine.bounds("t")[Lane.MIDDLE].stable == 60
+
+    wait_for(stable)
+    for reader in (Reader("c"), Reader("c", "g")):
+        assert len(engine.read("t", reader, 20).messages) == 20
+
+
+def test_a_row_deleted_by_hand_stops_nobody(
+    engine: MySqlEngine, sql: Cursor, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine.append("t", [Entry(b"%d" % number) for number in range(4)])
+    engine.bounds("t")
+    sql.execute("DELETE FROM msg_p_t_middle WHERE id=2")
+    taken = engine.read("t", Reader("c", "g"), 10)
+    assert [one.body for one in taken.messages] == [b"0", b"2", b"3"]
+    assert "are not there" in caplog.text

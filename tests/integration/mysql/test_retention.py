@@ -1,0 +1,237 @@
+"""What retention removes, and what it leaves."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pymysql
+import pytest
+
+from headrace.model.retention import Retention
+from headrace.model.topics.lanes import BY_URGENCY, Lane
+from headrace.store.mysql import partitions, retention
+from headrace.store.mysql.engine import MySqlEngine
+from headrace.store.topics import Entry, Message, Reader, TopicSpec
+from mariadb import MariaDb
+
+Cursor = pymysql.cursors.Cursor
+StartEngine = Callable[..., MySqlEngine]
+
+
+@pytest.fixture
+def engine(start_engine: StartEngine) -> MySqlEngine:
+    return start_engine()
+
+
+def fill(engine: MySqlEngine, count: int, lane: Lane = Lane.MIDDLE, size: int = 1) -> None:
+    engine.append("t", [Entry(b"x" * size, lane) for _ in range(count)])
+
+
+def age(sql: Cursor, up_to: int, lane: str = "middle") -> None:
+    """The first of them were stored a day ago."""
+    sql.execute(
+        f"UPDATE msg_p_t_{lane} SET created_at=NOW(3)-INTERVAL 1 DAY WHERE id<=%s", (up_to,)
+    )
+
+
+def rest(sql: Cursor, lane: str = "middle") -> int:
+    sql.execute(f"SELECT COUNT(*) FROM msg_p_t_{lane}")
+    [count] = sql.fetchone() or (0,)
+    return int(count)
+
+
+def read_all(engine: MySqlEngine, reader: Reader) -> list[int]:
+    taken = engine.read("t", reader, 1000)
+    engine.commit("t", reader, taken.claim)
+    messages: tuple[Message, ...] = taken.messages
+    return [one.id for one in messages]
+
+
+def test_by_age(engine: MySqlEngine, sql: Cursor) -> None:
+    engine.create(TopicSpec("t", retention=Retention(ms=3_600_000)))
+    fill(engine, 20)
+    age(sql, 12)
+    engine.housekeep()
+    assert rest(sql) == 8
+    assert engine.describe("t").parts[Lane.MIDDLE].first == 13
+    assert read_all(engine, Reader("c")) == list(range(13, 21))
+
+
+def test_by_size_the_oldest_of_all_lanes_go_first(engine: MySqlEngine, sql: Cursor) -> None:
+    engine.create(TopicSpec("t", retention=Retention(size=1000)))
+    fill(engine, 8, Lane.HIGH, 100)
+    age(sql, 8, "high")
+    fill(engine, 8, Lane.LOW, 100)
+    engine.housekeep()
+    assert (rest(sql, "high"), rest(sql, "low")) == (2, 8)
+
+
+def test_by_size_over_many_chunks(
+    engine: MySqlEngine, sql: Cursor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "FEW", 100)
+    monkeypatch.setattr(retention, "MANY", 5)
+    engine.create(TopicSpec("t", retention=Retention(size=10_000)))
+    for _ in range(3):
+        fill(engine, 1000, Lane.MIDDLE, 10)
+        engine.housekeep()
+        assert 1000 - 2 * retention.CHUNK <= rest(sql) <= 1000
+
+
+def test_nothing_goes_without_a_policy(engine: MySqlEngine, sql: Cursor) -> None:
+    engine.create(TopicSpec("t"))
+    fill(engine, 5)
+    age(sql, 5)
+    engine.housekeep()
+    assert rest(sql) == 5
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+def test_a_consumer_overtaken_by_retention_goes_on_and_it_is_said(
+    engine: MySqlEngine, sql: Cursor, caplog: pytest.LogCaptureFixture, group: str | None
+) -> None:
+    engine.create(TopicSpec("t", retention=Retention(ms=3_600_000)))
+    fill(engine, 20)
+    reader = Reader("c", group)
+    engine.commit("t", reader, engine.read("t", reader, 2).claim)
+    age(sql, 12)
+    engine.housekeep()
+    assert engine.lag("t", reader)[1].messages == 8
+    assert read_all(engine, reader) == list(range(13, 21))
+    assert "removed by retention" in caplog.text
+
+
+def test_a_topic_may_keep_what_is_unread(engine: MySqlEngine, sql: Cursor) -> None:
+    engine.create(TopicSpec("t", retention=Retention(ms=3_600_000), options={"keep_unread": True}))
+    fill(engine, 20)
+    age(sql, 20)
+    member, alone = Reader("m", "g"), Reader("c")
+    engine.commit("t", member, engine.read("t", member, 10).claim)
+    engine.commit("t", alone, engine.read("t", alone, 15).claim)
+    out = engine.read("t", member, 8)  # claimed, not done
+    engine.housekeep()
+    assert rest(sql) == 10
+    engine.nack("t", member, out.claim, [(Lane.MIDDLE, 12)], 60_000)
+    engine.commit("t", member, out.claim)
+    engine.housekeep()
+    assert rest(sql) == 9  # 12 is to be tried again
+
+
+def test_what_an_outside_reader_has_pinned_stays(engine: MySqlEngine, sql: Cursor) -> None:
+    engine.create(TopicSpec("t", retention=Retention(ms=3_600_000)))
+    fill(engine, 20)
+    age(sql, 20)
+    ends = {lane: bounds.stable for lane, bounds in engine.bounds("t").items()}
+    engine.pin("t", "query", {Lane.MIDDLE: 5}, ends)
+    engine.housekeep()
+    assert rest(sql) == 15
+    [group] = engine.groups("t")
+    assert (group.group, group.lag[1].messages) == ("spark.query", 15)
+    engine.pin("t", "query", {lane: ends[lane] for lane in BY_URGENCY}, ends)
+    engine.housekeep()
+    assert rest(sql) == 0
+    engine.unpin("t", "query")
+    assert engine.groups("t") == []
+
+
+def test_ids_go_on_after_everything_was_removed(
+    engine: MySqlEngine, sql: Cursor, server: MariaDb
+) -> None:
+    engine.create(TopicSpec("t", retention=Retention(ms=3_600_000)))
+    fill(engine, 5)
+    age(sql, 5)
+    engine.housekeep()
+    assert rest(sql) == 0
+    server.kill()
+    server.start()
+    assert engine.append("t", [Entry(b"next")]) == [6]
+    assert read_all(engine, Reader("c")) == [6]
+
+
+# -- partitions ----------------------------------------------------------------------------------
+
+
+def test_partitions_are_made_ahead_and_dropped(engine: MySqlEngine, sql: Cursor) -> None:
+    engine.create(
+        TopicSpec("t", retention=Retention(ms=3_600_000), options={"partition_rows": 1000})
+    )
+    fill(engine, 3500)
+    engine.housekeep()
+    with engine._readers.session() as session:
+        bounds = partitions.bounds_of(session, "t", Lane.MIDDLE)
+    assert bounds[0] == 1001 and bounds[-1] >= 5501
+    age(sql, 2100)
+    engine.housekeep()
+    with engine._readers.session() as session:
+        assert partitions.bounds_of(session, "t", Lane.MIDDLE)[0] == 3001
+    assert rest(sql) == 1500  # from 2001 on: the rest of a partition goes with it
+    assert read_all(engine, Reader("c"))[0] == 2101
+
+
+def test_an_open_reader_delays_the_drop_and_nothing_else(
+    engine: MySqlEngine, sql: Cursor, server: MariaDb, database: str
+) -> None:
+    engine.create(
+        TopicSpec("t", retention=Retention(ms=3_600_000), options={"partition_rows": 1000})
+    )
+    fill(engine, 1500)
+    engine.housekeep()
+    age(sql, 1200)
+    with server.connect(database) as other, other.cursor() as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT COUNT(*) FROM msg_p_t_middle")
+        engine.housekeep()
+        assert rest(sql) == 1500
+        assert read_all(engine, Reader("c"))[0] == 1201
+        reader.execute("COMMIT")
+    engine.housekeep()
+    assert rest(sql) == 500
+
+
+def test_one_connection_is_enough(start_engine: StartEngine, sql: Cursor) -> None:
+    """Whoever holds a connection waits for no second one."""
+    engine = start_engine(readers=1, writers=1)
+    engine.create(TopicSpec("t", retention=Retention(ms=3_600_000)))
+    fill(engine, 5)
+    age(sql, 3)
+    keeper = threading.Thread(target=engine.housekeep, daemon=True)
+    keeper.start()
+    keeper.join(20)
+    assert not keeper.is_alive()
+    assert rest(sql) == 2
+    readers = [
+        threading.Thread(target=engine.read, args=("t", Reader(f"c{number}", "g"), 1), daemon=True)
+        for number in range(8)
+    ]
+    for one in readers:
+        one.start()
+    for one in readers:
+        one.join(20)
+        assert not one.is_alive()
+    assert engine.lag("t", Reader("c", "g"))[1].claimed == 2
+
+
+# -- one of several nodes ------------------------------------------------------------------------
+
+
+def test_one_node_keeps_house_and_another_takes_over(
+    start_engine: StartEngine, sql: Cursor
+) -> None:
+    first, second = start_engine(), start_engine()
+    first.create(TopicSpec("t", retention=Retention(ms=3_600_000)))
+    fill(first, 5)
+    age(sql, 5)
+    first.housekeep()
+    assert rest(sql) == 0
+    fill(first, 5)
+    age(sql, 10)
+    second.housekeep()  # the lease is the other's
+    assert rest(sql) == 5
+    with second._readers.session() as session:
+        assert second.node.alive(session) == sorted([first.node.id, second.node.id])
+    sql.execute("UPDATE msg_lease SET lease_until_ms=1")
+    second.housekeep()
+    assert rest(sql) == 0
+    sql.execute("SELECT epoch FROM msg_lease")
+    assert sql.fetchall() == ((2,),)

@@ -1,0 +1,38 @@
+"""What a pipeline says of itself is what the API shows."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from headrace.client.bulk import BulkConnection
+from headrace.client.errors import HeadraceError
+from headrace.client.settings import Settings
+from headrace.core import pipelines
+from headrace.testing import run_broker
+
+
+def test_the_api_shows_what_pipelines_said_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipelines, "MAX_PIPELINES", 2)
+    with run_broker(clock="virtual") as broker:
+        with BulkConnection(Settings(port=broker.native_port or 0)) as bulk:
+            bulk.report_pipeline("b", {"state": "starting"})
+            bulk.report_pipeline("a", {"state": "failed", "error": "gone", "secret": "unknown"})
+            bulk.report_pipeline("b", {"state": "running", "queries": [{"rows": 7}]})
+            with pytest.raises(HeadraceError, match="2 pipelines are known, which is the limit"):
+                bulk.report_pipeline("c", {})
+            with pytest.raises(HeadraceError, match="at most 65536 bytes"):
+                bulk.report_pipeline("a", {"error": "x" * 70_000})
+        with httpx.Client(base_url=str(broker.http_url), auth=("guest", "guest")) as client:
+
+            def shown(path: str) -> list[dict[str, object]]:
+                found: list[dict[str, object]] = client.get(path).json()
+                return found
+
+            first, second = shown("/api/pipelines")
+            assert (first["name"], first["error"]) == ("a", "gone")
+            assert "secret" not in first
+            assert (second["state"], second["queries"]) == ("running", [{"rows": 7}])
+            assert shown("/api/pipelines/%2F") == [first, second]
+            broker.advance(pipelines.FORGET_AFTER_MS / 1000 + 1)
+            assert shown("/api/pipelines") == []

@@ -1,0 +1,89 @@
+"""As a service: systemd is told when the broker is ready; what is in deploy/ fits the broker."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from brokers import Broker
+from headrace import config
+from headrace.server import supervisor
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+
+
+def test_systemd_is_told_when_the_broker_is_ready_and_when_it_stops(
+    tmp_path: Path, start_broker: Callable[..., Broker]
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(tmp_path / "notify"))
+        listener.settimeout(20)
+        broker = start_broker(env={"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        assert listener.recv(100) == b"READY=1"
+        assert broker.pid is not None
+
+        os.kill(broker.pid, signal.SIGHUP)  # `systemctl reload`, with no certificate to read again
+        with socket.create_connection((broker.host, broker.amqp_port)):
+            pass
+        broker.stop()
+        assert listener.recv(100) == b"STOPPING=1"
+
+
+def test_a_supervisor_that_is_gone_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))
+    supervisor.tell(supervisor.READY)
+    assert "cannot tell the supervisor READY=1" in caplog.text
+
+    monkeypatch.delenv("NOTIFY_SOCKET")
+    assert not supervisor.is_present()
+    supervisor.tell(supervisor.READY)
+
+
+def test_an_abstract_socket_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"headrace-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind("\0" + name)
+        listener.settimeout(5)
+        monkeypatch.setenv("NOTIFY_SOCKET", "@" + name)
+        supervisor.tell(supervisor.STOPPING)
+        assert listener.recv(100) == b"STOPPING=1"
+
+
+def test_the_unit_uses_flags_that_there_are(tmp_path: Path) -> None:
+    text = (DEPLOY / "headrace.service").read_text()
+    [command] = re.findall(r"^ExecStart=(.*)$", text, re.MULTILINE)
+    known = {option.flag for option in config.options().values()} | {"--config"}
+    assert set(re.findall(r"--[a-z-]+", command)) <= known
+    if shutil.which("systemd-analyze") is None:
+        return
+    program = tmp_path / "headrace"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    unit = tmp_path / "headrace.service"
+    unit.write_text(text.replace("/opt/headrace/bin/headrace", str(program)))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=30
+    )
+    told = [line for line in done.stderr.splitlines() if "headrace.service" in line]
+    assert (done.returncode, told) == (0, [])
+
+
+def test_the_container_listens_where_it_says() -> None:
+    text = (DEPLOY / "Containerfile").read_text()
+    options = config.options()
+    [exposed] = re.findall(r"^EXPOSE (.*)$", text, re.MULTILINE)
+    ports = [f"{name}_port" for name in ("amqp", "native", "namesrv", "remoting", "http")]
+    assert exposed.split() == [options[name].default_text for name in ports]
+    variables = set(re.findall(r"\b(HEADRACE_[A-Z_]+)=", text))
+    assert variables == {"HEADRACE_HOST", "HEADRACE_DATA_DIR"}
+    assert variables <= {option.env for option in options.values()}

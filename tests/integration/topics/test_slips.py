@@ -1,0 +1,51 @@
+"""Slips of a program that uses topics: refused by name, and the store stays of use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from headrace import topics
+from headrace.errors import BadTopicValue
+from headrace.testing import run_broker
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[topics.Store]:
+    with run_broker() as broker:
+        url = f"headrace://guest:guest@127.0.0.1:{broker.native_port}/"
+        with topics.open(url) as store:
+            store.create("orders")
+            yield store
+
+
+@pytest.mark.parametrize("body", [5, None, {}, [1, 2], 1.5])
+def test_a_body_that_is_neither_text_nor_bytes_is_refused(
+    store: topics.Store,
+    body: Any,  # noqa: ANN401
+) -> None:
+    producer = store.producer("orders", token="shop")
+    with pytest.raises(BadTopicValue, match="body must be bytes or a string"):
+        producer.append(body)
+    with pytest.raises(BadTopicValue, match="body must be bytes or a string"):
+        producer.append_many([b"fine", body])
+
+    assert producer.append(bytearray(b"x")) > 0
+
+
+@pytest.mark.parametrize(
+    "slip",
+    [
+        lambda store: store.create(5),
+        lambda store: store.describe(None),
+        lambda store: store.producer(7, token="shop"),
+        lambda store: store.producer("orders", token="shop").append("x", properties={1: "a"}),
+    ],
+)
+def test_a_slip_leaves_the_store_of_use(store: topics.Store, slip: Callable[[Any], object]) -> None:
+    with pytest.raises((TypeError, BadTopicValue), match="string"):
+        slip(store)
+
+    assert store.producer("orders", token="shop").append("x") > 0

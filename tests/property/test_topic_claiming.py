@@ -1,0 +1,161 @@
+"""What claims are made of, and where the ids of a lane are complete."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.model.topics.claiming import Due, Held, LaneWork, Piece, plan, runs
+from headrace.model.topics.contiguity import Hole, complete_to, fence
+from headrace.model.topics.lanes import BY_URGENCY, Lane, shares
+from headrace.model.topics.retaining import Chunk, over_limit, pairs, removable_to
+
+small = st.integers(0, 30)
+
+
+@st.composite
+def lane_work(draw: st.DrawFn) -> LaneWork:
+    """Ids up to head are expired, due or done; those above are new."""
+    head = draw(st.integers(0, 60))
+    kinds = draw(st.lists(st.sampled_from("edx"), min_size=head, max_size=head))
+    held, due = [], []
+    for number, kind in enumerate(kinds, 1):
+        if kind == "e" and held and held[-1].end == number - 1 and draw(st.booleans()):
+            held[-1] = Held(held[-1].id, held[-1].start, number, held[-1].attempts)
+        elif kind == "e":
+            held.append(Held(number, number, number, draw(st.integers(1, 3))))
+        elif kind == "d":
+            due.append(Due(number, draw(st.integers(1, 3))))
+    return LaneWork(head, head + draw(small), held, due)
+
+
+works = st.dictionaries(st.sampled_from(BY_URGENCY), lane_work(), min_size=1)
+
+
+def ids_of(piece: Piece) -> set[tuple[Lane, int]]:
+    return {(piece.lane, number) for number in range(piece.start, piece.end + 1)}
+
+
+@given(works, st.integers(1, 80), st.integers(0, 50))
+def test_a_claim_is_as_large_as_it_can_be_and_hands_out_nothing_twice(
+    work: dict[Lane, LaneWork], room: int, min_share: int
+) -> None:
+    pieces = plan(work, room, min_share)
+    ids = [one for piece in pieces for one in ids_of(piece)]
+    assert len(ids) == len(set(ids)) == min(room, sum(one.waiting for one in work.values()))
+
+
+@given(works, st.integers(1, 80))
+def test_a_lower_lane_gets_something_only_when_the_higher_ones_are_empty(
+    work: dict[Lane, LaneWork], room: int
+) -> None:
+    taken = dict.fromkeys(BY_URGENCY, 0)
+    for piece in plan(work, room):
+        taken[piece.lane] += len(piece)
+    for above, below in itertools.pairwise(BY_URGENCY):
+        if taken[below]:
+            assert above not in work or taken[above] == work[above].waiting
+
+
+@given(works, st.integers(1, 80), st.integers(0, 50))
+def test_pieces_are_what_was_waiting(work: dict[Lane, LaneWork], room: int, min_share: int) -> None:
+    for piece in plan(work, room, min_share):
+        its = work[piece.lane]
+        if piece.held is not None:
+            assert piece.held in its.expired
+            assert piece.start == piece.held.start and piece.end <= piece.held.end
+            assert piece.attempts == piece.held.attempts + 1
+        elif piece.is_fresh:
+            assert piece.start == its.head + 1 and piece.end <= its.stable and piece.attempts == 1
+        else:
+            due = {one.id: one.attempts for one in its.due}
+            for _, number in ids_of(piece):
+                assert due[number] + 1 == piece.attempts
+
+
+@given(works, st.integers(1, 30), st.integers(1, 30))
+def test_new_messages_come_after_those_that_were_given_up(
+    work: dict[Lane, LaneWork], room: int, min_share: int
+) -> None:
+    pieces = plan(work, room, min_share)
+    for lane in {piece.lane for piece in pieces if piece.is_fresh}:
+        again = sum(len(piece) for piece in pieces if piece.lane is lane and not piece.is_fresh)
+        assert again == work[lane].waiting - (work[lane].stable - work[lane].head)
+
+
+@given(st.dictionaries(st.integers(1, 50), st.integers(1, 3)))
+def test_runs_say_the_same_as_their_numbers(marked: dict[int, int]) -> None:
+    found = {
+        number: mark
+        for first, last, mark in runs(marked.items())
+        for number in range(first, last + 1)
+    }
+    assert found == marked
+
+
+@given(st.integers(0, 20), st.sets(st.integers(1, 60)))
+def test_everything_up_to_the_stable_id_is_there(stable: int, later: set[int]) -> None:
+    ids = sorted(stable + number for number in later)
+    end, hole = complete_to(stable, ids)
+    assert set(range(stable + 1, end + 1)) <= set(ids)
+    assert end + 1 not in ids
+    if hole is None:
+        assert end == (ids[-1] if ids else stable)
+    else:
+        assert hole.first == end + 1 and hole.last + 1 in ids
+        assert not set(range(hole.first, hole.last + 1)) & set(ids)
+
+
+@given(st.integers(1, 1000), st.integers(0, 1000), st.integers(1, 500))
+def test_a_fence_stays_inside_the_hole_and_begins_at_its_lowest_id(
+    first: int, length: int, limit: int
+) -> None:
+    hole = Hole(first, first + length)
+    ids = fence(hole, limit)
+    assert ids[0] == first and ids[-1] <= hole.last and 1 <= len(ids) <= limit
+
+
+@given(
+    st.dictionaries(st.sampled_from(BY_URGENCY), st.integers(0, 100)),
+    st.integers(1, 100),
+    st.integers(0, 50),
+)
+def test_shares_fill_the_room(waiting: dict[Lane, int], room: int, min_share: int) -> None:
+    taken = shares(waiting, room, min_share)
+    assert sum(taken.values()) == min(room, sum(waiting.values()))
+    assert all(taken[lane] <= waiting.get(lane, 0) for lane in BY_URGENCY)
+
+
+chunks = st.dictionaries(
+    st.sampled_from(BY_URGENCY),
+    st.lists(st.tuples(st.integers(1, 100), st.integers(0, 50)), max_size=12).map(
+        lambda raw: [Chunk(end, *one) for end, one in enumerate(raw, 1)]
+    ),
+)
+
+
+@given(chunks, st.integers(0, 2000))
+def test_no_more_stays_than_the_limit_but_the_newest(
+    found: dict[Lane, list[Chunk]], limit: int
+) -> None:
+    ends = over_limit(found, limit)
+    kept = [chunk for lane, its in found.items() for chunk in its if chunk.end > ends.get(lane, 0)]
+    newest = [its[-1] for its in found.values() if its]
+    assert all(chunk in kept for chunk in newest)
+    assert sum(chunk.size for chunk in kept) <= max(limit, sum(one.size for one in newest))
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=9))
+def test_chunks_counted_together_lose_nothing(raw: list[tuple[int, int]]) -> None:
+    before = [Chunk(end, *one) for end, one in enumerate(raw, 1)]
+    after = pairs(before)
+    assert sum(one.size for one in after) == sum(one.size for one in before)
+    assert [one.end for one in after[-1:]] == [one.end for one in before[-1:]]
+
+
+@given(small, small, st.lists(small))
+def test_nothing_that_is_held_is_removed(wanted: int, stable: int, holds: list[int]) -> None:
+    end = removable_to(wanted, stable, holds)
+    assert end <= wanted and end <= stable and all(end <= hold for hold in holds)

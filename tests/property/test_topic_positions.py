@@ -1,0 +1,70 @@
+"""Consumers on their own: every message comes, in order, until it is committed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.errors import ClaimLost
+from headrace.model.topics.lanes import BY_URGENCY, Lane
+from headrace.model.topics.positions import Positions
+from headrace.model.topics.spans import Bound, Track, message_id, place_of
+
+tracks = st.tuples(st.sampled_from(Lane), st.integers(0, 2))
+sizes = st.dictionaries(tracks, st.integers(0, 12), max_size=6)
+
+
+@given(sizes, st.lists(st.integers(1, 9), min_size=1, max_size=40), st.sampled_from((0, 25)))
+def test_all_messages_are_read_once_when_all_is_committed(
+    counts: dict[Track, int], rooms: list[int], share: int
+) -> None:
+    bounds = {track: Bound(0, count) for track, count in counts.items()}
+    alone = Positions()
+    seen: list[tuple[Track, int]] = []
+    for room in [*rooms, *[9] * 20]:
+        plan = alone.plan(room, share, bounds)
+        left = sum(counts.values()) - len(seen)
+        assert sum(span.size for span in plan) == min(room, left)
+        lanes = [span.track[0] for span in plan]
+        assert lanes == sorted(lanes, key=BY_URGENCY.index)
+        assert alone.plan(room, share, bounds) == plan, "a read changes nothing"
+        seen += [(span.track, at) for span in plan for at in range(span.start, span.stop)]
+        alone.commit(0, [(span.track, span.stop) for span in plan], bounds)
+    assert len(seen) == len(set(seen)) == sum(counts.values())
+    for track in counts:
+        offsets = [at for one, at in seen if one == track]
+        assert offsets == sorted(offsets)
+
+
+@given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 20))
+def test_commits_never_go_back_and_seeks_make_older_ones_void(
+    first: int, second: int, target: int
+) -> None:
+    track: Track = (Lane.MIDDLE, 0)
+    bounds = {track: Bound(0, 20)}
+    alone = Positions()
+    alone.commit(0, [(track, first)], bounds)
+    alone.commit(0, [(track, second)], bounds)
+    assert alone.tracks[track] == max(first, second)
+
+    alone.seek({track: target})
+
+    with pytest.raises(ClaimLost):
+        alone.commit(0, [(track, 20)], bounds)
+    assert alone.tracks[track] == target
+
+
+@pytest.mark.parametrize("stop", [-1, 21])
+def test_nobody_commits_what_is_not_there(stop: int) -> None:
+    track: Track = (Lane.MIDDLE, 0)
+    alone = Positions()
+    with pytest.raises(ClaimLost):
+        alone.commit(0, [(track, stop)], {track: Bound(0, 20)})
+    with pytest.raises(ClaimLost):
+        alone.commit(0, [((Lane.LOW, 0), 1)], {track: Bound(0, 20)})
+
+
+@given(st.integers(0, 1023), st.integers(0, (1 << 40) - 2))
+def test_an_id_names_its_place(partition: int, offset: int) -> None:
+    assert place_of(message_id(partition, offset)) == (partition, offset)

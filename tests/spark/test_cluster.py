@@ -1,0 +1,45 @@
+"""The same stream on a standalone cluster: a master and two workers from the pip package."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import cluster
+import pytest
+from lab import bodies_in
+
+from headrace.client.bulk import BulkConnection
+from headrace.client.settings import Settings
+from headrace.testing import run_broker
+from headrace.wire.native.messages import Op
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+PROGRAM = Path(__file__).parent / "cluster_program.py"
+
+
+def test_executors_read_and_write_in_parallel(tmp_path: Path) -> None:
+    with (
+        cluster.started(tmp_path) as here,
+        run_broker() as broker,
+        BulkConnection(Settings(port=broker.native_port)) as bulk,
+    ):
+        for name in ("source", "sink"):
+            bulk.call(Op.TOPIC_DECLARE, name=name, queues=2)
+        rows = [{"priority": "middle", "key": str(n), "body": b"%d" % n} for n in range(4000)]
+        bulk.call(Op.APPEND, topic="source", batch=rows)
+        url = f"headrace://guest:guest@127.0.0.1:{broker.native_port}/"
+        done = subprocess.run(
+            [sys.executable, str(PROGRAM), here.url, url, str(tmp_path / "checkpoint")],
+            env=cluster.environment(),
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+        executors = done.stdout.splitlines()[-1].split()
+        assert len(set(executors)) == 2, done.stdout
+        assert Counter(bodies_in(bulk, "sink")) == Counter(b"%d" % n for n in range(4000))

@@ -1,0 +1,95 @@
+"""Topics in MySQL as tables and streams, without a broker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import topics
+from mariadb import MariaDb, prepared
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
+    server = prepared(tmp_path_factory.mktemp("db"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def url(server: MariaDb) -> Iterator[str]:
+    with server.connect(None) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE DATABASE spark")
+    yield server.url("spark")
+    with server.connect(None) as connection, connection.cursor() as cursor:
+        cursor.execute("DROP DATABASE spark")
+
+
+def fill(store: topics.Store, start: int, count: int) -> None:
+    producer = store.producer("source", token="appid-1")
+    producer.append_many(
+        [
+            topics.NewMessage(
+                b"%d" % n,
+                priority=("low", "middle", "high")[n % 3],
+                ref_key=f"k{n}",
+                tags="AB"[n % 2],
+                properties={"n": str(n)} if n % 5 == 0 else None,
+            )
+            for n in range(start, start + count)
+        ]
+    )
+
+
+def test_a_stream_from_topic_to_topic_has_every_message_once(
+    spark: Any,  # noqa: ANN401
+    url: str,
+    tmp_path: Path,
+) -> None:
+    with topics.open(url) as store:
+        store.create("source")
+        store.create("sink")
+        fill(store, 0, 300)
+        rows = spark.read.format("headrace").option("url", url).option("topic", "source").load()
+        found = {bytes(row.body): row for row in rows.collect()}
+        assert len(found) == 300
+        assert found[b"10"].properties == {"token": "appid-1", "n": "10"}
+        assert (found[b"11"].key, found[b"11"].tags, found[b"11"].priority) == ("k11", "B", "high")
+
+        def run() -> None:
+            stream = (
+                spark.readStream.format("headrace")
+                .option("url", url)
+                .option("topic", "source")
+                .option("maxRowsPerTrigger", "120")
+                .option("group", "copy")
+                .load()
+            )
+            query = (
+                stream.selectExpr("body", "key", "priority")
+                .writeStream.format("headrace")
+                .option("url", url)
+                .option("topic", "sink")
+                .option("checkpointLocation", str(tmp_path / "checkpoint"))
+                .trigger(availableNow=True)
+                .start()
+            )
+            query.awaitTermination()
+
+        run()
+        fill(store, 300, 100)
+        run()
+        consumer = store.consumer("sink", token="c")
+        received: Counter[bytes] = Counter()
+        # Ids that a statement took and did not use are fenced first.
+        while batch := consumer.read(1000, wait=5.0):
+            received.update(one.body for one in batch)
+            consumer.commit(batch)
+        assert received == Counter(b"%d" % n for n in range(400))
+        assert "spark.copy" in [one.group for one in store.groups("source")]

@@ -1,0 +1,310 @@
+"""The example pipelines, run as they are, against the same figures computed in plain Python."""
+
+from __future__ import annotations
+
+import csv
+import json
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loading import load_example
+
+import headrace.topics
+from headrace.testing import RunningBroker, run_broker
+from mariadb import prepared
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "pipelines"
+make_orders = load_example("pipelines/make_orders.py")
+COUNT = 700
+
+
+def url_of(broker: RunningBroker) -> str:
+    return f"headrace://guest:guest@127.0.0.1:{broker.native_port}/"
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[RunningBroker]:
+    with run_broker() as broker:
+        make_orders.publish(url_of(broker), make_orders.orders(COUNT))
+        with headrace.topics.open(url_of(broker)) as store:
+            store.create("enriched")
+        yield broker
+
+
+@pytest.fixture
+def place(broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HEADRACE_URL", url_of(broker))
+    monkeypatch.setenv("OUT", str(tmp_path))
+    return tmp_path
+
+
+def run(spark: Any, file: Path, place: Path) -> dict[str, Any]:  # noqa: ANN401 - pyspark's own
+    from headrace.spark.pipelines.check import check
+    from headrace.spark.pipelines.file import load
+    from headrace.spark.pipelines.run import Runner
+
+    pipeline = load(file)
+    check(spark, pipeline)
+    return Runner(spark, pipeline, place / "state", once=True).run()
+
+
+def good_orders(count: int = COUNT) -> list[dict[str, Any]]:
+    found = []
+    for body in make_orders.orders(count):
+        try:
+            order = json.loads(body, parse_float=Decimal)
+        except ValueError:
+            continue
+        if isinstance(order.get("id"), int):
+            found.append(order)
+    return found
+
+
+def test_orders_per_minute(spark: Any, place: Path) -> None:  # noqa: ANN401
+    from headrace.spark.lake import read_delta
+
+    state = run(spark, EXAMPLES / "orders-per-minute.toml", place)
+    expected: dict[tuple[datetime, str], list[Decimal]] = defaultdict(list)
+    for order in good_orders():
+        at = datetime.fromisoformat(order["ordered_at"]).replace(second=0, microsecond=0)
+        expected[at.replace(tzinfo=None), order["shop"]].append(order["amount"])
+    rows = read_delta(spark, str(place / "revenue-per-minute")).collect()
+    assert {(row.minute, row.shop): (row.orders, row.revenue) for row in rows} == {
+        key: (len(amounts), sum(amounts)) for key, amounts in expected.items()
+    }
+    assert state["state"] == "finished"
+    assert state["bad_records"] == COUNT // 100
+
+    bad = read_delta(spark, str(place / "state/bad-records/orders-per-minute")).collect()
+    assert sorted(row.offset for row in bad) == list(range(99, COUNT, 100))
+    assert {row.reason[:15] for row in bad} == {
+        "not JSON: Expec",
+        "field 'shop' is",
+        "field 'id' is m",
+        "the body is not",
+    }
+
+
+def test_enriched_orders_go_to_a_topic(spark: Any, place: Path, broker: RunningBroker) -> None:  # noqa: ANN401
+    run(spark, EXAMPLES / "enrich.toml", place)
+    run(spark, EXAMPLES / "enrich.toml", place)  # nothing new, so nothing happens
+    with (EXAMPLES / "customers.csv").open() as file:
+        customers = {int(row["customer"]): row for row in csv.DictReader(file)}
+    expected = set()
+    for order in good_orders():
+        known = customers.get(order["customer"], {"name": None, "country": None})
+        expected.add((order["id"], order["amount"], known["name"], known["country"]))
+    read = spark.read.format("headrace").option("url", url_of(broker)).option("topic", "enriched")
+    rows = read.load().collect()
+    found = [(json.loads(row.body, parse_float=Decimal), row) for row in rows]
+    assert len(found) == len(expected)
+    assert {(o["id"], o["amount"], o.get("name"), o.get("country")) for o, _ in found} == expected
+    assert all(row.tags == (order.get("country") or "unknown") for order, row in found)
+
+
+def test_orders_are_rows_of_a_delta_table_also_after_a_restart(spark: Any, place: Path) -> None:  # noqa: ANN401
+    import duckdb
+    from deltalake import DeltaTable
+
+    run(spark, EXAMPLES / "to-delta.yaml", place)
+    run(spark, EXAMPLES / "to-delta.yaml", place)
+    files = DeltaTable(str(place / "orders")).file_uris()
+    query = "SELECT count(*), count(DISTINCT message), sum(amount) FROM read_parquet(?)"
+    expected = good_orders()
+    total = sum(order["amount"] for order in expected)
+    assert duckdb.execute(query, [files]).fetchone() == (len(expected), len(expected), total)
+
+
+def test_the_same_batch_twice_is_in_a_delta_table_once(spark: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    from headrace.spark.lake import read_delta
+    from headrace.spark.pipelines.sinks import DeltaSink
+
+    rows = spark.createDataFrame([(1, "a/b"), (2, None)], "n INT, part STRING")
+    for sink in (
+        DeltaSink(str(tmp_path / "appended"), ("part",)),
+        DeltaSink(str(tmp_path / "merged"), (), ("n",)),
+    ):
+        for batch in (0, 0, 1):
+            sink.write(rows, "query", batch)
+        sink.write(rows, "another query", 0)
+        found = [(row.n, row.part) for row in read_delta(spark, sink.path).collect()]
+        times = 1 if sink.keys else 3
+        assert sorted(found, key=str) == sorted([(1, "a/b"), (2, None)] * times, key=str)
+
+
+def test_customers_are_replaced_in_mysql(
+    spark: Any,  # noqa: ANN401
+    place: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from headrace.spark.errors import PipelineFailed
+
+    server = prepared(tmp_path_factory.mktemp("db"))
+    try:
+        with server.connect(None) as connection, connection.cursor() as cursor:
+            cursor.execute("CREATE DATABASE shop")
+        monkeypatch.setenv("MYSQL_URL", server.url("shop"))
+        with pytest.raises(PipelineFailed, match="there is no table last_orders; make it: CREATE"):
+            run(spark, EXAMPLES / "mysql-upsert.toml", place)
+        with server.connect("shop") as connection, connection.cursor() as cursor:
+            cursor.execute(
+                "CREATE TABLE last_orders (customer INT PRIMARY KEY, orders BIGINT, "
+                "last_id BIGINT, spent DECIMAL(20,2))"
+            )
+        run(spark, EXAMPLES / "mysql-upsert.toml", place)
+        expected: dict[int, list[dict[str, Any]]] = defaultdict(list)
+        for order in good_orders():
+            expected[order["customer"]].append(order)
+        with server.connect("shop") as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT customer, orders, last_id, spent FROM last_orders")
+            found = sorted(cursor.fetchall())
+    finally:
+        server.stop()
+    assert found == sorted(
+        (who, len(of), max(one["id"] for one in of), sum(one["amount"] for one in of))
+        for who, of in expected.items()
+    )
+
+
+def test_what_is_wrong_with_sql_is_told_with_its_line(spark: Any, place: Path) -> None:  # noqa: ANN401
+    from headrace.spark.errors import BadPipeline
+    from headrace.spark.pipelines.check import check
+    from headrace.spark.pipelines.file import load
+
+    text = (EXAMPLES / "to-delta.yaml").read_text("utf-8")
+    for old, new, told in (
+        ("to_date(ordered_at)", "to_date(orderd_at)", ":12: .*orderd_at.* cannot be resolved"),
+        ("FROM orders", "FROM order", ":13: .*order"),
+        ("partition_by: [day]", "partition_by: [month]", ":15: sink 'lake': .*no column 'month'"),
+        ("id BIGINT", "id BIGINTEGER", ":4: schema: "),
+        ("SELECT id", "SELECT count(*), id", "(?i):15: sink|:11: .*group"),
+    ):
+        file = place / "broken.yaml"
+        file.write_text(text.replace(old, new), "utf-8")
+        with pytest.raises(BadPipeline, match=told):
+            check(spark, load(file))
+
+
+def test_a_missing_queue_is_one_clear_line(spark: Any, place: Path) -> None:  # noqa: ANN401
+    from headrace.spark.errors import SparkError
+
+    file = place / "missing.toml"
+    file.write_text('[sources.s]\nqueue = "nowhere"\n[sinks.c]\ntype = "console"\n', "utf-8")
+    with pytest.raises(SparkError, match="no queue 'nowhere' in vhost '/'") as told:
+        run(spark, file, place)
+    assert "\n" not in str(told.value)
+
+
+def test_a_pipeline_that_is_told_to_stop_goes_on_later(
+    spark: Any,  # noqa: ANN401
+    place: Path,
+    broker: RunningBroker,
+) -> None:
+    from headrace.spark.pipelines.file import load
+    from headrace.spark.pipelines.run import Runner
+    from headrace.spark.pipelines.state import all_states
+
+    text = (EXAMPLES / "to-delta.yaml").read_text("utf-8")
+    file = place / "slow.yaml"
+    name = text.replace("name: to-delta", "name: slow")
+    file.write_text(name.replace("queue: orders", "queue: orders\n    max_rows_per_trigger: 50"))
+    stop = threading.Event()
+
+    class StopAtThird:
+        """Like a signal in the middle of the work."""
+
+        def batch(self, figures: Any) -> None:  # noqa: ANN401
+            if figures.sink == "lake" and figures.batch >= 2:
+                stop.set()
+
+        def line(self, queries: object, bad: int) -> None: ...
+        def end(self) -> None: ...
+
+    runner = Runner(spark, load(file), place / "state", stop=stop, shown=StopAtThird())  # type: ignore[arg-type]
+    assert runner.run()["state"] == "stopped"
+    assert [one["state"] for one in all_states(place / "state")] == ["stopped"]
+    from deltalake import DeltaTable
+
+    before = DeltaTable(str(place / "orders")).to_pyarrow_table().num_rows
+    assert 100 <= before < len(good_orders())
+    assert run(spark, file, place)["state"] == "finished"
+    table = DeltaTable(str(place / "orders")).to_pyarrow_table()
+    assert sorted(table["id"].to_pylist()) == [order["id"] for order in good_orders()]
+
+
+def test_several_sources_and_sinks_of_every_kind(
+    spark: Any,  # noqa: ANN401
+    place: Path,
+    broker: RunningBroker,
+) -> None:
+    import io
+
+    import fastavro
+
+    from headrace.client import ConnectionFactory
+
+    moment = {"type": "long", "logicalType": "timestamp-millis"}
+    fields = [{"name": "n", "type": "long"}, {"name": "at", "type": moment}]
+    record = {"type": "record", "name": "r", "fields": fields}
+    (place / "r.avsc").write_text(json.dumps(record))
+    (place / "shouting.py").write_text(
+        "from pyspark.sql import functions as F\n"
+        "def louder(rows):\n"
+        "    mark = F.udf(lambda text: text + '!')\n"
+        "    return rows.select(mark('text').alias('body'), F.lit('loud').alias('routing_key'))\n"
+    )
+    file = place / "mixed.toml"
+    file.write_text(
+        """
+[sources.numbers]
+queue = "numbers"
+decode = "avro"
+schema_file = "r.avsc"
+[sources.words]
+queue = "words"
+decode = "text"
+[[steps]]
+name = "loud"
+python = "shouting:louder"
+[sinks.files]
+type = "parquet"
+from = "numbers"
+path = "numbers"
+[sinks.out]
+type = "exchange"
+exchange = ""
+[sinks.shown]
+type = "console"
+from = "numbers"
+"""
+    )
+    assert broker.native_port is not None
+    with ConnectionFactory("127.0.0.1", broker.native_port).new_connection() as connection:
+        channel = connection.create_channel()
+        for queue in ("numbers", "words", "loud"):
+            channel.queue_declare(queue, durable=True)
+        stored = {"delivery_mode": 2}
+        for n in range(5):
+            data = io.BytesIO()
+            fastavro.schemaless_writer(data, record, {"n": n, "at": datetime(2026, 1, 1)})
+            channel.basic_publish("", "numbers", stored, data.getvalue())
+            channel.basic_publish("", "words", stored, f"w{n}".encode())
+        channel.basic_publish("", "numbers", stored, b"\xff")
+        channel.basic_publish("", "words", stored, b"\xff")
+        state = run(spark, file, place)
+        loud = []
+        while (message := channel.basic_get("loud", auto_ack=True)) is not None:
+            loud.append(message.body)
+    assert state["bad_records"] == 2
+    assert sorted(loud) == [f"w{n}!".encode() for n in range(5)]
+    rows = spark.read.parquet(str(place / "numbers")).collect()
+    assert sorted((row.n, row.at, row._message.source) for row in rows) == [
+        (n, datetime(2026, 1, 1), "numbers") for n in range(5)
+    ]

@@ -1,0 +1,138 @@
+"""Which rows a batch of a stream takes, asked of the reader itself: no session is needed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from headrace.client.bulk import BulkConnection
+from headrace.client.settings import Settings
+from headrace.spark.offsets import StreamOffset
+from headrace.spark.options import read_options
+from headrace.spark.reading import BatchReader, FilteringReader, StreamReader, Task
+from headrace.testing import RunningBroker, run_broker
+from headrace.wire.native.messages import Op
+from waiting import wait_for
+
+Ranges = list[tuple[str, int, int, int]]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[RunningBroker]:
+    with run_broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def bulk(broker: RunningBroker) -> Iterator[BulkConnection]:
+    with BulkConnection(Settings(port=broker.native_port)) as connection:
+        yield connection
+
+
+def url_of(broker: RunningBroker) -> str:
+    return f"headrace://guest:guest@127.0.0.1:{broker.native_port}/"
+
+
+def append(bulk: BulkConnection, topic: str, lane: str, count: int) -> None:
+    bulk.call(Op.APPEND, topic=topic, batch=[{"priority": lane, "body": b"x"}] * count)
+
+
+def ranges(tasks: object) -> Ranges:
+    found = [one.part for one in tasks if isinstance(one, Task)]  # type: ignore[attr-defined]
+    return [(one.source, one.partition, one.start, one.end) for one in found]
+
+
+def test_batches_are_filled_high_then_middle_then_low(
+    broker: RunningBroker, bulk: BulkConnection
+) -> None:
+    bulk.call(Op.TOPIC_DECLARE, name="lanes", queues=1)
+    for lane in ("low", "middle", "high"):
+        append(bulk, "lanes", lane, 10)
+    stream = StreamReader(read_options({"url": url_of(broker), "topic": "lanes"}))
+    middle, high, low = 0, 1, 2  # the partitions
+    at = stream.initialOffset()
+    uuid = bulk.bounds([{"topic": "lanes"}])[0].uuid
+    batches = []
+    for number in range(4):
+        if number == 2:
+            append(bulk, "lanes", "high", 3)  # what is urgent overtakes what waits
+        end = stream.latestOffset(at, ReadMaxRows(12))
+        assert StreamOffset.from_json(end).sources["lanes"].uuid == uuid
+        batches.append({part: last - first for _, part, first, last in
+                        ranges(stream.partitions(at, end))})  # fmt: skip
+        at = end
+    assert batches == [
+        {high: 10, middle: 2},
+        {middle: 8, low: 4},
+        {high: 3, low: 6},
+        {},
+    ]
+
+
+def test_available_now_ends_where_everything_ended_when_it_began(
+    broker: RunningBroker, bulk: BulkConnection
+) -> None:
+    bulk.call(Op.TOPIC_DECLARE, name="now", queues=1)
+    append(bulk, "now", "middle", 5)
+    stream = StreamReader(read_options({"url": url_of(broker), "topic": "now"}))
+    stream.prepareForTriggerAvailableNow()
+    append(bulk, "now", "middle", 5)
+    append(bulk, "now", "high", 5)
+    at = stream.initialOffset()
+    end = stream.latestOffset(at, ReadAllAvailable())
+    assert ranges(stream.partitions(at, end)) == [("now", 0, 0, 5)]
+    assert ranges(stream.partitions(end, stream.latestOffset(end, ReadAllAvailable()))) == []
+
+
+def test_several_sources_at_once(broker: RunningBroker, bulk: BulkConnection) -> None:
+    for name, count in (("one", 3), ("two", 4)):
+        bulk.call(Op.TOPIC_DECLARE, name=name, queues=1)
+        append(bulk, name, "middle", count)
+    options = {
+        "url": url_of(broker),
+        "topic": "one, two",
+        "startingOffsets": '{"one": {"0": 1}, "two": {"0": -2}}',
+        "endingOffsets": '{"two": {"0": 3}}',
+    }
+    found = ranges(BatchReader(read_options(options)).partitions())
+    assert found == [("one", 0, 1, 3), ("two", 0, 0, 3)]
+
+
+def test_ranges_of_time(broker: RunningBroker, bulk: BulkConnection) -> None:
+    bulk.call(Op.QUEUE_DECLARE, name="timed", durable=True)
+    moments = []
+    message = {"exchange": "", "key": "timed", "properties": {"delivery_mode": 2}, "body": b"x"}
+    for _ in range(3):
+        bulk.call(Op.PUBLISH, batch=[message] * 10)
+        stored = bulk.bounds([{"queue": "timed"}])[0].parts[0].last_time
+        assert stored is not None
+        wait_for(lambda: time.time() * 1000 > stored + 1)  # noqa: B023 - another millisecond
+        moments.append(stored + 1)
+    options = {"url": url_of(broker), "queue": "timed"}
+
+    def read(**more: str) -> Ranges:
+        return ranges(BatchReader(read_options({**options, **more})).partitions())
+
+    first, second, _ = moments
+    assert read(startingTimestamp=str(first)) == [("timed", 0, 10, 30)]
+    assert read(endingTimestamp=str(second)) == [("timed", 0, 0, 20)]
+    as_text = datetime.fromtimestamp(first / 1000, UTC).isoformat()
+    assert read(startingTimestamp=as_text, endingTimestamp=str(second)) == [("timed", 0, 10, 20)]
+
+    def narrowed(*filters: object) -> Ranges:
+        reader = FilteringReader(read_options({**options, "pushFilters": "true"}))
+        assert list(reader.pushFilters(list(filters))) == list(filters)  # Spark looks again
+        return ranges(reader.partitions())
+
+    at = datetime.fromtimestamp(second / 1000, UTC)
+    assert narrowed(GreaterThanOrEqual(("timestamp",), at)) == [("timed", 0, 20, 30)]
+    assert narrowed(LessThan(("timestamp",), at)) == [("timed", 0, 0, 20)]
+    assert narrowed(GreaterThan(("offset",), 4), LessThan(("offset",), 9)) == [("timed", 0, 5, 9)]
+    assert narrowed(EqualTo(("offset",), 7)) == [("timed", 0, 7, 8)]
+    assert narrowed(In(("partition",), (1, 2))) == []
+    assert narrowed(EqualTo(("priority",), "high")) == [("timed", 0, 0, 30)]  # not ours to narrow

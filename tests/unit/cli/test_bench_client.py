@@ -1,0 +1,48 @@
+"""`headrace bench client`: what can be chosen, what its figures mean, and that all cases run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headrace.bench.client import CASES, Result
+from headrace.cli.main import main
+
+
+def test_the_cases_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "client", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(CASES)
+
+
+def test_an_unknown_case_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "client", "--case", "nonsense"]) == 2
+    assert "no case 'nonsense'; there are publish, consume" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("ours", "pika", "wanted", "good"),
+    [(50, 10, 5, True), (49, 10, 5, False), (1, 10, 0, True), (5, 0, 4, False)],
+)
+def test_a_ratio_is_judged_by_what_is_wanted(
+    ours: float, pika: float, wanted: float, good: bool
+) -> None:
+    assert Result("c", ours, pika, wanted, "a").is_good is good
+
+
+def test_every_case_measures_both_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short run: what the figures are worth is for a longer one to say."""
+    monkeypatch.setattr("headrace.bench.client.ROUNDS", 1)
+    file = tmp_path / "figures.json"
+    main(["bench", "client", "--seconds", "0.2", "--dir", str(tmp_path), "--json", str(file)])
+
+    rows = json.loads(file.read_text())
+    assert [row["case"] for row in rows] == list(CASES)
+    assert all(row["ours"] > 0 and row["pika"] > 0 for row in rows)
+    assert {row["case"]: row["wanted"] for row in rows if row["wanted"] != "shown"} == {
+        "publish": ">= 5",
+        "consume": ">= 4",
+    }
+    assert list(tmp_path.iterdir()) == [file]  # the broker's directory is gone

@@ -1,0 +1,42 @@
+"""URLs of brokers: every part may be missing, and what is wrong is told without the password."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.client import ConnectionFactory
+from headrace.client.urls import settings_of
+
+
+def parts(url: str) -> tuple[str, int, str, str, str, object]:
+    found = settings_of(url)
+    return found.host, found.port, found.user, found.password, found.vhost, found.tls
+
+
+@pytest.mark.parametrize(
+    ("url", "wanted"),
+    [
+        ("headrace://", ("127.0.0.1", 9090, "guest", "guest", "/", False)),
+        ("headraces://mq.example", ("mq.example", 9091, "guest", "guest", "/", True)),
+        ("headrace://mq:7/", ("mq", 7, "guest", "guest", "/", False)),
+        ("headrace://a%40b:p%2Fq@[::1]:7/x%2Fy", ("::1", 7, "a@b", "p/q", "x/y", False)),
+        ("headrace://me:@mq", ("mq", 9090, "me", "", "/", False)),
+    ],
+)
+def test_parts_of_a_url(url: str, wanted: object) -> None:
+    assert parts(url) == wanted
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["amqp://me:secret@mq/", "headrace://me:secret@mq:port/", "headrace://me:secret@mq/a/b", "mq"],
+)
+def test_a_wrong_url_is_told_without_its_password(url: str) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        settings_of(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_options_go_over_the_url() -> None:
+    factory = ConnectionFactory.from_url("headrace://mq", port=5, reconnect=False)
+    assert (factory.settings.port, factory.settings.reconnect) == (5, False)

@@ -1,0 +1,155 @@
+"""Engines in threads: answers on the loop, failures that are told, waiting reads that end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import pytest
+
+from headrace.core.clock import Clock, Timers
+from headrace.core.topics.engine import Answer, Batch, Then
+from headrace.core.topics.threaded import ThreadedEngine
+from headrace.core.topics.workers import Workers
+from headrace.errors import EngineUnavailable, NoSuchTopic
+from headrace.store.memory_topics import MemoryEngine
+from headrace.store.topics import Entry, Reader, TopicInfo, TopicSpec
+
+T = TypeVar("T")
+
+
+class Moody(MemoryEngine):
+    """Does what it is told to do wrong."""
+
+    def __init__(self) -> None:
+        super().__init__("moody")
+        self.fault: Exception | None = None
+
+    def append(self, topic: str, entries: Sequence[Entry]) -> list[int]:
+        if self.fault is not None:
+            raise self.fault
+        return super().append(topic, entries)
+
+
+class Desk:
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.engine = Moody()
+        self.workers = Workers(loop)
+        self.timers = Timers(Clock(), loop)
+        self.threaded = ThreadedEngine(
+            self.engine, self.workers, self.timers, lambda call: loop.call_soon(call) and None
+        )
+
+    async def ask(self, call: Callable[[Then[T]], object]) -> Answer[T]:
+        future: asyncio.Future[Answer[T]] = asyncio.get_running_loop().create_future()
+        call(future.set_result)
+        return await asyncio.wait_for(future, 10)
+
+
+@pytest.fixture
+def run() -> Callable[[Callable[[Desk], object]], None]:
+    def run(test: Callable[[Desk], object]) -> None:
+        async def live() -> None:
+            desk = Desk()
+            try:
+                await test(desk)  # type: ignore[misc]
+            finally:
+                desk.threaded.close()
+                desk.timers.close()
+                desk.workers.close()
+
+        asyncio.run(live())
+
+    return run
+
+
+Run = Callable[[Callable[[Desk], object]], None]
+
+
+def test_calls_are_made_elsewhere_and_answered_here(run: Run) -> None:
+    async def test(desk: Desk) -> None:
+        made = await desk.ask(lambda then: desk.threaded.declare(TopicSpec("t"), then))
+        assert made.value is not None and made.value.created
+        assert desk.threaded.knows("t")
+        appended = await desk.ask(lambda then: desk.threaded.append("t", [Entry(b"x")], then))
+        assert appended.value == [1]
+        read = await desk.ask(lambda then: desk.threaded.read("t", Reader("c"), 5, 0, then))
+        assert read.value is not None
+        assert [row[4] for row in read.value.messages] == [b"x"]
+
+    run(test)
+
+
+def test_errors_of_the_engine_are_answers(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(desk: Desk) -> None:
+        missing = await desk.ask(lambda then: desk.threaded.describe("nowhere", then))
+        assert isinstance(missing.error, NoSuchTopic)
+        desk.engine.create(TopicSpec("t"))
+        desk.engine.fault = ZeroDivisionError("oops")
+        failed = await desk.ask(lambda then: desk.threaded.append("t", [Entry(b"x")], then))
+        assert isinstance(failed.error, EngineUnavailable)
+        assert "may have been made" in str(failed.error)
+
+    run(test)
+    assert "oops" in caplog.text
+
+
+def test_topics_of_other_nodes_are_found(run: Run) -> None:
+    async def test(desk: Desk) -> None:
+        changed = asyncio.Event()
+        desk.threaded.on_change = changed.set
+        desk.engine.create(TopicSpec("theirs"))
+        desk.threaded.start()
+        await asyncio.wait_for(changed.wait(), 10)
+        assert desk.threaded.names() == ["theirs"]
+
+    run(test)
+
+
+def test_a_waiting_read_is_woken_by_an_append_of_this_node(run: Run) -> None:
+    async def test(desk: Desk) -> None:
+        await desk.ask(lambda then: desk.threaded.declare(TopicSpec("t"), then))
+        waiting: asyncio.Future[Answer[Batch]] = asyncio.get_running_loop().create_future()
+        desk.threaded.read("t", Reader("c"), 5, 60_000, waiting.set_result)
+        await desk.ask(lambda then: desk.threaded.append("t", [Entry(b"x")], then))
+        answer = await asyncio.wait_for(waiting, 10)
+        assert answer.value is not None and len(answer.value.messages) == 1
+
+    run(test)
+
+
+def test_a_waiting_read_sees_what_others_append(run: Run) -> None:
+    async def test(desk: Desk) -> None:
+        desk.engine.create(TopicSpec("t"))
+        waiting: asyncio.Future[Answer[Batch]] = asyncio.get_running_loop().create_future()
+        desk.threaded.read("t", Reader("c"), 5, 60_000, waiting.set_result)
+        desk.engine.append("t", [Entry(b"x")])
+        answer = await asyncio.wait_for(waiting, 10)
+        assert answer.value is not None and len(answer.value.messages) == 1
+
+    run(test)
+
+
+def test_a_cancelled_read_is_not_answered(run: Run) -> None:
+    async def test(desk: Desk) -> None:
+        desk.engine.create(TopicSpec("t"))
+        answers: list[Answer[Batch]] = []
+        cancel = desk.threaded.read("t", Reader("c"), 5, 60_000, answers.append)
+        cancel()
+        desk.engine.append("t", [Entry(b"x")])
+        infos: Answer[list[TopicInfo]] = await desk.ask(desk.threaded.infos)
+        assert infos.value is not None
+        assert answers == []
+
+    run(test)
+
+
+def test_after_the_end_nothing_is_taken(run: Run) -> None:
+    async def test(desk: Desk) -> None:
+        desk.workers.close()
+        with pytest.raises(EngineUnavailable):
+            desk.threaded.describe("t", lambda answer: None)
+
+    run(test)

@@ -1,0 +1,39 @@
+"""Histograms: every value in exactly one bucket."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.model.histogram import SECONDS, Histogram
+
+values = st.lists(st.floats(min_value=0, max_value=20, allow_nan=False), max_size=50)
+
+
+@given(values)
+def test_buckets_agree_with_counting(given_values: list[float]) -> None:
+    histogram = Histogram()
+    for value in given_values:
+        histogram.observe(value)
+    for bound, count in histogram.cumulative():
+        assert count == sum(value <= bound for value in given_values)
+    assert histogram.count == len(given_values)
+    assert histogram.total == pytest.approx(sum(given_values))
+
+
+def test_the_last_bucket_holds_everything() -> None:
+    histogram = Histogram((1.0,))
+    histogram.observe(5.0)
+    assert histogram.cumulative() == [(1.0, 0), (float("inf"), 1)]
+
+
+def test_quantiles_are_bounds_of_buckets() -> None:
+    histogram = Histogram()
+    assert histogram.quantile(0.99) == 0.0
+    for _ in range(99):
+        histogram.observe(0.002)
+    histogram.observe(3.0)
+    assert histogram.quantile(0.5) == 0.0025
+    assert histogram.quantile(0.999) == 5.0
+    assert list(SECONDS) == sorted(set(SECONDS))

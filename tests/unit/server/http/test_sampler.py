@@ -1,0 +1,66 @@
+"""Rates and samples from a memory of counters."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+
+from headrace.server.http.sampler import MAX_SAMPLES, Window, details, rate, window_of
+
+
+def history(*values: int, every_ms: int = 5000) -> deque[tuple[int, tuple[int, ...]]]:
+    return deque((1_000_000 + index * every_ms, (value,)) for index, value in enumerate(values))
+
+
+def test_a_rate_needs_two_samples() -> None:
+    assert rate(history(), 0) == 0.0
+    assert rate(history(7), 0) == 0.0
+    assert rate(history(0, 5, 15), 0) == 2.0
+
+
+def test_lengths_may_fall() -> None:
+    assert rate(history(10, 0), 0) == -2.0
+
+
+def test_samples_are_newest_first_on_round_moments() -> None:
+    shown = details(history(0, 10, 30), 0, Window(10, 5))
+    assert shown["samples"] == [
+        {"sample": 30, "timestamp": 1_010_000},
+        {"sample": 10, "timestamp": 1_005_000},
+        {"sample": 0, "timestamp": 1_000_000},
+    ]
+    assert shown["avg_rate"] == 3.0
+    assert shown["avg"] == pytest.approx(40 / 3)
+
+
+def test_before_the_first_sample_there_was_nothing() -> None:
+    shown = details(history(5), 0, Window(10, 5))
+    samples = shown["samples"]
+    assert isinstance(samples, list)
+    assert [one["sample"] for one in samples] == [5, 0, 0]
+
+
+def test_coarser_steps_take_the_last_value_in_them() -> None:
+    shown = details(history(1, 2, 3, 4, 5), 0, Window(20, 10))
+    samples = shown["samples"]
+    assert isinstance(samples, list)
+    assert [one["sample"] for one in samples] == [5, 4, 2]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [{}, {"msg_rates_age": "60"}, {"msg_rates_age": "x", "msg_rates_incr": "5"},
+     {"msg_rates_age": "-1", "msg_rates_incr": "5"}, {"msg_rates_age": "9" * 30,
+                                                      "msg_rates_incr": "1"}],
+)  # fmt: skip
+def test_no_window_without_two_good_numbers(query: dict[str, str]) -> None:
+    assert window_of(query, "msg_rates") is None
+
+
+def test_nobody_asks_for_a_million_samples() -> None:
+    window = window_of({"msg_rates_age": "1000000", "msg_rates_incr": "0"}, "msg_rates")
+    assert window is not None
+    samples = details(history(1, 2), 0, window)["samples"]
+    assert isinstance(samples, list)
+    assert len(samples) == MAX_SAMPLES + 1
