@@ -1,30 +1,27 @@
-"""Print and acknowledge the messages of the queue `hello`, until Ctrl-C: `python consumer.py`."""
-# ruff: noqa: T201
+"""Print the messages of the queue `hello-queue`, until Ctrl-C: `python consumer.py`."""
 
 import os
 from contextlib import suppress
-from typing import Any
+from time import sleep
 
-import pika
-
-URL = os.environ.get("AMQP_URL", "amqp://guest:guest@localhost:5672/%2F")
+from headrace.client import BasicProperties, ConnectionFactory, ExchangeType
 
 
-def work(channel: Any, method: Any, properties: pika.BasicProperties, body: bytes) -> None:  # noqa: ANN401
-    again = " (again)" if method.redelivered else ""
-    print(f"received {body.decode()}{again}", flush=True)
-    channel.basic_ack(method.delivery_tag)  # without this it would go to another consumer
+def received(consumer_tag: str, properties: BasicProperties, body: bytes) -> None:
+    print(f"{consumer_tag} got {body.decode()!r}, key {properties.routing_key}", flush=True)
 
 
 def main() -> None:
-    with pika.BlockingConnection(pika.URLParameters(URL)) as connection:
-        channel = connection.channel()
-        channel.queue_declare("hello", durable=True)
-        channel.basic_qos(prefetch_count=10)
-        channel.basic_consume("hello", work)
+    port = int(os.environ.get("HEADRACE_NATIVE_PORT", "9090"))
+    factory = ConnectionFactory(host="127.0.0.1", port=port, user="guest", password="guest")
+    with suppress(KeyboardInterrupt), factory.new_connection() as connection:
+        channel = connection.create_channel()
+        channel.exchange_declare("greetings", ExchangeType.DIRECT, durable=True)
+        channel.queue_declare("hello-queue", durable=True)
         print("waiting for messages, stop with Ctrl-C", flush=True)
-        with suppress(KeyboardInterrupt):
-            channel.start_consuming()
+        channel.basic_consume("hello-queue", True, received)  # acknowledged after received()
+        while True:  # one wait without end may miss a Ctrl-C that comes as it begins
+            sleep(1)
 
 
 if __name__ == "__main__":

@@ -1,29 +1,26 @@
-"""Publish messages to the queue `hello`, each confirmed: `python producer.py [HOW_MANY]`."""
-# ruff: noqa: T201
+"""Publish greetings through the exchange `greetings`: `python producer.py [HOW_MANY]`."""
 
 import os
 import sys
 
-import pika
+from headrace.client import BasicProperties, ConnectionFactory, ExchangeType
 
-URL = os.environ.get("AMQP_URL", "amqp://guest:guest@localhost:5672/%2F")
+PORT = int(os.environ.get("HEADRACE_NATIVE_PORT", "9090"))
 
 
 def main(how_many: int) -> None:
-    with pika.BlockingConnection(pika.URLParameters(URL)) as connection:
-        channel = connection.channel()
-        channel.queue_declare("hello", durable=True)  # the consumer does the same: no one is first
-        channel.confirm_delivery()  # from now on basic_publish returns when the broker has it
+    factory = ConnectionFactory(host="127.0.0.1", port=PORT, user="guest", password="guest")
+    with factory.new_connection() as connection, connection.create_channel() as channel:
+        # The consumer declares the same, so it does not matter who comes first.
+        channel.exchange_declare("greetings", ExchangeType.DIRECT, durable=True)
+        channel.queue_declare("hello-queue", durable=True)
         for number in range(1, how_many + 1):
-            channel.basic_publish(
-                exchange="",
-                routing_key="hello",
-                body=f"message {number}".encode(),
-                properties=pika.BasicProperties(delivery_mode=2),
-                mandatory=True,
-            )
-            print(f"published message {number}")
+            properties = BasicProperties(delivery_mode=2)  # kept over a restart of the broker
+            body = f"hello {number}".encode()
+            # A direct exchange leads to the queue that the key names. Returns when it is on disk.
+            queues = channel.basic_publish("greetings", "hello-queue", properties, body)
+            print(f"published hello {number}, reached {queues} queue")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
