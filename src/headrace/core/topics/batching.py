@@ -19,6 +19,7 @@ MAX_BYTES = 1 << 20
 MAX_BEHIND = 64 << 20  # bytes that wait; more are refused
 
 Call = Callable[[Sequence[Entry], Then[list[int]]], None]
+Gate = Callable[[Then[None]], None]
 
 
 class _Wish(NamedTuple):
@@ -37,20 +38,7 @@ class Batcher:
         self._wishes: deque[_Wish] = deque()
         self._behind = 0
         self._busy = False
-        self._holds = 0
-
-    def hold(self) -> None:
-        """Gather only, until release()."""
-        self._holds += 1
-
-    def release(self) -> None:
-        self._holds -= 1
-        self._begin()
-
-    def _begin(self) -> None:
-        if self._wishes and not self._busy and not self._holds:
-            self._busy = True
-            self._soon(self._next)
+        self.gate: Gate | None = None  # asked before each call; an error there is the answer
 
     def append(self, entries: Sequence[Entry], then: Then[list[int]]) -> None:
         size = sum(len(entry.body) for entry in entries)
@@ -60,12 +48,26 @@ class Batcher:
             )
         self._behind += size
         self._wishes.append(_Wish(entries, size, then))
-        self._begin()
+        if not self._busy:
+            self._busy = True
+            self._soon(self._next)
 
     def _next(self) -> None:
-        if not self._wishes or self._holds:
+        if not self._wishes:
             self._busy = False
-            return
+        elif self.gate is not None:
+            self.gate(self._passed)
+        else:
+            self._start(self._take())
+
+    def _passed(self, answer: Answer[None]) -> None:
+        if answer.error is None:
+            self._start(self._take())
+        else:
+            self._tell(self._take(), Answer(error=answer.error))
+            self._soon(self._next)
+
+    def _take(self) -> list[_Wish]:
         taken = [self._wishes.popleft()]
         rows, size = len(taken[0].entries), taken[0].size
         while self._wishes:
@@ -74,7 +76,7 @@ class Batcher:
             if rows > MAX_ROWS or size > MAX_BYTES:
                 break
             taken.append(self._wishes.popleft())
-        self._start(taken)
+        return taken
 
     def _start(self, taken: list[_Wish]) -> None:
         def told(answer: Answer[list[int]]) -> None:

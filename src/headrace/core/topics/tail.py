@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.topics.bridge import Bridge
-from headrace.core.topics.engine import Answer, Batch, Cancel, MessageRow
+from headrace.core.topics.engine import Answer, Batch, Cancel, MessageRow, Then
 from headrace.errors import BrokerError, NoSuchTopic
 from headrace.model.topics.lanes import Lane
 from headrace.store.entries import Parts
@@ -50,42 +50,60 @@ class Tail:
         self._timer: Timer | None = None
         self._claim: tuple[object, ...] = ()
         self._position = 0  # of the journal: then the claim can be committed
+        self._is_placed = False  # the cursor is where it has to be
+        self._is_reading = False
+        self._appends: list[Then[None]] = []  # wait for the cursor
         self._stopped = False
         self._is_behind = False
         self.marked = False
 
     def start(self) -> None:
-        """Appends of this node wait until the cursor is where it has to be."""
-        self._engine.hold(self._topic)
-        self._read(0, first=True)
+        self._engine.guard(self._topic, self._place)
+        self._read()
+
+    def _place(self, then: Then[None]) -> None:
+        """What this node appends is never before the cursor's first place, or it were skipped."""
+        self._appends.append(then)
+        if not self._is_reading:
+            self._read()
+
+    def _let_go(self, error: BrokerError | None = None) -> None:
+        appends, self._appends = self._appends, []
+        for then in appends:
+            then(Answer(error=error))
 
     def stop(self) -> None:
         self._stopped = True
+        self._engine.guard(self._topic, None)
+        self._let_go()
         if self._cancel is not None:
             self._cancel()
         if self._timer is not None:
             self._timer.cancel()
 
-    def _read(self, wait_ms: int = WAIT_MS, *, first: bool = False) -> None:
-        def got(answer: Answer[Batch]) -> None:
-            if first:
-                self._engine.release(self._topic)
-            self._got(answer)
-
+    def _read(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        wait_ms = WAIT_MS if self._is_placed else 0
+        self._is_reading = True
         try:
-            self._cancel = self._engine.read(self._topic, self._reader, BATCH, wait_ms, got)
+            self._cancel = self._engine.read(self._topic, self._reader, BATCH, wait_ms, self._got)
         except BrokerError as error:
-            if first:
-                self._engine.release(self._topic)
+            self._is_reading = False
             self._failed(error)
 
     def _got(self, answer: Answer[Batch]) -> None:
+        self._is_reading = False
         if self._stopped:
             return
         if answer.error is not None or answer.value is None:
             self._failed(answer.error)
             return
         self._is_behind = False
+        if not self._is_placed:
+            self._is_placed = True
+            self._engine.guard(self._topic, None)
+            self._let_go()
         messages, self._claim = answer.value
         self._position = self._bridge.give(self._topic, [_parts_of(row) for row in messages])
         self.flush()
@@ -112,6 +130,7 @@ class Tail:
             self._read()
 
     def _failed(self, error: BrokerError | None) -> None:
+        self._let_go(error)
         if isinstance(error, NoSuchTopic) or self._stopped:
             return
         if not self._is_behind:  # once is enough: it may take hours

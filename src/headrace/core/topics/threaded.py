@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.core.topics.batching import Batcher
+from headrace.core.topics.batching import Batcher, Gate
 from headrace.core.topics.engine import Answer, Batch, Cancel, Declared, MessageRow, Then
 from headrace.core.topics.workers import Workers
-from headrace.errors import BodyTooLarge, NoSuchTopic
+from headrace.errors import BodyTooLarge, EngineUnavailable, NoSuchTopic
 from headrace.model.topics.lanes import Lane
 from headrace.store.topics import (
     Entry,
@@ -60,6 +60,7 @@ class ThreadedEngine:
         self._timers = timers
         self._soon = soon
         self._known: dict[str, str] = {}  # topic -> uuid
+        self._changes = 0  # of what is known: an answer to an earlier question is out of date
         self._batchers: dict[str, Batcher] = {}
         self._waits: set[_WaitingRead] = set()
         self._poll_timer: Timer | None = None
@@ -83,12 +84,16 @@ class ThreadedEngine:
 
     def _poll(self) -> None:
         if not self._closed:
-            self._workers.run(self.name, self._engine.uuids, self._polled)
+            asked = self._changes
+            try:
+                self._run(self._engine.uuids, lambda answer: self._polled(answer, asked))
+            except EngineUnavailable as error:
+                self._polled(Answer(error=error), asked)
 
     def _poll_later(self) -> None:
         self._poll_timer = self._timers.after(POLL_MS, self._poll)
 
-    def _polled(self, answer: Answer[dict[str, str]]) -> None:
+    def _polled(self, answer: Answer[dict[str, str]], asked: int) -> None:
         if answer.error is not None:
             if not self._is_away:  # once is enough: it may take hours
                 logger.warning("engine '%s': no list of its topics: %s", self.name, answer.error)
@@ -97,11 +102,15 @@ class ThreadedEngine:
             if self._is_away:
                 logger.warning("engine '%s' is there again", self.name)
             self._is_away = False
+            if asked != self._changes:  # its topics came or went meanwhile: never undo that
+                self._poll()
+                return
             self._take(answer.value)
         self._poll_later()
 
     def _take(self, known: dict[str, str]) -> None:
         self.is_heard_of = True
+        self._changes += self._known != known
         self._known = known
         self.on_change()
 
@@ -142,8 +151,11 @@ class ThreadedEngine:
         self._run(lambda: replace(self._engine.describe(topic), engine=self.name), then)
 
     def infos(self, then: Then[list[TopicInfo]]) -> None:
+        asked = self._changes
+
         def done(answer: Answer[list[TopicInfo]]) -> None:
-            if answer.value is not None:  # who sees a topic in a list can use it at once
+            if answer.value is not None and asked == self._changes:
+                # Who sees a topic in a list can use it at once.
                 self._take({**self._known, **{info.name: info.uuid for info in answer.value}})
             then(answer)
 
@@ -167,12 +179,9 @@ class ThreadedEngine:
             self._batchers[topic] = batcher
         return batcher
 
-    def hold(self, topic: str) -> None:
-        """Appends wait until release()."""
-        self._batcher(topic).hold()
-
-    def release(self, topic: str) -> None:
-        self._batcher(topic).release()
+    def guard(self, topic: str, gate: Gate | None) -> None:
+        """Appends of this node ask ``gate`` first."""
+        self._batcher(topic).gate = gate
 
     def _append(self, topic: str, entries: Sequence[Entry], then: Then[list[int]]) -> None:
         def done(answer: Answer[list[int]]) -> None:

@@ -139,13 +139,30 @@ def test_more_than_can_wait_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPat
     desk.append(b"x")
 
 
-def test_held_appends_wait(desk: Desk) -> None:
-    desk.batcher.hold()
+def test_appends_go_when_the_gate_lets_them(desk: Desk) -> None:
+    asked: list[Then[None]] = []
+    desk.batcher.gate = asked.append
     desk.append(b"a")
     desk.turn()
-    assert desk.calls == []
+    desk.append(b"b")
+    assert desk.calls == [] and len(asked) == 1
 
-    desk.batcher.release()
+    desk.batcher.gate = None
+    asked[0](Answer())
+
+    assert [bodies for bodies, _ in desk.calls] == [[b"a", b"b"]]
+
+
+def test_an_error_of_the_gate_is_the_answer_and_nothing_is_appended(desk: Desk) -> None:
+    asked: list[Then[None]] = []
+    desk.batcher.gate = asked.append
+    desk.append(b"a")
     desk.turn()
+    asked.pop()(Answer(error=EngineUnavailable("away")))
+    assert desk.answers == [(b"a", None)] and desk.calls == []
 
-    assert [bodies for bodies, _ in desk.calls] == [[b"a"]]
+    desk.append(b"b")
+    desk.turn()
+    asked.pop()(Answer())
+
+    assert [bodies for bodies, _ in desk.calls] == [[b"b"]]

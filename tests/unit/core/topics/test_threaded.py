@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -151,5 +152,36 @@ def test_after_the_end_nothing_is_taken(run: Run) -> None:
         desk.workers.close()
         with pytest.raises(EngineUnavailable):
             desk.threaded.describe("t", lambda answer: None)
+
+    run(test)
+
+
+def test_a_look_at_the_catalogue_never_undoes_what_was_declared_meanwhile(run: Run) -> None:
+    async def test(desk: Desk) -> None:
+        seen, may_answer = threading.Event(), threading.Event()
+        look = desk.engine.uuids
+
+        def slow() -> dict[str, str]:
+            found = look()
+            seen.set()
+            may_answer.wait(10)
+            return found
+
+        known: list[Sequence[str]] = []
+        looked_twice = asyncio.Event()
+
+        def changed() -> None:
+            known.append(desk.threaded.names())
+            if len(known) == 2:  # of the declaration, and of a second look
+                looked_twice.set()
+
+        desk.threaded.on_change = changed
+        desk.engine.uuids = slow  # type: ignore[method-assign]
+        desk.threaded.start()
+        await asyncio.to_thread(seen.wait, 10)
+        await desk.ask(lambda then: desk.threaded.declare(TopicSpec("t"), then))
+        may_answer.set()
+        await asyncio.wait_for(looked_twice.wait(), 10)
+        assert known == [["t"], ["t"]]
 
     run(test)

@@ -1,0 +1,95 @@
+"""A tap follows a topic of another engine from its first moment, also when that moment failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from headrace.core.clock import Clock, Timers
+from headrace.core.topics import tail as tails
+from headrace.core.topics.engine import Answer, Then
+from headrace.core.topics.tail import Tail
+from headrace.core.topics.threaded import ThreadedEngine
+from headrace.core.topics.workers import Workers
+from headrace.errors import EngineUnavailable
+from headrace.model.topics.lanes import Lane
+from headrace.store.entries import Parts
+from headrace.store.memory_topics import MemoryEngine
+from headrace.store.topics import Entry, Reader, Taken, TopicSpec
+
+
+class Refusing(MemoryEngine):
+    """Its reads fail as often as it is told."""
+
+    def __init__(self, failures: int) -> None:
+        super().__init__("refusing")
+        self.failures = failures
+
+    def read(self, topic: str, reader: Reader, batch: int) -> Taken:
+        if self.failures:
+            self.failures -= 1
+            raise EngineUnavailable("the database is away")
+        return super().read(topic, reader, batch)
+
+
+class Ear:
+    """In place of bridge and storage: hears what the tap gives."""
+
+    durable = 0
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.heard = asyncio.Event()
+
+    def give(self, topic: str, appended: Sequence[tuple[Lane, Parts]]) -> int:
+        self.bodies += [bytes(parts.body) for _, parts in appended]
+        if self.bodies:
+            self.heard.set()
+        return 0
+
+
+def follow(failures: int, test: Callable[[ThreadedEngine, Ear], object]) -> None:
+    async def live() -> None:
+        loop = asyncio.get_running_loop()
+        workers, timers, ear = Workers(loop), Timers(Clock(), loop), Ear()
+        engine = ThreadedEngine(
+            Refusing(failures), workers, timers, lambda call: loop.call_soon(call) and None
+        )
+        await ask(lambda then: engine.declare(TopicSpec("t"), then))
+        tail = Tail(engine, "t", ear, ear, timers, "tap")  # type: ignore[arg-type]
+        tail.start()
+        try:
+            await test(engine, ear)  # type: ignore[misc]
+        finally:
+            tail.stop()
+            engine.close()
+            timers.close()
+            workers.close()
+
+    asyncio.run(live())
+
+
+async def ask(call: Callable[[Then[object]], object]) -> Answer[object]:
+    future: asyncio.Future[Answer[object]] = asyncio.get_running_loop().create_future()
+    call(future.set_result)  # type: ignore[arg-type]
+    return await asyncio.wait_for(future, 10)
+
+
+@pytest.mark.parametrize("pause_ms", [1, 60_000])
+@pytest.mark.parametrize("failures", [0, 1, 2])
+def test_what_this_node_appends_after_the_binding_reaches_the_tap(
+    failures: int, pause_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tails, "PAUSE_MS", pause_ms)  # if long, appends make it look again
+
+    async def test(engine: ThreadedEngine, ear: Ear) -> None:
+        answers = []
+        while not answers or answers[-1].error is not None:
+            answers.append(await ask(lambda then: engine.append("t", [Entry(b"x")], then)))
+        assert len(answers) <= failures + 1
+        await asyncio.wait_for(ear.heard.wait(), 10)
+        assert ear.bodies == [b"x"]
+
+    follow(failures, test)
