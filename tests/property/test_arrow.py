@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.model.topics.lanes import Lane
 from headrace.store.api import Placed
-from headrace.store.arrow.batches import Decoder, batches_of
+from headrace.store.arrow.batches import Decoder, cut
 from headrace.store.arrow.contents import ContentColumns
 from headrace.store.arrow.entries import EntryColumns
 from headrace.store.arrow.records import Slice, rows_of
@@ -76,7 +76,7 @@ def segment(records: list[list[bytes]], grouped: bool) -> tuple[bytes, Slice]:
 def decoded(data: bytes, part: Slice, decode: Decoder) -> Rows:
     rows, damaged = rows_of(np.frombuffer(data, np.uint8), BASE, part)
     assert not damaged
-    found = batches_of(rows, "src", 7, list(COLUMNS), decode)
+    found = cut(rows, "src", 7, list(COLUMNS), decode)
     return [row for batch in found for row in batch.to_pylist()]
 
 
@@ -155,7 +155,7 @@ def test_a_flipped_bit_is_told_and_never_shown(place: int, bit: int) -> None:
     hurt = bytearray(stored)
     hurt[place % len(hurt)] ^= 1 << bit
     rows, damaged = rows_of(np.frombuffer(bytes(hurt), np.uint8), BASE, part)
-    found = batches_of(rows, "src", 7, list(COLUMNS), ContentColumns)
+    found = cut(rows, "src", 7, list(COLUMNS), ContentColumns)
     shown = {row["offset"]: row for batch in found for row in batch.to_pylist()}
     assert set(shown) | set(damaged) == {row["offset"] for row in clean}
     for row in clean:  # what is shown is what was stored; padding may change

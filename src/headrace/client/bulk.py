@@ -12,10 +12,17 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from types import TracebackType
 from typing import Any
 
-from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout, error_of
+from headrace.client.errors import (
+    ConnectionClosed,
+    HeadraceError,
+    NotImplementedByBroker,
+    RequestTimeout,
+    error_of,
+)
 from headrace.client.settings import Settings
 from headrace.errors import CommandInvalid
 from headrace.wire.native.frames import HEAD
@@ -62,12 +69,22 @@ class Pin:
     messages: int  # that it has still to read
 
 
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where a broker on the same machine keeps the rows that were asked for."""
+
+    job: bytes  # what to read there; see store/job.py
+    files: Sequence[tuple[str, int, int]]  # path, device, inode
+    boot: str  # of the machine
+
+
 class BulkConnection:
     """Connects when made; raises what the client raises."""
 
     def __init__(self, settings: Settings, *, tls: ssl.SSLContext | None = None) -> None:
         self._settings = settings
         self._socket = self._connect(tls)
+        self._is_near = ip_address(self._socket.getpeername()[0]).is_loopback
         self._rid = 0
         self._sent_at = time.monotonic()
         self._heartbeat = 0.0
@@ -137,10 +154,22 @@ class BulkConnection:
                 data: bytes = _checked(answer).get("data", b"")
                 if answer["last"]:
                     break
-                self._stay_alive()
+                self.stay_alive()
                 yield data
             yield b""
             start = answer["next"]
+
+    def locate(self, start: int, end: int, **fields: object) -> Located | None:
+        """The same rows for those who read the broker's files themselves; None if it is not on
+        this machine, or knows nothing of that."""
+        if not self._is_near:
+            return None
+        try:
+            found = self.call(Op.LOCATE, start=start, end=end, **fields)
+        except NotImplementedByBroker:
+            self._is_near = False
+            return None
+        return Located(found["job"], found["files"], found["boot"])
 
     # -- pins -----------------------------------------------------------------------------------
 
@@ -210,7 +239,7 @@ class BulkConnection:
         self._write(message(kind, {"rid": self._rid, "ch": 1, **fields}))
         return self._rid
 
-    def _stay_alive(self) -> None:
+    def stay_alive(self) -> None:
         """Reading alone does not show the broker that we live."""
         if self._heartbeat and time.monotonic() - self._sent_at > self._heartbeat / 4:
             self._send(Op.PING, {})

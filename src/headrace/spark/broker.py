@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from urllib.parse import unquote, urlsplit
 
@@ -13,12 +13,14 @@ import pyarrow as pa
 from headrace.client.bulk import BulkConnection, Destination
 from headrace.client.errors import ConnectionClosed, HeadraceError
 from headrace.client.settings import Settings
+from headrace.errors import StoreError
 from headrace.spark.backend import Part, Source
 from headrace.spark.errors import DataLost, SourceChanged, SparkError
 from headrace.spark.offsets import SourceOffset, StreamOffset
 from headrace.spark.options import ReadOptions
 from headrace.spark.planning import Range
 from headrace.spark.selection import selection
+from headrace.topics.mapped import open_files
 
 FETCH_SECONDS = 120.0
 AGAIN_SECONDS = 0.5
@@ -80,7 +82,7 @@ class BrokerBackend:
         while start < part.end:
             with connect(options.url, options.patience) as connection, told():
                 try:
-                    for batch in _decoded(connection.fetch(start, part.end, **wanted)):
+                    for batch in _rows(connection, start, part.end, wanted):
                         yield choose.apply(batch)
                         start = batch.column("offset")[-1].as_py() + 1
                     _check_end(part, start, options)
@@ -124,6 +126,23 @@ class BrokerBackend:
             connection.unpin(query)
 
 
+def _rows(
+    connection: BulkConnection, start: int, end: int, wanted: Mapping[str, object]
+) -> Iterator[pa.RecordBatch]:
+    """From the broker's files where this process may read them, otherwise over the network."""
+    while start < end:
+        located = connection.locate(start, end, **wanted)
+        mapped = open_files(located) if located is not None else None
+        if mapped is None:
+            yield from _decoded(connection.fetch(start, end, **wanted))
+            return
+        with damaged():
+            for batch in mapped:
+                connection.stay_alive()
+                yield batch
+        start = mapped.next
+
+
 def _check_end(part: Range, reached: int, options: ReadOptions) -> None:
     """The offsets of a topic have no holes: a range that ends early was not read completely."""
     is_strict = options.kind == "topic" and options.fail_on_data_loss and options.is_stream
@@ -148,6 +167,14 @@ def _decoded(pieces: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
             yield from pa.ipc.open_stream(_Stream(pieces))
     except _NoMore:
         return
+
+
+@contextmanager
+def damaged() -> Iterator[None]:
+    try:
+        yield
+    except StoreError as error:
+        raise SparkError(str(error)) from None
 
 
 @contextmanager

@@ -267,6 +267,12 @@ RULES: dict[str, Rule] = {
         lambda c: [read("queue", c.new)],
         Case.make_durable_queue,
     ),
+    "locate": Rule(
+        Op.LOCATE,
+        lambda c: c.call(Op.LOCATE, queue=c.new, start=0, end=0),
+        lambda c: [read("queue", c.new)],
+        Case.make_durable_queue,
+    ),
     "bounds of a topic": Rule(
         Op.BOUNDS,
         lambda c: c.call(Op.BOUNDS, destinations=[{"topic": c.topic}]),

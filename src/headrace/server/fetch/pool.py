@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Protocol, cast
 
 from headrace.errors import StoreError, Unsupported
-from headrace.server.fetch.job import Job, is_last
+from headrace.server.fetch.order import Order, is_last
 from headrace.wire.native.frames import HEAD
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class Taker(Protocol):
     def take_fetched(self, frame: bytes | bytearray, relay: Relay) -> None:
         """One whole frame; pause the relay when there is no room for more."""
 
-    def fetch_ended(self, relay: Relay, job: Job, error: str | None) -> None:
+    def fetch_ended(self, relay: Relay, order: Order, error: str | None) -> None:
         """No more frames will come; ``error`` when there should have been some."""
 
 
@@ -43,8 +43,8 @@ class FetchPool:
         self._control: socket.socket | None = None
         self._relays: set[Relay] = set()
 
-    def fetch(self, job: Job, segments: Sequence[int], taker: Taker) -> Relay:
-        """Begin the job; ``segments`` are descriptors, one per piece, lent for the call."""
+    def fetch(self, order: Order, segments: Sequence[int], taker: Taker) -> Relay:
+        """Begin; ``segments`` are descriptors, one per piece, lent for the call."""
         if len(self._relays) >= MAX_JOBS:
             raise StoreError(f"{MAX_JOBS} fetches are under way; try again when one has ended")
         ours, theirs = socket.socketpair()
@@ -52,11 +52,11 @@ class FetchPool:
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
         try:
             with theirs:
-                self._hand_over(job, theirs, segments)
+                self._hand_over(order, theirs, segments)
         except BaseException:
             ours.close()
             raise
-        relay = Relay(self, job, taker)
+        relay = Relay(self, order, taker)
         relay.task = self._loop.create_task(self._connect(relay, ours))
         self._relays.add(relay)
         return relay
@@ -64,11 +64,11 @@ class FetchPool:
     async def _connect(self, relay: Relay, ours: socket.socket) -> None:
         await self._loop.create_connection(lambda: relay, sock=ours)
 
-    def _hand_over(self, job: Job, out: socket.socket, segments: Sequence[int]) -> None:
+    def _hand_over(self, order: Order, out: socket.socket, segments: Sequence[int]) -> None:
         spec = os.memfd_create("headrace-fetch", os.MFD_CLOEXEC)
         try:
             with os.fdopen(os.dup(spec), "wb") as file:
-                file.write(job.encode())
+                file.write(order.encode())
             fds = [out.fileno(), spec, *segments]
             try:
                 socket.send_fds(self._connected(), [b"j"], fds)
@@ -129,14 +129,14 @@ class FetchPool:
 
 
 class Relay(asyncio.BufferedProtocol):
-    """Frames of one job on their way: whole ones only, since others go out in between.
+    """Frames of one order on their way: whole ones only, since others go out in between.
 
     Each is received where it stays: frames are megabytes long, and copies are what a fetch costs.
     """
 
-    def __init__(self, pool: FetchPool, job: Job, taker: Taker) -> None:
+    def __init__(self, pool: FetchPool, order: Order, taker: Taker) -> None:
         self._pool = pool
-        self._job = job
+        self._order = order
         self._taker = taker
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray(HEAD.size)
@@ -184,4 +184,4 @@ class Relay(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._pool.ended(self)
         ended = "the fetch process ended before the fetch did"
-        self._taker.fetch_ended(self, self._job, None if self.is_done else ended)
+        self._taker.fetch_ended(self, self._order, None if self.is_done else ended)

@@ -7,7 +7,6 @@ is given, opens nothing by name, and ends when the broker does.
 from __future__ import annotations
 
 import logging
-import mmap
 import os
 import socket
 import sys
@@ -17,17 +16,13 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from threading import BoundedSemaphore
 
-import numpy as np
 import pyarrow as pa
 
 from headrace.errors import StoreError
-from headrace.server.fetch.job import Job, Piece
-from headrace.store.arrow.batches import Decoder, batches_of
-from headrace.store.arrow.contents import ContentColumns
-from headrace.store.arrow.entries import EntryColumns
-from headrace.store.arrow.gather import Bytes
-from headrace.store.arrow.records import Slice, rows_of
+from headrace.server.fetch.order import Order
+from headrace.store.arrow.jobs import batches_of
 from headrace.store.arrow.schema import schema_of
+from headrace.store.job import Job
 from headrace.wire.native.messages import Op, message, message_head
 
 logger = logging.getLogger(__name__)
@@ -38,12 +33,6 @@ MAX_DESCRIPTORS = 250
 MAX_PARTS = 1000  # of one call; the system takes 1024
 IDLE_SECONDS = 300.0
 STALLED_SECONDS = 120.0  # a client that takes nothing for so long is given up
-
-
-def _decoder(job: Job) -> Decoder:
-    if job.kind == "topic":
-        return lambda rows: EntryColumns(rows, job.lane)
-    return ContentColumns
 
 
 def main(descriptor: int) -> None:
@@ -65,14 +54,14 @@ def main(descriptor: int) -> None:
 
 
 def _run(fds: list[int]) -> None:
-    """One job; its descriptors are closed whatever happens, and a closed output ends the fetch."""
+    """One order; its descriptors are closed whatever happens. A closed output ends the fetch."""
     try:
         with socket.socket(fileno=fds[0]) as out:
             out.settimeout(STALLED_SECONDS)
             with os.fdopen(os.dup(fds[1]), "rb") as file:
                 file.seek(0)
-                job = Job.decode(file.read())
-            _answer(job, fds[2:], out)
+                order = Order.decode(file.read())
+            _answer(order, fds[2:], out)
     except (BrokenPipeError, ConnectionResetError, TimeoutError):
         pass  # the client has gone
     except Exception:
@@ -82,20 +71,20 @@ def _run(fds: list[int]) -> None:
             os.close(fd)
 
 
-def _answer(job: Job, segments: list[int], out: socket.socket) -> None:
+def _answer(order: Order, segments: list[int], out: socket.socket) -> None:
     try:
-        for parts in _stream(job, segments):
-            fields = {"rid": job.rid, "ch": job.ch, "ok": True, "last": False}
+        for parts in _stream(order.job, segments):
+            fields = {"rid": order.rid, "ch": order.ch, "ok": True, "last": False}
             size = sum(map(len, parts))
             send_all(out, [message_head(Op.FETCH, fields, "data", size), *parts])
     except StoreError as error:
-        out.sendall(_frame(job, ok=False, code="store", text=str(error), last=True))
+        out.sendall(_frame(order, ok=False, code="store", text=str(error), last=True))
         return
-    out.sendall(_frame(job, ok=True, data=b"", last=True, next=job.next))
+    out.sendall(_frame(order, ok=True, data=b"", last=True, next=order.job.next))
 
 
-def _frame(job: Job, **fields: object) -> bytes:
-    return message(Op.FETCH, {"rid": job.rid, "ch": job.ch, **fields})
+def _frame(order: Order, **fields: object) -> bytes:
+    return message(Op.FETCH, {"rid": order.rid, "ch": order.ch, **fields})
 
 
 def send_all(out: socket.socket, parts: Sequence[bytes | memoryview]) -> None:
@@ -113,28 +102,10 @@ def _stream(job: Job, segments: list[int]) -> Iterator[list[bytes | memoryview]]
     """An Arrow stream in pieces: its schema, its batches, its end."""
     sink = _Sink()
     with pa.ipc.new_stream(sink, schema_of(job.columns)) as writer:
-        for piece, fd in zip(job.pieces, segments, strict=True):
-            for batch in _batches(job, piece, fd):
-                writer.write_batch(batch)
-                yield sink.take()
+        for batch in batches_of(job, segments):
+            writer.write_batch(batch)
+            yield sink.take()
     yield sink.take()
-
-
-def _batches(job: Job, piece: Piece, fd: int) -> Iterator[pa.RecordBatch]:
-    data: Bytes = np.frombuffer(mmap.mmap(fd, 0, prot=mmap.PROT_READ), np.uint8)
-    columns = [
-        np.frombuffer(one, np.uint64).astype(np.int64)
-        for one in (piece.positions, piece.firsts, piece.lows, piece.highs)
-    ]
-    columns[0] -= piece.base
-    rows, damaged = rows_of(data, piece.base, Slice(*columns))
-    if damaged:
-        raise StoreError(
-            f"{len(damaged)} messages of {job.source} cannot be read, the first has offset "
-            f"{damaged[0]}: their checksums are wrong. `headrace fsck` tells more; nothing behind "
-            f"them was read"
-        )
-    yield from batches_of(rows, job.source, job.partition, job.columns, _decoder(job))
 
 
 class _Sink:

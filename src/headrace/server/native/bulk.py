@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.core.auth import is_loopback
 from headrace.core.pins import Held
-from headrace.errors import DataLost, NotFound, PreconditionFailed, SourceChanged
+from headrace.errors import DataLost, NotFound, PreconditionFailed, SourceChanged, Unsupported
 from headrace.model.permissions import READ
 from headrace.model.topics.spans import track_of
-from headrace.server.fetch.job import Job, Piece
+from headrace.server.fetch.order import Order
 from headrace.server.native.channel import Channel
-from headrace.store.api import Journal
+from headrace.store.api import Journal, Stretch
+from headrace.store.job import Job, Piece
 from headrace.wire.native.messages import Op, Request
 
 if TYPE_CHECKING:
@@ -35,6 +39,7 @@ COLUMNS = (
 )
 MAX_DESTINATIONS = 1000
 MAX_PIN_BYTES = 1 << 50
+BOOT_ID = "/proc/sys/kernel/random/boot_id"  # of this machine since it started
 
 
 class _Wanted(NamedTuple):
@@ -119,6 +124,37 @@ def _row(session: Session, request: Request, time: int) -> dict[str, object]:
 
 
 def _fetch(session: Session, channel: Channel, request: Request, is_second: bool = False) -> None:
+    job, stretches = _job(session, request)
+    assert request.ch is not None
+    order = Order(request.rid, request.ch, job)
+    again = None if is_second else lambda: _fetch(session, channel, request, is_second=True)
+    session.fetch(order, [one.fileno for one in stretches], again)
+
+
+def _locate(session: Session, channel: Channel, request: Request) -> None:
+    """The same for a reader on this machine that may open our files: it needs no help then.
+
+    It is told names only; whether it may read them is for the system to say.
+    """
+    if not is_loopback(session.link.peer):
+        raise Unsupported("files are named only to readers on the broker's own machine")
+    job, stretches = _job(session, request)
+    try:
+        files = [_file(one.fileno) for one in stretches]
+        boot = Path(BOOT_ID).read_text().strip()
+    except OSError as error:
+        raise Unsupported(f"the files cannot be named here: {error}") from None
+    session.respond(request, job=job.encode(), files=files, boot=boot)
+
+
+def _file(fd: int) -> list[object]:
+    """A file's name, and what tells it from another of that name."""
+    known = os.fstat(fd)
+    return [os.readlink(f"/proc/self/fd/{fd}"), known.st_dev, known.st_ino]
+
+
+def _job(session: Session, request: Request) -> tuple[Job, list[Stretch]]:
+    """What the request wants to read, as far as one answer goes."""
     columns = tuple(request.texts("columns")) or COLUMNS
     unknown = [name for name in columns if name not in COLUMNS]
     if unknown:
@@ -133,30 +169,16 @@ def _fetch(session: Session, channel: Channel, request: Request, is_second: bool
     if request.flag("complete"):
         _check_complete(held, partition, start, journal.bounds(number, durable).complete)
     stretches, following = journal.locate(number, start, end, durable)
-    pieces = [
-        Piece(
-            one.base,
-            one.positions.tobytes(),
-            one.firsts.tobytes(),
-            one.lows.tobytes(),
-            one.highs.tobytes(),
-        )
-        for one in stretches
-    ]
-    assert request.ch is not None
     job = Job(
-        rid=request.rid,
-        ch=request.ch,
         kind=held.kind,
         source=held.name,
         partition=partition,
         lane=lanes[partition],
         columns=columns,
         next=following,
-        pieces=tuple(pieces),
+        pieces=tuple(map(Piece.of, stretches)),
     )
-    again = None if is_second else lambda: _fetch(session, channel, request, is_second=True)
-    session.fetch(job, [one.fileno for one in stretches], again)
+    return job, stretches
 
 
 def _check_complete(held: Held, partition: int, start: int, complete: int) -> None:
@@ -207,6 +229,7 @@ def _unpin(session: Session, channel: Channel, request: Request) -> None:
 HANDLERS: dict[int, Handler] = {
     Op.BOUNDS: _bounds,
     Op.FETCH: _fetch,
+    Op.LOCATE: _locate,
     Op.PIN: _pin,
     Op.UNPIN: _unpin,
 }

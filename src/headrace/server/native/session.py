@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from headrace.core.auth import User
 from headrace.core.broker import Broker
 from headrace.errors import BrokerError, ConnectionForced, InternalError, LoginLocked, StoreError
-from headrace.server.fetch.job import Job
+from headrace.server.fetch.order import Order
 from headrace.server.fetch.pool import FetchPool, Relay
 from headrace.server.holding import Holding
 from headrace.server.native.channel import Channel
@@ -201,9 +201,11 @@ class Session(Peer):
 
     # -- bulk reads -----------------------------------------------------------------------------
 
-    def fetch(self, job: Job, segments: Sequence[int], again: Callable[[], None] | None) -> None:
+    def fetch(
+        self, order: Order, segments: Sequence[int], again: Callable[[], None] | None
+    ) -> None:
         """``again`` is called when the process ends before it has sent anything."""
-        self._relays[self.pool.fetch(job, segments, self)] = again
+        self._relays[self.pool.fetch(order, segments, self)] = again
 
     def take_fetched(self, frame: bytes | bytearray, relay: Relay) -> None:
         """One frame of a fetch; the next may come when there is room."""
@@ -212,7 +214,7 @@ class Session(Peer):
             relay.pause()
             self.starved.add(relay)
 
-    def fetch_ended(self, relay: Relay, job: Job, error: str | None) -> None:
+    def fetch_ended(self, relay: Relay, order: Order, error: str | None) -> None:
         again = self._relays.pop(relay, None)
         self.starved.discard(relay)
         if error is None or self.closing:
@@ -225,7 +227,7 @@ class Session(Peer):
                 failure = refused
             else:
                 return
-        fields = _refusal(job.rid, job.ch, failure) | {"last": True}
+        fields = _refusal(order.rid, order.ch, failure) | {"last": True}
         self.send_bytes(message(Op.FETCH, fields))
 
     # -- life -----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from headrace.store.arrow.gather import pick_text
+from headrace.store.arrow.gather import Places, is_constant, pick_text
 from headrace.store.arrow.records import Rows
 from headrace.store.arrow.schema import COLUMNS, schema_of
 
@@ -26,7 +26,7 @@ class Decoder(Protocol):
     def __call__(self, rows: Rows) -> Columns: ...
 
 
-def batches_of(
+def cut(
     rows: Rows, source: str, partition: int, columns: Sequence[str], decode: Decoder
 ) -> Iterator[pa.RecordBatch]:
     """In order; about BATCH_BYTES each, and at least one row."""
@@ -53,9 +53,18 @@ def _column(name: str, rows: Rows, source: str, partition: int, own: Columns) ->
     if name == "offset":
         return pa.array(rows.offsets)
     if name == "timestamp":
-        return pa.array(rows.times * 1000).cast(COLUMNS["timestamp"])
+        return pa.array((rows.records.times * 1000)[rows.record]).view(COLUMNS["timestamp"])
     if name == "exchange":
-        return pick_text(rows.data, rows.exchange_starts, rows.exchange_lengths)
+        return _of_records(rows, rows.records.exchange_starts, rows.records.exchange_lengths)
     if name == "routing_key":
-        return pick_text(rows.data, rows.key_starts, rows.key_lengths)
+        return _of_records(rows, rows.records.key_starts, rows.records.key_lengths)
     return own.make(name)
+
+
+def _of_records(rows: Rows, starts: Places, lengths: Places) -> pa.Array:
+    """Text that the messages of a record share: looked at once per record."""
+    low, high = int(rows.record[0]), int(rows.record[-1]) + 1
+    texts = pick_text(rows.data, starts[low:high], lengths[low:high])
+    if is_constant(rows.data, starts[low:high], lengths[low:high]):
+        return pa.repeat(texts[0], len(rows))
+    return texts.take(pa.array(rows.record - low))

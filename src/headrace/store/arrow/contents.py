@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.store.arrow.gather import Bytes, Places, pick, read
+from headrace.store.arrow.gather import Bytes, Places, distinct, pick, read
 from headrace.store.arrow.headers import fields_of, map_of
 from headrace.store.arrow.maps import Field
 from headrace.store.arrow.records import Rows
@@ -55,7 +55,7 @@ class ContentColumns:
         flags = read(rows.data, ">u2", rows.starts + _FLAGS)
         values = rows.starts + _FLAGS + 2
         groups = []
-        for one in np.unique(flags).tolist():
+        for one in distinct(flags):
             where = np.flatnonzero(flags == one)
             groups.append((where, fields_of(rows.data, one, values[where])))
         return groups

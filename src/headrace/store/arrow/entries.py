@@ -9,15 +9,19 @@ import msgpack
 import numpy as np
 import pyarrow as pa
 
-from headrace.store.arrow.gather import Places, pick, pick_text, read
+from headrace.store.arrow.gather import Places, distinct, numbers, pick, pick_text
 from headrace.store.arrow.maps import Field, maps_of
 from headrace.store.arrow.records import Rows
 from headrace.store.arrow.schema import COLUMNS, PROPERTIES
 from headrace.store.entries import HEAD_SIZE, Has
 
-# Where the length of each field stands in the head, in the order in which the fields follow.
-_LENGTHS = {"key": 2, "tags": 4, "message_id": 6, "token": 8, "source_ip": 10}
-_PROPERTIES, _BORN = 12, 16
+# The head of an entry, see store/entries.py; lengths are in the order in which the fields follow.
+_LENGTHS = ("key", "tags", "message_id", "token", "source_ip")
+_HEAD = np.dtype(
+    [("version", "u1"), ("flags", "u1"), *((name, "<u2") for name in _LENGTHS),
+     ("properties", "<u4"), ("born", "<i8"), ("spare", "<u8")]
+)  # fmt: skip
+assert _HEAD.itemsize == HEAD_SIZE
 
 
 class EntryColumns:
@@ -26,7 +30,8 @@ class EntryColumns:
     def __init__(self, rows: Rows, lane: str) -> None:
         self._rows = rows
         self._lane = lane
-        self._flags = rows.data[rows.starts + 1]
+        self._heads = numbers(rows.data, f"V{HEAD_SIZE}")[rows.starts].view(_HEAD)
+        self._flags = np.ascontiguousarray(self._heads["flags"])
 
     def make(self, name: str) -> pa.Array:
         return _MAKERS[name](self)
@@ -44,10 +49,10 @@ class EntryColumns:
         return pa.repeat(pa.scalar(self._lane, pa.string()), len(self._rows))
 
     def born(self) -> pa.Array:
-        rows = self._rows
-        born = read(rows.data, "<i8", rows.starts + _BORN) * 1000
         missing = (self._flags & Has.BORN) == 0
-        return pa.array(born, mask=missing).cast(COLUMNS["born"])
+        if missing.all():
+            return pa.nulls(len(missing), COLUMNS["born"])
+        return pa.array(self._heads["born"] * 1000, mask=missing).cast(COLUMNS["born"])
 
     def body(self) -> pa.Array:
         rows = self._rows
@@ -64,7 +69,7 @@ class EntryColumns:
             + (places["properties"].lengths > 0) * 4
         )
         made, order = [], []
-        for one in np.unique(pattern).tolist():
+        for one in distinct(pattern):
             where = np.flatnonzero(pattern == one)
             fields = {
                 name: _at(places[name], where)
@@ -84,11 +89,11 @@ class EntryColumns:
         rows = self._rows
         at = rows.starts + HEAD_SIZE
         found = {}
-        for name, where in _LENGTHS.items():
-            lengths = read(rows.data, "<u2", rows.starts + where)
+        for name in _LENGTHS:
+            lengths = self._heads[name].astype(np.int64)
             found[name] = Field(at, lengths)
             at = at + lengths
-        found["properties"] = Field(at, read(rows.data, "<u4", rows.starts + _PROPERTIES))
+        found["properties"] = Field(at, self._heads["properties"].astype(np.int64))
         return found
 
     def _text(self, name: str, flag: int) -> pa.Array:

@@ -12,6 +12,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 Places: TypeAlias = npt.NDArray[np.int64]
 
 _COMPARED = 32  # names and tokens that all messages of a producer share
+_SHORT = 16  # bytes of a value, on average
 _INLINE = 12  # views of at most that many bytes hold them themselves
 # What of the 12 inline bytes a value of each length has; the others must be 0.
 _MASKS = np.array(
@@ -32,6 +33,12 @@ def read(data: Bytes, kind: str, at: Places) -> Places:
     return numbers(data, kind)[at].astype(np.int64)
 
 
+def distinct(values: npt.NDArray[Any]) -> list[int]:
+    """All values that occur; mostly it is one."""
+    first: int = values[0].item()
+    return [first] if (values == first).all() else np.unique(values).tolist()
+
+
 def spread(counts: Places) -> tuple[Places, Places]:
     """For ``counts[i]`` rows of each i: which i a row belongs to, and its number within it."""
     owner = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
@@ -40,8 +47,20 @@ def spread(counts: Places) -> tuple[Places, Places]:
 
 
 def pick(data: Bytes, starts: Places, lengths: Places) -> pa.Array:
-    """The bytes at each start, as an Arrow array of binary: copied once, by Arrow."""
+    """The bytes at each start, as an Arrow array of binary: copied once."""
+    if int(lengths.sum()) <= _SHORT * len(lengths):
+        return _copied(data, starts, lengths)
     return _views(data, starts, lengths).cast(pa.binary())
+
+
+def _copied(data: Bytes, starts: Places, lengths: Places) -> pa.Array:
+    """Byte by byte: for short values, where views cost more."""
+    offsets = np.zeros(len(starts) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    at = np.repeat(starts - offsets[:-1], lengths)
+    at += np.arange(len(at))
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data[at])]
+    return pa.Array.from_buffers(pa.binary(), len(starts), buffers)
 
 
 def is_constant(data: Bytes, starts: Places, lengths: Places) -> bool:
@@ -106,12 +125,6 @@ def _fill_short(
 ) -> None:
     """Values that are held in their views."""
     if not len(short):
-        return
-    if len(short) == len(starts):
-        masks, at = _MASKS[lengths], starts
-        views[:, 1] &= masks[:, 0]
-        views[:, 2] = words[at + 4] & masks[:, 1]
-        views[:, 3] = words[at + 8] & masks[:, 2]
         return
     masks, at = _MASKS[lengths[short]], starts[short]
     views[short, 1] &= masks[:, 0]

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.store.arrow.gather import Bytes, Places, spread
+from headrace.store.arrow.sums import check
 from headrace.store.log.record import inner_base
 
 _SIZE, _HEAD_SIZE, _COUNT, _TIME = 4, 8, 16, 24  # places in a record: see store/log/record.py
@@ -27,6 +28,17 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
+class Records:
+    """What the messages of a record have in common."""
+
+    times: Places  # stored at, ms since 1970
+    exchange_starts: Places
+    exchange_lengths: Places
+    key_starts: Places
+    key_lengths: Places
+
+
+@dataclass(frozen=True, slots=True)
 class Rows:
     """One row per message."""
 
@@ -34,11 +46,8 @@ class Rows:
     offsets: Places
     starts: Places  # of the contents
     lengths: Places
-    times: Places  # stored at, ms since 1970
-    exchange_starts: Places
-    exchange_lengths: Places
-    key_starts: Places
-    key_lengths: Places
+    record: Places  # which record each is in
+    records: Records
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -50,11 +59,8 @@ class Rows:
             self.offsets[cut],
             self.starts[cut],
             self.lengths[cut],
-            self.times[cut],
-            self.exchange_starts[cut],
-            self.exchange_lengths[cut],
-            self.key_starts[cut],
-            self.key_lengths[cut],
+            self.record[cut],
+            self.records,
         )
 
 
@@ -86,31 +92,31 @@ def rows_of(data: Bytes, base: int, part: Slice) -> tuple[Rows, list[int]]:
     firsts = np.cumsum(counts) - counts  # the row of each record's message 0
     starts = at[owner] + head_sizes[owner] + before - before[firsts[owner]]
     offsets = part.firsts[owner] + number
-    wanted = (offsets >= part.lows[owner]) & (offsets < part.highs[owner])
-    if not wanted.all():
-        owner, number, lengths = owner[wanted], number[wanted], lengths[wanted]
-        starts, offsets = starts[wanted], offsets[wanted]
-
-    sums = words[table[owner] + counts[owner] + number]
-    good = _check(data, starts, lengths, sums)
-    if not good.all():
-        damaged += offsets[~good].tolist()
-        owner, lengths = owner[good], lengths[good]
-        starts, offsets = starts[good], offsets[good]
+    sums = words[(table + counts)[owner] + number]
+    kept = check(data, starts, lengths, sums, firsts[counts > 0])
+    if not _are_whole(part, counts):
+        wanted = (offsets >= part.lows[owner]) & (offsets < part.highs[owner])
+        damaged += offsets[wanted & ~kept].tolist()
+        kept &= wanted
+    elif not kept.all():
+        damaged += offsets[~kept].tolist()
+    if not kept.all():
+        owner, lengths, starts, offsets = owner[kept], lengths[kept], starts[kept], offsets[kept]
     exchange_lengths = data[at + _EXCHANGE_LENGTH].astype(np.int64)
     names = at + _NAMES
-    rows = Rows(
-        data,
-        offsets,
-        starts,
-        lengths,
-        times[owner],
-        names[owner],
-        exchange_lengths[owner],
-        (names + exchange_lengths)[owner],
-        data[at + _KEY_LENGTH].astype(np.int64)[owner],
+    records = Records(
+        times,
+        names,
+        exchange_lengths,
+        names + exchange_lengths,
+        data[at + _KEY_LENGTH].astype(np.int64),
     )
-    return rows, sorted(damaged)
+    return Rows(data, offsets, starts, lengths, owner, records), sorted(damaged)
+
+
+def _are_whole(part: Slice, counts: Places) -> bool:
+    """Whether every message of every record is wanted."""
+    return bool(((part.lows <= part.firsts) & (part.highs >= part.firsts + counts)).all())
 
 
 def _check_heads(
@@ -129,15 +135,3 @@ def _check_heads(
         if good.all():
             break
     return good & inside
-
-
-def _check(
-    data: Bytes, starts: Places, lengths: Places, sums: npt.NDArray[np.uint32]
-) -> npt.NDArray[np.bool_]:
-    """Whether each content has the sum it was stored with. The loop runs in C."""
-    view = data.data
-    begins = starts.tolist()
-    slices = map(slice, begins, (starts + lengths).tolist())
-    found = np.fromiter(map(crc32, map(view.__getitem__, slices)), np.uint32, len(begins))
-    good: npt.NDArray[np.bool_] = found == sums
-    return good

@@ -63,6 +63,7 @@ class Op(IntEnum):
     PIN = 0x34
     UNPIN = 0x35
     TELL_PIPELINE = 0x36
+    LOCATE = 0x37
 
 
 def _plain(value: object) -> object:

@@ -1,14 +1,13 @@
-"""What the broker tells the fetch process: plain data, in msgpack, in a file without a name.
-
-With it go open descriptors: where to write the frames, then one per segment. The segments may be
-deleted meanwhile; who has a descriptor can still read.
-"""
+"""What is to be read of one destination, as plain data: it goes to another process with open
+descriptors, or with the names of files, one per segment."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.store.api import Stretch
 from headrace.wire.native.messages import pack, unpack_trusted
 
 
@@ -22,18 +21,21 @@ class Piece:
     lows: bytes
     highs: bytes
 
+    @classmethod
+    def of(cls, one: Stretch) -> Piece:
+        columns = (one.positions, one.firsts, one.lows, one.highs)
+        return cls(one.base, *(column.tobytes() for column in columns))
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One fetch."""
+    """One range of offsets, or the beginning of it."""
 
-    rid: int | str
-    ch: int | str
     kind: str  # "queue" or "topic": how the contents are to be read
     source: str
     partition: int
     lane: str  # of a topic
-    columns: tuple[str, ...]
+    columns: Sequence[str]
     next: int  # the offset at which the client goes on
     pieces: tuple[Piece, ...]
 
@@ -49,20 +51,9 @@ class Job:
     @classmethod
     def decode(cls, data: bytes) -> Job:
         fields: dict[str, Any] = unpack_trusted(data)
-        fields["columns"] = tuple(fields["columns"])
         fields["pieces"] = tuple(Piece(*one) for one in fields["pieces"])
         return cls(**fields)
 
 
-_PLAIN = ("rid", "ch", "kind", "source", "partition", "lane", "next")
+_PLAIN = ("kind", "source", "partition", "lane", "next")
 _PIECE = ("base", "positions", "firsts", "lows", "highs")
-
-
-# A frame of data is long; the last one of a job is short, and says so at its end.
-_SHORT = 4096
-_LAST = pack("last") + pack(True)
-
-
-def is_last(frame: bytes | bytearray) -> bool:
-    """Whether the job ends with this frame. Long ones are not searched."""
-    return len(frame) < _SHORT and _LAST in frame
