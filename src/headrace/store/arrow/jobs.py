@@ -13,8 +13,11 @@ from headrace.store.arrow.batches import Decoder, cut
 from headrace.store.arrow.contents import ContentColumns
 from headrace.store.arrow.entries import EntryColumns
 from headrace.store.arrow.gather import Bytes
-from headrace.store.arrow.records import Slice, rows_of
+from headrace.store.arrow.records import Slice, portions, rows_of
 from headrace.store.job import Job, Piece
+
+# What is worked on at once: it is passed over several times, and should stay near the processor.
+PORTION_BYTES = 3 << 20
 
 
 def batches_of(job: Job, segments: Sequence[int]) -> Iterator[pa.RecordBatch]:
@@ -31,14 +34,15 @@ def _batches(job: Job, piece: Piece, fd: int) -> Iterator[pa.RecordBatch]:
         for one in (piece.positions, piece.firsts, piece.lows, piece.highs)
     ]
     columns[0] -= piece.base
-    rows, damaged = rows_of(data, piece.base, Slice(*columns))
-    if damaged:
-        raise StoreError(
-            f"{len(damaged)} messages of {job.source} cannot be read, the first has offset "
-            f"{damaged[0]}: their checksums are wrong. `headrace fsck` tells more; nothing behind "
-            f"them was read"
-        )
-    yield from cut(rows, job.source, job.partition, job.columns, _decoder(job))
+    for part in portions(data, Slice(*columns), PORTION_BYTES):
+        rows, damaged = rows_of(data, piece.base, part)
+        if damaged:
+            raise StoreError(
+                f"{len(damaged)} messages of {job.source} cannot be read, the first has offset "
+                f"{damaged[0]}: their checksums are wrong. `headrace fsck` tells more; nothing "
+                "behind them was read"
+            )
+        yield from cut(rows, job.source, job.partition, job.columns, _decoder(job))
 
 
 def _decoder(job: Job) -> Decoder:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import pairwise, repeat
 from zlib import crc32
 
 import numpy as np
@@ -61,6 +62,21 @@ class Rows:
             self.lengths[cut],
             self.record[cut],
             self.records,
+        )
+
+
+def portions(data: Bytes, part: Slice, size: int) -> Iterator[Slice]:
+    """The slice in parts of about ``size`` bytes, a record at least."""
+    words = data[: len(data) // 4 * 4].view(np.uint32)
+    sizes = np.minimum(words[(part.positions + _SIZE) // 4], len(data)).astype(np.int64)
+    begins = (np.cumsum(sizes) - sizes) // size
+    edges = [0, *(np.flatnonzero(np.diff(begins)) + 1).tolist(), len(begins)]
+    for low, high in pairwise(edges):
+        yield Slice(
+            part.positions[low:high],
+            part.firsts[low:high],
+            part.lows[low:high],
+            part.highs[low:high],
         )
 
 
