@@ -4,9 +4,11 @@
 
 Rates are rows per second into the noop sink, all columns, local[2]; the ratio is what counts. Each
 case is compared with a Parquet copy of its own rows; `per-row reader` is the same topic read by a
-source that hands its rows over one by one. Topics in MySQL are left out without MariaDB. Spark
-needs a while to plan a read from Python, whatever it reads: `nothing` shows how long, as reads per
-second of no rows.
+source that hands its rows over one by one. `ready-made batches` are the rows of the topic in a file
+of Arrow batches which a source maps and hands over: what Spark needs to take rows from Python at
+all, so no source in Python can do better. Topics in MySQL are left out without MariaDB. Spark needs
+a while to plan a read from Python, whatever it reads: `nothing` shows how long, as reads per second
+of no rows.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +124,57 @@ def _per_row_source() -> type:
     return PerRow
 
 
+def _ready_source() -> type:
+    """A data source with nothing to do: it maps a file of batches."""
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+    from headrace.spark.columns import COLUMNS, ddl
+
+    class Batches(DataSourceReader):
+        def __init__(self, path: str, tasks: int) -> None:
+            self._path = path
+            self._tasks = tasks
+
+        def partitions(self) -> list[InputPartition]:
+            return [InputPartition(number) for number in range(self._tasks)]
+
+        def read(self, task: InputPartition) -> Iterator[Any]:
+            import pyarrow as pa
+
+            file = pa.ipc.open_file(pa.memory_map(self._path))
+            count = file.num_record_batches
+            low, high = (count * (task.value + end) // self._tasks for end in (0, 1))
+            return (file.get_batch(number) for number in range(low, high))
+
+    class Ready(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "ready"
+
+        def schema(self) -> str:
+            return ddl(tuple(COLUMNS))
+
+        def reader(self, schema: object) -> DataSourceReader:
+            return Batches(self.options["file"], int(self.options["tasks"]))
+
+    return Ready
+
+
+def _save_batches(path: Path, url: str, topic: str) -> None:
+    """All rows of a topic as a file of Arrow batches."""
+    import pyarrow as pa
+
+    from headrace.spark.options import read_options
+    from headrace.spark.reading import BatchReader
+
+    reader = BatchReader(read_options({"url": url, "topic": topic}))
+    batches = (batch for task in reader.partitions() for batch in reader.read(task))
+    first = next(batches)
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, first.schema) as writer:
+        for batch in chain([first], batches):
+            writer.write_batch(batch)
+
+
 def _counts(rows: int, size: int) -> tuple[int, int]:
     """Of queues and topics, and of topics in MySQL, which take long to fill."""
     rows = rows if size <= 100 else rows // 4
@@ -155,6 +209,11 @@ def _cases(
         Case("per-row reader", lambda: table("topic", broker_url, "per-row", **few), base,
              counts[0] // 8)
     )  # fmt: skip
+    ready = directory / f"ready-{size}.arrow"
+    _save_batches(ready, broker_url, f"t{size}")
+    tasks = str(max(counts[0] // int(ROWS_PER_TASK), 2))
+    made = spark.read.format("ready").option("file", str(ready)).option("tasks", tasks)
+    found.append(Case("ready-made batches", made.load, base, counts[0]))
     none = {"startingOffsets": "latest"}
     found.append(Case("nothing", lambda: table("topic", broker_url, **none), base, 1))
     add("queue with distinct ids", "queue", broker_url, counts[0])
@@ -194,7 +253,8 @@ def measure(rows: int, rounds: int, tell: Callable[[str], object]) -> dict[int, 
         roots = [os.getpid(), broker.pid or 0]
         if mariadb.find_server() is not None:
             (folder / "db").mkdir()
-            server = mariadb.prepare(folder / "db")
+            # Parquet files are in memory by then, and so may the tables be.
+            server = mariadb.prepare(folder / "db", "--innodb-buffer-pool-size=2G")
             stack.callback(server.stop)
             server.create_database("bench")
             assert server.process is not None
@@ -209,6 +269,7 @@ def measure(rows: int, rounds: int, tell: Callable[[str], object]) -> dict[int, 
         spark = new_session(**{"spark.driver.memory": "2g"})
         stack.callback(spark.stop)
         spark.dataSource.register(_per_row_source())
+        spark.dataSource.register(_ready_source())
         url = f"headrace://guest:guest@127.0.0.1:{broker.native_port}/"
         for size, count in counts.items():
             cases = _cases(spark, url, database_url, folder, size, count)
