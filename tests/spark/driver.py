@@ -24,11 +24,16 @@ def shaped(rows: Any, shape: str) -> Any:  # noqa: ANN401 - data frames
     return digits.groupBy("digit").count().withColumnRenamed("count", "n").selectExpr(COUNTS)
 
 
-def attached(rows: Any, form: str, url: str, sink: str) -> Any:  # noqa: ANN401
+def attached(rows: Any, form: str, shape: str, url: str, sink: str) -> Any:  # noqa: ANN401
     if form == "delta":
-        from headrace.spark.pipelines.sinks import DeltaSink, into
+        from headrace.spark.batches import into
+        from headrace.spark.pipelines.sinks import DeltaSink
 
         return rows.writeStream.foreachBatch(into(DeltaSink(sink)))
+    if shape != "copy":  # Spark lets sinks in Python take appended rows only
+        from headrace.spark import batches_into
+
+        return rows.writeStream.foreachBatch(batches_into(url=url, topic=sink))
     return rows.writeStream.format("headrace").option("url", url).option("topic", sink)
 
 
@@ -46,7 +51,9 @@ def main(told: dict[str, str]) -> None:
     )
     copies = told["shape"] == "copy"
     query = (
-        attached(shaped(rows, told["shape"]), told["form"], told["url"], told["sink"])
+        attached(
+            shaped(rows, told["shape"]), told["form"], told["shape"], told["url"], told["sink"]
+        )
         .outputMode("append" if copies else "update")
         .option("checkpointLocation", told["checkpoint"])
         .trigger(

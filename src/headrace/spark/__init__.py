@@ -5,6 +5,7 @@
 The format is found without registration wherever the package is installed.
 """
 
+from headrace.spark.batches import batches_into
 from headrace.spark.source import HeadraceSource, register
 
-__all__ = ["HeadraceSource", "register"]
+__all__ = ["HeadraceSource", "batches_into", "register"]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from headrace.spark.batches import BatchSink, MessageSink, into
 from headrace.spark.delta import (
     WRITTEN_DDL,
     FileWriter,
@@ -20,23 +18,11 @@ from headrace.spark.delta import (
     is_committed,
     open_table,
 )
-from headrace.spark.errors import BadOption, SinkRefused
-from headrace.spark.options import PATIENCE, WriteOptions, write_options
+from headrace.spark.errors import BadOption
 from headrace.spark.pipelines.model import SinkSpec
 from headrace.spark.pipelines.mysql_sink import MySqlSink
-from headrace.spark.sink import sink_of
-from headrace.spark.writable import check_schema
 
-QUERY_PROPERTY = "sql.streaming.queryId"
 SHOWN_ROWS = 20
-
-
-class BatchSink(Protocol):
-    def check(self, frame: DataFrame) -> None:
-        """SinkRefused or BadOption when rows of this shape cannot be taken."""
-
-    def write(self, frame: DataFrame, query: str, batch: int) -> None:
-        """All rows, in one step; nothing if that batch of that query is there already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,43 +50,6 @@ class DeltaSink:
         writer = FileWriter(self.path, self.partition_by)
         rows = frame.mapInArrow(writer.write, WRITTEN_DDL).collect()
         commit(table, [Written(**row.asDict()) for row in rows], {query: batch})
-
-
-@dataclass(frozen=True, slots=True)
-class MessageSink:
-    """An exchange or a topic."""
-
-    settings: dict[str, str]
-
-    def check(self, frame: DataFrame) -> None:
-        check_schema(frame.schema, write_options(self.settings))
-
-    def write(self, frame: DataFrame, query: str, batch: int) -> None:
-        sink = sink_of(_patient(self.settings))
-        name = f"stream:{query}"
-        stage = _Stage(self.settings, name, batch)
-        done = frame.mapInArrow(stage, "attempt string, rows bigint").collect()
-        sink.publish(name, batch, [row["attempt"] for row in done if row["rows"]])
-
-
-@dataclass(frozen=True, slots=True)
-class _Stage:
-    """What tasks do for a MessageSink."""
-
-    settings: dict[str, str]
-    query: str
-    batch: int
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        attempt = uuid.uuid4().hex
-        sink = sink_of(_patient(self.settings))
-        count = sink.stage(self.query, self.batch, attempt, batches)
-        yield pa.RecordBatch.from_pylist([{"attempt": attempt, "rows": count}])
-
-
-def _patient(settings: dict[str, str]) -> WriteOptions:
-    """A broker that starts again is waited for, as streams do."""
-    return replace(write_options(settings), patience=PATIENCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,16 +90,6 @@ def attached(frame: DataFrame, spec: SinkSpec) -> DataStreamWriter:
         return writer.partitionBy(*spec.partition_by) if spec.partition_by else writer
     sink.check(frame)
     return frame.writeStream.outputMode(spec.mode).foreachBatch(into(sink))
-
-
-def into(sink: BatchSink) -> Callable[[DataFrame, int], None]:
-    def write(frame: DataFrame, batch: int) -> None:
-        query = frame.sparkSession.sparkContext.getLocalProperty(QUERY_PROPERTY)
-        if not query:
-            raise SinkRefused("Spark did not name its query, so a repeated batch would be doubled")
-        sink.write(frame, query, batch)
-
-    return write
 
 
 def check_sink(frame: DataFrame, spec: SinkSpec) -> None:
