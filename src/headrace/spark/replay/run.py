@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,6 +104,8 @@ class Replay:
     def send(self, rate: float, tell: Callable[[int, int], None]) -> tuple[int, int]:
         """At most ``rate`` messages a second; returns how many were sent now, and before."""
         key = self.request.key(self._origin())
+        # The broker still has what a killed run has staged: under its name it would be sent too.
+        attempt = uuid.uuid4().hex
         ordered = self.rows().orderBy(*_ORDER)
         rows = (row.asDict() for row in ordered.toLocalIterator())
         sent = before = 0
@@ -110,8 +113,8 @@ class Replay:
         with connect(self.url) as connection, told():
             for block in blocks(rows, self.request):
                 query = block.query(key)
-                connection.stage(query, block.number, "replay", block.messages)
-                if connection.publish_staged(query, block.number, ["replay"]):
+                connection.stage(query, block.number, attempt, block.messages)
+                if connection.publish_staged(query, block.number, [attempt]):
                     sent += len(block.messages)
                     time.sleep(max(0.0, begin + sent / rate - time.monotonic()))
                 else:
