@@ -183,7 +183,7 @@ def test_what_is_wrong_with_sql_is_told_with_its_line(spark: Any, place: Path) -
         ("to_date(ordered_at)", "to_date(orderd_at)", ":12: .*orderd_at.* cannot be resolved"),
         ("FROM orders", "FROM order", ":13: .*order"),
         ("partition_by: [day]", "partition_by: [month]", ":15: sink 'lake': .*no column 'month'"),
-        ("id BIGINT", "id BIGINTEGER", ":4: schema: "),
+        ("id BIGINT", "id BIGINTEGER", ":4: schema: Unsupported data type"),
         ("SELECT id", "SELECT count(*), id", "(?i):15: sink|:11: .*group"),
     ):
         file = place / "broken.yaml"

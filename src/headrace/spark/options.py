@@ -155,8 +155,16 @@ def _known(given: Mapping[str, str], allowed: set[str]) -> dict[str, str]:
 
 def _url(options: Mapping[str, str]) -> str:
     url = options.get("url", DEFAULT_URL)
-    if urlsplit(url).scheme not in ("headrace", "headraces", "mysql", "rocketmq"):
-        raise BadOption("url: it begins with headrace://, headraces://, mysql:// or rocketmq://")
+    try:
+        parts = urlsplit(url)
+        if parts.scheme not in ("headrace", "headraces", "mysql", "rocketmq"):
+            raise BadOption(
+                "url: it begins with headrace://, headraces://, mysql:// or rocketmq://"
+            )
+        if parts.scheme != "rocketmq":  # name servers are several, with commas between
+            _ = parts.port  # only now it is parsed
+    except ValueError:
+        raise BadOption("url: the host or port is not valid") from None
     return url
 
 

@@ -16,6 +16,7 @@ from headrace.spark.errors import BadOption
 from headrace.spark.pipelines.avro import avro_reader, avro_type
 from headrace.spark.pipelines.explain import why_not
 from headrace.spark.pipelines.model import Decode
+from headrace.spark.reasons import reason_of
 
 MESSAGE = "_message"
 _CORRUPT = "_corrupt_record"
@@ -42,7 +43,7 @@ def schema_of(decode: Decode) -> StructType:
     try:
         found = DataType.fromDDL(decode.schema)
     except Exception as error:
-        raise BadOption(f"schema: {str(error).splitlines()[0]}") from None
+        raise BadOption(f"schema: {reason_of(error)}") from None
     if not isinstance(found, StructType):
         raise BadOption("schema: it names columns, e.g. 'id BIGINT, name STRING'")
     for field in found.fields:
