@@ -76,7 +76,7 @@ def archive(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     state = state_directory(state_dir, os.environ)
-    spark = open_session("archive", state, master=master, conf=conf, debug=debug)
+    spark = open_session("archive", state, master=master, conf=conf, debug=debug, broker=address)
     for number in (signal.SIGTERM, signal.SIGINT):  # Spark has put its own in place
         signal.signal(number, lambda *_: stop.set())
     try:

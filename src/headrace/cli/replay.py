@@ -68,8 +68,8 @@ def replay(
 ) -> int:
     """Show which messages would be sent into the exchange, and send them after a question.
 
-    Each has the header x-replay-of. The same command sends each message once, however often it is
-    repeated; one that was interrupted goes on where it was.
+    Each has the header x-replay-of. The same command with the same --to sends each message once,
+    however often it is repeated; one that was interrupted goes on where it was.
     """
     from headrace.spark.pipelines.state import state_directory
     from headrace.spark.replay.request import ReplayRequest, moment
@@ -82,9 +82,12 @@ def replay(
         raise ConfigError("--to: that is in the future, so a repetition could not be the same")
     if begin >= end:
         raise ConfigError("--from must be before --to")
+    if lake is None and not queues and not topics:
+        raise ConfigError("say what to replay: --queue, --topic, or --lake for the archive")
     request = ReplayRequest(queues, topics, begin, end, where, into, routing_key)
     state = state_directory(state_dir, os.environ)
-    spark = open_session("replay", state, master=master, conf=conf, debug=debug)
+    needed = address if lake is None else None
+    spark = open_session("replay", state, master=master, conf=conf, debug=debug, broker=needed)
     try:
         job = Replay(spark, request, url_of(address), lake)
         preview = job.preview()
@@ -94,6 +97,9 @@ def replay(
             if as_json:
                 print_json({"found": preview.count, "sent": 0, "sent_before": 0})
             return DONE if not sys.stdin.isatty() or not preview.count else FAILED
+        if until is None:  # the same command would mean other messages later
+            again = f"--to {end.isoformat()}"
+            click.echo(f"should it be interrupted, {again} makes it go on where it was", err=True)
         sent, before = _send(job, rate, preview.count)
     finally:
         spark.stop()

@@ -78,7 +78,8 @@ def report(
     if begin >= end:
         raise ConfigError("--from must be before --to")
     state = state_directory(state_dir, os.environ)
-    spark = open_session("report", state, master=master, conf=conf, debug=debug)
+    needed = address if lake is None else None
+    spark = open_session("report", state, master=master, conf=conf, debug=debug, broker=needed)
     try:
         made = make(spark, url_of(address), begin, end, window, lake)
     finally:

@@ -119,11 +119,21 @@ def open_session(
     conf: tuple[str, ...] = (),
     debug: bool = False,
     python_path: Path | None = None,
+    broker: Address | None = None,
 ) -> SparkSession:
-    """A session whose chatter goes to a file."""
-    from headrace.spark.session import start_session
+    """A session whose chatter goes to a file.
 
+    A ``broker`` that does not answer is told at once: Spark takes a while to start.
+    """
+    from headrace.spark.session import check_java, start_session
+
+    settings = settings_of(conf)
     log = None if debug else state_dir / "logs" / f"{name}-{os.getpid()}.log"
-    return start_session(
-        name, master=master, conf=settings_of(conf), log=log, python_path=python_path
-    )
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+    if broker is not None:
+        from headrace.spark.broker import connect
+
+        check_java()
+        connect(url_of(broker)).close()
+    return start_session(name, master=master, conf=settings, log=log, python_path=python_path)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -85,6 +87,64 @@ def test_a_broker_that_does_not_answer_is_told_before_spark_starts(
     assert "p.toml:2: connection_closed: no broker answers at 127.0.0.1:1" in told(capsys)
 
 
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["archive", "--lake", "never-made"],
+        ["report"],
+        ["replay", "-q", "q", "--from", "2026-01-01", "--into", "x"],
+    ],
+    ids=lambda args: args[0],
+)
+def test_commands_that_need_a_broker_ask_for_it_before_spark_starts(
+    args: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(*args: object, **rest: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("headrace.spark.session.start_session", never)
+    nowhere = ["--url", "headrace://127.0.0.1:1/", "--state-dir", str(tmp_path)]
+    assert main([*args, *nowhere]) == 1
+    assert told(capsys).startswith("connection_closed: no broker answers at 127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    "url", ["headrace://127.0.0.1:http/", "headrace://127.0.0.1:99999/", "mysql://[::1/db"]
+)
+def test_an_address_that_is_none_is_told_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], url: str
+) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(f'url = "{url}"\n' + GOOD.replace("queue", "topic"))
+    assert main(["pipeline", "run", str(file)]) == 2
+    assert told(capsys) == f"{file}:2: url: the host or port is not valid"
+
+
+def test_a_replay_up_to_now_says_how_to_repeat_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headrace.spark.replay.run import Preview
+
+    job = SimpleNamespace(
+        preview=lambda: Preview(1, [("queue", "q", 1)], ["body"], [(b"x",)]),
+        send=lambda rate, tell: (1, 0),
+    )
+    monkeypatch.setattr("headrace.spark.replay.run.Replay", lambda *args: job)
+    session = SimpleNamespace(stop=lambda: None)
+    monkeypatch.setattr("headrace.cli.replay.open_session", lambda *args, **rest: session)
+    command = ["replay", "-q", "q", "--from", "2026-01-01", "--into", "x", "--yes", "--json",
+               "--state-dir", str(tmp_path)]  # fmt: skip
+    assert main(command) == 0
+    assert re.fullmatch(
+        r"should it be interrupted, --to \S+\+00:00 makes it go on where it was", told(capsys)
+    )
+    assert main([*command, "--to", "2026-01-02"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_an_old_java_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +178,7 @@ def test_without_pyspark_it_is_said_what_to_install(tmp_path: Path) -> None:
         (["replay", "--from", "soon", "--into", "x"], 2, "--from: wanted e.g. 2026-01-31T12:00"),
         (["replay", "--from", "2026-01-02", "--to", "2026-01-01", "--into", "x"], 2, "before --to"),
         (["replay", "--from", "2026-01-02", "--to", "2990-01-01", "--into", "x"], 2, "the future"),
+        (["replay", "--from", "2026-01-02", "--into", "x"], 2, "say what to replay: --queue"),
         (["report", "--from", "2026-01-02", "--to", "2026-01-01"], 2, "--from must be before"),
     ],
 )
