@@ -190,6 +190,27 @@ def test_retained_messages_of_a_topic_are_replayed_without_an_archive(
     ] == [(b"7", "events/0/7")]
 
 
+def test_messages_too_large_for_one_request_are_replayed(
+    spark: Any,  # noqa: ANN401
+    broker: RunningBroker,
+    channel: Channel,
+) -> None:
+    from headrace.spark.replay.request import ReplayRequest
+    from headrace.spark.replay.run import Replay
+
+    with headrace.topics.open(url_of(broker)) as store:
+        store.create("films")
+        producer = store.producer("films", token="appid-1")
+        for n in range(15):
+            producer.append(b"%02d" % n * (5 << 19))  # 75 MiB, and all in one block
+    channel.queue_declare("again", durable=True)
+    until = datetime.now(UTC) + timedelta(seconds=1)
+    request = ReplayRequest((), ("films",), LONG_AGO, until, None, "", "again")
+    job = Replay(spark, request, url_of(broker))
+    assert job.send(1000.0, lambda sent, before: None) == (15, 0)
+    assert [int(one.body[:2]) for one in drain(channel, "again")] == list(range(15))
+
+
 def test_two_archivers_at_once_are_refused(
     spark: Any,  # noqa: ANN401
     broker: RunningBroker,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -37,7 +37,7 @@ class BrokerSink:
     def stage(self, query: str, batch: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> int:
         count = 0
         with self._connected() as connection, told():
-            for messages in self._parts(batches):
+            for messages in portions(self._messages(batches)):
                 connection.stage(query, batch, attempt, messages, topic=self._options.topic)
                 count += len(messages)
         return count
@@ -60,26 +60,27 @@ class BrokerSink:
     def _connected(self) -> BulkConnection:
         return connect(self._options.url, self._options.patience)
 
-    def _parts(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[dict[str, object]]]:
-        """Messages in portions that fit into a request."""
-        portion: list[dict[str, object]] = []
-        size = 0
+    def _messages(self, batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, object]]:
+        exchange = self._options.exchange
         for batch in batches:
             for row in rows_of(batch):
-                body = row["body"]
-                assert isinstance(body, bytes)
-                if portion and (len(portion) >= STAGE_ROWS or size + len(body) > STAGE_BYTES):
-                    yield portion
-                    portion, size = [], 0
-                portion.append(self._message(row))
-                size += len(body)
-        if portion:
-            yield portion
+                yield as_append(row) if exchange is None else as_publish(exchange, row)
 
-    def _message(self, row: dict[str, object]) -> dict[str, object]:
-        if self._options.exchange is not None:
-            return as_publish(self._options.exchange, row)
-        return as_append(row)
+
+def portions(messages: Iterable[dict[str, object]]) -> Iterator[list[dict[str, object]]]:
+    """Messages in parts that fit into a request."""
+    portion: list[dict[str, object]] = []
+    size = 0
+    for message in messages:
+        body = message["body"]
+        assert isinstance(body, bytes)
+        if portion and (len(portion) >= STAGE_ROWS or size + len(body) > STAGE_BYTES):
+            yield portion
+            portion, size = [], 0
+        portion.append(message)
+        size += len(body)
+    if portion:
+        yield portion
 
 
 def sink_of(options: WriteOptions) -> Sink:

@@ -20,6 +20,7 @@ from headrace.spark.errors import BadOption
 from headrace.spark.lake import open_delta
 from headrace.spark.reasons import reason_of
 from headrace.spark.replay.request import ReplayRequest, blocks
+from headrace.spark.sink import portions
 
 SAMPLE = 5
 _ORDER = ("kind", "source", "source_uuid", "partition", "offset")
@@ -113,7 +114,8 @@ class Replay:
         with connect(self.url) as connection, told():
             for block in blocks(rows, self.request):
                 query = block.query(key)
-                connection.stage(query, block.number, attempt, block.messages)
+                for messages in portions(block.messages):
+                    connection.stage(query, block.number, attempt, messages)
                 if connection.publish_staged(query, block.number, [attempt]):
                     sent += len(block.messages)
                     time.sleep(max(0.0, begin + sent / rate - time.monotonic()))
