@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 from enum import StrEnum
 from typing import TypeVar
 
@@ -29,6 +30,15 @@ def check_int(name: str, value: object, low: int, high: int) -> None:
 def check_bool(name: str, value: object) -> None:
     if not isinstance(value, bool):
         raise ConfigurationError(f"{name} is {value!r}; allowed: True or False")
+
+
+def tls_context(value: object) -> ssl.SSLContext | None:
+    """None = plain text."""
+    if isinstance(value, ssl.SSLContext):
+        return value
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"tls is {value!r}; allowed: True, False or an ssl.SSLContext")
+    return ssl.create_default_context() if value else None
 
 
 def member_of(name: str, kind: type[Member], value: object) -> Member:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
@@ -85,6 +86,8 @@ class ConsumerConfig:
     """Part of the client id; empty = unique, and DEFAULT for broadcasting consumers."""
     access_key: str = ""
     secret_key: str = field(default="", repr=False)
+    tls: bool | ssl.SSLContext = False
+    """True = with the authorities that this machine trusts; or a context of your own."""
     request_timeout: int = 3000
     pull_suspend_timeout: int = 15_000
     heartbeat_interval: int = 30_000
@@ -120,6 +123,7 @@ class ConsumerConfig:
             raise ConfigurationError("offset_store_path is the name of a directory, not empty")
         if bool(self.access_key) is not bool(self.secret_key):
             raise ConfigurationError("access_key and secret_key are given both or not at all")
+        checks.tls_context(self.tls)
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
@@ -45,6 +46,7 @@ class Instance:
         heartbeat: Callable[[], Heartbeat],
         request_timeout: float,
         credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
         talks_to_slaves: bool = False,
     ) -> None:
         self.client_id = client_id
@@ -52,7 +54,7 @@ class Instance:
         self.problems = Problems()
         self.handlers: dict[int, Handler] = {}
         self.timeout = request_timeout
-        self.remoting = Remoting(loop, self._requested, self._greet, credentials)
+        self.remoting = Remoting(loop, self._requested, self._greet, credentials, tls)
         self._loop = loop
         self._name_servers = list(name_servers)
         random.shuffle(self._name_servers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import KW_ONLY, dataclass, field
 
 from headrace.rocketmq import checks
@@ -51,6 +52,8 @@ class ProducerConfig:
     instance_name: str = ""
     access_key: str = ""
     secret_key: str = field(default="", repr=False)
+    tls: bool | ssl.SSLContext = False
+    """True = with the authorities that this machine trusts; or a context of your own."""
     request_timeout: int = 3000
     heartbeat_interval: int = 30_000
     poll_route_interval: int = 30_000
@@ -64,6 +67,7 @@ class ProducerConfig:
             checks.check_bool(name, getattr(self, name))
         if bool(self.access_key) is not bool(self.secret_key):
             raise ConfigurationError("access_key and secret_key are given both or not at all")
+        checks.tls_context(self.tls)
 
     @property
     def name_servers(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
@@ -55,6 +56,7 @@ class QueueReader:
         group: str = GROUP,
         access_key: str = "",
         secret_key: str = "",
+        tls: bool | ssl.SSLContext = False,
         request_timeout: int = 10_000,
     ) -> None:
         servers = checks.addresses_of("namesrv_addr", namesrv_addr)
@@ -74,6 +76,7 @@ class QueueReader:
             heartbeat=lambda: Heartbeat(name),
             request_timeout=self._seconds,
             credentials=(access_key, secret_key) if access_key else None,
+            tls=checks.tls_context(tls),
         )
         self._gateway = Gateway(self._instance, group, self._seconds)
         self._life.on_fork = self._instance.remoting.abandon

@@ -37,6 +37,7 @@ _READING = _COMMON | {
     "pinbytes",
     "pushfilters",
 }
+_ROCKETMQ = ("rocketmq", "rocketmqs")
 _WRITING = _COMMON | {"topic", "exchange", "idempotencykey", "checkpointlocation", "path"}
 
 Positions = Mapping[str, Mapping[int, int]]  # by source, by partition
@@ -84,7 +85,7 @@ class ReadOptions:
 
     @property
     def is_rocketmq(self) -> bool:
-        return self.url.startswith("rocketmq://")
+        return self.url.startswith(("rocketmq://", "rocketmqs://"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         raise BadOption(f"{kind}: names separated by commas, each once")
     if options.get("tags") and options.get("selector"):
         raise BadOption("give 'tags' or 'selector', not both")
-    if kind == "queue" and _scheme(options) in ("mysql", "rocketmq"):
+    if kind == "queue" and _scheme(options) in ("mysql", *_ROCKETMQ):
         raise BadOption(f"queues are in brokers: {_scheme(options)}:// has topics only")
     return ReadOptions(
         url=_url(options),
@@ -133,7 +134,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     options = _known(given, _WRITING)
     if bool(options.get("topic")) == bool("exchange" in options):
         raise BadOption("give one of the options 'topic' and 'exchange' to write to")
-    if _scheme(options) == "rocketmq":
+    if _scheme(options) in _ROCKETMQ:
         raise BadOption("rocketmq:// can only be read; write with a Producer of headrace.rocketmq")
     if "exchange" in options and _scheme(options) == "mysql":
         raise BadOption("exchanges are in brokers: mysql:// has topics only")
@@ -157,11 +158,11 @@ def _url(options: Mapping[str, str]) -> str:
     url = options.get("url", DEFAULT_URL)
     try:
         parts = urlsplit(url)
-        if parts.scheme not in ("headrace", "headraces", "mysql", "rocketmq"):
+        if parts.scheme not in ("headrace", "headraces", "mysql", *_ROCKETMQ):
             raise BadOption(
-                "url: it begins with headrace://, headraces://, mysql:// or rocketmq://"
+                "url: it begins with headrace://, headraces://, mysql://, rocketmq:// or rocketmqs://"
             )
-        if parts.scheme != "rocketmq":  # name servers are several, with commas between
+        if parts.scheme not in _ROCKETMQ:  # name servers are several, with commas between
             _ = parts.port  # only now it is parsed
     except ValueError:
         raise BadOption("url: the host or port is not valid") from None

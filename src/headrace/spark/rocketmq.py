@@ -133,7 +133,13 @@ def _reader(options: ReadOptions) -> QueueReader:
     servers, key, secret = servers_of(options.url)
     group = options.group or GROUP
     try:
-        return QueueReader(servers, group=group, access_key=key, secret_key=secret)
+        return QueueReader(
+            servers,
+            group=group,
+            access_key=key,
+            secret_key=secret,
+            tls=options.url.startswith("rocketmqs:"),
+        )
     except ConfigurationError as error:
         raise BadOption(f"url or group: {error}") from None
 

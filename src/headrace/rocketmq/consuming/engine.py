@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
+from headrace.rocketmq import checks
 from headrace.rocketmq.config import ConsumerConfig
 from headrace.rocketmq.consuming.assignment import Assignment
 from headrace.rocketmq.consuming.membership import Membership
@@ -72,6 +73,7 @@ class Engine:
             heartbeat=lambda: self.members.heartbeat(),
             request_timeout=config.request_timeout / 1000,
             credentials=(config.access_key, config.secret_key) if config.access_key else None,
+            tls=checks.tls_context(config.tls),
             talks_to_slaves=True,
         )
         self.members = Membership(self.instance, config, subscriptions)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,6 +27,7 @@ from headrace.wire.remoting.frames import Reader, command_bytes
 logger = logging.getLogger(__name__)
 
 _READ = 1 << 18
+_NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _TICK = 0.1
 Credentials = tuple[str, str]
 OnRequest = Callable[["Connection", Command], None]
@@ -41,6 +43,7 @@ class Connection:
         on_request: OnRequest,
         on_lost: Callable[[Connection], None],
         credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.address = address
         self.is_open = False
@@ -50,6 +53,7 @@ class Connection:
         self._on_request = on_request
         self._on_lost = on_lost
         self._credentials = credentials
+        self._tls = tls
         self._calls = Calls(address)
         self._reader = Reader()
         self._socket: socket.socket | None = None
@@ -65,6 +69,11 @@ class Connection:
         try:
             async with asyncio.timeout(seconds):
                 self._socket = await self._connect(host, port)
+        except ssl.SSLError as error:
+            raise ConnectError(
+                f"no TLS with {self.address}: {error.reason or error}; does it speak TLS, and is "
+                "its certificate for this name from an authority that is trusted here?"
+            ) from error
         except (OSError, TimeoutError) as error:
             reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)
             raise ConnectError(
@@ -86,7 +95,10 @@ class Connection:
                 made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 await self._loop.sock_connect(made, place)
-                return made
+                return made if self._tls is None else await self._secured(made, self._tls, host)
+            except ssl.SSLError:
+                made.close()
+                raise
             except OSError as error:
                 made.close()
                 problem = error
@@ -95,11 +107,44 @@ class Connection:
                 raise
         raise problem or OSError(f"{host} has no address")
 
+    async def _secured(self, made: socket.socket, tls: ssl.SSLContext, host: str) -> ssl.SSLSocket:
+        wrapped = tls.wrap_socket(made, server_hostname=host, do_handshake_on_connect=False)
+        try:
+            while True:
+                try:
+                    wrapped.do_handshake()
+                    return wrapped
+                except ssl.SSLWantReadError:
+                    await self._ready(self._loop.add_reader, self._loop.remove_reader, wrapped)
+                except ssl.SSLWantWriteError:
+                    await self._ready(self._loop.add_writer, self._loop.remove_writer, wrapped)
+        except BaseException:
+            wrapped.close()
+            raise
+
+    async def _ready(
+        self,
+        add: Callable[[int, Callable[[], None]], None],
+        remove: Callable[[int], object],
+        made: socket.socket,
+    ) -> None:
+        event = asyncio.Event()
+        add(made.fileno(), event.set)
+        try:
+            await event.wait()
+        finally:
+            remove(made.fileno())
+
     def _readable(self) -> None:
+        self._read_once()
+        while isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            self._read_once()  # decrypted already: the system knows of nothing more to read
+
+    def _read_once(self) -> None:
         assert self._socket is not None
         try:
             data = self._socket.recv(_READ)
-        except (BlockingIOError, InterruptedError):
+        except _NOT_NOW:
             return
         except OSError as error:
             self._lost(f"lost: {error}")
@@ -208,7 +253,7 @@ class Connection:
             made = self._socket
             if made is None or not self.is_open:
                 raise ConnectionLostError(f"the connection to {self.address} is closed")
-            if self._unsent or lazy:
+            if self._unsent or lazy or self._tls is not None:  # TLS is for one thread only
                 self._unsent += data
                 self._want_flush()
                 return
@@ -237,9 +282,9 @@ class Connection:
             if made is None:
                 return
             try:
-                while self._unsent:
+                while self._unsent:  # TLS wants the same bytes again, and gets them first
                     del self._unsent[: made.send(self._unsent)]
-            except (BlockingIOError, InterruptedError):
+            except _NOT_NOW:
                 self._loop.add_writer(made.fileno(), self._flush)
                 return
             except OSError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
+import ssl
 from collections.abc import Awaitable, Callable
 from threading import Lock
 
@@ -50,11 +51,13 @@ class Remoting:
         on_request: OnRequest,
         greeting: Greeting = _silent,
         credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.loop = loop
         self._on_request = on_request
         self._greeting = greeting
         self._credentials = credentials
+        self._tls = tls
         self._open: dict[str, Connection] = {}
         self._opening: dict[str, asyncio.Task[Connection]] = {}
         self._closed = False
@@ -81,7 +84,9 @@ class Remoting:
             task.exception()  # everybody who waits is told
 
     async def _connect(self, address: str, seconds: float) -> Connection:
-        made = Connection(self.loop, address, self._on_request, self._forget, self._credentials)
+        made = Connection(
+            self.loop, address, self._on_request, self._forget, self._credentials, self._tls
+        )
         await made.open(seconds)
         try:
             await self._greeting(made)

@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Sequence
 
+from headrace.rocketmq import checks
 from headrace.rocketmq.errors import RocketMQError, TopicNotFoundError
 from headrace.rocketmq.faults import Faults
 from headrace.rocketmq.identity import MessageIds
@@ -49,6 +50,7 @@ class ProducerCore:
             heartbeat=lambda: Heartbeat(client_id, groups),
             request_timeout=config.request_timeout / 1000,
             credentials=(config.access_key, config.secret_key) if config.access_key else None,
+            tls=checks.tls_context(config.tls),
         )
         self._faults = Faults(by_latency=config.send_latency_fault_enable)
         self._turns: dict[str, itertools.count[int]] = {}
