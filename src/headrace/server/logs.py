@@ -21,13 +21,15 @@ class _JsonFormatter(logging.Formatter):
 
 
 def configure_logging(level: str, form: str) -> None:
-    """Set up the `headrace` loggers; called once, by the command line only."""
+    """Set up the `headrace` loggers, and uvicorn's for what it says about the HTTP port; called
+    once, by the command line only."""
     handler = logging.StreamHandler(sys.stderr)
     if form == "json":
         handler.setFormatter(_JsonFormatter())
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
-    root = logging.getLogger("headrace")
-    root.handlers[:] = [handler]
-    root.setLevel(level.upper())
-    root.propagate = False
+    for name in ("headrace", "uvicorn"):
+        root = logging.getLogger(name)
+        root.handlers[:] = [handler]
+        root.propagate = False
+    logging.getLogger("headrace").setLevel(level.upper())
