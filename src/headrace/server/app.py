@@ -190,8 +190,10 @@ class Server:
                 link, config.host, port, ssl=context, backlog=BACKLOG, reuse_address=True
             )
         except OSError as error:
+            reason = (error.strerror or str(error)).rpartition(": ")[2]  # asyncio says more before
             raise ConfigError(
-                f"cannot listen on {config.host}:{port} for {name}: {error.strerror or error}"
+                f"cannot listen on {config.host}:{port} for {name}: {reason}; choose another "
+                f"--{name.replace('_', '-')}-port"
             ) from error
         self._listeners.append(server)
         self.ports[name] = server.sockets[0].getsockname()[1]

@@ -83,8 +83,8 @@ def test_start_that_fails_raises_in_the_caller_and_leaves_nothing() -> None:
     before = threading.active_count()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        expected = pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}")
-        with expected, run_broker(amqp_port=port):
+        told = f"cannot listen on 127.0.0.1:{port} for amqp: address already in use; choose another"
+        with pytest.raises(ConfigError, match=f"{told} --amqp-port$"), run_broker(amqp_port=port):
             pass
 
     assert threading.active_count() == before
