@@ -60,6 +60,17 @@ class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            guess = "" if args[0].startswith("-") else _meant(args[0])
+            if not guess:
+                raise
+            raise click.UsageError(f"{error.message} {guess}", ctx) from None
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             if "_" not in cmd_name:
@@ -70,6 +81,16 @@ class _LazyGroup(click.Group):
         command = getattr(import_module(f"headrace.cli.{cmd_name}"), cmd_name)
         assert isinstance(command, click.Command)
         return command
+
+
+def _meant(word: str) -> str:
+    """A question about a misspelt command; click cannot ask it of commands not imported yet."""
+    from difflib import get_close_matches
+
+    from headrace.cli import rabbitmqctl
+
+    close = get_close_matches(word, (*COMMANDS, *rabbitmqctl.VERBS, *rabbitmqctl.OWN), n=1)
+    return f"Did you mean '{close[0]}'?" if close else ""
 
 
 @click.group(

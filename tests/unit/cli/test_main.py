@@ -110,3 +110,18 @@ def test_serving_imports_nothing_that_only_other_commands_need() -> None:
 def test_every_verb_of_rabbitmqctl_leads_to_a_command(verb: str) -> None:
     assert isinstance(rabbitmqctl.find(verb), click.Command)
     assert cli.headrace.get_command(click.Context(cli.headrace), verb) is rabbitmqctl.find(verb)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("quue", "queue"), ("list_quues", "list_queues"), ("pubish", "publish")]
+)
+def test_a_misspelt_command_is_asked_about(
+    typed: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([typed]) == 2
+    assert f"No such command '{typed}'. Did you mean '{meant}'?" in capsys.readouterr().err
+
+
+def test_a_word_like_no_command_gets_no_guess(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["xyzzy"]) == 2
+    assert "Did you mean" not in capsys.readouterr().err
