@@ -26,6 +26,17 @@ URL_VARIABLE = "HEADRACE_HTTP_URL"
 SHAPE = "http://user:password@host:port"
 TIMEOUT = 60.0
 _DEFAULT = "http://127.0.0.1:15672"
+# What the first name of a path is the name of.
+_NOUNS = {
+    "users": "user",
+    "user-limits": "user",
+    "vhosts": "vhost",
+    "vhost-limits": "vhost",
+    "policies": "vhost",
+    "definitions": "vhost",
+    "reports": "vhost",
+    "connections": "connection",
+}
 
 
 class ManagementClient:
@@ -72,7 +83,7 @@ class ManagementClient:
                 f"{self.where} does not answer as a Headrace broker; is it another web server?"
             ) from None
         if status >= 400:
-            raise CommandFailed(self._explained(status, answer))
+            raise CommandFailed(self._explained(method, path, status, answer))
         return answer
 
     def _exchange(
@@ -94,7 +105,12 @@ class ManagementClient:
                 return response.status, response.read()
             finally:
                 connection.close()
-        except (OSError, http.client.HTTPException) as error:
+        except http.client.HTTPException as error:
+            raise CommandFailed(
+                f"what listens at {self.where} does not speak HTTP: it may be another port of the "
+                f"broker (15672 unless told); name the right one with --url or {URL_VARIABLE}"
+            ) from error
+        except OSError as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise CommandFailed(
                 f"no broker answers HTTP at {self.where} ({reason}): start one with "
@@ -109,7 +125,7 @@ class ManagementClient:
             )
         return http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT)
 
-    def _explained(self, status: int, answer: object) -> str:
+    def _explained(self, method: str, path: tuple[str, ...], status: int, answer: object) -> str:
         error = answer.get("error") if isinstance(answer, Mapping) else None
         reason = str(answer.get("reason", status)) if isinstance(answer, Mapping) else str(status)
         if error == "not_authorized":
@@ -120,8 +136,34 @@ class ManagementClient:
         if error == "not_authorised":
             return f"user '{escaped(self.user)}' may not do this: {reason}"
         if error == "Object Not Found":
-            return "there is no such thing; the `list` command shows what there is"
+            return _missing(method, path)
         return reason
+
+
+def _missing(method: str, path: tuple[str, ...]) -> str:
+    """What is not there, told by the request that did not find it."""
+    kind, *names = path
+    if kind in ("permissions", "policies") and len(names) == 2:
+        vhost, name = names
+        if kind == "permissions" and method == "PUT":
+            return (
+                f"there is no user '{name}' or no vhost '{vhost}'; `headrace user list` and "
+                "`headrace vhost list` show those there are"
+            )
+        if kind == "permissions":
+            return (
+                f"user '{name}' has no permissions in vhost '{vhost}'; `headrace permission list` "
+                "shows those there are"
+            )
+        if method != "PUT":
+            return (
+                f"there is no policy '{name}' in vhost '{vhost}'; `headrace policy list` shows "
+                "those there are"
+            )
+    noun = _NOUNS.get(kind)
+    if noun is None or not names:
+        return "there is no such thing; the `list` command shows what there is"
+    return f"there is no {noun} '{names[0]}'; `headrace {noun} list` shows those there are"
 
 
 def http_options(function: Callable[..., int]) -> Callable[..., int]:

@@ -21,11 +21,23 @@ from headrace.cli.management import (
 from headrace.cli.tables import Column, show
 
 NEW_PASSWORD_VARIABLE = "HEADRACE_NEW_PASSWORD"
+TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator")
 COLUMNS = (Column("name", "user"), Column("tags", "tags"), Column("limits", "limits"))
 
 
 def _tags(text: str) -> list[str]:
     return [tag.strip() for tag in text.split(",") if tag.strip()]
+
+
+def _remark_on(tags: list[str]) -> None:
+    """Any word may be a tag, as in RabbitMQ; one that gives no rights is most often a slip."""
+    for tag in tags:
+        if tag not in TAGS:
+            click.echo(
+                f"the tag {escaped(tag)} means nothing to the broker; those that do are "
+                f"{', '.join(TAGS)}",
+                err=True,
+            )
 
 
 def _new_password(file: Path | None) -> str:
@@ -92,6 +104,7 @@ def add(
     """Make the user NAME. It may enter no vhost before `headrace permission set`."""
     body = {"password": _new_password(new_password_file), "tags": _tags(tags)}
     client.request("PUT", ("users", name), body)
+    _remark_on(_tags(tags))
     return _told(client, name, f"user {escaped(name)} is there", as_json)
 
 
@@ -130,6 +143,7 @@ def set_tags(client: ManagementClient, name: str, tags: tuple[str, ...], as_json
     client.get("users", name)
     chosen = [tag for part in tags for tag in _tags(part)]
     client.request("PUT", ("users", name), {"tags": chosen})
+    _remark_on(chosen)
     shown = escaped(" ".join(chosen)) or "no tags"
     return _told(client, name, f"user {escaped(name)}: {shown}", as_json)
 

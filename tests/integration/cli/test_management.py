@@ -171,7 +171,20 @@ def test_a_new_password_may_come_from_standard_input(
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
-        (("vhost", "delete", "nope", "--yes"), 1, "there is no such thing"),
+        (
+            ("vhost", "delete", "nope", "--yes"),
+            1,
+            "there is no vhost 'nope'; `headrace vhost list`",
+        ),
+        (("vhost", "set-limits", "nope", "--max-queues", "1"), 1, "there is no vhost 'nope'"),
+        (("user", "delete", "nope"), 1, "there is no user 'nope'; `headrace user list` shows"),
+        (("user", "set-tags", "nope", "management"), 1, "there is no user 'nope'"),
+        (("user", "set-secret", "nope"), 1, "there is no user 'nope'"),
+        (("permission", "set", "nope"), 1, "there is no user 'nope' or no vhost '/'"),
+        (("permission", "clear", "nope"), 1, "user 'nope' has no permissions in vhost '/'"),
+        (("policy", "clear", "nope"), 1, "there is no policy 'nope' in vhost '/'"),
+        (("policy", "set", "p", "x", '{"max-length": 1}', "-p", "v"), 1, "there is no vhost 'v'"),
+        (("connection", "close", "nope"), 1, "there is no connection 'nope'"),
         (("vhost", "delete", "nope"), 2, "there is nobody to ask: say --yes"),
         (("user", "add", "nope"), 2, "there is nobody to ask for the new password"),
         (("policy", "set", "p", "x", "{"), 2, "the definition is not JSON"),
@@ -187,3 +200,27 @@ def test_mistakes_get_one_line(capsys: Told, args: tuple[str, ...], code: int, s
     told = call(capsys, *args)
     assert told.code == code
     assert said in told.err
+
+
+def test_a_port_of_another_protocol_is_told_without_its_bytes(
+    capsys: Told, site: RunningBroker
+) -> None:
+    for port in (site.amqp_port, site.native_port):
+        told = call(capsys, "user", "list", "--url", f"http://127.0.0.1:{port}")
+        assert told.code == 1
+        assert told.err.startswith(
+            f"headrace: what listens at 127.0.0.1:{port} does not speak HTTP: it may be another "
+        )
+        assert told.err.isascii() and told.err.count("\n") == 1
+
+
+def test_a_tag_that_gives_no_rights_gets_a_remark(
+    capsys: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_NEW_PASSWORD", "s3cret")
+    told = call(capsys, "user", "add", "tagged", "--tags", "admin,monitoring")
+    assert (told.code, told.out) == (0, "user tagged is there\n")
+    assert told.err.startswith("the tag admin means nothing to the broker; those that do are adm")
+    assert "admin" in call(capsys, "user", "set-tags", "tagged", "admin").err
+    assert call(capsys, "user", "set-tags", "tagged", "administrator").err == ""
+    assert call(capsys, "user", "delete", "tagged").code == 0
