@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from headrace.cli.progress import progress_bar
+from headrace.cli.tables import counted
 from headrace.store.backup import backup as copy_directory
 
 
@@ -21,5 +22,5 @@ def backup(directory: Path, target: Path) -> int:
     """
     with progress_bar("copying", "files") as progress:
         copied = copy_directory(directory, target, progress)
-    click.echo(f"copied {copied.segments} segments, {copied.bytes:,} bytes, to {target}")
+    click.echo(f"copied {counted(copied.segments, 'segment')}, {copied.bytes:,} bytes, to {target}")
     return 0

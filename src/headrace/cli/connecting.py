@@ -107,6 +107,8 @@ def _advice(error: HeadraceError) -> str:
                 return f"; `headrace {kind} list` shows those there are"
     if isinstance(error, NotAllowed) and "vhost" in error.text:
         return "; the vhost is the path of the URL, and / unless told"
+    if "invalid exchange type" in error.text:
+        return "; there are direct, fanout, topic, headers and x-delayed-message"
     if isinstance(error, PreconditionFailed) and "inequivalent" in error.text:
         return "; it exists with other attributes: delete it first, or declare it as it is"
     return ""

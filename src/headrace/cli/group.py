@@ -102,7 +102,7 @@ def lag(store: Store, topic: str, group: str, alone: bool, as_json: bool) -> int
     metavar="PRIORITY=ID",
     help="Go on behind this id; repeatable.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
 @store_options
 def reset(
@@ -139,7 +139,7 @@ def reset(
 @click.argument("topic")
 @click.argument("group")
 @_alone
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @store_options
 def delete(store: Store, topic: str, group: str, alone: bool, yes: bool) -> int:
     """Forget how far GROUP has read TOPIC: it begins anew when it comes back."""

@@ -46,7 +46,7 @@ def list_pins(address: Address, as_json: bool) -> int:
 
 @pin.command()
 @click.argument("query")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @broker_options
 def delete(address: Address, query: str, yes: bool) -> int:
     """Hold nothing for QUERY any more. If it comes back it may find that messages are gone."""

@@ -8,19 +8,22 @@ from pathlib import Path
 import click
 
 from headrace.cli.progress import progress_bar
+from headrace.cli.tables import counted
 from headrace.store.backup import restore as restore_directory
 
 
 @click.command()
-@click.argument("source", metavar="TARGET", type=click.Path(path_type=Path))
+@click.argument("source", metavar="BACKUP", type=click.Path(path_type=Path))
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 def restore(source: Path, directory: Path) -> int:
-    """Copy the backup TARGET into the data directory DIR, which must be empty or absent.
+    """Copy BACKUP into the data directory DIR, which must be empty or absent.
 
     The backup is checked first, as `headrace fsck` does.
     """
     logging.getLogger("headrace.store").addHandler(logging.NullHandler())
     with progress_bar("copying", "files") as progress:
         copied = restore_directory(source, directory, progress)
-    click.echo(f"copied {copied.segments} segments, {copied.bytes:,} bytes, to {directory}")
+    click.echo(
+        f"copied {counted(copied.segments, 'segment')}, {copied.bytes:,} bytes, to {directory}"
+    )
     return 0

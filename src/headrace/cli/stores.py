@@ -6,6 +6,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -13,7 +14,7 @@ import click
 from headrace.cli.address import PASSWORD_VARIABLE, SHAPE, URL_VARIABLE, find_address
 from headrace.cli.connecting import explain
 from headrace.client import ConnectionFactory, HeadraceError
-from headrace.errors import CommandFailed, ConfigError
+from headrace.errors import CommandFailed, ConfigError, NoSuchTopic
 from headrace.topics import Store
 from headrace.topics import open as open_store
 from headrace.topics.remote import RemoteEngine
@@ -28,6 +29,9 @@ _OPTIONS = (
     ),
     click.option("--url", metavar="URL", help=f"A broker: {SHAPE} [{URL_VARIABLE}]"),
     click.option(
+        "-p", "--vhost", metavar="NAME", help="The broker's vhost. [the path of the URL, or /]"
+    ),
+    click.option(
         "--password-file",
         metavar="FILE",
         type=click.Path(path_type=Path),
@@ -37,31 +41,44 @@ _OPTIONS = (
 
 
 def store_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Adds --store, --url and --password-file; the function gets a Store as its first argument,
-    which is closed after it."""
+    """Adds --store, --url, --vhost and --password-file; the function gets a Store as its first
+    argument, which is closed after it."""
 
     @functools.wraps(function)
     def with_store(
-        store: str | None, url: str | None, password_file: Path | None, **rest: object
+        store: str | None,
+        url: str | None,
+        vhost: str | None,
+        password_file: Path | None,
+        **rest: object,
     ) -> int:
-        with _open(store, url, password_file) as opened:
-            return function(opened, **rest)
+        with _open(store, url, vhost, password_file) as opened:
+            try:
+                return function(opened, **rest)
+            except NoSuchTopic as error:
+                raise CommandFailed(
+                    f"{error}; `headrace topic list` shows those there are"
+                ) from error
 
     for option in reversed(_OPTIONS):
         with_store = option(with_store)
     return with_store
 
 
-def _open(store: str | None, url: str | None, password_file: Path | None) -> Store:
-    if store is not None and url is not None:
-        raise click.UsageError("choose one of --store and --url")
-    if store is None and url is None:
+def _open(
+    store: str | None, url: str | None, vhost: str | None, password_file: Path | None
+) -> Store:
+    if store is not None and (url is not None or vhost is not None):
+        raise click.UsageError("choose one of --store and --url (with --vhost)")
+    if store is None and url is None and vhost is None:
         store = os.environ.get(STORE_VARIABLE) or None
     if store is not None:
         if not store.startswith("mysql:"):
             raise ConfigError("--store: wanted mysql://user:password@host:port/database")
         return open_store(store)
     address = find_address(url, password_file, os.environ)
+    if vhost is not None:
+        address = replace(address, vhost=vhost)
     try:
         connection = ConnectionFactory(
             address.host, address.port, address.user, address.password, address.vhost

@@ -225,7 +225,7 @@ def read(
 
 @topic.command()
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @store_options
 def delete(store: Store, name: str, yes: bool) -> int:
     """Delete the topic NAME with all its messages and positions."""
@@ -239,7 +239,7 @@ def delete(store: Store, name: str, yes: bool) -> int:
 
 @topic.command()
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
 @store_options
 def adopt(store: Store, name: str, yes: bool, as_json: bool) -> int:

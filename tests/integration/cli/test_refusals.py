@@ -202,3 +202,14 @@ def test_a_list_into_a_pipe_that_is_closed_is_quiet(
         process.stdout.close()
         assert process.wait(20) == 1
         assert process.stderr.read() == b""
+
+
+def test_an_exchange_type_that_is_none_lists_those_there_are(
+    site: RunningBroker, capsys: Capsys
+) -> None:
+    done = call(capsys, "exchange", "declare", "e", "tpic")
+    assert (done.code, done.out) == (1, "")
+    assert done.err == (
+        "headrace: invalid exchange type 'tpic'; there are direct, fanout, topic, headers and "
+        "x-delayed-message\n"
+    )

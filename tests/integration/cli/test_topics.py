@@ -79,7 +79,10 @@ def test_what_is_refused_is_said_in_one_line(
         (("topic", "create", "o'x"), "is refused"),
         (("topic", "create", topic), "is there with 4 queues"),
         (("topic", "create", "x", "--engine", "nope"), "engine 'nope' is unknown"),
-        (("topic", "append", "nope", "x"), "no topic 'nope'"),
+        (
+            ("topic", "append", "nope", "x"),
+            "no topic 'nope' in vhost '/'; `headrace topic list` shows",
+        ),
         (("topic", "append", topic, "x", "--source-ip", "300.1.1.1"), "300.1.1.1"),
         (("topic", "adopt", topic, "--yes"), "not through a broker"),
         (("group", "lag", topic, "nobody"), "no group 'nobody'"),
@@ -87,3 +90,17 @@ def test_what_is_refused_is_said_in_one_line(
         told = call(capsys, *args)
         assert told.code == 1 and said in told.err and told.err.count("\n") == 1, (args, told.err)
     assert call(capsys, "topic", "append", topic, "x", "--priority", "urgent").code == 2
+
+
+def test_the_vhost_is_chosen_as_for_other_commands(
+    capsys: pytest.CaptureFixture[str], site: RunningBroker
+) -> None:
+    http = ("--url", str(site.http_url))
+    assert call(capsys, "vhost", "add", "mill", *http).code == 0
+    assert call(capsys, "topic", "create", "grain", "-p", "mill").code == 0
+    rows = found(capsys, "topic", "list", "--vhost", "mill")
+    assert isinstance(rows, list) and [one["name"] for one in rows] == ["grain"]
+    assert "no topic 'grain'" in call(capsys, "topic", "describe", "grain").err
+    assert call(capsys, "topic", "delete", "grain", "-p", "mill", "-y").code == 0
+    told = call(capsys, "topic", "list", "-p", "mill", "--store", "mysql://h/d")
+    assert told.code == 2 and "choose one of --store and --url" in told.err
