@@ -235,3 +235,27 @@ def test_the_menu_opens_on_a_phone(browser: Browser, managed: Broker) -> None:
     expect(console.heading("Queues")).to_be_visible()
     expect(menu).to_be_hidden()
     context.close()
+
+
+def test_on_a_phone_long_names_fit_and_every_tab_is_seen(
+    browser: Browser, managed: Broker, api: Api
+) -> None:
+    queue = "one-word." + "that.goes.on.without.a.place.to.break.it." * 2
+    api.put("queues", "/", queue, durable=True)
+    with pika.BlockingConnection(pika.URLParameters(managed.url)) as connection:
+        channel = connection.channel()
+        for _ in range(2_100):  # more than the page looks at, so that it says so
+            channel.basic_publish("", queue, b"x")
+    context = browser.new_context(viewport={"width": 390, "height": 800})
+    console = Console(context.new_page(), http_url(managed))
+    console.login()
+    console.open("deadletters")
+    expect(console.page.locator(".note-box").filter(has_text="were looked at")).to_be_visible()
+    assert console.page.evaluate("document.documentElement.scrollWidth") <= 390
+    console.open("queues", "/", queue)
+    last = console.page.locator(".tabs a").last
+    expect(last).to_be_visible()
+    box = last.bounding_box()
+    assert box is not None and box["x"] + box["width"] <= 390
+    context.close()
+    api.call("DELETE", "queues", "/", queue)

@@ -190,7 +190,7 @@ function LagRows(props: { rows: Lag[] }): JSX.Element {
   return (
     <Rows
       label="Lag by lane"
-      head={["Lane", ["Position", "num"], ["End", "num"], ["Behind", "num"], ["Claimed", "num low"], ["Retrying", "num low"], ["Dead", "num low"], "Oldest"]}
+      head={[["Lane", "word"], ["Position", "num"], ["End", "num"], ["Behind", "num"], ["Claimed", "num low"], ["Retrying", "num low"], ["Dead", "num low"], "Oldest"]}
       rows={props.rows}
       id={(lag) => lag.lane}
       cells={(lag) => [

@@ -155,7 +155,7 @@ function Lanes(props: { topic: Topic }): JSX.Element {
   return (
     <Rows
       label="Lanes"
-      head={["Lane", ["Part", "num"], ["First", "num low"], ["End", "num"], ["Messages", "num"], ["Oldest", "low"], "Newest"]}
+      head={[["Lane", "word"], ["Part", "num"], ["First", "num low"], ["End", "num low"], ["Messages", "num"], ["Oldest", "low"], "Newest"]}
       rows={props.topic.parts}
       id={(part) => `${part.lane} ${part.partition}`}
       cells={(part) => [

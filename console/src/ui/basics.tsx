@@ -190,7 +190,7 @@ export function Tabs(props: { tabs: Tab[]; current: string }): JSX.Element {
 /** A plain table for short lists that need no paging. */
 export function Rows<T>(props: {
   label: string;
-  head: (string | [string, string])[]; // [label, class]: "num", "low" (hidden on phones)
+  head: (string | [string, string])[]; // [label, class]: "num", "word" (stays whole), "low" (hidden on phones)
   rows: readonly T[];
   id: (row: T) => string;
   cells: (row: T) => ComponentChildren[];
