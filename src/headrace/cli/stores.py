@@ -94,4 +94,5 @@ def confirmed(question: str, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise click.UsageError(f"{question} Say --yes to do it without being asked")
-    click.confirm(question, abort=True)
+    if not click.confirm(question, err=True):
+        raise CommandFailed("nothing was done")

@@ -274,11 +274,4 @@ def _row(found: Topic) -> dict[str, object]:
 
 
 def _retention(found: Topic) -> str | None:
-    if found.retention is None:
-        return None
-    parts = []
-    if found.retention.ms is not None:
-        parts.append(f"{found.retention.ms}ms")
-    if found.retention.size is not None:
-        parts.append(f"{found.retention.size}B")
-    return ",".join(parts)
+    return None if found.retention is None else str(found.retention)

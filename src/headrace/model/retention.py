@@ -21,11 +21,21 @@ class Retention:
     ms: int | None = None
     size: int | None = None
 
+    def __str__(self) -> str:
+        """As parse_retention takes it, in the largest units that say it exactly."""
+        told = ((self.ms, _TIMES), (self.size, _SIZES))
+        return ",".join(_in_units(value, units) for value, units in told if value is not None)
+
     def ends(self, *, stored_at: int, now: int, kept: int) -> bool:
         """Whether the oldest acknowledged messages may go; ``kept`` bytes are there in all."""
         too_old = self.ms is not None and stored_at + self.ms <= now
         too_many = self.size is not None and kept > self.size
         return too_old or too_many
+
+
+def _in_units(value: int, units: dict[str, int]) -> str:
+    worth, unit = max((worth, unit) for unit, worth in units.items() if value % worth == 0)
+    return f"{value // worth}{unit}"
 
 
 def parse_retention(text: str) -> Retention | None:

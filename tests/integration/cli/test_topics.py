@@ -6,7 +6,7 @@ import json
 from uuid import uuid4
 
 import pytest
-from shell import call
+from shell import call, on_terminal
 
 from headrace.testing import RunningBroker
 
@@ -104,3 +104,31 @@ def test_the_vhost_is_chosen_as_for_other_commands(
     assert call(capsys, "topic", "delete", "grain", "-p", "mill", "-y").code == 0
     told = call(capsys, "topic", "list", "-p", "mill", "--store", "mysql://h/d")
     assert told.code == 2 and "choose one of --store and --url" in told.err
+
+
+def test_a_no_to_the_question_leaves_everything_and_says_so(
+    capsys: pytest.CaptureFixture[str], topic: str
+) -> None:
+    told = on_terminal("topic", "delete", topic, typed=b"n\n")
+    assert told.code == 1
+    assert told.err.endswith("headrace: nothing was done\n") and "with 0 messages?" in told.err
+    assert call(capsys, "topic", "describe", topic).code == 0
+
+
+def test_retention_is_shown_as_it_was_written(
+    capsys: pytest.CaptureFixture[str], site: RunningBroker
+) -> None:
+    assert call(capsys, "topic", "create", "kept", "--retention", "7d,500MB").code == 0
+    assert "retention   7d,500MB\n" in call(capsys, "topic", "describe", "kept").out
+
+
+def test_a_report_names_those_who_read_alone(
+    capsys: pytest.CaptureFixture[str], topic: str, site: RunningBroker
+) -> None:
+    groups = pytest.importorskip("headrace.spark.reports.groups")
+    call(capsys, "topic", "append", topic, "x", "--count", "3")
+    call(capsys, "topic", "read", topic, "--token", "auditor", "-n", "1")
+    call(capsys, "topic", "read", topic, "--group", "post", "-n", "3")
+    found = groups.group_lag(f"headrace://guest:guest@127.0.0.1:{site.native_port}/")
+    assert found is not None
+    assert [row[:2] for row in found.rows] == [(topic, "auditor (alone)"), (topic, "post")]

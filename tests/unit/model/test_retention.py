@@ -33,3 +33,19 @@ def test_it_ends_by_age_or_by_size_whichever_comes_first() -> None:
     assert not both.ends(stored_at=0, now=99, kept=1000)
     assert both.ends(stored_at=0, now=100, kept=0)
     assert both.ends(stored_at=0, now=1, kept=1001)
+
+
+@pytest.mark.parametrize(
+    ("kept", "told"),
+    [
+        (Retention(604_800_000), "7d"),
+        (Retention(5_400_000), "90m"),
+        (Retention(1_001), "1001ms"),
+        (Retention(size=500_000_000), "500MB"),
+        (Retention(size=268_435_456), "256MiB"),
+        (Retention(86_400_000, 1_001), "1d,1001B"),
+    ],
+)
+def test_is_told_as_it_is_written(kept: Retention, told: str) -> None:
+    assert str(kept) == told
+    assert parse_retention(told) == kept
