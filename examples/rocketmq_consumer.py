@@ -19,8 +19,8 @@ def main() -> None:
     consumer = OrderlyConsumer(ConsumerConfig("printers", NAMESRV))
     consumer.subscribe("orders", "new || changed")
     consumer.register_message_listener(received)
+    print("waiting for messages, stop with Ctrl-C", flush=True)
     with suppress(KeyboardInterrupt), consumer:
-        print("waiting for messages, stop with Ctrl-C", flush=True)
         while True:  # one wait without end may miss a Ctrl-C that comes as it begins
             sleep(1)
 

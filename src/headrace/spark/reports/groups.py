@@ -19,9 +19,14 @@ def group_lag(url: str) -> Table | None:
             rows = connection.call(Op.LIST, kind="groups", page=0)["rows"]
     except (HeadraceError, SparkError):
         return None
-    found = sorted((row["topic"], row["group"], _waiting(row)) for row in rows)
+    found = sorted((row["topic"], _reader(row), _waiting(row)) for row in rows)
     columns = ("topic", "group", "lag")
     return Table("Groups", columns, found, "As of now.") if found else None
+
+
+def _reader(row: Mapping[str, Any]) -> str:
+    """A reader on its own has a token instead of a group."""
+    return str(row["group"]) or f"{row['token']} (alone)"
 
 
 def _waiting(row: Mapping[str, Any]) -> int:
