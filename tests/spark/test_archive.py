@@ -121,6 +121,10 @@ def _check_queries(spark: Any, lake: Path) -> None:  # noqa: ANN401
     assert tuple(row) == ("topic", "high")
     with pytest.raises(BadOption, match="there is no table `order`; there are `a/b %`, events"):
         query(spark, "SELECT * FROM order", names)
+    with pytest.raises(BadOption, match=r"^Syntax error at or near 'SELEC'"):
+        query(spark, "SELEC 1", names)
+    with pytest.raises(BadOption, match="price"):
+        query(spark, "SELECT price FROM events", names)
     files = DeltaTable(str(lake / "messages")).file_uris()
     sql = "SELECT source, count(*) FROM read_parquet(?, hive_partitioning = true) GROUP BY ALL"
     assert sorted(duckdb.execute(sql, [files]).fetchall()) == [("a/b %", 305), ("events", 1)]

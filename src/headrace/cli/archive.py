@@ -86,6 +86,8 @@ def archive(
             archiver.release()
             click.echo("the broker holds nothing for this archive any more")
             return DONE
+        if not once and sys.stderr.isatty():
+            click.echo(f"archiving to {archiver.root}, stop with Ctrl-C", err=True)
         total = archiver.run(once=once, stop=stop, every=every, tell=_tell(as_json))
     finally:
         spark.stop()

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from headrace.spark.archive.layout import TABLE, table_path
 from headrace.spark.errors import BadOption, LakeError
 from headrace.spark.lake import open_delta, read_delta
+from headrace.spark.reasons import reason_of
 
 
 def sources_of(lake: Path | str) -> dict[str, int]:
@@ -50,7 +51,8 @@ def offer(spark: SparkSession, lake: Path | str) -> list[str]:
 
 
 def query(spark: SparkSession, sql: str, names: list[str]) -> DataFrame:
-    """The answer to a query; a table that is missing is told with those that there are."""
+    """The answer to a query; BadOption when it is none. A table that is missing is told with those
+    that there are."""
     try:
         return spark.sql(sql)
     except AnalysisException as error:
@@ -58,7 +60,7 @@ def query(spark: SparkSession, sql: str, names: list[str]) -> DataFrame:
             known = ", ".join(_written(name) for name in names)
             wanted = (error.getMessageParameters() or {}).get("relationName", "")
             raise BadOption(f"there is no table {wanted}; there are {known}") from error
-        raise
+        raise BadOption(reason_of(error)) from error
 
 
 def _written(name: str) -> str:
