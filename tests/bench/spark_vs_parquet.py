@@ -92,6 +92,10 @@ def _fill_database(url: str, rows: int, size: int) -> None:
         for start in range(0, rows, PORTION):
             numbers = range(start, min(start + PORTION, rows))
             producer.append_many([topics.NewMessage(body(n), ref_key=f"k{n}") for n in numbers])
+        # What was appended last becomes readable a moment later.
+        reader = store.consumer(f"t{size}", token="bench")
+        while sum(lag.end - 1 for lag in reader.lag().values()) < rows:
+            time.sleep(0.1)
 
 
 def _per_row_source() -> type:
@@ -284,6 +288,9 @@ def _trees(roots: list[int]) -> list[int]:
 
 
 def _measured(cases: list[Case], rounds: int, pids: Callable[[], list[int]]) -> Medians:
+    for case in cases:
+        count = case.read().count()
+        assert count in (case.rows, 0), f"{case.name}: {count} rows, not {case.rows}"
     found: dict[str, list[Figure]] = {case.name: [] for case in cases}
     for number in range(rounds + 1):
         for case in cases:
