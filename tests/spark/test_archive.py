@@ -194,6 +194,7 @@ def test_retained_messages_of_a_topic_are_replayed_without_an_archive(
     ] == [(b"7", "events/0/7")]
 
 
+@pytest.mark.spark  # in a session with 1 GiB that is not used up by others
 def test_messages_too_large_for_one_request_are_replayed(
     spark: Any,  # noqa: ANN401
     broker: RunningBroker,
