@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from brokers import Broker
+from descriptors import descriptors
 from headrace.client import (
     BasicProperties,
     ChannelClosed,
@@ -169,13 +169,13 @@ def test_failures_to_connect(native: Broker) -> None:
 
 def test_no_descriptor_is_left(native: Broker) -> None:
     async def main() -> None:
-        before = len(os.listdir("/proc/self/fd"))
+        before = len(descriptors())
         connection = await connect(port=native.ports["native"])
         await connection.create_channel()
         await connection.close()
         await connection.close()
         await asyncio.sleep(0)
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert len(descriptors()) == before
 
     run(main())
 

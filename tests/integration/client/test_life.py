@@ -11,6 +11,7 @@ from contextlib import closing
 import pytest
 
 from brokers import Broker
+from descriptors import descriptors
 from headrace.client import (
     Channel,
     Connection,
@@ -23,20 +24,16 @@ from headrace.client import (
 from waiting import wait_for
 
 
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
 def own_threads() -> list[str]:
     return [one.name for one in threading.enumerate() if one.name.startswith("headrace-")]
 
 
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
-    before = descriptors()
+    before = len(descriptors())
     yield
     wait_for(lambda: own_threads() == [])
-    assert descriptors() == before
+    assert len(descriptors()) == before
 
 
 def test_close_leaves_no_thread_and_no_socket(

@@ -12,6 +12,7 @@ from nativetypes import Namer
 
 import brokers
 from brokers import Broker
+from descriptors import descriptors
 from headrace.client.bulk import BulkConnection, Destination, Located
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
@@ -82,13 +83,13 @@ def test_files_that_are_deleted_meanwhile_can_still_be_read(tmp_path: Path) -> N
 
 def test_descriptors_are_closed(bulk: BulkConnection, name: Namer) -> None:
     topic = filled(bulk, name().replace("-", "_"))
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(descriptors())
     for _ in range(5):
         mapped = open_files(located(bulk, topic))
         assert mapped is not None
         assert sum(batch.num_rows for batch in mapped) == ROWS
         open_files(replace(located(bulk, topic), files=[("/nowhere", 1, 1)]))
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(descriptors()) == before
 
 
 def test_another_machine_and_another_file_are_not_taken_for_ours(

@@ -8,6 +8,7 @@ import os
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -306,7 +307,11 @@ def test_two_hundred_starts_leave_no_thread_no_descriptor_and_no_file(tmp_path: 
         at_first = held()
         for _ in range(199):
             use()
-        assert held() == at_first
+        for _ in range(50):  # another broker in this process may look at /proc just now
+            if (at_last := held()) == at_first:
+                break
+            time.sleep(0.1)
+        assert at_last == at_first
     finally:
         tempfile.tempdir = before
 

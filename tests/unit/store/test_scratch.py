@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from descriptors import descriptors
 from headrace.store.scratch import Scratch
 
 
 def open_files() -> int:
-    return len(os.listdir("/proc/self/fd"))
+    return len(descriptors())
 
 
 def test_contents_come_back_as_they_were(tmp_path: Path) -> None:
