@@ -77,7 +77,8 @@ def start(directory: Path, *args: str, env: dict[str, str] | None = None) -> Bro
         process = subprocess.Popen(command, stdout=sink, stderr=sink, env=environment)
 
     try:
-        wait_for(lambda: ready.exists() or process.poll() is not None, timeout=10)
+        # Patient: disks of shared machines stall for longer than a start takes.
+        wait_for(lambda: ready.exists() or process.poll() is not None, timeout=60)
         assert process.returncode is None, f"exit code {process.returncode} at start"
         ports: dict[str, int] = json.loads(ready.read_text())
     except BaseException as error:
