@@ -30,12 +30,16 @@ from headrace.errors import ClaimLost, EngineUnavailable
 from headrace.model.topics.lanes import BY_URGENCY
 from headrace.store.mysql.url import parse_url
 from mariadb import MariaDb
+from processes import is_stopped
 from waiting import wait_for
 
 PRIORITIES = tuple(lane.label for lane in BY_URGENCY)
 TOPIC = "load"
 GROUP = "g"
 LEASE_S = 1.5
+# Where producers are faster than consumers, nothing of a lower lane comes in its turn, and so
+# nobody takes over what a lost member had of it.
+MIN_SHARE = 10
 ACCIDENT_AT = 20  # batches
 ACCIDENTS = {"dies": signal.SIGKILL, "pauses": signal.SIGSTOP}
 _ERRORS = (EngineUnavailable, pymysql.MySQLError)
@@ -112,7 +116,7 @@ def consume(url: str, ledger: Path, name: str, drained: Path, accident: str) -> 
     to go on.
     """
     store = _opened(url)
-    consumer = store.consumer(TOPIC, token=name, group=GROUP, lease=LEASE_S)
+    consumer = store.consumer(TOPIC, token=name, group=GROUP, lease=LEASE_S, min_share=MIN_SHARE)
     reads = 0
     with ledger.open("w") as told:
         while True:
@@ -229,7 +233,7 @@ def run(
         ]
         wait_for(lambda: consumers[0].poll() is not None, timeout=60)
         assert consumers[0].returncode == -signal.SIGKILL
-        wait_for(lambda: _is_stopped(consumers[1]), timeout=60)
+        wait_for(lambda: is_stopped(consumers[1].pid), timeout=60)
         wait_for(lambda: not _holds(server, database, "c1"), timeout=60)
         consumers[1].send_signal(signal.SIGCONT)
         wait_for(lambda: '"refused"' in (directory / "c1").read_text(), timeout=60)
@@ -243,11 +247,6 @@ def run(
         for one in consumers[1:]:
             assert one.wait(60) == 0
     return _accounts(server, database, directory)
-
-
-def _is_stopped(process: subprocess.Popen[bytes]) -> bool:
-    state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
-    return state == "T"
 
 
 def _holds(server: MariaDb, database: str, token: str) -> bool:

@@ -26,17 +26,10 @@ from headrace.demo.broker import lasting_ports
 from headrace.demo.clients import Clients
 from headrace.demo.story import Story
 from headrace.spark.pipelines.file import load as load_pipeline
+from processes import is_running
 from waiting import wait_for
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-def is_running(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"  # one that nobody has waited for yet
 
 
 def demonstrate(*args: str, **extra: str) -> subprocess.CompletedProcess[str]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.model.topics.claiming import Due, Held, LaneWork, Piece, plan, runs
-from headrace.model.topics.contiguity import Hole, complete_to, fence
+from headrace.model.topics.contiguity import Hole, fence
 from headrace.model.topics.lanes import BY_URGENCY, Lane, shares
 from headrace.model.topics.retaining import Chunk, over_limit, pairs, removable_to
 
@@ -93,19 +93,6 @@ def test_runs_say_the_same_as_their_numbers(marked: dict[int, int]) -> None:
         for number in range(first, last + 1)
     }
     assert found == marked
-
-
-@given(st.integers(0, 20), st.sets(st.integers(1, 60)))
-def test_everything_up_to_the_stable_id_is_there(stable: int, later: set[int]) -> None:
-    ids = sorted(stable + number for number in later)
-    end, hole = complete_to(stable, ids)
-    assert set(range(stable + 1, end + 1)) <= set(ids)
-    assert end + 1 not in ids
-    if hole is None:
-        assert end == (ids[-1] if ids else stable)
-    else:
-        assert hole.first == end + 1 and hole.last + 1 in ids
-        assert not set(range(hole.first, hole.last + 1)) & set(ids)
 
 
 @given(st.integers(1, 1000), st.integers(0, 1000), st.integers(1, 500))

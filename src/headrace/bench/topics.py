@@ -7,6 +7,7 @@ wanted is written beside it.
 from __future__ import annotations
 
 import multiprocessing
+import queue
 import sys
 import threading
 import time
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -23,10 +25,13 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from headrace.bench.brokers import Headrace
+from headrace.bench.failure import MeasureError
 from headrace.client import ConnectionFactory
 from headrace.client.operations import Call, nothing
+from headrace.store.mysql.driver import Session
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.mysql.schema import NOW
+from headrace.store.mysql.url import parse_url
 from headrace.store.topics import Entry, Reader, TopicSpec
 from headrace.testing.mariadb import MariaDb
 from headrace.wire.native.messages import Op
@@ -182,11 +187,23 @@ def _crowd(target: Callable[..., None], args: tuple[object, ...]) -> float:
     for _ in running:
         ready.acquire()
     go.set()
-    reports = [told.get(timeout=120) for _ in running]
+    reports = [_report(told, running) for _ in running]
     for one in running:
         one.join()
     took = max(end for _, _, end in reports) - min(start for _, start, _ in reports)
     return float(sum(done for done, _, _ in reports) / took)
+
+
+def _report(told: Any, running: list[Any]) -> tuple[int, float, float]:  # noqa: ANN401
+    """The next one; at once an error when a process died, whose own words are above."""
+    while True:
+        try:
+            report: tuple[int, float, float] = told.get(timeout=1)
+        except queue.Empty:
+            if any(one.exitcode for one in running):
+                raise MeasureError("a consumer of the measurement died, see above") from None
+        else:
+            return report
 
 
 def _take_ranges(number: int, ready: Any, go: Event, told: Any, url: str, topic: str) -> None:  # noqa: ANN401
@@ -214,32 +231,37 @@ def _take_rows(
     seconds: float,
     limit: int,
 ) -> None:
-    from headrace.store.mysql.driver import Session
-    from headrace.store.mysql.url import parse_url
-
     session = Session(parse_url(url))
     ready.release()
     go.wait()
     done, start = 0, time.monotonic()
-    while time.monotonic() < start + seconds:
-        with session.transaction():  # claimed for a time, as ours are
-            found = session.rows(
-                f"SELECT id FROM rows_{topic} WHERE owner IS NULL ORDER BY id LIMIT {limit} "
-                "FOR UPDATE SKIP LOCKED"
-            )
-            if not found:
-                break
-            ids = [row[0] for row in found]
-            those = f"id IN ({','.join(['%s'] * len(ids))})"
-            session.run(
-                f"UPDATE rows_{topic} SET owner=%s, lease_until_ms={NOW}+30000 WHERE {those}",
-                [f"c{number}", *ids],
-            )
-        session.rows(f"SELECT id,body FROM rows_{topic} WHERE {those}", ids)
-        done += session.run(f"DELETE FROM rows_{topic} WHERE owner=%s AND {those}",
-                            [f"c{number}", *ids])  # fmt: skip
+    take = partial(_take_some_rows, session, topic, f"c{number}", limit)
+    # Refused by a deadlock, as happens when rows are claimed in crowds: again, as ours are.
+    while time.monotonic() < start + seconds and (took := session.repeated(take)):
+        done += took
     told.put((done, start, time.monotonic()))
     session.close()
+
+
+def _take_some_rows(session: Session, topic: str, owner: str, limit: int) -> int:
+    """Claim, read and delete rows; how many."""
+    with session.transaction():  # claimed for a time, as ours are
+        found = session.rows(
+            f"SELECT id FROM rows_{topic} WHERE owner IS NULL ORDER BY id LIMIT {limit} "
+            "FOR UPDATE SKIP LOCKED"
+        )
+        if not found:
+            return 0
+        ids = [row[0] for row in found]
+        those = f"id IN ({','.join(['%s'] * len(ids))})"
+        session.run(
+            f"UPDATE rows_{topic} SET owner=%s, lease_until_ms={NOW}+30000 WHERE {those}",
+            [owner, *ids],
+        )
+    session.rows(f"SELECT id,body FROM rows_{topic} WHERE {those}", ids)
+    return session.repeated(
+        lambda: session.run(f"DELETE FROM rows_{topic} WHERE owner=%s AND {those}", [owner, *ids])
+    )
 
 
 # -- an old transaction --------------------------------------------------------------------------

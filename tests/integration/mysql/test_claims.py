@@ -54,6 +54,21 @@ def test_an_expired_claim_goes_to_another_member(engine: MySqlEngine, sql: Curso
     engine.commit("t", Reader("other", "g"), new.claim)
 
 
+def test_an_expired_claim_of_a_lower_lane_waits_for_its_turn_or_its_share(
+    engine: MySqlEngine, sql: Cursor
+) -> None:
+    fill(engine, 4, Lane.LOW)
+    engine.read("t", ME, 4)
+    expire(sql)
+    fill(engine, 100, Lane.HIGH)
+    strict = engine.read("t", Reader("other", "g"), 20)
+    assert {one.lane for one in strict.messages} == {Lane.HIGH}
+    fair = engine.read("t", Reader("third", "g", min_share=10), 20)
+    lanes = [one.lane for one in fair.messages]
+    assert lanes == [Lane.HIGH] * 18 + [Lane.LOW] * 2
+    assert [one.attempts for one in fair.messages][-2:] == [2, 2]
+
+
 def test_an_expired_claim_is_refused_though_nobody_took_it(
     engine: MySqlEngine, sql: Cursor
 ) -> None:

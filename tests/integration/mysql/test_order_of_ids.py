@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pymysql
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from headrace.model.topics.lanes import Lane
 from headrace.store.mysql import advance
+from headrace.store.mysql.driver import Session
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics import Entry, Reader, TopicSpec
 from mariadb import MariaDb
@@ -198,3 +201,67 @@ def test_a_row_deleted_by_hand_stops_nobody(
     taken = engine.read("t", Reader("c", "g"), 10)
     assert [one.body for one in taken.messages] == [b"0", b"2", b"3"]
     assert "are not there" in caplog.text
+
+
+# -- looks ---------------------------------------------------------------------------------------
+
+
+def put(sql: Cursor, ids: Iterable[int]) -> None:
+    sql.execute("DELETE FROM msg_p_t_middle")
+    if values := ",".join(f"({number},'','p')" for number in ids):
+        sql.execute(f"INSERT INTO msg_p_t_middle (id,body,token) VALUES {values}")
+
+
+def look_from(engine: MySqlEngine, stable: int) -> advance.Look:
+    topic = engine._catalogue.get("t")
+    with engine._readers.session() as session:
+        found = advance.look(session, topic, {Lane.MIDDLE: advance.Bounds(stable, 1)})
+    return found[Lane.MIDDLE]
+
+
+def expected(stable: int, ids: set[int]) -> tuple[int, advance.Hole | None]:
+    """What nobody can doubt, one id after the other."""
+    end = stable
+    while end + 1 in ids:
+        end += 1
+    behind = [number for number in ids if number > end]
+    return end, advance.Hole(end + 1, min(behind) - 1) if behind else None
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.integers(0, 5), st.sets(st.integers(1, 25)))
+@example(0, set())
+@example(3, {1, 2, 3})
+@example(0, {2})
+@example(0, {1, 2, 20})  # the hole is larger than the window
+def test_a_look_ends_at_the_first_hole(
+    engine: MySqlEngine, sql: Cursor, monkeypatch: pytest.MonkeyPatch, stable: int, later: set[int]
+) -> None:
+    """However the ids lie in the window, looks one after the other come to the first hole."""
+    monkeypatch.setattr(advance, "WINDOW", 8)
+    ids = set(range(1, stable + 1)) | later
+    put(sql, ids)
+    seen = look_from(engine, stable)
+    while seen.is_full:
+        assert seen.bounds.stable > stable or stable + 1 not in ids
+        seen = look_from(engine, seen.bounds.stable)
+    assert (seen.bounds.stable, seen.hole) == expected(stable, ids)
+
+
+def test_a_hole_that_stays_costs_a_read_next_to_nothing(engine: MySqlEngine, sql: Cursor) -> None:
+    """Every read looks: with thousands of messages behind a hole it must not touch them."""
+    put(sql, range(2, 4002))
+
+    def rows_touched(session: Session) -> int:
+        rows = session.rows("SHOW SESSION STATUS LIKE 'Handler_read%'")
+        return sum(int(count) for _, count in rows)
+
+    topic = engine._catalogue.get("t")
+    with engine._readers.session() as session:
+        before = rows_touched(session)
+        seen = advance.look(session, topic, {Lane.MIDDLE: advance.Bounds(0, 1)})[Lane.MIDDLE]
+        cost = rows_touched(session) - before
+    assert seen.hole == advance.Hole(1, 1)
+    assert cost < 50, f"{cost} rows"

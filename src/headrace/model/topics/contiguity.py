@@ -1,4 +1,4 @@
-"""How far the ids of a lane are complete. Pure.
+"""Ids of a lane that are missing. Pure.
 
 Ids are given before their rows can be seen, and rows become visible in any order. A missing id is
 either on its way or will never come; until that is known, nothing behind it may be read.
@@ -6,7 +6,6 @@ either on its way or will never come; until that is known, nothing behind it may
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -19,19 +18,6 @@ class Hole:
 
     def __len__(self) -> int:
         return self.last - self.first + 1
-
-
-def complete_to(stable: int, ids: Iterable[int]) -> tuple[int, Hole | None]:
-    """The last id with nothing missing before it, and what is missing behind it.
-
-    ``ids`` rise, and are all the ids above ``stable`` that one look at the table has shown.
-    """
-    end = stable
-    for one in ids:
-        if one != end + 1:
-            return end, Hole(end + 1, one - 1)
-        end = one
-    return end, None
 
 
 def fence(hole: Hole, limit: int) -> range:

@@ -29,6 +29,8 @@ _STRICT: Final = (
     "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,NO_ZERO_DATE"
 )
 _LOCK_WAIT_S: Final = 3
+_IDLE_IN_TRANSACTION_S: Final = 10
+_IDLE_S: Final = 60  # longer than connections of a pool are believed to live without a look
 MIN_MARIADB: Final = (10, 6)
 MIN_MYSQL: Final = (8, 0)
 
@@ -50,6 +52,7 @@ class Session:
         [(self.version, self.packet, self.id_step)] = self.rows(
             "SELECT VERSION(), @@max_allowed_packet, @@auto_increment_increment"
         )
+        self.run(_leave_no_locks(str(self.version)))
 
     # -- statements ------------------------------------------------------------------------------
 
@@ -233,6 +236,15 @@ def _mysqlclient(settings: Settings) -> tuple[type[Exception], Any]:
     except MySQLdb.MySQLError as error:
         raise _fault(error) from None
     return MySQLdb.MySQLError, raw
+
+
+def _leave_no_locks(version: str) -> str:
+    """A process that stands still in the middle of a transaction (stopped, or its machine gone
+    without a word) must not keep a group's rows locked until the server's eight hours are over.
+    MySQL knows only connections that do nothing, in a transaction or not."""
+    if "MariaDB" in version:
+        return f"SET SESSION idle_transaction_timeout={_IDLE_IN_TRANSACTION_S}"
+    return f"SET SESSION wait_timeout={_IDLE_S}"
 
 
 def check_version(text: str) -> None:
