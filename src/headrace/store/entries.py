@@ -25,7 +25,7 @@ import msgpack
 from headrace.errors import BadTopicValue, StoreError
 from headrace.model.topics.lanes import Lane
 from headrace.model.topics.spans import message_id
-from headrace.store.topics import Entry, Message
+from headrace.store.topics import Alike, Entry, Message
 
 VERSION: Final = 1
 _HEAD: Final = Struct("<BBHHHHHIqQ")
@@ -77,6 +77,9 @@ def encode_entry(entry: Entry) -> bytes:
 
 def encode_entries(entries: Iterable[Entry]) -> list[bytes]:
     """The same for many: those which have only a body and a token share their head."""
+    if isinstance(entries, Alike):
+        head = encode_parts(b"", entries.token, None, None, None, None, None, {})
+        return [head + body for body in entries.bodies]
     heads: dict[str, bytes] = {}
     found = []
     for entry in entries:
@@ -84,10 +87,10 @@ def encode_entries(entries: Iterable[Entry]) -> list[bytes]:
         if properties or others != _NOTHING:
             found.append(encode_entry(entry))
             continue
-        head = heads.get(token)
-        if head is None:
-            head = heads[token] = encode_parts(b"", token, None, None, None, None, None, {})
-        found.append(head + body)
+        known = heads.get(token)
+        if known is None:
+            known = heads[token] = encode_parts(b"", token, None, None, None, None, None, {})
+        found.append(known + body)
     return found
 
 

@@ -11,10 +11,10 @@ that reads both alone and in a group has two positions that know nothing of each
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, overload
 
 from headrace.model.retention import Retention
 from headrace.model.topics.lanes import Lane
@@ -73,6 +73,33 @@ class Entry(NamedTuple):
     message_id: str | None = None
     born: int | None = None  # ms since 1970, by the producer's clock
     properties: Mapping[str, str] = NO_PROPERTIES
+
+
+class Alike(Sequence[Entry]):
+    """Entries that have a body and are alike in everything else: the usual batch. Those who know
+    it need not look at each; for the others it is a sequence like any."""
+
+    __slots__ = ("bodies", "lane", "token")
+
+    def __init__(self, bodies: Sequence[bytes], lane: Lane = Lane.MIDDLE, token: str = "") -> None:
+        self.bodies = bodies
+        self.lane = lane
+        self.token = token
+
+    def __len__(self) -> int:
+        return len(self.bodies)
+
+    @overload
+    def __getitem__(self, at: int) -> Entry: ...
+    @overload
+    def __getitem__(self, at: slice) -> Alike: ...
+    def __getitem__(self, at: int | slice) -> Entry | Alike:
+        if isinstance(at, slice):
+            return Alike(self.bodies[at], self.lane, self.token)
+        return Entry(self.bodies[at], self.lane, self.token)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return (Entry(body, self.lane, self.token) for body in self.bodies)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import BadTopicValue, StoreError
+from headrace.model.topics.lanes import Lane
 from headrace.store.entries import HEAD_SIZE, decode_entry, encode_entries, encode_entry, tags_of
-from headrace.store.topics import Entry
+from headrace.store.topics import Alike, Entry
 
 WHOLE = Entry(b"body", token="t", key="k", tags="paid", source_ip="::1", message_id="m", born=-5,
               properties={"a": "b"})  # fmt: skip
@@ -78,4 +79,15 @@ _PLAIN = st.builds(lambda body, token: Entry(body, token=token), st.binary(), st
 
 @given(st.lists(_ENTRIES | _PLAIN))
 def test_many_are_encoded_as_one_by_one(entries: list[Entry]) -> None:
+    assert encode_entries(entries) == [encode_entry(one) for one in entries]
+
+
+@given(st.lists(st.binary()), st.sampled_from(Lane), st.text("ab"))
+def test_those_that_are_alike_are_encoded_as_one_by_one(
+    bodies: list[bytes], lane: Lane, token: str
+) -> None:
+    entries = Alike(bodies, lane, token)
+    assert list(entries) == [Entry(body, lane, token) for body in bodies]
+    assert [entries[at] for at in range(len(entries))] == list(entries)
+    assert list(entries[1:3]) == list(entries)[1:3]
     assert encode_entries(entries) == [encode_entry(one) for one in entries]

@@ -23,7 +23,7 @@ from headrace.store.api import Extent, Journal, Level, Placed, TopicRow
 from headrace.store.entries import encode_entries
 from headrace.store.pieces import Loaded
 from headrace.store.readers import Readers
-from headrace.store.topics import Entry, Part, TopicInfo
+from headrace.store.topics import Alike, Entry, Part, TopicInfo
 
 if TYPE_CHECKING:
     from headrace.core.vhost import Vhost
@@ -168,22 +168,30 @@ class LogTopic:
         """
         contents = encode_entries(entries)
         by_track = self._by_track(entries)
+        if len(by_track) == 1:
+            [track] = by_track
+            first, position = self.append_to(track, contents, tapped=tapped)
+            start = message_id(track[1], first)
+            return Appended(list(range(start, start + len(contents))), position)
         ids = [0] * len(entries)
         position = 0
         with self._storage.atomic():
             for track, indices in by_track.items():
-                is_all = len(indices) == len(contents)
-                part = contents if is_all else [contents[index] for index in indices]
+                part = [contents[index] for index in indices]
                 offset, position = self.append_to(track, part, tapped=tapped)
-                first = message_id(track[1], offset)
-                for number, index in enumerate(indices, first):
+                for number, index in enumerate(indices, message_id(track[1], offset)):
                     ids[index] = number
         return Appended(ids, position)
 
     def _by_track(self, entries: Sequence[Entry]) -> Mapping[Track, Sequence[int]]:
         """Which of the entries go to which track."""
-        if self.queues == 1 and len({entry.lane for entry in entries}) == 1:
-            return {(entries[0].lane, 0): range(len(entries))}
+        if self.queues == 1:
+            if isinstance(entries, Alike):
+                lanes = {entries.lane}
+            else:
+                lanes = {entry.lane for entry in entries}
+            if len(lanes) == 1:
+                return {(lanes.pop(), 0): range(len(entries))}
         found: dict[Track, list[int]] = {}
         for index, entry in enumerate(entries):
             track = (entry.lane, self._partition_of(entry.key))

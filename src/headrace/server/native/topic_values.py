@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.core.topics.engine import MessageRow
@@ -16,6 +16,7 @@ from headrace.store.topics import (
     EARLIEST,
     LATEST,
     MAX_ATTEMPTS,
+    Alike,
     Entry,
     GroupInfo,
     Lag,
@@ -133,7 +134,7 @@ def time_of(request: Request) -> int | None:
 # -- entries ------------------------------------------------------------------------------------
 
 
-def entries_of(request: Request, max_body: int) -> list[Entry]:
+def entries_of(request: Request, max_body: int) -> Sequence[Entry]:
     """What is to be appended: the request itself, or its batch. All are checked first."""
     token = request.text("token", "")
     if token:
@@ -143,10 +144,25 @@ def entries_of(request: Request, max_body: int) -> list[Entry]:
         return [_entry(request.fields, token, max_body)]
     if type(batch) is not list or not all(type(one) is dict for one in batch):
         raise CommandInvalid("'batch' must be an array of maps")
-    return [_entry(one, token, max_body) for one in batch]
+    return _alike(batch, token, max_body) or [_entry(one, token, max_body) for one in batch]
 
 
 _PLAIN = frozenset(("body", "priority"))
+
+
+def _alike(batch: list[dict[str, Any]], token: str, max_body: int) -> Alike | None:
+    """A batch of bodies with one priority, looked at as a whole: one by one they cost more than
+    storing them does. None for any other; what is wrong with it is said of the one it is in."""
+    if not batch or not set().union(*batch) <= _PLAIN:
+        return None
+    bodies: list[Any] = [one.get("body") for one in batch]
+    if set(map(type, bodies)) != {bytes} or max(map(len, bodies)) > max_body:
+        return None
+    priorities = [one.get("priority") for one in batch]
+    first = priorities[0]
+    if priorities.count(first) != len(priorities) or not isinstance(first, str | None):
+        return None
+    return Alike(bodies, Lane.MIDDLE if first is None else lane_named(first), token)
 
 
 def _entry(fields: Mapping[str, Any], token: str, max_body: int) -> Entry:
