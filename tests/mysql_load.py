@@ -30,7 +30,7 @@ from headrace.errors import ClaimLost, EngineUnavailable
 from headrace.model.topics.lanes import BY_URGENCY
 from headrace.store.mysql.url import parse_url
 from mariadb import MariaDb
-from processes import is_stopped
+from process_state import is_stopped
 from waiting import wait_for
 
 PRIORITIES = tuple(lane.label for lane in BY_URGENCY)

@@ -26,7 +26,7 @@ from headrace.demo.broker import lasting_ports
 from headrace.demo.clients import Clients
 from headrace.demo.story import Story
 from headrace.spark.pipelines.file import load as load_pipeline
-from processes import is_running
+from process_state import is_running
 from waiting import wait_for
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -17,7 +17,7 @@ from headrace.store.mysql import driver, pool
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics import Entry, Reader
 from mariadb import MariaDb
-from processes import is_stopped
+from process_state import is_stopped
 from waiting import wait_for
 
 # Stops with the rows of the group locked, between two statements of a claim.
