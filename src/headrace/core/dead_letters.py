@@ -72,7 +72,7 @@ class DeadLetters:
         history: list[dict[str, object]],
     ) -> None:
         headers = properties_of(content).headers
-        found = self._vhost.find_route(exchange, keys, headers.as_dict() if headers else {})
+        found = self._vhost.routes.find(exchange, keys, headers.as_dict() if headers else {})
         targets = [one for one in found.destinations if not is_cycle(history, one.name)]
         if targets:
             route = Route(exchange, keys[0], targets)

@@ -49,7 +49,7 @@ def import_definitions(broker: Broker, data: Mapping[str, Any]) -> None:
             where = broker.get_vhost(item.get("vhost", DEFAULT_VHOST)).name
             broker.parameters.set(where, item["component"], item["name"], item["value"])
     for item in entries(data, "policies"):
-        broker.get_vhost(item.get("vhost", DEFAULT_VHOST)).set_policy(
+        broker.get_vhost(item.get("vhost", DEFAULT_VHOST)).policies.set(
             Policy.checked(
                 name=item["name"],
                 vhost=item.get("vhost", DEFAULT_VHOST),

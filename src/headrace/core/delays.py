@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from headrace.model.message import Batch, Route
-from headrace.store.api import Level, Placed
+from headrace.store.api import Level, Placed, QueueRow
 from headrace.wire.amqp.content import properties_of, with_properties
 from headrace.wire.amqp.properties import Properties
 
@@ -76,7 +77,7 @@ class Waiting:
         if not batch.persistent or not self._exchange.durable or journal is None:
             return None, 0
         if self.number is None:
-            self.number = self._vhost.number_waiting(self)
+            self.number = self._new_number()
             if self.number is None:
                 return None, 0
         offset = self._next_offset
@@ -91,6 +92,14 @@ class Waiting:
             level=Level.FSYNC,
         )
         return offset, position
+
+    def _new_number(self) -> int | None:
+        """A place of its own in the journal."""
+        storage = self._vhost.storage
+        number = storage.new_queue_number()
+        if number is not None:
+            storage.save(QueueRow(number, uuid4().hex, self._vhost.name, self.name))
+        return number
 
     def restore(self) -> None:
         """Go on waiting after a restart; what is overdue goes at once, in the order it was due."""
@@ -130,7 +139,7 @@ class Waiting:
         key = batch.route.key
         carbon = headers.get("CC")
         copies = carbon if isinstance(carbon, list) else []
-        queues = self._vhost.walk(self._exchange, [key, *copies], headers, inside=True)
+        queues = self._vhost.routes.walk(self._exchange, [key, *copies], headers, inside=True)
         released = Batch(
             Route(batch.route.exchange, key, queues.destinations),
             [content],
@@ -141,6 +150,36 @@ class Waiting:
         )
         self._vhost.publish(released)
         return released.position
+
+
+class Delays:
+    """Where the messages of a vhost's delayed exchanges wait."""
+
+    def __init__(self, vhost: Vhost) -> None:
+        self._vhost = vhost
+        self._by_exchange: dict[Exchange, Waiting] = {}
+
+    def of(self, exchange: Exchange) -> Waiting:
+        waiting = self._by_exchange.get(exchange)
+        if waiting is None:
+            waiting = self._by_exchange[exchange] = Waiting(self._vhost, exchange)
+        return waiting
+
+    def restore(self, row: QueueRow) -> None:
+        """Messages found in the journal go on waiting."""
+        exchange = self._vhost.exchanges.get(row.name.removeprefix(NAME_PREFIX))
+        if exchange is not None and exchange.delayed:
+            waiting = self._by_exchange[exchange] = Waiting(self._vhost, exchange, row.id)
+            waiting.restore()
+
+    def forget(self, exchange: Exchange) -> None:
+        """The exchange is gone, and what waited in it has nowhere to go."""
+        waiting = self._by_exchange.pop(exchange, None)
+        if waiting is not None and waiting.number is not None:
+            storage = self._vhost.storage
+            storage.delete(QueueRow(waiting.number, "", self._vhost.name, waiting.name))
+            if storage.journal is not None:
+                storage.journal.forget(waiting.number)
 
 
 def _raw_delay(properties: Properties) -> int:

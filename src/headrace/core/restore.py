@@ -22,7 +22,7 @@ def restore(broker: Broker, catalogue: Catalogue) -> None:
     broker.users.restore(catalogue)
     broker.parameters.restore(catalogue.parameters)
     for policy in catalogue.policies:
-        broker.vhosts[policy.vhost].policies[policy.name] = Policy(
+        found = Policy(
             policy.name,
             policy.vhost,
             policy.pattern,
@@ -30,6 +30,7 @@ def restore(broker: Broker, catalogue: Catalogue) -> None:
             policy.priority,
             policy.definition,
         )
+        broker.vhosts[policy.vhost].policies.restore(found)
     for exchange in catalogue.exchanges:
         broker.vhosts[exchange.vhost].declare_exchange(
             exchange.name,
@@ -44,7 +45,7 @@ def restore(broker: Broker, catalogue: Catalogue) -> None:
             broker.vhosts[queue.vhost].staging.restore(queue)
             continue
         if queue.name.startswith(NAME_PREFIX):
-            broker.vhosts[queue.vhost].restore_waiting(queue)
+            broker.vhosts[queue.vhost].delays.restore(queue)
             continue
         broker.vhosts[queue.vhost].declare_queue(
             queue.name,

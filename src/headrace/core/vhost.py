@@ -1,23 +1,24 @@
-"""One virtual host: its exchanges, its queues, and the path of a publish."""
+"""One virtual host: its exchanges, its queues, what binds them, and what belongs to them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from headrace.core import audit
 from headrace.core.counters import VhostCounters
 from headrace.core.dead_letters import DeadLetters
-from headrace.core.delays import NAME_PREFIX, Waiting
+from headrace.core.delays import Delays
 from headrace.core.events import Events
 from headrace.core.exchange import KINDS, Exchange, Target
 from headrace.core.limits import MAX_QUEUES, is_reached
 from headrace.core.pins import Held, Pins
 from headrace.core.pipelines import Pipelines
+from headrace.core.policies import Policies
 from headrace.core.queue import Queue
-from headrace.core.replies import PREFIX, ReplyAddresses
+from headrace.core.replies import ReplyAddresses
+from headrace.core.routes import DefaultRouter, Routes
 from headrace.core.staging import Staging
 from headrace.core.storage import Storage
 from headrace.core.topics.bridge import PREFIX as TOPIC_PREFIX
@@ -32,18 +33,15 @@ from headrace.model.arguments import (
     check_queue_arguments,
     queue_settings,
 )
-from headrace.model.message import Batch, Destination, Route
+from headrace.model.message import Batch
 from headrace.model.names import check_new_name, generated_queue_name
-from headrace.model.policy import Policy, effective
 from headrace.model.routing.headers import check_arguments as check_headers_arguments
-from headrace.store.api import BindingRow, ExchangeRow, Level, Placed, PolicyRow, QueueRow
+from headrace.store.api import BindingRow, ExchangeRow, Level, Placed, QueueRow
 from headrace.wire.amqp.values import type_name
 
 if TYPE_CHECKING:
     from headrace.core.clock import Clock, Timers
     from headrace.core.turn import Turn
-
-MAX_CACHED_ROUTES = 8192
 
 _PREDECLARED = (
     ("amq.direct", "direct", False),
@@ -54,37 +52,6 @@ _PREDECLARED = (
     ("amq.rabbitmq.trace", "topic", True),
 )
 _NOTHING: Mapping[str, object] = {}
-
-
-class Found(NamedTuple):
-    """The outcome of a walk through exchanges."""
-
-    destinations: list[Destination]
-    by_headers: bool
-
-
-class _DefaultRouter:
-    """The default exchange: every queue is bound by its own name, and nothing else."""
-
-    kind: ClassVar[str] = "direct"
-    by_headers: ClassVar[bool] = False
-
-    def __init__(self, vhost: Vhost) -> None:
-        self._vhost = vhost
-
-    def match(self, key: str, headers: Mapping[str, object]) -> tuple[Target, ...]:
-        queue = self._vhost.queues.get(key)
-        if queue is not None:
-            return (queue,)
-        if key.startswith(PREFIX):
-            address = self._vhost.replies.find(key)
-            return (address,) if address else ()
-        return ()
-
-    def bind(self, key: str, arguments: Mapping[str, object], target: Target) -> None:
-        raise AccessRefused("operation not permitted on the default exchange")
-
-    unbind = bind
 
 
 class Vhost:
@@ -100,7 +67,7 @@ class Vhost:
         self.turn = turn
         self.queues: dict[str, Queue] = {}
         self.exchanges: dict[str, Exchange] = {}
-        self.policies: dict[str, Policy] = {}
+        self.policies = Policies(self)
         self.counters = VhostCounters()
         self.limits: dict[str, int] = {}
         self.replies = ReplyAddresses()
@@ -111,118 +78,14 @@ class Vhost:
         self.pipelines = Pipelines(clock)
         self.events = Events(self)
         self.staging = Staging(name, self.storage, timers)
-        self.epoch = 0  # changes whenever a cached route may have become wrong
-        self._routes: dict[tuple[str, str], Route] = {}
-        self._waiting: dict[Exchange, Waiting] = {}
+        self.routes = Routes(self)
+        self.delays = Delays(self)
         self._exclusive: dict[object, set[Queue]] = {}
-        self.exchanges[""] = Exchange("", "direct", router=_DefaultRouter(self))
+        self.exchanges[""] = Exchange("", "direct", router=DefaultRouter(self))
         for exchange, kind, internal in _PREDECLARED:
             self.exchanges[exchange] = Exchange(exchange, kind, internal=internal)
 
-    # -- routing ------------------------------------------------------------------------------
-
-    def changed(self) -> None:
-        """Some route may lead elsewhere now."""
-        self.epoch += 1
-        self._routes.clear()
-
-    def route(self, exchange_name: str, key: str) -> Route:
-        """Where messages with this exchange and key go; cached until something changes."""
-        route = self._routes.get((exchange_name, key))
-        if route is None:
-            found = self.walk(self.get_exchange(exchange_name), (key,), _NOTHING)
-            route = Route(exchange_name, key, found.destinations, by_headers=found.by_headers)
-            if len(self._routes) >= MAX_CACHED_ROUTES:
-                self._routes.clear()
-            self._routes[exchange_name, key] = route
-        return route
-
-    def find_route(
-        self, exchange_name: str, keys: Iterable[str], headers: Mapping[str, object]
-    ) -> Route:
-        """The same for one message with its headers and all its keys (the first one is shown)."""
-        keys = tuple(keys)
-        found = self.walk(self.get_exchange(exchange_name), keys, headers)
-        return Route(exchange_name, keys[0], found.destinations)
-
-    def walk(
-        self,
-        start: Exchange,
-        keys: Iterable[str],
-        headers: Mapping[str, object],
-        *,
-        inside: bool = False,
-    ) -> Found:
-        """Every queue that wants the message, once, through bound and alternate exchanges.
-
-        ``inside``: it comes from the first exchange, in which it has waited, or whose topic has it.
-        """
-        keys = tuple(keys)
-        seen = {start}
-        todo = [start]
-        found: dict[Destination, None] = {}
-        by_headers = False
-        while todo:
-            exchange = todo.pop()
-            if not (inside and exchange is start) and self._stops_at(exchange, found):
-                continue
-            by_headers = by_headers or exchange.router.by_headers
-            matched = exchange.match(keys, headers)
-            if exchange.direct_to_queue:
-                named = [self.queues[key] for key in keys if key in self.queues]
-                matched = [*matched, *named]
-            for target in matched:
-                if not isinstance(target, Exchange):
-                    found[target] = None
-                elif target not in seen:
-                    seen.add(target)
-                    todo.append(target)
-            if not matched and exchange.sink is None and exchange.alternate is not None:
-                other = self.exchanges.get(exchange.alternate)
-                if other is not None and other not in seen:
-                    seen.add(other)
-                    todo.append(other)
-        return Found(list(found), by_headers)
-
-    def _stops_at(self, exchange: Exchange, found: dict[Destination, None]) -> bool:
-        """A delayed exchange, or a topic: messages may go no further, or not yet."""
-        if exchange.delayed:
-            found[self._wait(exchange)] = None
-            return True
-        if exchange.sink is not None:
-            found[exchange.sink] = None
-            return exchange.is_tailed
-        return False
-
-    def _find_held(self, kind: str, name: str) -> Held | None:
-        """A queue or topic whose messages have numbers in the journal."""
-        if kind == "topic":
-            topic = self.topics.log.topics.get(name)
-            return None if topic is None else Held(kind, name, topic.uuid, topic.numbers_by_queue())
-        queue = self.queues.get(name)
-        if queue is None or queue.number is None:
-            return None
-        return Held(kind, name, queue.uuid, {0: queue.number})
-
-    def _wait(self, exchange: Exchange) -> Waiting:
-        waiting = self._waiting.get(exchange)
-        if waiting is None:
-            waiting = self._waiting[exchange] = Waiting(self, exchange)
-        return waiting
-
-    def number_waiting(self, waiting: Waiting) -> int | None:
-        """A place in the journal for the delayed messages of an exchange."""
-        number = self.storage.new_queue_number()
-        if number is not None:
-            self.storage.save(QueueRow(number, uuid4().hex, self.name, waiting.name))
-        return number
-
-    def restore_waiting(self, row: QueueRow) -> None:
-        """Delayed messages found in the journal go on waiting."""
-        exchange = self.exchanges.get(row.name.removeprefix(NAME_PREFIX))
-        if exchange is not None and exchange.delayed:
-            waiting = self._waiting[exchange] = Waiting(self, exchange, row.id)
-            waiting.restore()
+    # -- messages ---------------------------------------------------------------------------------
 
     def publish(self, batch: Batch) -> bool:
         """Put the messages on every destination of their route; False when one refused some.
@@ -308,8 +171,8 @@ class Vhost:
         self.exchanges[name] = exchange
         if durable:
             self.storage.save(ExchangeRow(self.name, name, kind, auto_delete, internal, arguments))
-        self._apply_exchange_policy(exchange)
-        self.changed()
+        self.policies.apply_to(exchange)
+        self.routes.changed()
         return exchange
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
@@ -334,14 +197,10 @@ class Vhost:
         self.counters.published += exchange.published
         if exchange.durable:
             self.storage.delete(ExchangeRow(self.name, exchange.name, exchange.kind))
-        waiting = self._waiting.pop(exchange, None)
-        if waiting is not None and waiting.number is not None:
-            self.storage.delete(QueueRow(waiting.number, "", self.name, waiting.name))
-            if self.storage.journal is not None:
-                self.storage.journal.forget(waiting.number)
+        self.delays.forget(exchange)
         exchange.bindings.clear()
         self._unbind_everywhere(exchange)
-        self.changed()
+        self.routes.changed()
 
     def not_default(self, name: str) -> None:
         if not name:
@@ -423,7 +282,7 @@ class Vhost:
             auto_delete=auto_delete,
             type_name=type_name,
         )
-        policy = self._policy_for_queue(name, arguments)
+        policy = self.policies.for_queue(name, arguments)
         number = stored.id if stored else None
         if durable and owner is None and stored is None:
             number = self.storage.new_queue_number()
@@ -446,7 +305,7 @@ class Vhost:
         self.counters.queues_created += 1
         if owner is not None:
             self._exclusive.setdefault(owner, set()).add(queue)
-        self.changed()
+        self.routes.changed()
         return queue
 
     def new_queue_name(self) -> str:
@@ -481,7 +340,7 @@ class Vhost:
         if queue.owner in self._exclusive:
             self._exclusive[queue.owner].discard(queue)
         self._unbind_everywhere(queue)
-        self.changed()
+        self.routes.changed()
         count = queue.close()
         self.counters.queues_deleted += 1
         self.counters.gone.add(queue.counters)
@@ -500,7 +359,7 @@ class Vhost:
             self._follow_taps(exchange)
             if (row := self._binding_row(exchange, target, key, arguments)) is not None:
                 self.storage.save(row)
-            self.changed()
+            self.routes.changed()
 
     def unbind(
         self, source: str, target: Target, key: str, arguments: Mapping[str, object] = _NOTHING
@@ -515,7 +374,7 @@ class Vhost:
             row = self._binding_row(exchange, target, key, binding.arguments)
             if row is not None:
                 self.storage.delete(row)
-            self.changed()
+            self.routes.changed()
             self._follow_taps(exchange)
             self._auto_delete(exchange)
 
@@ -545,43 +404,6 @@ class Vhost:
         if exchange.auto_delete and not exchange.bindings and exchange.name in self.exchanges:
             self.remove_exchange(exchange)
 
-    # -- policies -------------------------------------------------------------------------------
-
-    def set_policy(self, policy: Policy) -> None:
-        self.policies[policy.name] = policy
-        self.storage.save(_policy_row(policy))
-        audit.record("policy set", vhost=self.name, policy=policy.name, pattern=policy.pattern)
-        self._apply_policies()
-
-    def clear_policy(self, name: str) -> None:
-        policy = self.policies.pop(name, None)
-        if policy is None:
-            raise NotFound(f"no policy '{name}' in vhost '{self.name}'")
-        self.storage.delete(_policy_row(policy))
-        audit.record("policy cleared", vhost=self.name, policy=name)
-        self._apply_policies()
-
-    def _policy_for_queue(self, name: str, arguments: Mapping[str, object]) -> Policy | None:
-        kind = str(arguments.get("x-queue-type", "classic"))
-        return effective(self.policies.values(), "queue", name, kind)
-
-    def _apply_policies(self) -> None:
-        for queue in self.queues.values():
-            policy = self._policy_for_queue(queue.name, queue.arguments)
-            queue.policy = policy.name if policy else None
-            queue.configure(
-                queue_settings(queue.arguments, policy.definition if policy else _NOTHING)
-            )
-        for exchange in self.exchanges.values():
-            self._apply_exchange_policy(exchange)
-        self.changed()
-
-    def _apply_exchange_policy(self, exchange: Exchange) -> None:
-        policy = effective(self.policies.values(), "exchange", exchange.name)
-        exchange.policy = policy.name if policy else None
-        alternate = policy.definition.get("alternate-exchange") if policy else None
-        exchange.policy_alternate = alternate if isinstance(alternate, str) else None
-
     # -- life -----------------------------------------------------------------------------------
 
     def release_exclusive(self, connection: object) -> None:
@@ -596,13 +418,12 @@ class Vhost:
         self.topics.close()
         self.staging.close()
 
-
-def _policy_row(policy: Policy) -> PolicyRow:
-    return PolicyRow(
-        policy.vhost,
-        policy.name,
-        policy.pattern,
-        policy.apply_to,
-        policy.priority,
-        policy.definition,
-    )
+    def _find_held(self, kind: str, name: str) -> Held | None:
+        """A queue or topic whose messages have numbers in the journal."""
+        if kind == "topic":
+            topic = self.topics.log.topics.get(name)
+            return None if topic is None else Held(kind, name, topic.uuid, topic.numbers_by_queue())
+        queue = self.queues.get(name)
+        if queue is None or queue.number is None:
+            return None
+        return Held(kind, name, queue.uuid, {0: queue.number})

@@ -151,7 +151,7 @@ class Inspection:
             return route, content
         vhost = self._origin.open_vhost
         self._check_keys(vhost, route.exchange, keys)
-        return vhost.find_route(route.exchange, keys, headers.as_dict()), content
+        return vhost.routes.find(route.exchange, keys, headers.as_dict()), content
 
     def _check_keys(self, vhost: Vhost, exchange: str, keys: list[str]) -> None:
         """A key in a header must not reach where the routing key may not."""
@@ -167,7 +167,7 @@ class Inspection:
         found = self._by_headers.get(identity)
         if found is None:
             headers = HeaderTable(raw).as_dict()
-            found = self._origin.open_vhost.find_route(route.exchange, [route.key], headers)
+            found = self._origin.open_vhost.routes.find(route.exchange, [route.key], headers)
             if len(self._by_headers) >= MAX_CACHED:
                 self._by_headers.clear()
             self._by_headers[identity] = found

@@ -101,10 +101,10 @@ class Stage:
         ttl_ms: int | None = None,
         turn: bool = True,
     ) -> Batch:
-        route = self.vhost.route(exchange, to)
+        route = self.vhost.routes.get(exchange, to)
         if route.by_headers:
             headers = properties_of(contents[0]).headers
-            route = self.vhost.find_route(exchange, [to], headers.as_dict() if headers else {})
+            route = self.vhost.routes.find(exchange, [to], headers.as_dict() if headers else {})
         batch = Batch(route, contents, sum(map(len, contents)), ttl_ms=ttl_ms)
         self.vhost.publish(batch)
         if turn:

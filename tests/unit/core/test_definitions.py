@@ -80,7 +80,7 @@ def test_a_good_file_is_applied_and_may_be_applied_again(broker: Broker, tmp_pat
     vhost = broker.get_vhost("shop")
     queue = vhost.get_queue("orders")
     assert (queue.durable, queue.settings.max_priority, queue.settings.max_length) == (True, 3, 7)
-    assert list(vhost.route("in", "any.key").destinations) == [queue]
+    assert list(vhost.routes.get("in", "any.key").destinations) == [queue]
     assert vhost.get_exchange("out").auto_delete
     assert broker.totals()["queues"] == 1
 

@@ -15,7 +15,7 @@ def vhost(stage: Stage) -> Vhost:
 
 
 def reached(vhost: Vhost, *keys: str) -> list[str]:
-    return [one.name for one in vhost.find_route("x", keys, {}).destinations]
+    return [one.name for one in vhost.routes.find("x", keys, {}).destinations]
 
 
 def test_the_key_names_a_queue(stage: Stage, vhost: Vhost) -> None:
@@ -45,16 +45,16 @@ def test_a_named_queue_is_no_case_for_the_alternate_exchange(stage: Stage, vhost
     vhost.bind("amq.fanout", stage.queue("lost"), "")
     stage.queue("a")
 
-    assert [one.name for one in vhost.route("y", "a").destinations] == ["a"]
-    assert [one.name for one in vhost.route("y", "b").destinations] == ["lost"]
+    assert [one.name for one in vhost.routes.get("y", "a").destinations] == ["a"]
+    assert [one.name for one in vhost.routes.get("y", "b").destinations] == ["lost"]
 
 
 def test_a_queue_that_comes_and_goes_changes_the_route(stage: Stage, vhost: Vhost) -> None:
-    assert not vhost.route("x", "a").destinations
+    assert not vhost.routes.get("x", "a").destinations
     queue = stage.queue("a")
-    assert [one.name for one in vhost.route("x", "a").destinations] == ["a"]
+    assert [one.name for one in vhost.routes.get("x", "a").destinations] == ["a"]
     vhost.remove_queue(queue)
-    assert not vhost.route("x", "a").destinations
+    assert not vhost.routes.get("x", "a").destinations
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_otherwise_only_bindings_count(
     vhost.declare_exchange("z", kind, arguments={"x-direct-to-queue": argument})
     stage.queue("a")
 
-    assert not vhost.route("z", "a").destinations
+    assert not vhost.routes.get("z", "a").destinations

@@ -184,7 +184,7 @@ def test_a_policy_with_a_shorter_time_counts_at_once(stage: Stage) -> None:
     queue = stage.queue()
     for expires in (60_000, 100):
         definition = {"expires": expires}
-        stage.vhost.set_policy(Policy.checked("p", "/", "^q$", "queues", 0, definition))
+        stage.vhost.policies.set(Policy.checked("p", "/", "^q$", "queues", 0, definition))
 
     stage.advance(100)
 
@@ -193,8 +193,8 @@ def test_a_policy_with_a_shorter_time_counts_at_once(stage: Stage) -> None:
 
 def test_a_removed_policy_no_longer_deletes_the_queue(stage: Stage) -> None:
     queue = stage.queue()
-    stage.vhost.set_policy(Policy.checked("p", "/", "^q$", "queues", 0, {"expires": 100}))
-    stage.vhost.clear_policy("p")
+    stage.vhost.policies.set(Policy.checked("p", "/", "^q$", "queues", 0, {"expires": 100}))
+    stage.vhost.policies.clear("p")
 
     stage.advance(1000)
 

@@ -161,11 +161,11 @@ def test_two_full_queues_which_bury_into_each_other_settle(stage: Stage) -> None
 def test_a_limit_by_policy_counts_at_once_and_ends_with_it(stage: Stage) -> None:
     queue = stage.queue()
     stage.publish(*"abcd")
-    stage.vhost.set_policy(policy(max_length=2))
+    stage.vhost.policies.set(policy(max_length=2))
     stage.run()
     assert (ready(queue), queue.policy) == (["c", "d"], "p")
 
-    stage.vhost.clear_policy("p")
+    stage.vhost.policies.clear("p")
     stage.publish(*"ef")
 
     assert (ready(queue), queue.policy) == (["c", "d", "e", "f"], None)
@@ -175,11 +175,11 @@ def test_a_limit_in_bytes_by_policy_measures_bodies_from_then_on(stage: Stage) -
     queue = stage.queue()
     stage.publish("aaaa", "bbbb", "cccc")
     whole = queue.backlog.size
-    stage.vhost.set_policy(policy(max_length_bytes=9))
+    stage.vhost.policies.set(policy(max_length_bytes=9))
     stage.run()
     assert (ready(queue), queue.backlog.size) == (["bbbb", "cccc"], 8)
 
-    stage.vhost.clear_policy("p")
+    stage.vhost.policies.clear("p")
 
     assert queue.backlog.size == whole * 2 // 3
 
@@ -189,7 +189,7 @@ def test_messages_held_while_the_measure_changes_are_measured_anew(stage: Stage)
     inbox = Inbox()
     stage.publish("aaaa", "bbbb")
     inbox.get(queue)
-    stage.vhost.set_policy(policy(max_length_bytes=8))
+    stage.vhost.policies.set(policy(max_length_bytes=8))
 
     inbox.requeue()
     stage.run()

@@ -21,13 +21,13 @@ def test_an_address_that_is_gone_routes_nowhere(stage: Stage) -> None:
     arrived: list[Batch] = []
     address = ReplyAddress("tag", arrived.append)
     stage.vhost.replies.add(address)
-    route = stage.vhost.route("", address.name)
+    route = stage.vhost.routes.get("", address.name)
     assert list(route.destinations) == [address]
 
     stage.vhost.replies.remove(address)
-    stage.vhost.changed()
+    stage.vhost.routes.changed()
 
-    assert list(stage.vhost.route("", address.name).destinations) == []
+    assert list(stage.vhost.routes.get("", address.name).destinations) == []
     assert address.put(Batch(route, [b"late"], 4))  # on its way already: dropped, not refused
     assert arrived == []
     assert stage.vhost.replies.find(address.name) is None

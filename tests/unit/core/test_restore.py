@@ -64,7 +64,7 @@ class Site:
         vhost = self.broker.vhosts["/"]
         contents = [message(body) for body in bodies]
         size = sum(map(len, contents))
-        vhost.publish(Batch(vhost.route("", "q"), contents, size, persistent=persistent))
+        vhost.publish(Batch(vhost.routes.get("", "q"), contents, size, persistent=persistent))
         self.run()
 
     def run(self) -> None:
@@ -115,7 +115,7 @@ def test_everything_declared_is_there_again(site: Site) -> None:
     assert (exchange.kind, exchange.auto_delete, exchange.internal) == ("topic", True, True)
     assert (queue.number, queue.uuid, queue.auto_delete) == (2, "u-2", True)
     assert queue.policy == "p"
-    assert [one.name for one in vhost.route("x", "a.b").destinations] == ["q2"]
+    assert [one.name for one in vhost.routes.get("x", "a.b").destinations] == ["q2"]
     assert vhost.declare_queue("q3", durable=True).number == 3
 
 
@@ -130,7 +130,7 @@ def test_a_binding_to_something_gone_is_told_and_left_out(
         vhost = site.start().vhosts["/"]
 
     assert "could not be restored" in caplog.text
-    assert [one.name for one in vhost.route("amq.direct", "k").destinations] == ["q"]
+    assert [one.name for one in vhost.routes.get("amq.direct", "k").destinations] == ["q"]
 
 
 # -- messages -----------------------------------------------------------------------------------

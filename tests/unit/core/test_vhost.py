@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core import vhost as vhost_module
+from headrace.core import routes
 from headrace.core.vhost import Vhost
 from headrace.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from headrace.model.policy import Policy
@@ -17,7 +17,7 @@ def vhost(stage: Stage) -> Vhost:
 
 
 def reached(vhost: Vhost, exchange: str, *keys: str, **headers: object) -> list[str]:
-    found = vhost.walk(vhost.get_exchange(exchange), keys, headers)
+    found = vhost.routes.walk(vhost.get_exchange(exchange), keys, headers)
     return sorted(one.name for one in found.destinations)
 
 
@@ -48,7 +48,7 @@ def test_several_keys_are_routed_as_one_message(stage: Stage, vhost: Vhost) -> N
     for name in "abc":
         vhost.bind("amq.direct", stage.queue(name), name)
 
-    route = vhost.find_route("amq.direct", ["a", "b", "a"], {})
+    route = vhost.routes.find("amq.direct", ["a", "b", "a"], {})
 
     assert route.key == "a"
     assert sorted(one.name for one in route.destinations) == ["a", "b"]
@@ -99,15 +99,15 @@ def test_routes_through_a_headers_exchange_say_so(stage: Stage, vhost: Vhost) ->
     vhost.bind("amq.headers", stage.queue("a"), "", {"x-match": "all", "colour": "red"})
     vhost.bind("amq.fanout", vhost.get_exchange("amq.headers"), "")
 
-    assert vhost.route("amq.fanout", "").by_headers
-    assert not vhost.route("amq.direct", "").by_headers
+    assert vhost.routes.get("amq.fanout", "").by_headers
+    assert not vhost.routes.get("amq.direct", "").by_headers
     assert reached(vhost, "amq.fanout", "", colour="red") == ["a"]
     assert reached(vhost, "amq.fanout", "", colour="blue") == []
 
 
 def test_an_unknown_exchange_is_told(vhost: Vhost) -> None:
     with pytest.raises(NotFound, match="no exchange 'nowhere' in vhost '/'"):
-        vhost.route("nowhere", "key")
+        vhost.routes.get("nowhere", "key")
 
 
 # -- the route cache -------------------------------------------------------------------------------
@@ -116,18 +116,18 @@ def test_an_unknown_exchange_is_told(vhost: Vhost) -> None:
 def test_a_route_is_cached_until_something_changes(stage: Stage, vhost: Vhost) -> None:
     queue = stage.queue("a")
     vhost.bind("amq.direct", queue, "key")
-    first = vhost.route("amq.direct", "key")
-    assert vhost.route("amq.direct", "key") is first
+    first = vhost.routes.get("amq.direct", "key")
+    assert vhost.routes.get("amq.direct", "key") is first
 
     vhost.unbind("amq.direct", queue, "key")
 
-    assert list(vhost.route("amq.direct", "key").destinations) == []
+    assert list(vhost.routes.get("amq.direct", "key").destinations) == []
 
 
 @pytest.mark.parametrize("change", ["queue", "exchange", "binding", "policy", "deletion"])
 def test_every_change_is_seen_by_those_who_cache(stage: Stage, vhost: Vhost, change: str) -> None:
     queue = stage.queue("a")
-    before = vhost.epoch
+    before = vhost.routes.epoch
 
     if change == "queue":
         stage.queue("b")
@@ -136,20 +136,20 @@ def test_every_change_is_seen_by_those_who_cache(stage: Stage, vhost: Vhost, cha
     elif change == "binding":
         vhost.bind("amq.direct", queue, "key")
     elif change == "policy":
-        vhost.set_policy(policy(".*", max_length=5))
+        vhost.policies.set(policy(".*", max_length=5))
     else:
         vhost.delete_queue("a", None)
 
-    assert vhost.epoch > before
+    assert vhost.routes.epoch > before
 
 
 def test_the_route_cache_is_bounded(vhost: Vhost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vhost_module, "MAX_CACHED_ROUTES", 10)
+    monkeypatch.setattr(routes, "MAX_CACHED", 10)
 
     for number in range(100):
-        vhost.route("amq.topic", f"key.{number}")
+        vhost.routes.get("amq.topic", f"key.{number}")
 
-    assert len(vhost._routes) <= 10
+    assert len(vhost.routes._cached) <= 10
 
 
 # -- exchanges -------------------------------------------------------------------------------------
@@ -336,17 +336,17 @@ def test_bindings_with_different_arguments_are_different(stage: Stage, vhost: Vh
 def test_a_policy_gives_an_alternate_exchange_and_takes_it_away(stage: Stage, vhost: Vhost) -> None:
     vhost.declare_exchange("main", "direct")
     vhost.bind("amq.fanout", stage.queue("rest"), "")
-    vhost.set_policy(policy("^main$", "exchanges", alternate_exchange="amq.fanout"))
-    assert list(vhost.route("main", "key").destinations) == [vhost.queues["rest"]]
+    vhost.policies.set(policy("^main$", "exchanges", alternate_exchange="amq.fanout"))
+    assert list(vhost.routes.get("main", "key").destinations) == [vhost.queues["rest"]]
     assert vhost.get_exchange("main").policy == "p"
 
-    vhost.clear_policy("p")
+    vhost.policies.clear("p")
 
-    assert list(vhost.route("main", "key").destinations) == []
+    assert list(vhost.routes.get("main", "key").destinations) == []
 
 
 def test_a_policy_counts_for_queues_declared_later(stage: Stage, vhost: Vhost) -> None:
-    vhost.set_policy(policy("^lim", "queues", max_length=1))
+    vhost.policies.set(policy("^lim", "queues", max_length=1))
 
     queue, other = stage.queue("limited"), stage.queue("other")
     stage.publish("a", "b", to="limited")
@@ -361,7 +361,7 @@ def test_a_policy_gives_a_dead_letter_exchange_live(stage: Stage, vhost: Vhost) 
     inbox = Inbox()
     inbox.consume(queue)
     stage.publish("one", to="a")
-    vhost.set_policy(policy("^a$", "queues", dead_letter_exchange="amq.fanout"))
+    vhost.policies.set(policy("^a$", "queues", dead_letter_exchange="amq.fanout"))
 
     inbox.reject(1)
 
@@ -370,4 +370,4 @@ def test_a_policy_gives_a_dead_letter_exchange_live(stage: Stage, vhost: Vhost) 
 
 def test_clearing_an_unknown_policy_is_told(vhost: Vhost) -> None:
     with pytest.raises(NotFound, match="no policy 'p'"):
-        vhost.clear_policy("p")
+        vhost.policies.clear("p")

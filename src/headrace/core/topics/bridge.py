@@ -171,7 +171,7 @@ class Bridge:
             self._vhost.exchanges[name] = exchange
         exchange.sink = sink
         exchange.is_tailed = is_tailed
-        self._vhost.changed()
+        self._vhost.routes.changed()
         return exchange
 
     def expect(self, name: str) -> None:
@@ -204,7 +204,7 @@ class Bridge:
             return 0
         position = 0
         for tags, group in groupby(appended, key=lambda one: one[1].tags or ""):
-            targets = self._vhost.walk(exchange, (tags,), {}, inside=True).destinations
+            targets = self._vhost.routes.walk(exchange, (tags,), {}, inside=True).destinations
             if not targets:
                 continue
             contents = [content_of(parts, lane, self.frame_max) for lane, parts in group]

@@ -149,7 +149,7 @@ class Channel(Holding):
         if self.reply_address is not None:
             vhost = self.session.open_vhost
             vhost.replies.remove(self.reply_address)
-            vhost.changed()
+            vhost.routes.changed()
             self.reply_address = None
 
 

@@ -48,7 +48,7 @@ def _consume_replies(session: Session, channel: Channel, method: m.BasicConsume,
         raise PreconditionFailed("reply consumer already set")
     channel.reply_address = ReplyAddress(tag, channel.deliver_reply)
     session.open_vhost.replies.add(channel.reply_address)
-    session.open_vhost.changed()
+    session.open_vhost.routes.changed()
 
 
 def _consume_queue(session: Session, channel: Channel, method: m.BasicConsume, tag: str) -> None:

@@ -73,7 +73,7 @@ class Publisher:
     ) -> None:
         """Take a run from the wire. Raises what the client did wrong."""
         session = self._session
-        if self._epoch != session.open_vhost.epoch:
+        if self._epoch != session.open_vhost.routes.epoch:
             self.forget()
         resolved = self._routes.get(key)
         if resolved is None:
@@ -111,7 +111,7 @@ class Publisher:
         """
         if channel.transaction is not None or channel.confirms is not None:
             return None
-        if self._epoch != self._session.open_vhost.epoch:
+        if self._epoch != self._session.open_vhost.routes.epoch:
             self.forget()
         modes: dict[bytes, int] = {}
         for _, _, key, flags, mode, _, _ in stretch:
@@ -136,10 +136,10 @@ class Publisher:
         """Routes or permissions changed."""
         self._routes.clear()
         self._inspection.forget()
-        self._epoch = self._session.open_vhost.epoch
+        self._epoch = self._session.open_vhost.routes.epoch
 
     def _again(self, key: bytes) -> Resolved:
-        if self._epoch != self._session.open_vhost.epoch:
+        if self._epoch != self._session.open_vhost.routes.epoch:
             self.forget()
         return self._routes.get(key) or self._resolve(key)
 
@@ -157,7 +157,7 @@ class Publisher:
                 f"cannot publish to internal exchange '{method.exchange}' in vhost '{vhost.name}'"
             )
         session.check_key("write", exchange, method.routing_key)
-        route = vhost.route(method.exchange, method.routing_key)
+        route = vhost.routes.get(method.exchange, method.routing_key)
         resolved = Resolved(route, method.mandatory, exchange)
         if len(self._routes) >= MAX_CACHED:
             self._routes.clear()

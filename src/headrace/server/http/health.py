@@ -99,7 +99,7 @@ async def _aliveness(call: Call) -> Reply:
     call.check("write", "exchange", "")
     queue = vhost.declare_queue(ALIVENESS)
     content = make_content(Properties(), b"test_message")
-    vhost.publish(Batch(vhost.route("", ALIVENESS), [content], len(content), origin=1))
+    vhost.publish(Batch(vhost.routes.get("", ALIVENESS), [content], len(content), origin=1))
     run = queue.take_one()
     if run is None:
         return _failed("the test message did not come back")

@@ -55,7 +55,7 @@ class _Destination:
         """The route of one message, None when there is no place for it; ``before`` an edit."""
         if self.exchange is not None:
             headers = properties_of(content).headers
-            found = self.vhost.find_route(
+            found = self.vhost.routes.find(
                 self.exchange,
                 [self.key_of(key)],
                 headers.as_dict() if headers is not None else {},

@@ -53,7 +53,7 @@ async def _put(call: Call) -> Reply:
         definition=call.value("definition", dict),
     )
     new = call.name not in vhost.policies
-    vhost.set_policy(policy)
+    vhost.policies.set(policy)
     return replies.created(new=new)
 
 
@@ -61,7 +61,7 @@ async def _delete(call: Call) -> Reply:
     vhost = call.vhost
     if call.name not in vhost.policies:
         raise replies.not_found()
-    vhost.clear_policy(call.name)
+    vhost.policies.clear(call.name)
     return replies.DONE
 
 

@@ -43,7 +43,7 @@ def make_batches(
     user: User, vhost: Vhost, exchange: str, key: str, content: bytes, properties: Properties
 ) -> list[Batch]:
     """One message as batches on their way; raises what is wrong with it."""
-    route = vhost.route(exchange, key)
+    route = vhost.routes.get(exchange, key)
     flags = FLAG_EXPIRATION | FLAG_REPLY_TO | FLAG_USER_ID
     flags |= FLAG_HEADERS if properties.headers else 0
     inspection = Inspection(_Origin(user, vhost))

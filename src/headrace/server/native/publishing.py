@@ -101,7 +101,7 @@ class Publisher:
     def _checked_batches(
         self, messages: list[Mapping[str, Any]], reply_name: str | None
     ) -> list[Batch]:
-        if self._epoch != self._session.open_vhost.epoch:
+        if self._epoch != self._session.open_vhost.routes.epoch:
             self.forget()
         return list(self._batches(self._groups(messages), reply_name))
 
@@ -109,7 +109,7 @@ class Publisher:
         """Routes or permissions changed."""
         self._routes.clear()
         self._inspection.forget()
-        self._epoch = self._session.open_vhost.epoch
+        self._epoch = self._session.open_vhost.routes.epoch
 
     def _groups(self, messages: list[Mapping[str, Any]]) -> list[Group]:
         groups: list[Group] = []
@@ -159,7 +159,7 @@ class Publisher:
         if exchange.router.kind == "topic":
             session.check_key("write", exchange, key)
             check_routing_key(key)
-        resolved = Resolved(vhost.route(name, key), not name or exchange.direct_to_queue)
+        resolved = Resolved(vhost.routes.get(name, key), not name or exchange.direct_to_queue)
         if len(self._routes) >= MAX_CACHED:
             self._routes.clear()
         self._routes[name, key] = resolved

@@ -53,7 +53,9 @@ def test_it_says_what_routing_does(
             vhost.bind(f"x{source}", to, pattern, arguments)
 
         start = vhost.exchanges["x0"]
-        expected = {one.name for one in vhost.walk(start, (key,), {"h": header}).destinations}
+        expected = {
+            one.name for one in vhost.routes.walk(start, (key,), {"h": header}).destinations
+        }
         explained = explain(vhost, start, key, {"h": header})
 
         assert set(explained["queues"]) == expected  # type: ignore[call-overload]

@@ -1,0 +1,128 @@
+"""Where messages of a vhost go: the walk through its exchanges, and the routes found so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from headrace.core.exchange import Exchange, Target
+from headrace.core.replies import PREFIX
+from headrace.errors import AccessRefused
+from headrace.model.message import Destination, Route
+
+if TYPE_CHECKING:
+    from headrace.core.vhost import Vhost
+
+MAX_CACHED = 8192
+_NO_HEADERS: Mapping[str, object] = {}
+
+
+class DefaultRouter:
+    """The default exchange: every queue is bound by its own name, and nothing else."""
+
+    kind: ClassVar[str] = "direct"
+    by_headers: ClassVar[bool] = False
+
+    def __init__(self, vhost: Vhost) -> None:
+        self._vhost = vhost
+
+    def match(self, key: str, headers: Mapping[str, object]) -> tuple[Target, ...]:
+        queue = self._vhost.queues.get(key)
+        if queue is not None:
+            return (queue,)
+        if key.startswith(PREFIX):
+            address = self._vhost.replies.find(key)
+            return (address,) if address else ()
+        return ()
+
+    def bind(self, key: str, arguments: Mapping[str, object], target: Target) -> None:
+        raise AccessRefused("operation not permitted on the default exchange")
+
+    unbind = bind
+
+
+class Found(NamedTuple):
+    """The outcome of a walk through exchanges."""
+
+    destinations: list[Destination]
+    by_headers: bool
+
+
+class Routes:
+    """The routes of one vhost, cached until something changes."""
+
+    def __init__(self, vhost: Vhost) -> None:
+        self._vhost = vhost
+        self.epoch = 0  # changes whenever a route that somebody holds may have become wrong
+        self._cached: dict[tuple[str, str], Route] = {}
+
+    def changed(self) -> None:
+        """Some route may lead elsewhere now."""
+        self.epoch += 1
+        self._cached.clear()
+
+    def get(self, exchange_name: str, key: str) -> Route:
+        """Where messages with this exchange and key go."""
+        route = self._cached.get((exchange_name, key))
+        if route is None:
+            found = self.walk(self._vhost.get_exchange(exchange_name), (key,), _NO_HEADERS)
+            route = Route(exchange_name, key, found.destinations, by_headers=found.by_headers)
+            if len(self._cached) >= MAX_CACHED:
+                self._cached.clear()
+            self._cached[exchange_name, key] = route
+        return route
+
+    def find(self, exchange_name: str, keys: Iterable[str], headers: Mapping[str, object]) -> Route:
+        """The same for one message with its headers and all its keys (the first one is shown)."""
+        keys = tuple(keys)
+        found = self.walk(self._vhost.get_exchange(exchange_name), keys, headers)
+        return Route(exchange_name, keys[0], found.destinations)
+
+    def walk(
+        self,
+        start: Exchange,
+        keys: Iterable[str],
+        headers: Mapping[str, object],
+        *,
+        inside: bool = False,
+    ) -> Found:
+        """Every queue that wants the message, once, through bound and alternate exchanges.
+
+        ``inside``: it comes from the first exchange, in which it has waited, or whose topic has it.
+        """
+        keys = tuple(keys)
+        queues, exchanges = self._vhost.queues, self._vhost.exchanges
+        seen = {start}
+        todo = [start]
+        found: dict[Destination, None] = {}
+        by_headers = False
+        while todo:
+            exchange = todo.pop()
+            if not (inside and exchange is start) and self._stops_at(exchange, found):
+                continue
+            by_headers = by_headers or exchange.router.by_headers
+            matched = exchange.match(keys, headers)
+            if exchange.direct_to_queue:
+                matched = [*matched, *[queues[key] for key in keys if key in queues]]
+            for target in matched:
+                if not isinstance(target, Exchange):
+                    found[target] = None
+                elif target not in seen:
+                    seen.add(target)
+                    todo.append(target)
+            if not matched and exchange.sink is None and exchange.alternate is not None:
+                other = exchanges.get(exchange.alternate)
+                if other is not None and other not in seen:
+                    seen.add(other)
+                    todo.append(other)
+        return Found(list(found), by_headers)
+
+    def _stops_at(self, exchange: Exchange, found: dict[Destination, None]) -> bool:
+        """A delayed exchange, or a topic: messages may go no further, or not yet."""
+        if exchange.delayed:
+            found[self._vhost.delays.of(exchange)] = None
+            return True
+        if exchange.sink is not None:
+            found[exchange.sink] = None
+            return exchange.is_tailed
+        return False
