@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -103,11 +104,14 @@ def _look_closely(session: Session, table: str, bounds: Bounds) -> Look:
     return Look(Bounds(last, bounds.low), hole, is_full=hole is None)
 
 
-def keep(session: Session, topic: str, lane: Lane, stable: int) -> None:
-    """Write it down; it only grows."""
+def keep(session: Session, topic: str, stable: Mapping[Lane, int]) -> None:
+    """Write them down; they only grow. One statement, because each is a sync of the server."""
+    values: list[object] = [value for lane, one in stable.items() for value in (lane.label, one)]
     session.run(
-        "UPDATE `msg_topic_state` SET stable_id=%s WHERE topic=%s AND priority=%s AND stable_id<%s",
-        (stable, topic, lane.label, stable),
+        "UPDATE `msg_topic_state` SET stable_id=GREATEST(stable_id,CASE priority "
+        f"{' '.join(['WHEN %s THEN %s'] * len(stable))} END) "
+        f"WHERE topic=%s AND priority IN ({','.join(['%s'] * len(stable))})",
+        [*values, topic, *(lane.label for lane in stable)],
     )
 
 
@@ -125,10 +129,15 @@ class Advancer:
             if not left:
                 break
             looks = look(session, topic, left)
+            moved = {
+                lane: seen.bounds.stable
+                for lane, seen in looks.items()
+                if seen.bounds.stable > bounds[lane].stable
+            }
+            if moved:
+                keep(session, topic.name, moved)
             for lane, seen in looks.items():
-                if seen.bounds.stable > bounds[lane].stable:
-                    keep(session, topic.name, lane, seen.bounds.stable)
-                    bounds[lane] = seen.bounds
+                bounds[lane] = seen.bounds
                 # With a counter there are no dead ids: what is missing will be seen soon.
                 if seen.hole is not None and topic.append_mode == "auto":
                     self._fencer.noticed(topic.name, lane, seen.hole)
