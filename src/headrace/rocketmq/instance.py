@@ -22,6 +22,7 @@ from headrace.rocketmq.errors import (
 from headrace.rocketmq.health import Problems
 from headrace.rocketmq.net.connection import Connection, Credentials
 from headrace.rocketmq.net.remoting import Remoting
+from headrace.rocketmq.returns import Returns
 from headrace.rocketmq.routes import Routes
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
@@ -52,6 +53,7 @@ class Instance:
         self.client_id = client_id
         self.routes = Routes()
         self.problems = Problems()
+        self.returns = Returns()
         self.handlers: dict[int, Handler] = {}
         self.timeout = request_timeout
         self.remoting = Remoting(loop, self._requested, self._greet, credentials, tls)
@@ -187,6 +189,7 @@ class Instance:
         if is_broker and not connection.is_greeted:
             await self._beat_on(connection)
             connection.is_greeted = True
+            self.returns.greeted(connection.address)
 
     async def _beat_on(self, connection: Connection) -> None:
         command = Command(RequestCode.HEART_BEAT, body=self._heartbeat().encode())

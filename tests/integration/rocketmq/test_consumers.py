@@ -423,6 +423,23 @@ def test_a_new_member_takes_its_share(fake: Fake, consume: Consume, listener: Li
     assert listener.bodies == ["a"]
 
 
+def test_a_broker_that_comes_back_without_the_others_is_not_believed_at_once(
+    fake: Fake, consume: Consume, listener: Listener
+) -> None:
+    """They still consume their queues, and will be known again in a moment."""
+    consumer = consume(ConcurrentConsumer, listener)
+    wait_for(lambda: len(consumer.assigned_queues()) == 3)
+    fake.members["g"].insert(0, "0 comes first")
+    mine = [MessageQueue("T", BROKER, 1)]
+    wait_for(lambda: consumer.assigned_queues() == mine, 10)
+    fake.everybody(Peer.close)
+    fake.members["g"].remove("0 comes first")  # as far as the broker knows
+    begun = consumer.metrics.snapshot().rebalances
+    wait_for(lambda: consumer.metrics.snapshot().rebalances >= begun + 3, 10)
+    assert consumer.assigned_queues() == mine
+    wait_for(lambda: len(consumer.assigned_queues()) == 3, 10)  # it is dead, then
+
+
 def test_results_for_a_queue_that_was_lost_do_not_count(
     fake: Fake, consume: Consume, listener: Listener
 ) -> None:
@@ -435,6 +452,21 @@ def test_results_for_a_queue_that_was_lost_do_not_count(
     fake.offsets[KEY] = 7
     listener.gates["a"].set()
     wait_for(lambda: consumer.metrics.snapshot().consumed == 1)
+    consumer.shutdown()
+    assert fake.offsets[KEY] == 7
+
+
+def test_who_leaves_a_queue_does_not_take_back_what_another_has_stored(
+    fake: Fake, consume: Consume, listener: Listener
+) -> None:
+    """Two have a queue for a while when a broker comes back and knows only some members yet."""
+    fake.put("T", b"a", b"b")
+    consumer = consume(ConcurrentConsumer, listener, persist_interval=3_600_000)
+    wait_for(lambda: sorted(listener.bodies) == ["a", "b"])  # and nothing is stored yet
+    wait_for(lambda: consumer.metrics.snapshot().consumed == 2)
+    fake.offsets[KEY] = 7
+    fake.members["g"].insert(0, "0 comes first")
+    wait_for(lambda: MessageQueue("T", BROKER, 0) not in consumer.assigned_queues(), 10)
     consumer.shutdown()
     assert fake.offsets[KEY] == 7
 

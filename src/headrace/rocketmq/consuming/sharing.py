@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from headrace.errors import BrokerError as CodecError
@@ -115,9 +116,18 @@ class Shares:
         for queue in {*difference.lost, *leaving}:
             a = self._owned.get(queue)
             complete &= a is None or await self._give_up(a)
+        if difference.gained and self._is_settling(known.read_queues):
+            return False
         if difference.gained:
             complete &= await self._take(list(difference.gained))
         return complete
+
+    def _is_settling(self, queues: Iterable[MessageQueue]) -> bool:
+        if self._config.is_broadcasting:
+            return False
+        instance = self._engine.instance
+        found = {instance.routes.master(one.broker_name) for one in queues}
+        return instance.returns.is_recent(one for one in found if one is not None)
 
     async def _take(self, queues: list[MessageQueue]) -> bool:
         """Lock (orderly), find the offset, begin to pull."""
@@ -167,13 +177,23 @@ class Shares:
         self._engine.instance.problems.clear(f"pull {a.queue}")
         if store:
             try:
-                await asyncio.to_thread(self._engine.store.persist, a.queue)
+                await asyncio.to_thread(self._store_last, a.queue)
             except (RocketMQError, OSError) as error:
                 logger.warning("the offset of %s was not stored: %s", a.queue, error)
         if not self._config.is_broadcasting:
             self._engine.store.remove_offset(a.queue)
         await self._engine.service.released(a)
         return True
+
+    def _store_last(self, queue: MessageQueue) -> None:
+        """In a thread. Two may have had the queue for a while, after a restart of the broker for
+        example: who leaves it does not take back what the other has stored."""
+        store = self._engine.store
+        if not self._config.is_broadcasting:
+            mine = store.read_offset(queue, ReadOffsetType.READ_FROM_MEMORY)
+            if mine < store.read_offset(queue, ReadOffsetType.READ_FROM_STORE):
+                return
+        store.persist(queue)
 
     async def lock_lost(self, a: Assignment) -> None:
         """Somebody else may own the queue: nothing of it is stored, and it is asked for again."""
