@@ -39,7 +39,7 @@ def _in_units(value: int, units: dict[str, int]) -> str:
 
 
 def parse_retention(text: str) -> Retention | None:
-    """`7d`, `500MB`, or both as `7d,500MB`; None when it is neither."""
+    """`7d`, `500MB`, or both as `7d,500MB`; None when it is neither, or keeps nothing."""
     ms: int | None = None
     size: int | None = None
     for part in text.split(","):
@@ -47,6 +47,8 @@ def parse_retention(text: str) -> Retention | None:
         if found is None:
             return None
         number, unit = int(found[1]), found[2]
+        if not number or (ms if unit in _TIMES else size) is not None:
+            return None
         if unit in _TIMES:
             ms = number * _TIMES[unit]
         else:

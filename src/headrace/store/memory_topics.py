@@ -79,6 +79,10 @@ class _Topic:
         self._turn = 0
         self._last_time = 0
 
+    @property
+    def queues(self) -> int:
+        return self.spec.queues
+
     def info(self, engine: str) -> TopicInfo:
         parts = tuple(
             self._part(track)

@@ -32,6 +32,10 @@ class Piece(NamedTuple):
 class Shelf(Protocol):
     """The messages of one topic, however they are kept."""
 
+    @property
+    def queues(self) -> int:
+        """Partitions of each lane."""
+
     def bounds(self) -> Bounds:
         """What can be read now, by track."""
 

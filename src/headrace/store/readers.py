@@ -15,7 +15,7 @@ from headrace.model.topics.claims import Changed, Claims
 from headrace.model.topics.lanes import BY_URGENCY, Lane
 from headrace.model.topics.positions import Positions
 from headrace.model.topics.retries import Place, Retry
-from headrace.model.topics.spans import Bound, Bounds, Track, place_of
+from headrace.model.topics.spans import MAX_OFFSET, Bound, Bounds, Track, place_of
 from headrace.store.pieces import READ_BYTES, Piece, Shelf, read_plan
 from headrace.store.topics import LATEST, GroupInfo, Lag, Reader
 
@@ -171,7 +171,7 @@ class Readers:
             if time_ms is not None:
                 targets[track] = self._shelf.offset_at(track, time_ms)
             elif positions is not None and track[0] in positions:
-                offset = _offset_after(positions[track[0]], track[1])
+                offset = _offset_after(positions[track[0]], track[1], self._shelf.queues)
                 if offset is not None:
                     targets[track] = min(max(offset, bound.first), bound.end)
         if reader.group:
@@ -362,13 +362,16 @@ def _place(lane: Lane, identity: int) -> Place:
     return (lane, partition), offset
 
 
-def _offset_after(position: int, partition: int) -> int | None:
-    """Where a partition goes on behind an id; None: the id is of another partition."""
+def _offset_after(position: int, partition: int, queues: int) -> int | None:
+    """Where a partition goes on behind an id; None: the id is of another partition. An id above
+    those of all partitions is behind everything, as 0 is before."""
     if position < 0:
         raise BadTopicValue(f"position {position} is refused: ids are 1 and more, 0 is the start")
     if position == 0:
         return 0
     named, offset = place_of(position)
+    if named >= queues:
+        return MAX_OFFSET
     return offset + 1 if named == partition else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
@@ -10,6 +11,7 @@ from typing import Final
 from headrace.errors import BadTopicValue
 from headrace.model.topics.lanes import lane_named
 from headrace.store.topics import Reader, Taken, TopicEngine
+from headrace.topics import arguments
 from headrace.topics.messages import Batch, Lag, Message, batch_of, lag_of, message_of, millis
 from headrace.topics.waiting import Bell, CommitsAndReads, Waits, poll
 
@@ -38,6 +40,8 @@ class Consumer:
         Waits up to ``wait`` seconds for the first one. ``commit`` is a batch that is done, which
         saves a round trip in some stores.
         """
+        arguments.whole("a batch", n)
+        wait = wait if wait == math.inf else arguments.seconds("wait", wait)
         taken = self._next(n, commit)
         if taken.messages or wait <= 0:
             return batch_of(taken)
@@ -82,10 +86,12 @@ class Consumer:
     def nack(self, message: Message, delay: float = 0.0, reason: str = "") -> None:
         """Try this one again after ``delay`` seconds, here or in another member; after too many
         attempts it is dead. Commit the rest of its batch as usual."""
-        if not message.claim:
-            raise BadTopicValue("the message was not read by a consumer")
+        if not isinstance(message, Message) or not message.claim:
+            raise BadTopicValue("nack() takes a single message that a consumer has read")
         ids = [(lane_named(message.priority), message.id)]
-        self._engine.nack(self.topic, self.reader, message.claim, ids, round(delay * 1000), reason)
+        delay_ms = round(arguments.seconds("delay", delay) * 1000)
+        arguments.text("reason", reason)
+        self._engine.nack(self.topic, self.reader, message.claim, ids, delay_ms, reason)
 
     def renew(self, batch: Batch) -> None:
         """The lease begins anew; ClaimLost when another member has the messages."""
@@ -95,18 +101,18 @@ class Consumer:
     # -- positions -------------------------------------------------------------------------------
 
     def seek(
-        self, positions: Mapping[str, int] | int | None = None, *, time: datetime | None = None
+        self,
+        positions: Mapping[str, int] | int | None = None,
+        *,
+        time: datetime | float | None = None,
     ) -> None:
         """Go on behind these ids (per priority, or one for all), or with what was stored at
-        ``time`` or later. For a group this holds for all members; what is out becomes void."""
-        if isinstance(positions, int):
-            positions = dict.fromkeys(("high", "middle", "low"), positions)
+        ``time`` (a number is seconds since 1970) or later. For a group this holds for all
+        members; what is out becomes void."""
         self._engine.seek(
             self.topic,
             self.reader,
-            positions=None
-            if positions is None
-            else {lane_named(name): position for name, position in positions.items()},
+            positions=None if positions is None else arguments.positions(positions),
             time_ms=None if time is None else millis(time),
         )
 

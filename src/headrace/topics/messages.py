@@ -10,6 +10,7 @@ from typing import overload
 from headrace.errors import BadTopicValue
 from headrace.model.topics.lanes import lane_named
 from headrace.store import topics as spi
+from headrace.topics.arguments import encoded, properties, seconds, text
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -28,17 +29,12 @@ class NewMessage:
 
     def entry(self, token: str, born: int) -> spi.Entry:
         """BadTopicValue for what is no message: bytes(7) would be seven zeros."""
-        body = self.body.encode() if isinstance(self.body, str) else self.body
+        body = encoded("a body", self.body) if isinstance(self.body, str) else self.body
         if not isinstance(body, (bytes, bytearray, memoryview)):
             raise BadTopicValue(f"a body must be bytes or a string, not {type(body).__name__}")
         for name in ("ref_key", "tags", "source_ip", "message_id"):
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, str):
-                raise BadTopicValue(f"{name} is text, not {type(value).__name__}")
-        if not all(
-            isinstance(one, str) for pair in (self.properties or {}).items() for one in pair
-        ):
-            raise BadTopicValue("names and values of properties must be strings")
+            if (value := getattr(self, name)) is not None:
+                text(name, value)
         return spi.Entry(
             bytes(body),
             lane_named(self.priority),
@@ -48,7 +44,7 @@ class NewMessage:
             self.source_ip,
             self.message_id,
             born,
-            dict(self.properties or {}),
+            {} if self.properties is None else properties(self.properties),
         )
 
 
@@ -127,8 +123,10 @@ def when(ms: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=ms)
 
 
-def millis(time: datetime) -> int:
-    """Milliseconds since 1970; a time without a zone is local time."""
+def millis(time: datetime | float) -> int:
+    """Milliseconds since 1970; a time without a zone is local time, a number is seconds."""
+    if not isinstance(time, datetime):
+        return int(seconds("time", time) * 1000)
     return (time.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 

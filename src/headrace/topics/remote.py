@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from headrace import errors
-from headrace.client import Connection, ConnectionFactory
+from headrace.client import Channel, Connection, ConnectionFactory
 from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
 from headrace.client.operations import Call, Reply, nothing
 from headrace.model.topics.lanes import Lane
@@ -83,6 +84,7 @@ class RemoteEngine:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._lock = threading.Lock()
         with _translated():
             self._channel = connection.create_channel()
         self.max_body = 16 << 20
@@ -105,9 +107,19 @@ class RemoteEngine:
     ) -> T:
         timeout = self._connection.settings.request_timeout + wait_s
         with _translated():
+            channel = self._open_channel()
             return self._connection.call(
-                self._channel.state, Call(op, fields, finish, repeatable), timeout
+                channel.state, Call(op, fields, finish, repeatable), timeout
             )
+
+    def _open_channel(self) -> Channel:
+        """A request that the broker cannot make sense of costs the channel it came on; those who
+        share it with its sender must not be without one for ever."""
+        with self._lock:
+            if self._channel.state.closed is not None and self._connection.is_open:
+                self._connection.forget(self._channel)
+                self._channel = self._connection.create_channel()
+            return self._channel
 
     # -- topics ----------------------------------------------------------------------------------
 

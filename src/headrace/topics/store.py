@@ -20,6 +20,7 @@ from headrace.store.topics import (
     TopicInfo,
     TopicSpec,
 )
+from headrace.topics import arguments
 from headrace.topics.consumer import Consumer
 from headrace.topics.messages import when
 from headrace.topics.producer import Producer
@@ -71,6 +72,9 @@ class Store:
             if kept is None:
                 raise BadTopicValue(f"retention {retention!r} is none: 7d, 500MB, or 7d,500MB")
             retention = kept
+        elif retention is not None and not isinstance(retention, Retention):
+            raise BadTopicValue(f"retention is text like 7d or 500MB, not {retention!r:.80}")
+        arguments.whole("queues", queues)
         return _topic(self.engine.create(TopicSpec(name, queues, retention, options)))
 
     def delete(self, name: str) -> None:
@@ -120,6 +124,9 @@ class Store:
         check_token(token)
         if group is not None:
             check_token(group, "group")
+        arguments.seconds("lease", lease)
+        arguments.whole("min_share", min_share)
+        arguments.whole("max_attempts", max_attempts)
         if start not in (EARLIEST, LATEST):
             raise BadTopicValue(f"start {start!r} is unknown: earliest or latest")
         if lease < 0.001 or max_attempts < 1 or not 0 <= min_share <= 50:

@@ -61,6 +61,19 @@ def test_seek_goes_forward(engine: TopicEngine, topic: str, fill: Fill, reader: 
 
 
 @both
+@pytest.mark.parametrize("far", [1000, 10**15, (1 << 63) - 1])
+def test_seek_behind_everything_waits_for_what_comes(
+    engine: TopicEngine, topic: str, fill: Fill, reader: Reader, far: int
+) -> None:
+    fill(*"ab")
+    engine.seek(topic, reader, positions={Lane.MIDDLE: far})
+    assert bodies(engine.read(topic, reader, 10)) == []
+
+    fill("c")
+    assert bodies(engine.read(topic, reader, 10)) == ["c"]
+
+
+@both
 def test_seek_leaves_other_lanes_alone(
     engine: TopicEngine, topic: str, fill: Fill, reader: Reader
 ) -> None:

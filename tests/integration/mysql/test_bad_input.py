@@ -221,6 +221,21 @@ def test_a_topic_that_is_there_with_other_settings(engine: MySqlEngine) -> None:
         engine.create(TopicSpec("t", retention=Retention(1000)))
 
 
+@pytest.mark.parametrize(
+    "option", [{"keep_unread": True}, {"append_mode": "counter"}, {"partition_rows": 1000}]
+)
+def test_a_topic_that_is_there_with_other_options_is_refused(
+    engine: MySqlEngine, option: dict[str, object]
+) -> None:
+    """Who asks for keep_unread and gets a topic without it loses messages."""
+    with pytest.raises(TopicConflict, match=f"{next(iter(option))}.*nothing was changed"):
+        engine.create(TopicSpec("t", options=option))
+
+    engine.create(TopicSpec("u", options=option))
+    engine.create(TopicSpec("u", options=option))
+    engine.create(TopicSpec("u"))
+
+
 @pytest.mark.usefixtures("unchanged")
 def test_options_that_are_none(engine: MySqlEngine) -> None:
     refused: list[dict[str, object]] = [

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from headrace import topics
-from headrace.errors import BadTopicValue
+from headrace.errors import BadTopicValue, BrokerError
+from headrace.store.topics import TopicSpec
 from headrace.testing import run_broker
 
 
@@ -42,6 +43,7 @@ def test_a_body_that_is_neither_text_nor_bytes_is_refused(
         lambda store: store.describe(None),
         lambda store: store.producer(7, token="shop"),
         lambda store: store.producer("orders", token="shop").append("x", properties={1: "a"}),
+        lambda store: store.create("parcels", engine=5),
     ],
 )
 def test_a_slip_leaves_the_store_of_use(store: topics.Store, slip: Callable[[Any], object]) -> None:
@@ -49,3 +51,19 @@ def test_a_slip_leaves_the_store_of_use(store: topics.Store, slip: Callable[[Any
         slip(store)
 
     assert store.producer("orders", token="shop").append("x") > 0
+
+
+def test_a_request_the_broker_cannot_read_costs_only_itself(store: topics.Store) -> None:
+    """It costs the connection and its channel; the next call has another."""
+    producer = store.producer("orders", token="shop")
+    with pytest.raises(BrokerError):
+        store.engine.create(TopicSpec("parcels", options={5: 5}))  # type: ignore[dict-item]
+
+    assert producer.append("x") > 0
+    assert [one.name for one in store.list()] == ["orders"]
+
+
+@pytest.mark.parametrize("queues", [-1, 0, 1025])
+def test_a_number_of_queues_that_cannot_be_is_refused(store: topics.Store, queues: int) -> None:
+    with pytest.raises(BadTopicValue, match="queues"):
+        store.create("parcels", queues=queues)

@@ -28,7 +28,7 @@ _LANES: Mapping[str, Lane] = {lane.label: lane for lane in Lane}
 
 def lane_named(priority: str) -> Lane:
     """The lane of a priority, or BadTopicValue."""
-    lane = _LANES.get(priority)
+    lane = _LANES.get(priority) if isinstance(priority, str) else None
     if lane is None:
         raise BadTopicValue(f"priority {priority!r} is unknown: low, middle or high")
     return lane

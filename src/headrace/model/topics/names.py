@@ -17,7 +17,7 @@ _TOKEN: Final = re.compile(r"[!-~]{1,255}")
 def check_topic(name: str) -> str:
     """The name, or BadTopicName. It becomes part of table names: nothing else is let through, and
     case is never folded, because databases differ in how they do it."""
-    if not _TOPIC.fullmatch(name):
+    if not isinstance(name, str) or not _TOPIC.fullmatch(name):
         raise BadTopicName(
             f"topic name {name!r} is refused: 1 to {MAX_TOPIC} of a-z, 0-9 and _, a letter first"
         )
@@ -30,7 +30,7 @@ def check_topic(name: str) -> str:
 
 def check_token(token: str, what: str = "token") -> str:
     """Tokens and group names: printable ASCII without spaces, told apart by case."""
-    if not _TOKEN.fullmatch(token):
+    if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         raise BadTopicValue(
             f"{what} {token!r} is refused: 1 to {MAX_TOKEN} printable ASCII characters, no spaces"
         )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.core.topics.engine import MessageRow
+from headrace.core.topics.topics import MAX_QUEUES
 from headrace.errors import BadTopicValue, BodyTooLarge, CommandInvalid
 from headrace.model.retention import Retention
 from headrace.model.topics.lanes import Lane, lane_named
@@ -42,7 +43,7 @@ def spec_of(request: Request) -> TopicSpec:
         if value is not None and not (type(value) is int and 0 < value <= _LARGEST):
             raise BadTopicValue(f"{name} must be a number above 0, or be left out")
     retention = None if ms is None and size is None else Retention(ms, size)
-    queues = request.whole("queues", 1)
+    queues = _between(request, "queues", 1, MAX_QUEUES, 1)
     return TopicSpec(request.text("name"), queues, retention, request.table("options"))
 
 

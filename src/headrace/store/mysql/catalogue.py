@@ -164,7 +164,7 @@ class Catalogue:
         with session.named_lock(self._lock_name):
             found = _find(session, spec.name)
             if found is not None and found.state == "ready":
-                return _same(found, spec)
+                return _same(found, spec, options)
             if found is not None:
                 self._drop(session, spec.name)  # somebody died in the middle
             _refuse_strangers(session, spec.name)
@@ -268,12 +268,19 @@ def _number(value: object) -> int | None:
     return None if value is None else int(str(value))
 
 
-def _same(found: Topic, spec: TopicSpec) -> Topic:
+def _same(found: Topic, spec: TopicSpec, options: Options) -> Topic:
+    """TopicConflict unless it is what is asked for; of the options, those that are named."""
     if (found.queues, found.retention) != (spec.queues, spec.retention):
         raise TopicConflict(
             f"topic {spec.name!r} is there with {found.queues} queues and retention "
             f"{found.retention}, not {spec.queues} and {spec.retention}; nothing was changed"
         )
+    for name in ("append_mode", "partition_rows", "keep_unread"):
+        if name in spec.options and getattr(found, name) != getattr(options, name):
+            raise TopicConflict(
+                f"topic {spec.name!r} is there with {name}={getattr(found, name)!r}, not "
+                f"{getattr(options, name)!r}; nothing was changed"
+            )
     return found
 
 
