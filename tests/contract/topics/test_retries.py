@@ -131,3 +131,30 @@ def test_messages_of_all_lanes_can_be_given_back_at_once(
     engine.commit(topic, ANN, taken.claim)
 
     assert bodies(read_some(engine, topic, BOB)) == ["high", "middle", "low"]
+
+
+def test_what_is_tried_again_out_of_a_lost_claim_can_be_given_back_again(
+    engine: TopicEngine, topic: str, fill: Fill
+) -> None:
+    """The range that was lost and the message out of it are in one claim now."""
+    fill(*"abc")
+    ann, late, bob = Reader("ann", "g"), Reader("ann", "g", lease_ms=1), Reader("bob", "g")
+    taken = engine.read(topic, ann, 10)
+    second = (Lane.MIDDLE, taken.messages[1].id)
+    engine.nack(topic, ann, taken.claim, [second], 0)
+    engine.renew(topic, late, taken.claim)
+
+    def read_all() -> Taken | None:
+        found = engine.read(topic, bob, 10)
+        if bodies(found) == ["b"]:  # the lease is not over yet
+            engine.nack(topic, bob, found.claim, [second], 0)
+            engine.commit(topic, bob, found.claim)
+        return found if len(found.messages) == 3 else None
+
+    again = wait_for(read_all)
+    assert again is not None
+    engine.nack(topic, bob, again.claim, [second], LATER, "not yet")
+    engine.commit(topic, bob, again.claim)
+
+    lag = {one.lane: one for one in engine.lag(topic, bob)}[Lane.MIDDLE]
+    assert (lag.messages, lag.retrying) == (1, 1)

@@ -327,3 +327,71 @@ def test_a_recreated_topic_knows_no_old_claims(start_engine: StartEngine) -> Non
     wait_for(lambda: other.read("t", ME, 2).messages)
     with pytest.raises(ClaimLost):
         other.commit("t", ME, old.claim)
+
+
+def asked(sql: Cursor, what: str) -> int:
+    sql.execute(f"SHOW GLOBAL STATUS LIKE '{what}'")
+    [(_, number)] = sql.fetchall()
+    return int(number)
+
+
+def test_thousands_are_given_back_in_a_few_statements(engine: MySqlEngine, sql: Cursor) -> None:
+    """The rows of the claim are locked meanwhile."""
+    fill(engine, 3000)
+    taken = engine.read("t", ME, 3000)
+    before = asked(sql, "Questions")
+    for half in (taken.messages[::2], taken.messages[1::2]):
+        engine.nack("t", ME, taken.claim, [(one.lane, one.id) for one in half], 0)
+    assert asked(sql, "Questions") - before < 50
+
+    engine.commit("t", ME, taken.claim)
+    assert len(engine.read("t", ME, 3000).messages) == 3000
+
+
+def test_lag_counts_what_is_claimed_of_a_range_that_was_taken_over_in_part(
+    engine: MySqlEngine, sql: Cursor
+) -> None:
+    fill(engine, 10)
+    taken = engine.read("t", ME, 10)
+    engine.nack("t", ME, taken.claim, [(Lane.MIDDLE, 9), (Lane.MIDDLE, 10)], 3_600_000)
+    expire(sql)
+    engine.read("t", Reader("you", "g"), 4)
+
+    [_, middle, _] = engine.lag("t", ME)
+    assert (middle.messages, middle.claimed, middle.retrying) == (10, 8, 2)
+
+
+def test_many_groups_are_listed_with_few_statements(engine: MySqlEngine, sql: Cursor) -> None:
+    fill(engine, 100)
+    for number in range(30):
+        engine.read("t", Reader("me", f"g{number}"), 1 + number % 3)
+    before = asked(sql, "Com_select")
+    found = engine.groups("t")
+    assert asked(sql, "Com_select") - before < 30
+
+    assert [one.lag[1].messages for one in found] == [100] * 30
+    assert {one.group: one.lag[1].claimed for one in found}["g2"] == 3
+    assert all(one.lag == tuple(engine.lag("t", Reader("", one.group))) for one in found)
+
+
+def test_rows_of_claims_that_thousands_of_retries_needed_are_removed(
+    engine: MySqlEngine, sql: Cursor
+) -> None:
+    fill(engine, 2400)
+    taken = engine.read("t", ME, 2400)
+    every_other = [(one.lane, one.id) for one in taken.messages[::2]]
+    engine.nack("t", ME, taken.claim, every_other, 0)
+    engine.commit("t", ME, taken.claim)
+    again = engine.read("t", ME, 2400)
+    engine.housekeep()
+    engine.commit("t", ME, again.claim)
+    engine.housekeep()
+    sql.execute("SELECT COUNT(*) FROM msg_l_t")
+    assert sql.fetchall() == ((1200,),)  # just now they were in use
+
+    sql.execute("UPDATE msg_l_t SET lease_until_ms=lease_until_ms-120000")
+    engine.housekeep()
+    sql.execute("SELECT COUNT(*) FROM msg_l_t")
+    assert sql.fetchall() == ((200,),)
+    fill(engine, 3)
+    assert len(engine.read("t", ME, 10).messages) == 3

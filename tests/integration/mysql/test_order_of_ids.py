@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import warnings
 from collections.abc import Callable, Iterable
 
 import pymysql
@@ -190,6 +192,55 @@ def test_tombstones_do_not_make_a_batch_smaller(start_engine: StartEngine, sql: 
     wait_for(stable)
     for reader in (Reader("c"), Reader("c", "g")):
         assert len(engine.read("t", reader, 20).messages) == 20
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_batch_is_full_however_many_dead_ids_are_before_it(
+    engine: MySqlEngine, sql: Cursor, group: str | None, batch: int
+) -> None:
+    """A producer that rolled back hundreds of rows, and one that does so after every message."""
+    for dead in (300, 40, 40, 40):
+        sql.execute("BEGIN")
+        sql.executemany(INSERT, [("dead",)] * dead)
+        sql.execute("ROLLBACK")
+        engine.append("t", [Entry(b"x", Lane.HIGH), Entry(b"x")])
+    wait_for(lambda: engine.bounds("t")[Lane.MIDDLE].stable == 424)
+    with engine._readers.session() as session:
+        session.run("UPDATE msg_p_t_high SET flags=1")  # nothing but dead ids
+
+    reader = Reader("c", group)
+    sizes = []
+    for _ in range(4):
+        taken = engine.read("t", reader, batch)
+        engine.commit("t", reader, taken.claim)
+        sizes.append(len(taken.messages))
+
+    assert sizes == ([1, 1, 1, 1] if batch == 1 else [3, 1, 0, 0])
+    assert engine.lag("t", reader)[1].messages == 0
+
+
+def test_a_process_that_was_forked_closes_holes_itself(engine: MySqlEngine, sql: Cursor) -> None:
+    """The thread that does it stayed with the parent."""
+    sql.execute("BEGIN")
+    sql.execute(INSERT, ("dead",))
+    sql.execute("ROLLBACK")
+    engine.append("t", [Entry(b"x")])
+    wait_for(lambda: drain(engine, Reader("parent")))
+    sql.execute("BEGIN")
+    sql.execute(INSERT, ("dead",))
+    sql.execute("ROLLBACK")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads and fork: that is the point
+        child = os.fork()
+    if not child:
+        try:
+            engine.append("t", [Entry(b"y")])
+            wait_for(lambda: len(engine.read("t", Reader("child"), 5).messages) == 2)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_row_deleted_by_hand_stops_nobody(

@@ -102,6 +102,24 @@ def test_a_consumer_overtaken_by_retention_goes_on_and_it_is_said(
     assert "removed by retention" in caplog.text
 
 
+@pytest.mark.parametrize("group", [None, "g"])
+def test_that_retention_overtook_a_consumer_is_said_once(
+    engine: MySqlEngine, sql: Cursor, caplog: pytest.LogCaptureFixture, group: str | None
+) -> None:
+    """Who waits for messages looks several times a second."""
+    engine.create(TopicSpec("t", retention=Retention(ms=3_600_000)))
+    fill(engine, 20)
+    reader = Reader("c", group)
+    engine.commit("t", reader, engine.read("t", reader, 2).claim)
+    age(sql, 20)
+    engine.housekeep()
+    for _ in range(5):
+        assert read_all(engine, reader) == []
+    assert caplog.text.count("removed by retention") == 1
+    fill(engine, 1)
+    assert read_all(engine, reader) == [21]
+
+
 def test_a_topic_may_keep_what_is_unread(engine: MySqlEngine, sql: Cursor) -> None:
     engine.create(TopicSpec("t", retention=Retention(ms=3_600_000), options={"keep_unread": True}))
     fill(engine, 20)

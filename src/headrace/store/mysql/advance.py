@@ -8,6 +8,7 @@ the tombstone takes the id, and an owner that comes very late is told 1062 and t
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Mapping
@@ -151,12 +152,18 @@ class Fencer:
     def __init__(self, pool: Pool, grace_s: float) -> None:
         self._pool = pool  # its sessions wait for locks for one second only
         self._grace_s = grace_s
+        self._is_closed = False
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
         self._changed = threading.Condition()
         self._holes: dict[tuple[str, Lane], tuple[Hole, float]] = {}
         self._thread: threading.Thread | None = None
-        self._is_closed = False
 
     def noticed(self, topic: str, lane: Lane, hole: Hole) -> None:
+        if self._pid != os.getpid():
+            self._reset()  # a forked child has none of its parent's threads
         with self._changed:
             known = self._holes.get((topic, lane))
             if self._is_closed or (known is not None and known[0].first == hole.first):

@@ -8,7 +8,7 @@ were given with, and their lease is not over: whoever was too slow is refused.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headrace.model.topics.claiming import Due, Held, LaneWork, Piece, plan
@@ -24,6 +24,7 @@ from headrace.store.topics import Reader
 
 _MAX_EXPIRED: Final = 1000
 _SPARE: Final = 8  # free rows for what is split
+_MAX_RANGE: Final = 10_000  # ids of a range with dead ones between its messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,12 @@ def take(
     bounds: Mapping[Lane, Bounds],
     room: int,
     acks: Sequence[Key] = (),
-) -> list[Claimed]:
-    """Commit ``acks`` and hand out ranges with ``room`` ids, in one transaction."""
+    *,
+    counts_messages: bool = False,
+) -> tuple[list[Claimed], bool]:
+    """Commit ``acks`` and hand out ranges with ``room`` ids, in one transaction; whether that is
+    all there is. ``counts_messages``: with ``room`` messages, dead ids beside them; it costs
+    another statement for each lane."""
     with session.transaction():
         heads = cursors.find(session, topic, reader, for_update=True)
         if len(heads) < len(BY_URGENCY):
@@ -59,16 +64,53 @@ def take(
         if acks:
             end(session, topic, reader, acks)
         found = _find(session, topic, reader, room)
-        work = {
-            lane: LaneWork(
-                overtaken(topic, f"group {reader.group}", lane, heads[lane].claimed, bounds[lane]),
-                bounds[lane].stable,
-                found.expired[lane],
-                found.due[lane],
-            )
+        starts = {
+            lane: overtaken(topic, f"group {reader.group}", lane, heads[lane].claimed, bounds[lane])
             for lane in BY_URGENCY
         }
-        return _hand_out(session, topic, reader, plan(work, room, reader.min_share), found)
+        late = {lane: at for lane, at in starts.items() if at > heads[lane].claimed}
+        _move_heads(session, topic, reader, late)  # told once, not with every read
+        work = {
+            lane: LaneWork(starts[lane], bounds[lane].stable, found.expired[lane], found.due[lane])
+            for lane in BY_URGENCY
+        }
+        pieces = plan(work, room, reader.min_share)
+        is_all = sum(map(len, pieces)) < room
+        if counts_messages:
+            pieces = _past_dead_ids(session, topic, reader, bounds, pieces)
+        return _hand_out(session, topic, reader, pieces, found), is_all
+
+
+def _past_dead_ids(
+    session: Session,
+    topic: str,
+    reader: Reader,
+    bounds: Mapping[Lane, Bounds],
+    pieces: Sequence[Piece],
+) -> list[Piece]:
+    """The same with as many messages as there were ids in what is handed out for the first
+    time, beginning with a message; there may be any number of tombstones before it."""
+    found = []
+    empty: dict[Lane, int] = {}
+    for piece in pieces:
+        if not piece.is_fresh:
+            found.append(piece)
+            continue
+        stable = bounds[piece.lane].stable
+        [(first, last, count)] = session.rows(
+            "SELECT MIN(id),MAX(id),COUNT(*) FROM (SELECT id FROM "
+            f"{schema.messages(topic, piece.lane)} WHERE id>=%s AND id<=%s AND flags=0 "
+            f"ORDER BY id LIMIT {len(piece)}) AS following",
+            (piece.start, stable),
+        )
+        if first is None:
+            empty[piece.lane] = stable
+            continue
+        end = last if count == len(piece) else stable
+        furthest = first + max(_MAX_RANGE, len(piece)) - 1
+        found.append(replace(piece, start=first, end=min(end, furthest)))
+    _move_heads(session, topic, reader, empty)
+    return found
 
 
 @dataclass(slots=True)
@@ -121,7 +163,7 @@ def _hand_out(
             if claimed is not None:
                 taken[piece] = claimed
     retries.remove(session, topic, reader, [piece for piece in new if not piece.is_fresh])
-    _move_heads(session, topic, reader, [piece for piece in new if piece.is_fresh])
+    _move_heads(session, topic, reader, {one.lane: one.end for one in new if one.is_fresh})
     rows = [NewRange(one.lane, one.start, one.end, one.attempts, reader.token) for one in new]
     for piece, (number, epoch) in zip(
         new, put(session, topic, reader, rows, found.free), strict=True
@@ -156,16 +198,16 @@ def _take_over(
     return Claimed(held.id, epoch, piece, nacked)
 
 
-def _move_heads(session: Session, topic: str, reader: Reader, fresh: Sequence[Piece]) -> None:
-    if not fresh:
+def _move_heads(session: Session, topic: str, reader: Reader, ends: Mapping[Lane, int]) -> None:
+    if not ends:
         return
-    values: list[object] = [value for one in fresh for value in (one.lane.label, one.end)]
-    values += [reader.group, *(one.lane.label for one in fresh)]
+    values: list[object] = [value for lane, end in ends.items() for value in (lane.label, end)]
+    values += [reader.group, *(lane.label for lane in ends)]
     session.run(
         f"UPDATE {schema.cursors(topic)} SET "
-        f"claimed=CASE priority {' '.join(['WHEN %s THEN %s'] * len(fresh))} END "
+        f"claimed=CASE priority {' '.join(['WHEN %s THEN %s'] * len(ends))} END "
         "WHERE group_key=%s AND token='' AND queue_id=0 "
-        f"AND priority IN ({','.join(['%s'] * len(fresh))})",
+        f"AND priority IN ({','.join(['%s'] * len(ends))})",
         values,
     )
 

@@ -29,12 +29,13 @@ def read(
     """Commit ``acks``, and take up to ``batch`` messages."""
     messages: list[Message] = []
     held: list[claims.Claimed] = []
-    for _ in range(_ROUNDS):
+    for turn in range(_ROUNDS):
         room = batch - len(messages)
-        take = partial(claims.take, session, topic, reader, bounds, room, acks)
-        taken = session.repeated(take)  # here, because earlier rounds are committed
+        take = partial(
+            claims.take, session, topic, reader, bounds, room, acks, counts_messages=turn > 0
+        )
+        taken, is_all = session.repeated(take)  # here, because earlier rounds are committed
         acks = ()
-        is_all = sum(len(one.piece) for one in taken) < room
         messages += _messages(session, topic, reader, taken, bodies)
         held += taken
         if len(messages) >= batch or bodies.is_full or is_all:

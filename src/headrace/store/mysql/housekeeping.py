@@ -13,7 +13,7 @@ from typing import Final
 
 from headrace.errors import BrokerError
 from headrace.model.topics.lanes import Lane
-from headrace.store.mysql import retention
+from headrace.store.mysql import ranges, retention
 from headrace.store.mysql.advance import Bounds
 from headrace.store.mysql.catalogue import Catalogue, Topic
 from headrace.store.mysql.driver import Session
@@ -88,6 +88,7 @@ class Housekeeper:
             return
         try:
             bounds = self._bounds(session, topic)
+            ranges.trim(session, topic.name)
             if topic.retention is not None or topic.partition_rows:
                 retention.apply(session, topic, bounds, self._counts)
         except (BrokerError, Fault) as error:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
 
 from headrace.model.topics.lanes import BY_URGENCY, Lane, lane_named
-from headrace.store.mysql import cursors, schema
+from headrace.store.mysql import cursors, ranges, schema
 from headrace.store.mysql.advance import Bounds
 from headrace.store.mysql.driver import Session
 from headrace.store.mysql.schema import NOW
@@ -15,82 +17,155 @@ from headrace.store.topics import GroupInfo, Lag, Reader
 EXACT: Final = 100_000  # messages up to which a lag is counted; beyond, dead ids count as well
 
 
+@dataclass(slots=True)
+class _Out:
+    """What a group has of a lane besides what is unread."""
+
+    first: int | None = None  # the lowest id that is claimed or to be tried again
+    claimed: int = 0
+    retrying: int = 0
+    dead: int = 0
+
+    def begins(self, number: int) -> None:
+        self.first = number if self.first is None else min(self.first, number)
+
+
+_Outs = Mapping[tuple[str, Lane], _Out]  # by group
+
+
 def lag(session: Session, topic: str, reader: Reader, bounds: Mapping[Lane, Bounds]) -> list[Lag]:
     """One per lane, high first."""
     found = cursors.find(session, topic, reader)
-    out = _outstanding(session, topic, reader.group) if reader.group is not None else {}
+    heads = {}
+    for lane in BY_URGENCY:
+        cursor = found.get(lane)
+        if cursor is None:
+            heads[lane] = cursors.start_of(reader, bounds[lane])
+        else:
+            heads[lane] = cursor.offset if reader.group is None else cursor.claimed
+    outs = _outstanding(session, topic, reader.group) if reader.group is not None else {}
+    return _Scale(session, topic, bounds).lags(reader.group, heads, outs)
+
+
+def groups(session: Session, topic: str, bounds: Mapping[Lane, Bounds]) -> list[GroupInfo]:
+    """Groups, consumers on their own (no group), and outside readers (a group of one token)."""
+    heads: dict[tuple[str | None, str], dict[Lane, int]] = {}
+    for group, token, label, offset, claimed in session.rows(
+        f"SELECT group_id,token,priority,`offset`,claimed FROM {schema.cursors(topic)} "
+        "WHERE queue_id=0 AND token<>'#q' ORDER BY group_key,token"
+    ):
+        is_group = group is not None and not token
+        heads.setdefault((group, token), {})[lane_named(label)] = claimed if is_group else offset
+    members = defaultdict(list)
+    for group, token in session.rows(
+        f"SELECT DISTINCT group_id,token FROM {schema.claims(topic)} "
+        f"WHERE token<>'' AND lease_until_ms>={NOW} ORDER BY 1,2"
+    ):
+        members[group].append(token)
+    outs = _outstanding(session, topic)
+    scale = _Scale(session, topic, bounds)
+    scale.count(heads.values())
     return [
-        _lane_lag(session, topic, lane, reader, found.get(lane), out.get(lane, {}), bounds[lane])
-        for lane in BY_URGENCY
+        GroupInfo(
+            group or "",
+            token if group is None else "",
+            (token,) if token else tuple(members.get(group, ())),
+            tuple(scale.lags(None if token else group, its, outs)),
+        )
+        for (group, token), its in heads.items()
     ]
 
 
-def _lane_lag(
-    session: Session,
-    topic: str,
-    lane: Lane,
-    reader: Reader,
-    cursor: cursors.Cursor | None,
-    out: Mapping[str, Any],
-    bounds: Bounds,
-) -> Lag:
-    start = cursors.start_of(reader, bounds)
-    if cursor is not None:
-        start = cursor.offset if reader.group is None else cursor.claimed
-    head = max(start, bounds.low - 1)
-    position = min(head, out.get("claimed_from", head + 1) - 1, out.get("retry_from", head + 1) - 1)
-    unread = _count(session, topic, lane, head, bounds.stable)
-    claimed = _claimed(session, topic, lane, reader.group) if "claimed_from" in out else 0
-    retrying = int(out.get("retrying", 0))
-    behind = unread + claimed + retrying
-    return Lag(
-        lane,
-        position,
-        bounds.stable + 1,
-        behind,
-        claimed,
-        retrying,
-        int(out.get("dead", 0)),
-        time_after(session, topic, lane, position, bounds.stable) if behind else None,
-    )
+class _Scale:
+    """Measures how far positions are behind. Many readers may be at the same one, or a little
+    apart: nothing is counted twice."""
+
+    def __init__(self, session: Session, topic: str, bounds: Mapping[Lane, Bounds]) -> None:
+        self._session = session
+        self._topic = topic
+        self._bounds = bounds
+        self._unread: dict[tuple[Lane, int], int] = {}
+        self._times: dict[tuple[Lane, int], int | None] = {}
+
+    def count(self, readers: Iterable[Mapping[Lane, int]]) -> None:
+        """What is behind the positions of all these, in one pass."""
+        places = {(lane, self._head(lane, its)) for its in readers for lane in BY_URGENCY}
+        above = {lane: (self._bounds[lane].stable, 0) for lane in BY_URGENCY}
+        for lane, position in sorted(places, reverse=True):
+            end = self._bounds[lane].stable
+            if end - position > EXACT or end <= position:
+                self._unread[lane, position] = max(0, end - position)
+                continue
+            last, total = above[lane]
+            total += _count(self._session, self._topic, lane, position, last)
+            above[lane] = (position, total)
+            self._unread[lane, position] = total
+
+    def lags(self, group: str | None, heads: Mapping[Lane, int], outs: _Outs) -> list[Lag]:
+        if any((lane, self._head(lane, heads)) not in self._unread for lane in BY_URGENCY):
+            self.count([heads])
+        nothing = _Out()
+        return [
+            self._lag(lane, self._head(lane, heads), outs.get((group or "", lane), nothing))
+            for lane in BY_URGENCY
+        ]
+
+    def _head(self, lane: Lane, heads: Mapping[Lane, int]) -> int:
+        return max(heads.get(lane, 0), self._bounds[lane].low - 1)
+
+    def _lag(self, lane: Lane, head: int, out: _Out) -> Lag:
+        position = head if out.first is None else min(head, out.first - 1)
+        behind = self._unread[lane, head] + out.claimed + out.retrying
+        return Lag(
+            lane,
+            position,
+            self._bounds[lane].stable + 1,
+            behind,
+            out.claimed,
+            out.retrying,
+            out.dead,
+            self._oldest(lane, position) if behind else None,
+        )
+
+    def _oldest(self, lane: Lane, position: int) -> int | None:
+        if (lane, position) not in self._times:
+            end = self._bounds[lane].stable
+            time = time_after(self._session, self._topic, lane, position, end)
+            self._times[lane, position] = time
+        return self._times[lane, position]
 
 
-def _outstanding(session: Session, topic: str, group: str) -> dict[Lane, dict[str, Any]]:
-    found: dict[Lane, dict[str, Any]] = {}
-    for label, first in session.rows(
-        f"SELECT priority,MIN(start_id) FROM {schema.claims(topic)} WHERE group_id=%s "
-        "AND end_id>0 GROUP BY priority",
-        (group,),
+def _outstanding(session: Session, topic: str, group: str | None = None) -> _Outs:
+    """Of one group, or of all."""
+    found: defaultdict[tuple[str, Lane], _Out] = defaultdict(_Out)
+    which, values = ("AND group_id=%s", (group,)) if group is not None else ("", ())
+    for lane in BY_URGENCY:
+        for its, start, end, nacked, count in session.rows(
+            f"SELECT l.group_id,l.start_id,l.end_id,l.nacked,COUNT(m.id) FROM "
+            f"(SELECT * FROM {schema.claims(topic)} WHERE priority=%s AND end_id>0 {which}) l "
+            f"LEFT JOIN {schema.messages(topic, lane)} m "
+            "ON m.id BETWEEN l.start_id AND l.end_id AND m.flags=0 GROUP BY l.id",
+            (lane.label, *values),
+        ):
+            out = found[its, lane]
+            out.begins(start)
+            aside = sum(start <= number <= end for number in ranges.split_ids(nacked))
+            out.claimed += int(count) - aside
+    for its, label, state, count, first in session.rows(
+        f"SELECT group_id,priority,state,COUNT(*),MIN(msg_id) FROM {schema.retries(topic)} "
+        f"WHERE 1=1 {which} GROUP BY group_id,priority,state",
+        values,
     ):
-        found.setdefault(lane_named(label), {})["claimed_from"] = first
-    for label, state, count, first in session.rows(
-        f"SELECT priority,state,COUNT(*),MIN(msg_id) FROM {schema.retries(topic)} "
-        "WHERE group_id=%s GROUP BY priority,state",
-        (group,),
-    ):
-        its = found.setdefault(lane_named(label), {})
+        out = found[its, lane_named(label)]
         if state == "retry":
-            its |= {"retrying": count, "retry_from": first}
+            out.retrying = count
+            out.begins(first)
         else:
-            its["dead"] = count
+            out.dead = count
     return found
 
 
-def _claimed(session: Session, topic: str, lane: Lane, group: str | None) -> int:
-    """Messages in the group's claims, without those set aside by nack."""
-    rows = session.rows(
-        f"SELECT l.nacked,COUNT(m.id) FROM {schema.claims(topic)} l "
-        f"LEFT JOIN {schema.messages(topic, lane)} m ON m.id BETWEEN l.start_id AND l.end_id "
-        "AND m.flags=0 WHERE l.group_id=%s AND l.priority=%s AND l.end_id>0 "
-        "GROUP BY l.id,l.nacked",
-        (group, lane.label),
-    )
-    return sum(int(count) - (len(nacked.split(",")) if nacked else 0) for nacked, count in rows)
-
-
 def _count(session: Session, topic: str, lane: Lane, position: int, end: int) -> int:
-    if end - position > EXACT or end <= position:
-        return max(0, end - position)
     [(count,)] = session.rows(
         f"SELECT COUNT(*) FROM {schema.messages(topic, lane)} WHERE id>%s AND id<=%s AND flags=0",
         (position, end),
@@ -116,47 +191,3 @@ def last_time(session: Session, topic: str, lane: Lane, bounds: Bounds) -> int |
         (bounds.low, bounds.stable),
     )
     return int(rows[0][0]) if rows else None
-
-
-def groups(session: Session, topic: str, bounds: Mapping[Lane, Bounds]) -> list[GroupInfo]:
-    """Groups, consumers on their own (no group), and outside readers (a group of one token)."""
-    rows = session.rows(
-        f"SELECT DISTINCT group_id,token FROM {schema.cursors(topic)} WHERE queue_id=0 "
-        "AND token<>'#q' ORDER BY group_key,token"
-    )
-    holders = session.rows(
-        f"SELECT DISTINCT group_id,token FROM {schema.claims(topic)} "
-        f"WHERE token<>'' AND lease_until_ms>={NOW} ORDER BY 1,2"
-    )
-    found = []
-    for group, token in rows:
-        members = tuple(holder for its, holder in holders if its == group)
-        found.append(
-            GroupInfo(
-                group or "",
-                token if group is None else "",
-                members if not token else (token,),
-                tuple(_group_lag(session, topic, group, token, bounds)),
-            )
-        )
-    return found
-
-
-def _group_lag(
-    session: Session, topic: str, group: str | None, token: str, bounds: Mapping[Lane, Bounds]
-) -> list[Lag]:
-    if group is None or not token:
-        return lag(session, topic, Reader(token, group), bounds)
-    rows = session.rows(
-        f"SELECT priority,`offset` FROM {schema.cursors(topic)} WHERE group_key=%s AND token=%s "
-        "AND queue_id=0",
-        (group, token),
-    )
-    found = {lane_named(label): int(offset) for label, offset in rows}
-    lags = []
-    for lane in BY_URGENCY:
-        position = max(found.get(lane, 0), bounds[lane].low - 1)
-        count = _count(session, topic, lane, position, bounds[lane].stable)
-        oldest = time_after(session, topic, lane, position, bounds[lane].stable)
-        lags.append(Lag(lane, position, bounds[lane].stable + 1, count, oldest_time=oldest))
-    return lags

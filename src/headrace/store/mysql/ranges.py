@@ -25,6 +25,8 @@ FREE: Final = "start_id=0, end_id=0, epoch=epoch+1, nacked=NULL"
 _COLUMNS: Final = "group_id,priority,start_id,end_id,token,epoch,attempts,lease_until_ms,nacked"
 _PLACES: Final = f"%s,%s,%s,%s,%s,%s,%s,{NOW}+%s,%s)"
 _CHANGED: Final = ", ".join(f"{one}=VALUES({one})" for one in _COLUMNS.split(",")[1:])
+_MANY: Final = 1000  # rows of a group
+_UNUSED_MS: Final = 60_000
 _OVER: Final = -1000  # a lease that ended a second ago
 Key = tuple[int, int]
 """Id and epoch of a range."""
@@ -86,6 +88,22 @@ def _row(reader: Reader, one: NewRange, epoch: int) -> list[object]:
         reader.group, one.lane.label, one.start, one.end, one.token, epoch, one.attempts, lease,
         join_ids(one.nacked),
     ]  # fmt: skip
+
+
+def trim(session: Session, topic: str) -> int:
+    """Remove rows that were needed once, by thousands of messages tried again one by one: every
+    read of the group would look at them for ever. How many went."""
+    table = schema.claims(topic)
+    gone = 0
+    for (group,) in session.rows(
+        f"SELECT group_id FROM {table} GROUP BY group_id HAVING COUNT(*)>{_MANY}"
+    ):
+        gone += session.run(
+            f"DELETE FROM {table} WHERE group_id=%s AND end_id=0 AND lease_until_ms<{NOW}-%s "
+            f"LIMIT {_MANY}",
+            (group, _UNUSED_MS),
+        )
+    return gone
 
 
 def commit(session: Session, topic: str, reader: Reader, ranges: Sequence[Key]) -> None:

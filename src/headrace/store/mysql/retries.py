@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 from headrace.errors import BadTopicValue
 from headrace.model.topics.claiming import Piece
@@ -15,6 +16,8 @@ from headrace.store.mysql.schema import NOW
 from headrace.store.topics import Message, Reader
 
 MAX_REASON: Final = 200
+_PORTION: Final = 1000  # rows of one statement
+_Retried = tuple[Lane, int, int]  # a message and how often it was handed out
 _GIVEN_UP: Final = "handed out too often without an answer"
 
 
@@ -32,33 +35,81 @@ def nack(
     The claim remembers them: whoever takes it over must not hand them out a second time.
     """
     with session.transaction():
-        rows = ranges.locked(session, topic, reader, keys)
-        aside: dict[int, set[int]] = {}
-        found = []
-        for lane, number in ids:
-            row = _holder(rows, lane, number)
-            if number in ranges.split_ids(row[5]):
-                continue  # said before
-            aside.setdefault(row[0], set(ranges.split_ids(row[5]))).add(number)
-            found.append((lane, number, int(row[4])))
+        held = _Held(ranges.locked(session, topic, reader, keys))
+        found = [one for lane, number in ids if (one := held.set_aside(lane, number))]
         _check_messages(session, topic, found)
-        for lane, number, attempts in found:
-            _insert(session, topic, reader, lane, number, attempts, delay_ms, reason)
-        for claim_id, numbers in aside.items():
+        for at in range(0, len(found), _PORTION):
+            _insert(session, topic, reader, found[at : at + _PORTION], delay_ms, reason)
+        for claim_id, numbers in held.changed():
             session.run(
                 f"UPDATE {schema.claims(topic)} SET nacked=%s WHERE id=%s",
                 (ranges.join_ids(numbers), claim_id),
             )
 
 
-def _holder(rows: Sequence[tuple[Any, ...]], lane: Lane, number: int) -> tuple[Any, ...]:
-    for row in rows:
-        if lane_named(row[1]) is lane and row[2] <= number <= row[3]:
-            return row
-    raise BadTopicValue(f"message {number} of lane {lane.label} is not in the claim")
+class _Held:
+    """What a claim has of each lane, without what was set aside before. A range that somebody left
+    behind and a message of it that is tried again may be in one claim: only one of them has it.
+    Thousands may be set aside at once, and others wait for the rows."""
+
+    def __init__(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        self._aside = {row[0]: set(ranges.split_ids(row[5])) for row in rows}
+        self._changed: set[int] = set()
+        self._live: dict[Lane, list[_Stretch]] = {}
+        for row in rows:
+            self._live.setdefault(lane_named(row[1]), []).extend(
+                _Stretch(start, end, row[0], int(row[4]))
+                for start, end in _without(row[2], row[3], self._aside[row[0]])
+            )
+        for stretches in self._live.values():
+            stretches.sort()
+        self._before = {
+            (lane_named(row[1]), number) for row in rows for number in self._aside[row[0]]
+        }
+
+    def set_aside(self, lane: Lane, number: int) -> _Retried | None:
+        """None when that was said before."""
+        live = self._live.get(lane, [])
+        at = bisect_right(live, number, key=_start) - 1
+        if at < 0 or number > live[at].end:
+            if (lane, number) in self._before:
+                return None
+            raise BadTopicValue(f"message {number} of lane {lane.label} is not in the claim")
+        _, _, claim_id, attempts = live[at]
+        if number in self._aside[claim_id]:
+            return None
+        self._aside[claim_id].add(number)
+        self._changed.add(claim_id)
+        return lane, number, attempts
+
+    def changed(self) -> list[tuple[int, set[int]]]:
+        return [(claim_id, self._aside[claim_id]) for claim_id in sorted(self._changed)]
 
 
-def _check_messages(session: Session, topic: str, found: Sequence[tuple[Lane, int, int]]) -> None:
+class _Stretch(NamedTuple):
+    start: int
+    end: int
+    claim_id: int
+    attempts: int
+
+
+def _start(stretch: _Stretch) -> int:
+    return stretch.start
+
+
+def _without(start: int, end: int, gone: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """What is left of start .. end."""
+    for number in sorted(gone):
+        if not start <= number <= end:
+            continue
+        if start < number:
+            yield start, number - 1
+        start = number + 1
+    if start <= end:
+        yield start, end
+
+
+def _check_messages(session: Session, topic: str, found: Sequence[_Retried]) -> None:
     """A tombstone is no message."""
     for lane in {one[0] for one in found}:
         numbers = [number for its, number, _ in found if its is lane]
@@ -75,19 +126,21 @@ def _insert(
     session: Session,
     topic: str,
     reader: Reader,
-    lane: Lane,
-    number: int,
-    attempts: int,
+    found: Sequence[_Retried],
     delay_ms: int,
     reason: str,
 ) -> None:
-    state = "dead" if attempts >= reader.max_attempts else "retry"
+    values: list[object] = []
+    for lane, number, attempts in found:
+        state = "dead" if attempts >= reader.max_attempts else "retry"
+        values += [reader.group, lane.label, number, attempts, delay_ms, state]
+        values.append(reason[:MAX_REASON] or None)
     session.run(
         f"INSERT INTO {schema.retries(topic)} (group_id,priority,msg_id,attempts,due_ms,state,"
-        f"reason) VALUES (%s,%s,%s,%s,{NOW}+%s,%s,%s) ON DUPLICATE KEY UPDATE "
-        "attempts=VALUES(attempts), due_ms=VALUES(due_ms), state=VALUES(state), "
-        "reason=VALUES(reason)",
-        (reader.group, lane.label, number, attempts, delay_ms, state, reason[:MAX_REASON] or None),
+        f"reason) VALUES {','.join([f'(%s,%s,%s,%s,{NOW}+%s,%s,%s)'] * len(found))} "
+        "ON DUPLICATE KEY UPDATE attempts=VALUES(attempts), due_ms=VALUES(due_ms), "
+        "state=VALUES(state), reason=VALUES(reason)",
+        values,
     )
 
 

@@ -34,6 +34,9 @@ def read(
         lane: overtaken(topic, reader.token, lane, cursor.offset, bounds[lane])
         for lane, cursor in found.items()
     }
+    late = {lane: at for lane, at in positions.items() if at > found[lane].offset}
+    if late:  # told once, not with every read
+        _move(session, topic, reader, late)
     rows = _fill(session, topic, positions, bounds, batch, reader.min_share, bodies)
     messages = tuple(message_of(row, lane, 1) for lane in BY_URGENCY for row in rows[lane])
     if not messages:
@@ -93,6 +96,17 @@ def overtaken(topic: str, who: str, lane: Lane, position: int, bounds: Bounds) -
         "retention", topic, lane.label, who, position, bounds.low,
     )  # fmt: skip
     return bounds.low - 1
+
+
+def _move(session: Session, topic: str, reader: Reader, positions: Mapping[Lane, int]) -> None:
+    """Forward only."""
+    with session.transaction():
+        for lane, position in positions.items():
+            session.run(
+                f"UPDATE {schema.cursors(topic)} SET `offset`=GREATEST(`offset`,%s) "
+                "WHERE group_key='' AND token=%s AND queue_id=0 AND priority=%s",
+                (position, reader.token, lane.label),
+            )
 
 
 def commit(session: Session, topic: str, reader: Reader, claim: Sequence[object]) -> None:
