@@ -81,7 +81,7 @@ class Readers:
     def _read_group(self, reader: Reader, name: str, batch: int, now: int, max_bytes: int) -> Given:
         group = self._groups.get(name) or self._new_group(name, reader.start)
         bounds = self._shelf.bounds()
-        changed = group.bury(reader.max_attempts, now, bounds)
+        changed = group.bury(reader.max_attempts, now, bounds, batch)
         while True:
             plan = group.plan(batch, reader.min_share, now, bounds)
             read = read_plan(self._shelf, plan, max_bytes)

@@ -37,7 +37,8 @@ class Producer:
         return self._append([new.entry(self.token, _now())])[0]
 
     def append_many(self, messages: Iterable[NewMessage | bytes | str]) -> list[int]:
-        """Store many; their ids, in order. All or nothing for each priority."""
+        """Store many; their ids, in order. All or nothing for each priority; in a broker, for
+        every 5,000 of them."""
         born = _now()
         entries = [
             (one if isinstance(one, NewMessage) else NewMessage(one)).entry(self.token, born)

@@ -23,12 +23,13 @@ from headrace.store.topics import (
     TopicSpec,
 )
 from headrace.topics import remote_values as values
-from headrace.wire.native.messages import Op
+from headrace.wire.native.messages import MAX_ARRAY, Op
 
 T = TypeVar("T")
 MAX_WAIT_S: Final = 60.0
 _FORGET_GROUP: Final = 0x2A
 _DEAD: Final = 0x2B
+_MAX_BATCH: Final = 100_000  # as in a database
 _APPEND_ROWS: Final = 5000
 _APPEND_BYTES: Final = 8 << 20
 _ERRORS: Final[Mapping[str, type[errors.BrokerError]]] = {
@@ -183,7 +184,9 @@ class RemoteEngine:
         return self.read_waiting(topic, reader, batch, 0.0)
 
     def read_waiting(self, topic: str, reader: Reader, batch: int, wait_s: float) -> Taken:
-        """The broker waits, not this thread's patience: it answers with the first message."""
+        """The broker waits, not this thread's patience: it answers with the first message. One
+        answer holds so many messages; whoever wants more reads again, as with large bodies."""
+        batch = min(batch, MAX_ARRAY) if batch <= _MAX_BATCH else batch
         left = wait_s
         while True:
             wait = min(left, MAX_WAIT_S)
@@ -259,7 +262,7 @@ class RemoteEngine:
     def dead(self, topic: str, group: str, limit: int = 100) -> list[tuple[Message, str]]:
         return self._call(
             _DEAD,
-            {"topic": topic, "group": group, "limit": limit},
+            {"topic": topic, "group": group, "limit": min(limit, MAX_ARRAY)},
             lambda reply: [(values.message(row), str(reason)) for row, reason in reply["rows"]],
             repeatable=True,
         )

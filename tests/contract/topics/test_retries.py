@@ -158,3 +158,20 @@ def test_what_is_tried_again_out_of_a_lost_claim_can_be_given_back_again(
 
     lag = {one.lane: one for one in engine.lag(topic, bob)}[Lane.MIDDLE]
     assert (lag.messages, lag.retrying) == (1, 1)
+
+
+def test_those_given_up_do_not_hide_what_is_due_behind_them(
+    engine: TopicEngine, topic: str, fill: Fill
+) -> None:
+    fill(*"abcd")
+    once = Reader("ann", "g", max_attempts=9)
+    taken = engine.read(topic, once, 10)
+    for one in taken.messages:
+        engine.nack(topic, once, taken.claim, [(one.lane, one.id)], 0)
+    engine.commit(topic, once, taken.claim)
+    first = engine.read(topic, once, 3)  # a, b and c for the second time
+    engine.nack(topic, once, first.claim, [(one.lane, one.id) for one in first.messages], 0)
+    engine.commit(topic, once, first.claim)
+
+    last = read_some(engine, topic, Reader("bob", "g", max_attempts=2))
+    assert "d" in bodies(last)

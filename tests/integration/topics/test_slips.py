@@ -67,3 +67,16 @@ def test_a_request_the_broker_cannot_read_costs_only_itself(store: topics.Store)
 def test_a_number_of_queues_that_cannot_be_is_refused(store: topics.Store, queues: int) -> None:
     with pytest.raises(BadTopicValue, match="queues"):
         store.create("parcels", queues=queues)
+
+
+def test_a_batch_larger_than_an_answer_comes_in_several(store: topics.Store) -> None:
+    store.create("many")
+    store.producer("many", token="p").append_many([b"x"] * 9000)
+    consumer = store.consumer("many", token="c", group="g")
+    sizes = []
+    while batch := consumer.read(100_000):
+        sizes.append(len(batch))
+        consumer.commit(batch)
+    assert sizes == [8192, 808]
+    with pytest.raises(BadTopicValue, match="batch"):
+        consumer.read(100_001)

@@ -82,11 +82,12 @@ class Claims:
         """What to hand out next: ``room`` messages if there are as many. Changes nothing."""
         for track, bound in bounds.items():
             self._progress(track).skip_to(bound.first)
-        waiting = {lane: self._in_lane(lane, now, bounds) for lane in BY_URGENCY}
+        waiting = {lane: self._in_lane(lane, room, now, bounds) for lane in BY_URGENCY}
         return fill(waiting, room, min_share)
 
-    def _in_lane(self, lane: Lane, now: int, bounds: Bounds) -> list[Span]:
-        """All that could be handed out: what others left, what is due again, what is new."""
+    def _in_lane(self, lane: Lane, room: int, now: int, bounds: Bounds) -> list[Span]:
+        """What could be handed out, enough to fill the room: what others left, what is due again,
+        what is new."""
         again = [
             Span(track, low, high, span.attempts + 1, Source.AGAIN)
             for track in self._tracks_of(lane, bounds)
@@ -95,7 +96,7 @@ class Claims:
         ]
         due = [
             Span(track, offset, offset + 1, known.attempts + 1, Source.RETRY)
-            for track, offset in self._due(lane, now)
+            for track, offset in self._due(lane, now, room)
             if (known := self.retries.get((track, offset))) is not None
             and offset < bounds.get(track, Bound(0, 0)).end
         ]
@@ -121,8 +122,8 @@ class Claims:
         ]
         return [*self._returned.get(track, ()), *expired]
 
-    def _due(self, lane: Lane, now: int) -> list[Place]:
-        """The same for messages that are tried again, one by one."""
+    def _due(self, lane: Lane, now: int, room: int) -> list[Place]:
+        """The same for messages that are tried again, one by one; enough to fill the room."""
         expired = [
             (span.track, span.start)
             for claim in self._past_lease(now)
@@ -131,7 +132,7 @@ class Claims:
             and span.track[0] == lane
             and (span.track, span.start) not in claim.given_back
         ]
-        return [*expired, *self.retries.due(lane, now)]
+        return [*expired, *self.retries.due(lane, now, room)]
 
     def _past_lease(self, now: int) -> list[Claim]:
         return [claim for claim in self._claims.values() if claim.until <= now]
@@ -186,8 +187,9 @@ class Claims:
                 left.append(one._replace(start=span.stop))
         self._returned[span.track] = left
 
-    def bury(self, max_attempts: int, now: int, bounds: Bounds) -> Changed:
-        """Give up what was handed out ``max_attempts`` times and comes up again."""
+    def bury(self, max_attempts: int, now: int, bounds: Bounds, room: int) -> Changed:
+        """Give up what was handed out ``max_attempts`` times and comes up again, as far as it
+        would be in a plan for the room."""
         changed = Changed()
         for track, bound in bounds.items():
             worn = [one for one in self._left_over(track, now) if one.attempts >= max_attempts]
@@ -198,16 +200,24 @@ class Claims:
                     self._give_up(track, range(low, high), span.attempts, now, changed)
                 self._take_returned(span)
         for lane in BY_URGENCY:
-            for track, offset in self._due(lane, now):
-                known = self.retries.get((track, offset))
-                if known is None or known.attempts < max_attempts:
-                    continue
-                self._void(self._overtaken([_retry_span(track, offset)], now), now)
-                reason = known.reason or _worn_out(known.attempts)
-                dead = Retry(known.attempts, now, dead=True, reason=reason)
-                self.retries.put((track, offset), dead)
-                changed.retries.add((track, offset))
+            while worn_out := self._worn_out(lane, max_attempts, now, room):
+                for place, known in worn_out:
+                    self._void(self._overtaken([_retry_span(*place)], now), now)
+                    reason = known.reason or _worn_out(known.attempts)
+                    dead = Retry(known.attempts, now, dead=True, reason=reason)
+                    self.retries.put(place, dead)
+                    changed.retries.add(place)
         return changed
+
+    def _worn_out(
+        self, lane: Lane, max_attempts: int, now: int, room: int
+    ) -> list[tuple[Place, Retry]]:
+        found = ((place, self.retries.get(place)) for place in self._due(lane, now, room))
+        return [
+            (place, known)
+            for place, known in found
+            if known is not None and not known.dead and known.attempts >= max_attempts
+        ]
 
     def _give_up(
         self, track: Track, offsets: range, attempts: int, now: int, changed: Changed

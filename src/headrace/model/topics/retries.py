@@ -58,11 +58,12 @@ class Retries:
     def get(self, place: Place) -> Retry | None:
         return self._all.get(place)
 
-    def due(self, lane: Lane, now: int) -> list[Place]:
-        """Those whose delay is over, the longest waiting first."""
+    def due(self, lane: Lane, now: int, limit: int) -> list[Place]:
+        """Those whose delay is over, the longest waiting first, ``limit`` of them at most: there
+        may be a hundred thousand."""
         heap = self._heaps.get(lane, [])
         found: list[tuple[int, Place]] = []
-        while heap and heap[0][0] <= now:
+        while heap and heap[0][0] <= now and len(found) < limit:
             item = heapq.heappop(heap)
             if self._is_waiting(*item) and (not found or found[-1] != item):
                 found.append(item)

@@ -1,0 +1,52 @@
+"""Messages that are tried again, thousands of them."""
+
+from __future__ import annotations
+
+import time
+
+from headrace.model.topics.claims import Claims
+from headrace.model.topics.lanes import Lane
+from headrace.model.topics.spans import Bound
+
+TRACK = (Lane.MIDDLE, 0)
+MANY = 60_000
+
+
+def test_a_small_batch_does_not_look_at_all_that_is_due() -> None:
+    """The broker does nothing else meanwhile: it was more than a second for each read."""
+    bounds = {TRACK: Bound(0, MANY)}
+    group = Claims()
+    group.begin(TRACK, 0)
+    group.take(1, "ann", group.plan(MANY, 0, 0, bounds), 0, 30_000)
+    every_other = [(TRACK, offset) for offset in range(0, MANY, 2)]
+    group.nack(1, "ann", every_other, due=0, now=0, max_attempts=16)
+    group.commit(1, "ann", 0)
+
+    begun = time.process_time()
+    handed_out = 0
+    for number in range(2, 12):
+        group.bury(16, 1, bounds, 100)
+        spans = group.plan(100, 0, 1, bounds)
+        group.take(number, "ann", spans, 1, 30_000)
+        group.commit(number, "ann", 1)
+        handed_out += sum(span.size for span in spans)
+
+    assert handed_out == 1000
+    assert time.process_time() - begun < 1
+
+
+def test_whoever_was_handed_out_too_often_is_given_up_before_the_rest_is_planned() -> None:
+    bounds = {TRACK: Bound(0, 6)}
+    group = Claims()
+    group.begin(TRACK, 0)
+    group.take(1, "ann", group.plan(6, 0, 0, bounds), 0, 30_000)
+    group.nack(1, "ann", [(TRACK, n) for n in range(6)], due=0, now=0, max_attempts=16)
+    group.commit(1, "ann", 0)
+    group.take(2, "ann", group.plan(4, 0, 0, bounds), 0, 30_000)
+    group.nack(2, "ann", [(TRACK, n) for n in range(4)], due=0, now=0, max_attempts=16)
+    group.commit(2, "ann", 0)
+
+    buried = group.bury(2, 1, bounds, 2)
+
+    assert [span.start for span in group.plan(2, 0, 1, bounds)] == [4, 5]
+    assert buried.retries == {(TRACK, n) for n in range(4)}
