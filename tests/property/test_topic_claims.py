@@ -72,7 +72,9 @@ class GroupMachine(RuleBasedStateMachine):
         lease=st.integers(1, 50),
     )
     def read(self, token: str, room: int, share: int, less: int, lease: int) -> Given:
-        self._expect_buried(self.group.bury(MAX_ATTEMPTS, self.now, self.bounds, EVERYTHING).retries)
+        self._expect_buried(
+            self.group.bury(MAX_ATTEMPTS, self.now, self.bounds, EVERYTHING).retries
+        )
         free = self._free()
         plan = self.group.plan(room, share, self.now, self.bounds)
         sizes = {lane: sum(place[0][0] == lane for place in free) for lane in BY_URGENCY}
