@@ -20,6 +20,7 @@ from headrace import topics
 from headrace.errors import BrokerError, EngineUnavailable, StoreError
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics import Entry, TopicSpec
+from headrace.topics.remote import RemoteEngine
 from mariadb import PASSWORD, MariaDb
 from waiting import wait_for
 
@@ -222,3 +223,27 @@ def test_a_topic_of_the_log_keeps_its_name_when_another_node_uses_it(
         channel.basic_publish("topic.jobs", "k", b"still there")
         store.delete("jobs")
     engine.close()
+
+
+def test_the_other_topics_are_listed_while_it_is_away(
+    mariadb_server: MariaDb, start_node: StartNode
+) -> None:
+    node = start_node()
+    with store_of(node) as store:
+        store.create("jobs", engine="shop")
+        store.create("orders")
+        store.consumer("orders", token="c", group="g").read(1)
+        store.consumer("jobs", token="c", group="g").read(1)
+        mariadb_server.kill()
+        try:
+            assert [(one.name, one.engine) for one in store.list()] == [
+                ("jobs", "shop"),
+                ("orders", "log"),
+            ]
+            engine = store.engine
+            assert isinstance(engine, RemoteEngine)
+            assert [row["topic"] for row in engine._rows("groups", {})] == ["orders"]
+            with pytest.raises(EngineUnavailable):
+                store.groups("jobs")
+        finally:
+            mariadb_server.start()

@@ -60,6 +60,7 @@ class ThreadedEngine:
         self._timers = timers
         self._soon = soon
         self._known: dict[str, str] = {}  # topic -> uuid
+        self._seen: dict[str, TopicInfo] = {}  # by uuid, when they were last listed
         self._changes = 0  # of what is known: an answer to an earlier question is out of date
         self._batchers: dict[str, Batcher] = {}
         self._waits: set[_WaitingRead] = set()
@@ -151,15 +152,31 @@ class ThreadedEngine:
         self._run(lambda: replace(self._engine.describe(topic), engine=self.name), then)
 
     def infos(self, then: Then[list[TopicInfo]]) -> None:
+        """All of them; while the database is away, what was seen of them last."""
         asked = self._changes
 
         def done(answer: Answer[list[TopicInfo]]) -> None:
-            if answer.value is not None and asked == self._changes:
-                # Who sees a topic in a list can use it at once.
-                self._take({**self._known, **{info.name: info.uuid for info in answer.value}})
+            if answer.value is not None:
+                self._seen = {info.uuid: info for info in answer.value}
+                if asked == self._changes:
+                    # Who sees a topic in a list can use it at once.
+                    self._take({**self._known, **{info.name: info.uuid for info in answer.value}})
+            elif isinstance(answer.error, EngineUnavailable) and self.is_heard_of:
+                answer = Answer(self._last_seen())
             then(answer)
 
-        self._run(lambda: [replace(info, engine=self.name) for info in self._engine.topics()], done)
+        try:
+            self._run(
+                lambda: [replace(info, engine=self.name) for info in self._engine.topics()], done
+            )
+        except EngineUnavailable as error:
+            done(Answer(error=error))
+
+    def _last_seen(self) -> list[TopicInfo]:
+        return [
+            self._seen.get(uuid) or TopicInfo(name, uuid, self.name, 1, None, 0)
+            for name, uuid in self._known.items()
+        ]
 
     # -- messages --------------------------------------------------------------------------------
 
@@ -198,8 +215,8 @@ class ThreadedEngine:
     ) -> Cancel:
         until = self._timers.clock.now_ms() + wait_ms
         wait = _WaitingRead(self, topic, reader, batch, until, then)
+        wait.look()  # raises when there are too many calls already
         self._waits.add(wait)
-        wait.look()
         return wait.cancel
 
     def look(self, wait: _WaitingRead, then: Then[Taken]) -> None:
@@ -309,14 +326,21 @@ class _WaitingRead:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._looking, self._again = True, False
         self._engine.look(self, self._found)
+        self._looking, self._again = True, False
+
+    def _look_again(self) -> None:
+        """Nobody but its reader is there to be told when that cannot be done."""
+        try:
+            self.look()
+        except EngineUnavailable as error:
+            self._found(Answer(error=error))
 
     def nudge(self) -> None:
         """There may be something now."""
         self._again = True
         self._pause = FIRST_PAUSE_MS
-        self.look()
+        self._look_again()
 
     def cancel(self) -> None:
         """The reader is gone. What is being read for it now comes again after its lease."""
@@ -339,9 +363,9 @@ class _WaitingRead:
             rows = [message_row(message) for message in taken.messages]
             self._then(Answer(Batch(rows, taken.claim)))
         elif self._again:
-            self.look()
+            self._look_again()
         else:
-            self._timer = self._engine.pause(min(self._pause, left), self.look)
+            self._timer = self._engine.pause(min(self._pause, left), self._look_again)
             self._pause = min(2 * self._pause, LAST_PAUSE_MS)
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 from headrace.core.outside import queries_of
 from headrace.core.topics.engine import Answer, Declared, Engine, Then
 from headrace.core.vhost import Vhost
-from headrace.errors import HttpRefused, NoSuchTopic
+from headrace.errors import EngineUnavailable, HttpRefused, NoSuchTopic
 from headrace.model.retention import Retention
 from headrace.model.topics.lanes import BY_URGENCY, Lane
 from headrace.server.http import replies
@@ -190,8 +190,8 @@ async def _groups(call: Call) -> Reply:
             if _may_see(call, vhost, EXCHANGE_PREFIX + topic):
                 try:
                     rows += await _groups_of(call, vhost, topic)
-                except NoSuchTopic:
-                    continue  # deleted since the names were listed
+                except (NoSuchTopic, EngineUnavailable):
+                    continue  # deleted since the names were listed, or its database is away
         rows += _queries(call, vhost)
     return await listed(call, rows, _GROUP_FIELDS)
 

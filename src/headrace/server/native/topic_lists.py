@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.core.topics.engine import Answer, Then, collect
+from headrace.errors import EngineUnavailable, NoSuchTopic
 from headrace.server.native.channel import Channel
 from headrace.server.native.topic_values import group_fields, topic_fields
 from headrace.server.native.topics import EXCHANGE_PREFIX, limit_of
@@ -16,6 +17,7 @@ from headrace.wire.native.messages import Request
 if TYPE_CHECKING:
     from headrace.server.native.session import Session
 
+_GONE = (NoSuchTopic, EngineUnavailable)  # deleted since it was listed, or its database is away
 Row = tuple[str, dict[str, object]]
 Show = Callable[["Session", Request, Iterable[Row]], None]
 
@@ -57,8 +59,12 @@ def list_groups(session: Session, channel: Channel, request: Request, show: Show
     def rows_of(name: str, then: Then[list[Row]]) -> None:
         def found(answer: Answer[list[GroupInfo]]) -> None:
             rows = [(EXCHANGE_PREFIX + name, group_fields(name, one)) for one in answer.value or ()]
-            then(Answer(rows, answer.error))
+            is_one_of_many = not wanted and isinstance(answer.error, _GONE)
+            then(Answer(rows, None if is_one_of_many else answer.error))
 
-        topics.engine_of(name).groups(name, found)
+        try:
+            topics.engine_of(name).groups(name, found)
+        except _GONE as error:
+            found(Answer(error=error))
 
     collect([partial(rows_of, name) for name in names], then)

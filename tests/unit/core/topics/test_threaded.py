@@ -10,6 +10,7 @@ from typing import TypeVar
 import pytest
 
 from headrace.core.clock import Clock, Timers
+from headrace.core.topics import workers
 from headrace.core.topics.engine import Answer, Batch, Then
 from headrace.core.topics.threaded import ThreadedEngine
 from headrace.core.topics.workers import Workers
@@ -183,5 +184,49 @@ def test_a_look_at_the_catalogue_never_undoes_what_was_declared_meanwhile(run: R
         may_answer.set()
         await asyncio.wait_for(looked_twice.wait(), 10)
         assert known == [["t"], ["t"]]
+
+    run(test)
+
+
+def test_a_waiting_read_is_told_when_the_engine_takes_no_more_calls(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else could tell it: its reader would wait for an answer for ever."""
+
+    async def test(desk: Desk) -> None:
+        await desk.ask(lambda then: desk.threaded.declare(TopicSpec("t"), then))
+
+        def read(then: Then[Batch]) -> None:
+            desk.threaded.read("t", Reader("c"), 5, 60_000, then)
+            monkeypatch.setattr(workers, "MAX_WAITING", 0)
+
+        answer = await desk.ask(read)
+        assert isinstance(answer.error, EngineUnavailable)
+        with pytest.raises(EngineUnavailable):
+            desk.threaded.read("t", Reader("c"), 5, 60_000, lambda answer: None)
+        assert not desk.threaded._waits
+
+    run(test)
+
+
+def test_topics_are_listed_as_they_were_last_seen_while_the_engine_is_away(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(desk: Desk) -> None:
+        def away() -> list[TopicInfo]:
+            raise EngineUnavailable("away")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(desk.engine, "topics", away)
+            never_seen = await desk.ask(desk.threaded.infos)
+            assert isinstance(never_seen.error, EngineUnavailable)
+        await desk.ask(lambda then: desk.threaded.declare(TopicSpec("t", queues=3), then))
+        seen = await desk.ask(desk.threaded.infos)
+        await desk.ask(lambda then: desk.threaded.declare(TopicSpec("u"), then))
+        monkeypatch.setattr(desk.engine, "topics", away)
+        last = await desk.ask(desk.threaded.infos)
+        assert seen.value is not None and last.value is not None
+        assert last.value[0] == seen.value[0]
+        assert [one.name for one in last.value] == ["t", "u"]
 
     run(test)
