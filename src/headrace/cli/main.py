@@ -7,6 +7,7 @@ Exit codes: 0 done, 1 failed, 2 usage. Subcommands are imported when they are ca
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -120,6 +121,10 @@ def main(args: Sequence[str] | None = None) -> int:
         return _fail(str(error), FAILED)
     except BrokenPipeError:
         return _reader_left()
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise  # a bug
+        return _fail(f"the output could not be written: {error.strerror}", FAILED)
     return result if isinstance(result, int) else DONE
 
 

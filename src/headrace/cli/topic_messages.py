@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from headrace.cli.escaping import escaped, escaped_body
+from headrace.cli.messages import write
 from headrace.cli.sending import lines_of
 from headrace.cli.tables import print_json
 from headrace.errors import ConfigError
@@ -62,15 +63,16 @@ def _print_json(messages: Iterable[Message]) -> None:
 
 
 def _print_bodies(messages: Iterable[Message]) -> None:
-    sys.stdout.buffer.write(b"".join(one.body + b"\n" for one in messages))
-    sys.stdout.buffer.flush()
+    write(one.body + b"\n" for one in messages)
 
 
 def _print_fields(messages: Iterable[Message]) -> None:
     """Priority, id, key, body; tabs between."""
+    lines = []
     for one in messages:
         start = (one.priority, str(one.id), escaped(one.ref_key or ""))
-        click.echo("\t".join((*start, escaped_body(one.body))))
+        lines.append("\t".join((*start, escaped_body(one.body))) + "\n")
+    write(line.encode("utf-8", "replace") for line in lines)
 
 
 def fields_of(group: GroupInfo) -> dict[str, object]:

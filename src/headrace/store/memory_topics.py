@@ -13,7 +13,7 @@ from typing import Final
 from uuid import uuid4
 from zlib import crc32
 
-from headrace.errors import BodyTooLarge, NoSuchTopic, TopicConflict
+from headrace.errors import BadTopicValue, BodyTooLarge, NoSuchTopic, TopicConflict
 from headrace.model.retention import Retention
 from headrace.model.topics.lanes import BY_URGENCY, Lane
 from headrace.model.topics.names import check_topic
@@ -32,6 +32,7 @@ from headrace.store.topics import (
     Taken,
     TopicInfo,
     TopicSpec,
+    refuse_options,
 )
 
 MAX_BODY: Final = 16 << 20
@@ -180,6 +181,9 @@ class MemoryEngine:
 
     def create(self, spec: TopicSpec) -> TopicInfo:
         check_topic(spec.name)
+        refuse_options(spec, self.name)
+        if spec.queues < 1:
+            raise BadTopicValue(f"a topic has 1 queue or more, not {spec.queues}")
         with self._lock:
             known = self._topics.get(spec.name)
             if known is None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol, overload
 
+from headrace.errors import BadTopicValue
 from headrace.model.retention import Retention
 from headrace.model.topics.lanes import Lane
 
@@ -34,6 +35,15 @@ class TopicSpec:
     queues: int = 1
     retention: Retention | None = None  # None: kept until the topic is deleted
     options: Mapping[str, object] = field(default_factory=dict)  # the engine's own
+
+
+def refuse_options(spec: TopicSpec, engine: str) -> None:
+    """For engines that have none: who asks for keep_unread must not believe to have it."""
+    if spec.options:
+        raise BadTopicValue(
+            f"topic option {sorted(map(str, spec.options))[0]!r} is unknown to engine {engine!r}, "
+            "which has none; nothing was changed"
+        )
 
 
 @dataclass(frozen=True, slots=True)

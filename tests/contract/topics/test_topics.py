@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.errors import BadTopicName, NoSuchTopic, TopicConflict
+from headrace.errors import BadTopicName, BadTopicValue, NoSuchTopic, TopicConflict
 from headrace.model.retention import Retention
 from headrace.model.topics.lanes import Lane
 from headrace.store.topics import Entry, Reader, TopicEngine, TopicSpec
@@ -119,3 +119,11 @@ def test_parts_say_what_can_be_read(engine: TopicEngine, topic: str) -> None:
     assert middle.first_time is not None and middle.last_time is not None
     assert middle.first_time <= middle.last_time
     assert parts[Lane.HIGH].end - parts[Lane.HIGH].first == 1
+
+
+def test_an_option_that_the_engine_does_not_have_is_refused(engine: TopicEngine) -> None:
+    """Who asks for something and is not told believes to have it."""
+    with pytest.raises(BadTopicValue, match="no_such_option"):
+        engine.create(TopicSpec("t_options", options={"no_such_option": True}))
+    with pytest.raises(NoSuchTopic):
+        engine.describe("t_options")

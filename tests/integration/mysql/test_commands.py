@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -103,3 +105,31 @@ def test_wrong_usage(run: Run) -> None:
     assert "is no time" in run("group", "reset", "t", "g", "--time", "noon", code=2)
     assert "like high=17" in run("group", "reset", "t", "g", "--offset", "17", code=2)
     assert "Say --yes" in run("group", "reset", "t", "g", "--to", "latest", code=2)
+
+
+@pytest.mark.parametrize("form", [("--lines",), ("--json",), ()])
+def test_what_the_reader_of_the_output_did_not_take_is_not_committed(
+    run: Run, form: tuple[str, ...]
+) -> None:
+    run("topic", "create", "t")
+    run("topic", "append", "t", "x" * 1000, "--count", "3000")
+    command = [sys.executable, "-u", "-m", "headrace", "topic", "read", "t", "-n", "3000"]
+    with subprocess.Popen([*command, *form], stdout=subprocess.PIPE) as reading:
+        assert reading.stdout is not None
+        reading.stdout.read(10)
+        reading.stdout.close()
+        assert reading.wait(60) == 1
+    [row] = json.loads(run("group", "list", "t", "--json"))
+    assert row["messages"] == 3000
+
+
+def test_an_output_without_room_is_told_in_one_line(run: Run) -> None:
+    run("topic", "create", "t")
+    run("topic", "append", "t", "x")
+    command = [sys.executable, "-m", "headrace", "topic", "read", "t", "--lines"]
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr == "headrace: the output could not be written: No space left on device\n"
+    [row] = json.loads(run("group", "list", "t", "--json"))
+    assert row["messages"] == 1

@@ -20,7 +20,15 @@ from headrace.model.topics.spans import message_id
 from headrace.store.api import CursorRow, RetryRow, TopicRow
 from headrace.store.entries import decode_entry
 from headrace.store.pieces import Piece
-from headrace.store.topics import Entry, GroupInfo, Lag, Reader, TopicInfo, TopicSpec
+from headrace.store.topics import (
+    Entry,
+    GroupInfo,
+    Lag,
+    Reader,
+    TopicInfo,
+    TopicSpec,
+    refuse_options,
+)
 
 if TYPE_CHECKING:
     from headrace.core.vhost import Vhost
@@ -55,6 +63,7 @@ class LogEngine:
 
     def make(self, spec: TopicSpec) -> tuple[LogTopic, bool]:
         """The topic, and whether it is new. The name may be any: callers have checked it."""
+        refuse_options(spec, self.name)
         known = self.topics.get(spec.name)
         if known is not None:
             if known.queues != spec.queues or known.retention != spec.retention:
