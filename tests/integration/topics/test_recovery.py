@@ -140,6 +140,20 @@ def test_retries_and_dead_messages_are_kept(site: Site, how: str) -> None:
     assert (lag.retrying, lag.dead) == (2, 1)
 
 
+def test_a_message_that_was_not_due_before_a_crash_is_not_counted_as_tried(site: Site) -> None:
+    """It would be dead without its second try."""
+    twice = Reader("ann", "g", max_attempts=2)
+    site.engine.append("t", [Entry(b"a")])
+    taken = site.engine.read("t", twice, 1)
+    site.engine.nack("t", twice, taken.claim, [(Lane.MIDDLE, 1)], 3000)
+    site.engine.commit("t", twice, taken.claim)
+
+    engine = site.again("crash")
+
+    again = wait_for(lambda: engine.read("t", twice, 1).messages, timeout=15)
+    assert again and again[0].attempts == 2
+
+
 def test_a_nack_without_its_commit_loses_nothing(site: Site) -> None:
     engine = site.engine
     ids = engine.append("t", [Entry(b"%d" % n) for n in range(3)])

@@ -71,9 +71,11 @@ class RowNotes:
             cursor = Cursor(row.floor, tuple(pairs), row.epoch)
             track = (Lane(row.lane), row.partition)
             readers.restore_cursor(Name(row.reader_group, row.token), track, cursor)
-        ahead = self._wall_ahead()
+        ahead, now = self._wall_ahead(), self._clock.now_ms()
         for one in retries:
-            attempts = one.attempts if one.dead or self._storage.clean else one.attempts + 1
+            # Not before it was due.
+            may_be_out = not (one.dead or self._storage.clean or one.due - ahead > now)
+            attempts = one.attempts + may_be_out
             retry = Retry(attempts, one.due - ahead, dead=one.dead, reason=one.reason)
             place = ((Lane(one.lane), one.partition), one.place)
             readers.restore_retry(one.reader_group, place, retry)
