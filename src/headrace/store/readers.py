@@ -253,7 +253,8 @@ class Readers:
     def _group_lag(self, group: Claims, lane: Lane, now: int) -> Lag:
         retrying, dead = group.retries.counts(lane)
         position = end = messages = 0
-        open_places: list[Place] = group.retries.oldest(lane)[:1]
+        oldest = group.retries.oldest(lane)
+        open_places: list[Place] = [] if oldest is None else [oldest]
         for track, bound in self._of_lane(lane):
             progress = group.tracks.get(track)
             done = progress.done if progress is not None else Intervals()

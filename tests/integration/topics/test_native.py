@@ -287,3 +287,23 @@ def test_a_group_of_rocketmq_clients_cannot_be_read_by_claims(
     with pytest.raises(BadTopicValue, match="take another name"):
         engine.seek(topic, Reader("c", "theirs"), time_ms=0)
     assert engine.groups(topic) == []
+
+
+def test_the_short_names_of_the_specification_are_understood(line_of: LineMaker) -> None:
+    name = f"t_{uuid4().hex[:12]}"
+    line = line_of()
+    made = line.call(DECLARE, name=name, retention="7d,500MB")
+    assert made["topic"]["retention_ms"] == 7 * 86_400_000
+    assert line.call(APPEND, topic=name, body=b"a")["offsets"] == [1]
+    batch = [{"body": b"b"}, {"body": b"c", "priority": "high"}]
+    assert line.call(APPEND, topic=name, batch=batch)["offsets"] == [2, 1]
+    assert line.call(DESCRIBE, name=name)["partitions"] == [
+        {"priority": "high", "partition": 0, "first": 1, "end": 2},
+        {"priority": "middle", "partition": 0, "first": 1, "end": 3},
+    ]
+    line.call(SEEK, topic=name, token="c", offsets={"middle": 1})
+    read = line.call(READ, topic=name, token="c", batch=5)
+    assert [one[4] for one in read["messages"]] == [b"c", b"b"]
+    line.call(SEEK, topic=name, token="c", time=4_000_000_000_000)
+    assert line.call(READ, topic=name, token="c", batch=5)["messages"] == []
+    line.call(DELETE, name=name)

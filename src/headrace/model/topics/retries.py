@@ -104,6 +104,8 @@ class Retries:
                 retrying += not one.dead
         return retrying, dead
 
-    def oldest(self, lane: Lane) -> list[Place]:
-        """Those not dead, in order."""
-        return sorted(p for p, one in self._all.items() if p[0][0] == lane and not one.dead)
+    def oldest(self, lane: Lane) -> Place | None:
+        """The first of those not dead."""
+        return min(
+            (p for p, one in self._all.items() if p[0][0] == lane and not one.dead), default=None
+        )

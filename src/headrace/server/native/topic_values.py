@@ -9,7 +9,7 @@ from typing import Any
 from headrace.core.topics.engine import MessageRow
 from headrace.core.topics.topics import MAX_QUEUES
 from headrace.errors import BadTopicValue, BodyTooLarge, CommandInvalid
-from headrace.model.retention import Retention
+from headrace.model.retention import Retention, parse_retention
 from headrace.model.topics.lanes import Lane, lane_named
 from headrace.model.topics.names import check_token
 from headrace.store.topics import (
@@ -43,6 +43,8 @@ def spec_of(request: Request) -> TopicSpec:
         if value is not None and not (type(value) is int and 0 < value <= _LARGEST):
             raise BadTopicValue(f"{name} must be a number above 0, or be left out")
     retention = None if ms is None and size is None else Retention(ms, size)
+    if (text := request.text("retention", "")) and (retention := parse_retention(text)) is None:
+        raise BadTopicValue(f"retention {text!r:.80} is none: 7d, 500MB, or 7d,500MB")
     queues = _between(request, "queues", 1, MAX_QUEUES, 1)
     return TopicSpec(request.text("name"), queues, retention, request.table("options"))
 
@@ -115,10 +117,11 @@ def ids_of(request: Request) -> list[tuple[Lane, int]]:
 
 
 def positions_of(request: Request) -> dict[Lane, int] | None:
-    if request.fields.get("positions") is None:
+    name = "positions" if request.fields.get("positions") is not None else "offsets"
+    if request.fields.get(name) is None:
         return None
     found = {}
-    for label, position in request.table("positions").items():
+    for label, position in request.table(name).items():
         if type(position) is not int or not 0 <= position <= _LARGEST:
             raise BadTopicValue(f"position {position!r:.80} is refused: an id, or 0 for the start")
         found[lane_named(label)] = position
@@ -126,7 +129,7 @@ def positions_of(request: Request) -> dict[Lane, int] | None:
 
 
 def time_of(request: Request) -> int | None:
-    value = request.fields.get("time_ms")
+    value = request.fields.get("time_ms", request.fields.get("time"))
     if value is not None and not (type(value) is int and 0 <= value <= _LARGEST):
         raise BadTopicValue(f"time_ms {value!r:.80} is refused: ms since 1970")
     return value
@@ -246,6 +249,13 @@ def topic_fields(info: TopicInfo, max_body: int) -> dict[str, object]:
             for one in info.parts
         ],
     }
+
+
+def partition_fields(info: TopicInfo) -> list[dict[str, object]]:
+    return [
+        {"priority": one.lane.label, "partition": one.partition, "first": one.first, "end": one.end}
+        for one in info.parts
+    ]
 
 
 def message_fields(row: MessageRow) -> tuple[object, ...]:

@@ -87,7 +87,8 @@ def _describe(session: Session, channel: Channel, request: Request) -> None:
     most = limit_of(session, engine.name)
 
     def fields(info: TopicInfo) -> dict[str, object]:
-        return {"topic": values.topic_fields(info, most)}
+        partitions = values.partition_fields(info)
+        return {"topic": values.topic_fields(info, most), "partitions": partitions}
 
     engine.describe(name, answer_with(session, channel, request, fields))
 
@@ -100,7 +101,7 @@ def _append(session: Session, channel: Channel, request: Request) -> None:
     engine = _engine(session, "write", name)
     entries = values.entries_of(request, limit_of(session, engine.name))
     session.note_publish()
-    then = answer_with(session, channel, request, lambda ids: {"ids": ids})
+    then = answer_with(session, channel, request, lambda ids: {"ids": ids, "offsets": ids})
     engine.append(name, entries, then)
     session.heed_journal()
 

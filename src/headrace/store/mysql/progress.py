@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +15,7 @@ from headrace.store.mysql.schema import NOW
 from headrace.store.topics import GroupInfo, Lag, Reader
 
 EXACT: Final = 100_000  # messages up to which a lag is counted; beyond, dead ids count as well
+_SPANS: Final = 200  # ranges counted by one statement
 
 
 @dataclass(slots=True)
@@ -139,18 +140,19 @@ def _outstanding(session: Session, topic: str, group: str | None = None) -> _Out
     """Of one group, or of all."""
     found: defaultdict[tuple[str, Lane], _Out] = defaultdict(_Out)
     which, values = ("AND group_id=%s", (group,)) if group is not None else ("", ())
+    rows = session.rows(
+        f"SELECT group_id,priority,start_id,end_id,nacked FROM {schema.claims(topic)} "
+        f"WHERE end_id>0 {which}",
+        values,
+    )
     for lane in BY_URGENCY:
-        for its, start, end, nacked, count in session.rows(
-            f"SELECT l.group_id,l.start_id,l.end_id,l.nacked,COUNT(m.id) FROM "
-            f"(SELECT * FROM {schema.claims(topic)} WHERE priority=%s AND end_id>0 {which}) l "
-            f"LEFT JOIN {schema.messages(topic, lane)} m "
-            "ON m.id BETWEEN l.start_id AND l.end_id AND m.flags=0 GROUP BY l.id",
-            (lane.label, *values),
-        ):
+        claims = [row for row in rows if lane_named(row[1]) is lane]
+        counts = _counts(session, topic, lane, [(row[2], row[3]) for row in claims])
+        for (its, _, start, end, nacked), count in zip(claims, counts, strict=True):
             out = found[its, lane]
             out.begins(start)
             aside = sum(start <= number <= end for number in ranges.split_ids(nacked))
-            out.claimed += int(count) - aside
+            out.claimed += count - aside
     for its, label, state, count, first in session.rows(
         f"SELECT group_id,priority,state,COUNT(*),MIN(msg_id) FROM {schema.retries(topic)} "
         f"WHERE 1=1 {which} GROUP BY group_id,priority,state",
@@ -163,6 +165,22 @@ def _outstanding(session: Session, topic: str, group: str | None = None) -> _Out
         else:
             out.dead = count
     return found
+
+
+def _counts(
+    session: Session, topic: str, lane: Lane, spans: Sequence[tuple[int, int]]
+) -> list[int]:
+    """Messages of each range of ids. The ranges stand in the statement: joined from their table,
+    the server looks at the whole topic for each of them."""
+    counts = [0] * len(spans)
+    for at in range(0, len(spans), _SPANS):
+        portion = spans[at : at + _SPANS]
+        one = f"SELECT %s,COUNT(*) FROM {schema.messages(topic, lane)} "
+        one += "WHERE id BETWEEN %s AND %s AND flags=0"
+        values = [value for number, span in enumerate(portion, at) for value in (number, *span)]
+        for number, count in session.rows(" UNION ALL ".join([one] * len(portion)), values):
+            counts[number] = int(count)
+    return counts
 
 
 def _count(session: Session, topic: str, lane: Lane, position: int, end: int) -> int:

@@ -146,11 +146,16 @@ def _insert(
 
 def remove(session: Session, topic: str, reader: Reader, pieces: Sequence[Piece]) -> None:
     """They are in a claim now."""
-    for piece in pieces:
+    for at in range(0, len(pieces), _PORTION):
+        portion = pieces[at : at + _PORTION]
+        values: list[object] = [reader.group]
+        for piece in portion:
+            values += [piece.lane.label, piece.start, piece.end]
+        which = " OR ".join(["(priority=%s AND msg_id BETWEEN %s AND %s)"] * len(portion))
         session.run(
-            f"DELETE FROM {schema.retries(topic)} WHERE group_id=%s AND priority=%s "
-            "AND msg_id BETWEEN %s AND %s AND state='retry'",
-            (reader.group, piece.lane.label, piece.start, piece.end),
+            f"DELETE FROM {schema.retries(topic)} "
+            f"WHERE group_id=%s AND state='retry' AND ({which})",
+            values,
         )
 
 
