@@ -86,8 +86,10 @@ class Consumer:
     def nack(self, message: Message, delay: float = 0.0, reason: str = "") -> None:
         """Try this one again after ``delay`` seconds, here or in another member; after too many
         attempts it is dead. Commit the rest of its batch as usual."""
-        if not isinstance(message, Message) or not message.claim:
-            raise BadTopicValue("nack() takes a single message that a consumer has read")
+        if not isinstance(message, Message):
+            raise BadTopicValue(f"nack() takes a single message, not {type(message).__name__}")
+        if not message.claim:
+            raise BadTopicValue("the message was not read by a consumer")
         ids = [(lane_named(message.priority), message.id)]
         delay_ms = round(arguments.seconds("delay", delay) * 1000)
         arguments.text("reason", reason)
