@@ -155,6 +155,7 @@ def test_readers_that_are_none(engine: MySqlEngine) -> None:
         Reader("c", "has space"),
         Reader("c", start="middle"),
         Reader("c", lease_ms=0),
+        Reader("c", lease_ms=1 << 40),
         Reader("c", min_share=51),
     ):
         with pytest.raises(BadTopicValue):

@@ -316,3 +316,24 @@ def test_a_hole_that_stays_costs_a_read_next_to_nothing(engine: MySqlEngine, sql
         cost = rows_touched(session) - before
     assert seen.hole == advance.Hole(1, 1)
     assert cost < 50, f"{cost} rows"
+
+
+def test_whatever_goes_wrong_with_a_hole_the_next_is_closed(
+    engine: MySqlEngine, sql: Cursor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drivers raise more than they promise."""
+    close_hole = advance.close_hole
+    calls: list[object] = []
+
+    def fail_once(*args: object) -> int:
+        calls.append(args)
+        if len(calls) == 1:
+            raise ValueError("a packet that makes no sense")
+        return close_hole(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(advance, "close_hole", fail_once)
+    sql.execute("BEGIN")
+    sql.execute(INSERT, ("dead",))
+    sql.execute("ROLLBACK")
+    engine.append("t", [Entry(b"x")])
+    assert wait_for(lambda: drain(engine, Reader("c"))) == [b"x"]

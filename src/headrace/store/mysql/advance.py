@@ -192,6 +192,8 @@ class Fencer:
             except (BrokerError, Fault) as error:
                 # Its owner is at work, or there is no connection: whoever reads notices it again.
                 logger.debug("hole %s of %s %s stays for now: %s", hole, topic, lane.label, error)
+            except Exception:  # a driver may raise anything; without this thread nobody reads on
+                logger.exception("hole %s of %s %s stays for now", hole, topic, lane.label)
 
     def _next(self) -> tuple[tuple[str, Lane], Hole] | None:
         with self._changed:

@@ -12,6 +12,7 @@ from headrace.store.mysql.advance import Bounds
 from headrace.store.topics import EARLIEST, LATEST, Reader
 
 MAX_BATCH: Final = 100_000
+MAX_LEASE_MS: Final = 366 * 24 * 3_600_000
 MAX_DELAY_MS: Final = 30 * 24 * 3_600_000
 
 
@@ -35,6 +36,8 @@ def check_reader(reader: Reader, *, as_group: bool = False) -> None:
         raise BadTopicValue(f"start {reader.start!r} is unknown: earliest or latest")
     if reader.lease_ms < 1 or reader.max_attempts < 1 or not 0 <= reader.min_share <= 50:
         raise BadTopicValue("a lease and the number of attempts are from 1 on, min_share 0 to 50")
+    if reader.lease_ms > MAX_LEASE_MS:
+        raise BadTopicValue(f"a lease is up to {MAX_LEASE_MS} ms, not {reader.lease_ms}")
 
 
 def checked_positions(
