@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import ValuesView
 
-from headrace.model.topics.claims import Claims
+from headrace.model.topics.claims import Claim, Claims
 from headrace.model.topics.lanes import Lane
 from headrace.model.topics.spans import Bound
 
@@ -50,3 +51,27 @@ def test_whoever_was_handed_out_too_often_is_given_up_before_the_rest_is_planned
 
     assert [span.start for span in group.plan(2, 0, 1, bounds)] == [4, 5]
     assert buried.retries == {(TRACK, n) for n in range(4)}
+
+
+def test_claims_that_are_out_are_not_looked_at_before_a_lease_ends() -> None:
+    """A member that reads one by one and commits late has thousands of them."""
+    bounds = {TRACK: Bound(0, MANY)}
+    group = Claims()
+    group.begin(TRACK, 0)
+    looked = 0
+
+    class Counted(dict[int, Claim]):
+        def values(self) -> ValuesView[Claim]:
+            nonlocal looked
+            looked += 1
+            return super().values()
+
+    group._claims = Counted()
+    for number in range(100):
+        group.bury(16, 1, bounds, 1)
+        group.take(number, "ann", group.plan(1, 0, 1, bounds), 1, 30_000)
+    assert looked == 0
+
+    group.renew(7, "ann", 2, 5)
+    again = group.plan(1, 0, 7, bounds)
+    assert [(span.start, span.attempts) for span in again] == [(7, 2)]

@@ -17,6 +17,7 @@ from headrace.model.topics.spans import Bound, Bounds, Source, Span, Track, fill
 
 _LOST = "the claim is not yours any more: its lease ended, or a seek or restart made it void; "
 _AGAIN = "its messages are handed out again, so read again"
+_NEVER = 1 << 62
 _LATE = "the lease of the claim has ended; nothing was changed, its messages are handed out again"
 
 
@@ -72,6 +73,7 @@ class Claims:
         self.tracks: dict[Track, Progress] = {}
         self.retries = Retries()
         self._claims: dict[int, Claim] = {}
+        self._first_end = _NEVER  # no lease ends before: thousands of claims are not looked at
         self._returned: dict[Track, list[Span]] = {}  # of void claims, in order of offsets
         self._members: dict[str, int] = {}  # token -> until when it counts as one
         self._turn = 0  # which partition comes first in the next plan
@@ -135,6 +137,9 @@ class Claims:
         return [*expired, *self.retries.due(lane, now, room)]
 
     def _past_lease(self, now: int) -> list[Claim]:
+        if now < self._first_end:
+            return []
+        self._first_end = min((claim.until for claim in self._claims.values()), default=_NEVER)
         return [claim for claim in self._claims.values() if claim.until <= now]
 
     def _left(self, span: Span, bound: Bound) -> Iterable[tuple[int, int]]:
@@ -152,6 +157,7 @@ class Claims:
             else:
                 self.tracks[span.track].next = span.stop
         self._claims[number] = Claim(token, now + lease_ms, list(spans))
+        self._first_end = min(self._first_end, now + lease_ms)
         self._members[token] = now + lease_ms
         self._turn += 1
 
@@ -169,6 +175,8 @@ class Claims:
     def _overtaken(self, spans: Iterable[Span], now: int) -> list[int]:
         """Claims past their lease of which something is handed out again."""
         wanted = [span for span in spans if span.source is not Source.FRESH]
+        if not wanted or now < self._first_end:
+            return []
         return [
             number
             for number, claim in self._claims.items()
@@ -277,6 +285,7 @@ class Claims:
     def renew(self, number: int, token: str, now: int, lease_ms: int) -> None:
         """The lease begins anew, also one that has ended, as long as nobody has the messages."""
         self._claim(number, token).until = now + lease_ms
+        self._first_end = min(self._first_end, now + lease_ms)
         self._members[token] = now + lease_ms
 
     def seek(self, positions: Mapping[Track, int], now: int) -> Changed:
