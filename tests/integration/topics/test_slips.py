@@ -9,7 +9,8 @@ import pytest
 
 from headrace import topics
 from headrace.errors import BadTopicValue, BrokerError
-from headrace.store.topics import TopicSpec
+from headrace.model.topics.lanes import Lane
+from headrace.store.topics import Reader
 from headrace.testing import run_broker
 
 
@@ -57,10 +58,10 @@ def test_a_request_the_broker_cannot_read_costs_only_itself(store: topics.Store)
     """It costs the connection and its channel; the next call has another."""
     producer = store.producer("orders", token="shop")
     with pytest.raises(BrokerError):
-        store.engine.create(TopicSpec("parcels", options={5: 5}))  # type: ignore[dict-item]
+        store.engine.nack("orders", Reader("c", "g"), [], [(Lane.LOW, "x")], 0)  # type: ignore[list-item]
 
     assert producer.append("x") > 0
-    assert [one.name for one in store.list()] == ["orders"]
+    assert "orders" in [one.name for one in store.list()]
 
 
 @pytest.mark.parametrize("queues", [-1, 0, 1025])
