@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pika
 import pytest
 from api import Api, part
 from pika.adapters.blocking_connection import BlockingChannel
@@ -153,26 +154,32 @@ def test_lists_are_sorted_by_anything(api: Api, name: Callable[[str], str]) -> N
     assert names(sort="nonsense") == ["0", "1", "2"]
 
 
-def test_rates_come_from_two_samples(api: Api, managed: RunningBroker, queue: str) -> None:
-    path = f"/api/queues/%2F/{queue}"
-    api.get(path)  # somebody looks
+def note(running: RunningBroker, ahead: float) -> None:
+    """Let the broker note its counters as if so many seconds had passed."""
 
     async def tick(server: Server) -> None:
-        assert server.http is not None and server.http.management is not None
+        assert server.http is not None
+        await server.http.opened()
+        assert server.http.management is not None
         sampler = server.http.management.sampler
         now = sampler._now
-        sampler._now = lambda: now() + tick.ahead  # type: ignore[attr-defined]
+        sampler._now = lambda: now() + ahead
         try:
             await sampler.tick()
         finally:
             sampler._now = now
 
-    tick.ahead = 10.0  # type: ignore[attr-defined]
-    managed._running().call(tick)
+    running._running().call(tick)
+
+
+def test_rates_come_from_two_samples(api: Api, managed: RunningBroker, queue: str) -> None:
+    path = f"/api/queues/%2F/{queue}"
+    api.get(path)  # somebody looks
+
+    note(managed, ahead=10)
     for _ in range(10):
         api.publish(queue)
-    tick.ahead = 15.0  # type: ignore[attr-defined]
-    managed._running().call(tick)
+    note(managed, ahead=15)
 
     row = api.get(path, msg_rates_age=20, msg_rates_incr=5)
     published = row["message_stats"]["publish_details"]
@@ -180,6 +187,45 @@ def test_rates_come_from_two_samples(api: Api, managed: RunningBroker, queue: st
     assert published["samples"][0]["sample"] == 10
     assert len(published["samples"]) == 5
     assert row["messages_details"]["rate"] == pytest.approx(2.0, rel=0.2)
+
+
+def test_the_first_look_at_lists_shows_rates() -> None:
+    with run_broker(sync=False) as running:
+        note(running, ahead=10)
+        parameters = pika.URLParameters(running.amqp_url)
+        with pika.BlockingConnection(parameters) as connection, Api(running) as api:
+            channel = connection.channel()
+            channel.queue_declare("busy")
+            channel.confirm_delivery()
+            for _ in range(10):
+                channel.basic_publish("amq.direct", "", b"x")
+                channel.basic_publish("", "busy", b"x")
+            note(running, ahead=15)
+
+            [queue] = api.get("/api/queues")
+            [of_channel] = api.get("/api/channels")
+            [of_connection] = api.get("/api/connections")
+            exchange = api.get("/api/exchanges/%2F/amq.direct")
+    assert queue["message_stats"]["publish_details"]["rate"] == pytest.approx(2.0, rel=0.2)
+    assert queue["messages_details"]["rate"] == pytest.approx(2.0, rel=0.2)
+    assert of_channel["message_stats"]["publish_details"]["rate"] == pytest.approx(4.0, rel=0.2)
+    assert of_connection["recv_oct_details"]["rate"] > 0
+    published = exchange["message_stats"]["publish_in_details"]
+    assert published["rate"] == pytest.approx(2.0, rel=0.2)
+
+
+def test_unwatched_things_are_remembered_for_a_rate_and_no_longer() -> None:
+    with run_broker(sync=False) as running, Api(running) as api:
+        api.put("/api/queues/%2F/idle", {}, 201)
+        for ahead in range(100, 200, 10):
+            note(running, ahead=ahead)
+
+        async def kept(server: Server) -> list[int]:
+            assert server.http is not None and server.http.management is not None
+            histories = server.http.management.sampler._singles.values()
+            return [len(history) for history in histories]
+
+        assert max(running._running().call(kept)) == 2
 
 
 def test_totals_are_sampled_without_anybody_looking(managed: RunningBroker, api: Api) -> None:

@@ -1,7 +1,8 @@
 """A memory of counters, so that rates and charts can be shown.
 
-The totals are noted every five seconds. Single queues, exchanges, connections and channels are
-only noted while somebody looks at them, so that a broker nobody watches pays nothing for it.
+Everything is noted every five seconds, as RabbitMQ does, so that the first look shows rates. Of
+single queues, exchanges, connections and channels only the last two samples are kept while nobody
+looks: a broker that nobody watches pays 1 us and some 400 bytes for each.
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ if TYPE_CHECKING:
     from headrace.core.broker import Broker
 
 EVERY_SECONDS = 5.0
-WATCHED_SECONDS = 60.0  # how long after a look single things are still noted
+WATCHED_SECONDS = 60.0  # how long after a look the history of single things still grows
 TOTALS_KEPT = 720  # an hour
 SINGLES_KEPT = 61  # five minutes
+UNWATCHED_KEPT = 2  # enough for a rate
 SLICE = 500  # things noted before others get a turn
 MAX_SAMPLES = 1000
 
 Sample = tuple[int, stats.Values]  # ms since 1970
-History = deque[Sample]
-_NONE: History = deque()
+History = Sequence[Sample]
+_NONE: History = ()
 
 
 class Sampler:
@@ -39,10 +41,11 @@ class Sampler:
         self._broker = broker
         self._now = now
         self._watched_until = 0.0
-        self._singles: dict[object, History] = {}
+        self._singles: dict[object, list[Sample]] = {}  # a deque would take eight times as much
         self._changed: dict[object, int] = {}  # since when the last values are what they are
-        self.totals: History = deque(maxlen=TOTALS_KEPT)
-        self._vhosts: dict[object, History] = {}
+        self._noted_at = 0  # when the singles were noted last
+        self.totals: deque[Sample] = deque(maxlen=TOTALS_KEPT)
+        self._vhosts: dict[object, deque[Sample]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -77,40 +80,43 @@ class Sampler:
         """Note everything that is to be noted."""
         broker = self._broker
         now = int(self._now() * 1000)
-        self.totals.append((now, stats.broker_values(broker)))
         peers = stats.peers_of(broker)
-        vhosts: dict[object, History] = {}
+        vhosts: dict[object, deque[Sample]] = {}
         for vhost in broker.vhosts.values():
             history = self._vhosts.get(vhost) or deque(maxlen=TOTALS_KEPT)
             history.append((now, stats.vhost_values(vhost, peers)))
             vhosts[vhost] = history
         self._vhosts = vhosts
-        if self._now() > self._watched_until:
-            self._singles = {}
-            self._changed = {}
-            return
+        sums = [history[-1][1] for history in vhosts.values()]
+        self.totals.append((now, stats.broker_values(broker, sums)))
         await self._note_singles(now)
 
     async def _note_singles(self, now: int) -> None:
-        singles: dict[object, History] = {}
+        keep = SINGLES_KEPT if self._now() <= self._watched_until else UNWATCHED_KEPT
+        singles: dict[object, list[Sample]] = {}
         changed: dict[object, int] = {}
         things = iter(self._things())
         while part := list(islice(things, SLICE)):
             for thing, values in part:
-                history = self._singles.get(thing)
-                if history is None:
-                    history = deque(maxlen=SINGLES_KEPT)
                 taken = values(thing)
+                history = self._singles.get(thing) or self._born(taken)
                 if history and history[-1][1] == taken:
                     taken = history[-1][1]  # an idle thing costs a reference per sample
                     changed[thing] = self._changed.get(thing, now)
                 else:
                     changed[thing] = now
+                if len(history) >= keep:
+                    del history[: len(history) - keep + 1]
                 history.append((now, taken))
                 singles[thing] = history
             await asyncio.sleep(0)
         self._singles = singles
         self._changed = changed
+        self._noted_at = now
+
+    def _born(self, taken: stats.Values) -> list[Sample]:
+        """What was not there the last time came since then, and had done nothing."""
+        return [(self._noted_at, (0,) * len(taken))] if self._noted_at else []
 
     def _things(self) -> Iterable[tuple[object, Callable[[Any], stats.Values]]]:
         broker = self._broker
@@ -152,7 +158,7 @@ def window_of(query: Mapping[str, str], kind: str) -> Window | None:
     return None
 
 
-def rate(history: Sequence[Sample], index: int) -> float:
+def rate(history: History, index: int) -> float:
     """Per second, between the last two samples."""
     if len(history) < 2:
         return 0.0
@@ -160,20 +166,19 @@ def rate(history: Sequence[Sample], index: int) -> float:
     return round((new[index] - old[index]) * 1000 / max(at - before, 1), 3)
 
 
-def details(history: Sequence[Sample], index: int, window: Window | None) -> dict[str, object]:
+def details(history: History, index: int, window: Window | None) -> dict[str, object]:
     """The `X_details` of a number."""
     shown: dict[str, object] = {"rate": rate(history, index)}
     if window is not None:
         samples = _samples(history, index, window)
-        span = max(window.age // window.step * window.step, 1)
         values = [value for value, _ in samples]
         shown["samples"] = [{"sample": value, "timestamp": at} for value, at in samples]
-        shown["avg_rate"] = (values[0] - values[-1]) / span if values else 0.0
+        shown["avg_rate"] = _average(history, samples, window.step * 1000)
         shown["avg"] = sum(values) / len(values) if values else 0
     return shown
 
 
-def _samples(history: Sequence[Sample], index: int, window: Window) -> list[tuple[int, int]]:
+def _samples(history: History, index: int, window: Window) -> list[tuple[int, int]]:
     """Newest first, on round moments; before the first sample there was nothing."""
     if not history:
         return []
@@ -189,11 +194,20 @@ def _samples(history: Sequence[Sample], index: int, window: Window) -> list[tupl
     return found
 
 
+def _average(history: History, samples: Sequence[tuple[int, int]], step: int) -> float:
+    """Per second, over the time that is known of: what came before it did not come in it."""
+    known = [one for one in samples if one[1] + step > history[0][0]]
+    if len(known) < 2:
+        return 0.0
+    (new, at), (old, before) = known[0], known[-1]
+    return (new - old) * 1000 / (at - before)
+
+
 def with_details(
     names: Sequence[str],
     wanted: Iterable[str],
     values: stats.Values,
-    history: Sequence[Sample],
+    history: History,
     window: Window | None = None,
 ) -> dict[str, object]:
     """Numbers with their details: {"publish": 5, "publish_details": {"rate": 0.2}, ...}."""

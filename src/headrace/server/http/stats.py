@@ -89,11 +89,13 @@ def vhost_values(vhost: Vhost, peers: Iterable[Peer]) -> Values:
     )
 
 
-def broker_values(broker: Broker) -> Values:
-    """The sums of everything."""
+def broker_values(broker: Broker, of_vhosts: Iterable[Values] | None = None) -> Values:
+    """The sums of everything; who has just added up the vhosts need not do it again."""
     peers = peers_of(broker)
     vhosts = broker.vhosts.values()
-    columns = zip(*(vhost_values(one, peers) for one in vhosts), strict=True)
+    if of_vhosts is None:
+        of_vhosts = [vhost_values(one, peers) for one in vhosts]
+    columns = zip(*of_vhosts, strict=True)
     sums = [sum(column) for column in columns] or [0 for _ in VHOST]
     churn = broker.churn
     queues = [one.counters for one in vhosts]

@@ -41,6 +41,12 @@ def test_before_the_first_sample_there_was_nothing() -> None:
     assert [one["sample"] for one in samples] == [5, 0, 0]
 
 
+def test_an_average_does_not_count_what_came_before_the_first_sample() -> None:
+    shown = details(history(1_000_000, 1_000_050), 0, Window(60, 5))
+    assert shown["avg_rate"] == 10.0
+    assert details(history(1_000_000), 0, Window(60, 5))["avg_rate"] == 0.0
+
+
 def test_coarser_steps_take_the_last_value_in_them() -> None:
     shown = details(history(1, 2, 3, 4, 5), 0, Window(20, 10))
     samples = shown["samples"]
