@@ -293,6 +293,7 @@ class Peer:
         self._seen = self.received
         if self._idle_ticks > 4:
             logger.warning("connection %s: missed heartbeats, closed", self.link.name)
+            self.release()
             self.link.abort()
         else:
             self.link.call_later(self.heartbeat / 2, self._beat)
@@ -307,6 +308,11 @@ class Peer:
         self.broker.churn.connections_opened += 1
         self.broker.alarms.subscribe(self.alarm_changed)
 
+    @property
+    def is_open(self) -> bool:
+        """The handshake is done, and neither side has said goodbye."""
+        return self in self.broker.connections
+
     def force_close(self, reason: str) -> None:
         """An operator, or the end of the broker."""
         raise NotImplementedError
@@ -317,7 +323,7 @@ class Peer:
         self.starved.clear()
         if self.vhost is not None:
             self.vhost.release_exclusive(self)
-        if self in self.broker.connections:
+        if self.is_open:
             self.broker.connections.remove(self)
             self.broker.churn.connections_closed += 1
         self.broker.alarms.unsubscribe(self.alarm_changed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from headrace.server.amqp.session import Session
 
 from headrace.errors import PreconditionFailed
+
+logger = logging.getLogger(__name__)
 
 Handler = Callable[["Session", Channel, Any], None]
 
@@ -41,6 +44,7 @@ def dispatch(session: Session, number: int, channel: Channel | None, method: m.M
 
 def _on_connection(session: Session, method: m.Method) -> None:
     if isinstance(method, m.ConnectionClose):
+        logger.info("connection %s closed by the client", session.link.name)
         for channel in session.channels.values():
             session.answer_confirms(channel)
         session.release()

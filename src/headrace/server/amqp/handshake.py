@@ -7,6 +7,7 @@ protocol demands.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -222,11 +223,21 @@ class Handshake:
         session.opened()
         session.send(0, m.ConnectionOpenOk())
         logger.info(
-            "connection %s opened: user %r, vhost %r",
+            "connection %s opened: user %r, vhost %r%s",
             session.link.name,
             session.user.name,
             session.vhost.name,
+            _client(session.client_properties),
         )
+
+
+def _client(properties: Mapping[str, object]) -> str:
+    """How it calls itself, as far as it does: its name, otherwise what it is made with."""
+    words = [properties.get("connection_name")]
+    if not words[0]:
+        words = [properties.get("product"), properties.get("version")]
+    said = " ".join(one for one in words if isinstance(one, str))
+    return f", client {said[:80]!r}" if said else ""
 
 
 def _credentials(mechanism: str, response: bytes) -> tuple[str, str]:

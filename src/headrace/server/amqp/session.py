@@ -317,6 +317,11 @@ class Session(Peer):
         self.handshake = None
         super().opened()
 
+    def lost(self) -> None:
+        if self.is_open:
+            logger.warning("connection %s: the client went away without closing it", self.link.name)
+        super().lost()
+
     def release_channels(self) -> None:
         for channel in list(self.channels.values()):
             if not channel.closing:

@@ -241,6 +241,8 @@ class Session(Peer):
         self._relays.clear()
 
     def lost(self) -> None:
+        if self.is_open:  # there is no other goodbye in this protocol
+            logger.info("connection %s closed by the client", self.link.name)
         super().lost()
         self._waiting.clear()
 

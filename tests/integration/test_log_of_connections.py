@@ -1,0 +1,61 @@
+"""What the log says of connections: who came, and how each of them ended."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pika
+import pytest
+
+import brokers
+from brokers import Broker
+from headrace.client import ConnectionFactory
+from waiting import wait_for
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Broker]:
+    running = brokers.start(tmp_path)
+    yield running
+    running.stop()
+
+
+def lines(broker: Broker, words: str) -> list[str]:
+    return [line for line in broker.log().splitlines() if words in line]
+
+
+def test_a_connection_that_is_closed_is_told_with_its_name(own: Broker) -> None:
+    parameters = pika.URLParameters(own.url)
+    parameters.client_properties = {"connection_name": "web shop"}
+    pika.BlockingConnection(parameters).close()
+
+    wait_for(lambda: lines(own, "closed by the client"))
+    assert len(lines(own, "opened: user 'guest', vhost '/', client 'web shop'")) == 1
+
+
+def test_a_client_without_a_name_is_told_by_its_product(own: Broker) -> None:
+    pika.BlockingConnection(pika.URLParameters(own.url)).close()
+    assert len(lines(own, "client 'Pika Python Client Library")) == 1
+
+
+def test_a_client_that_goes_away_without_a_word_is_a_warning(own: Broker) -> None:
+    dying = (
+        "import os, pika;"
+        f"kept = pika.BlockingConnection(pika.URLParameters({own.url!r}));"
+        "os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", dying], check=True, timeout=30)
+
+    [line] = wait_for(lambda: lines(own, "the client went away without closing it"))
+    assert "WARNING" in line
+    assert not lines(own, "closed by the client")
+
+
+def test_the_end_of_a_native_connection_is_told(own: Broker) -> None:
+    factory = ConnectionFactory(host=own.host, port=own.native_port)
+    factory.new_connection().close()
+    [line] = wait_for(lambda: lines(own, "closed by the client"))
+    assert "INFO" in line
