@@ -65,22 +65,22 @@ def session_options(command: Command) -> Command:
 def spark_errors(debug: bool) -> Iterator[None]:
     """One line for what went wrong: exit 2 when the user's input is wrong, else 1."""
     try:
-        import pyspark  # noqa: F401 - only to see whether it is there
+        import pyspark  # noqa: F401 - before the others: it is what people know
+        from deltalake.exceptions import DeltaError
+        from py4j.protocol import Py4JError
+        from pyarrow import ArrowException
+        from pyspark.errors import PySparkException
 
         from headrace.spark import errors
         from headrace.spark.reasons import reason_of
     except ImportError as error:
         if debug:
             traceback.print_exc()
+        lacking = (error.name or "a package").partition(".")[0]
         raise CommandFailed(
-            f"this command needs Spark, and {error.name or 'a package'} is not installed: "
+            f"this command needs Spark, and {lacking} is not installed: "
             "pip install 'headrace[spark]'"
         ) from None
-    from deltalake.exceptions import DeltaError
-    from py4j.protocol import Py4JError
-    from pyarrow import ArrowException
-    from pyspark.errors import PySparkException
-
     told = (errors.SparkError, PySparkException, Py4JError, DeltaError, ArrowException, OSError)
     try:
         yield

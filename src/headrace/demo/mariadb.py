@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 
@@ -17,15 +18,20 @@ _START_SECONDS = 60.0
 
 
 def find_server() -> tuple[str, str] | None:
-    """The programs that run and prepare a server; None when they, or the driver, are missing."""
+    """The programs that run and prepare a server."""
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin"
     server = shutil.which("mariadbd", path=path)
     install = shutil.which("mariadb-install-db", path=path)
-    try:
-        import pymysql  # noqa: F401
-    except ImportError:
-        return None
     return (server, install) if server and install else None
+
+
+def missing() -> str | None:
+    """What has to be installed before there can be a server."""
+    if find_server() is None:
+        return "MariaDB is not installed (apt-get install mariadb-server)"
+    if find_spec("pymysql") is None:
+        return "PyMySQL is not installed (pip install 'headrace[mysql]')"
+    return None
 
 
 class MariaDb:

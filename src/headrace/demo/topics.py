@@ -6,7 +6,7 @@ from collections import Counter
 
 from headrace import topics
 from headrace.demo.broker import DemoBroker
-from headrace.demo.mariadb import MariaDb, find_server
+from headrace.demo.mariadb import MariaDb, missing
 from headrace.demo.story import Story
 
 COUNT = 300
@@ -28,8 +28,8 @@ def in_the_broker(story: Story, broker: DemoBroker) -> None:
 
 def in_a_database(story: Story, broker: DemoBroker, database: MariaDb) -> None:
     """The same topics in MariaDB, without a broker"""
-    if find_server() is None:
-        story.tell("MariaDB is not installed (apt-get install mariadb-server): left out.")
+    if (lacking := missing()) is not None:
+        story.tell(f"{lacking}: left out.")
         return
     database.start()
     with topics.open(database.url) as store:

@@ -5,7 +5,13 @@
 The format is found without registration wherever the package is installed.
 """
 
-from headrace.spark.batches import batches_into
-from headrace.spark.source import HeadraceSource, register
+try:
+    from headrace.spark.batches import batches_into
+    from headrace.spark.source import HeadraceSource, register
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"headrace.spark needs {error.name}, which is not installed: pip install 'headrace[spark]'",
+        name=error.name,
+    ) from None
 
 __all__ = ["HeadraceSource", "batches_into", "register"]

@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 MYSQLD = "HEADRACE_MYSQLD"
 MISSING = "mariadbd is not on this machine: apt-get install mariadb-server"
+NO_DRIVER = "PyMySQL is not installed: pip install 'headrace[mysql]'"
 USER = "tester"
 PASSWORD = "sEcret:/@?"
 
@@ -139,10 +141,12 @@ class MariaDb:
 
 
 def prepare(directory: Path, *options: str) -> MariaDb:
-    """A running server with fresh system tables in a directory; ConfigError without MariaDB."""
+    """A running server with fresh system tables; ConfigError without MariaDB or its driver."""
     found = find_server()
     if found is None:
         raise ConfigError(MISSING)
+    if find_spec("pymysql") is None:  # before there is a server that nobody can stop
+        raise ConfigError(NO_DRIVER)
     server, install = found
     _install(directory, server, install)
     init = directory / "init.sql"

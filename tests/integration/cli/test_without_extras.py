@@ -1,0 +1,86 @@
+"""A plain `pip install headrace`: commands that need more say in one line what to install."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import brokers
+
+MYSQL = ("pymysql", "MySQLdb")
+SPARK = ("pyspark", "pyarrow", "deltalake", "pandas", "numpy", "connectorx", "fastavro", "yaml")
+NEEDS = (
+    "headrace: this command needs Spark, and {} is not installed: pip install 'headrace[spark]'\n"
+)
+DATABASE = "mysql://user:password@127.0.0.1:1/shop"
+
+
+def run(code: str, *without: str) -> subprocess.CompletedProcess[str]:
+    hidden = "".join(f"sys.modules[{name!r}] = None\n" for name in without)
+    return subprocess.run(
+        [sys.executable, "-c", f"import sys\n{hidden}{code}"],
+        env=brokers._environment({}),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def headrace(*args: str, without: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    code = f"from headrace.cli.main import main\nsys.exit(main({list(args)!r}))"
+    return run(code, *without)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("topic", "list", "--store", DATABASE),
+        ("group", "list", "clicks", "--store", DATABASE),
+        ("bench", "topics"),
+        ("serve", "--engine", f"db={DATABASE}", "--data-dir", "never-made"),
+    ],
+    ids=lambda args: " ".join(args[:2]),
+)
+def test_what_needs_a_database_names_the_driver(args: tuple[str, ...]) -> None:
+    done = headrace(*args, without=MYSQL)
+    assert done.returncode in (1, 2)
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "pip install 'headrace[mysql]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("pipeline", "run", "shop.toml"),
+        ("pipeline", "list"),
+        ("archive",),
+        ("sql", "SELECT 1"),
+        ("replay", "--from", "2026-01-01", "--into", "q"),
+        ("report",),
+    ],
+    ids=lambda args: " ".join(args[:2]),
+)
+def test_what_needs_spark_says_so(args: tuple[str, ...]) -> None:
+    done = headrace(*args, without=SPARK)
+    assert (done.returncode, done.stderr) == (1, NEEDS.format("pyspark"))
+
+
+def test_a_spark_of_ones_own_without_the_rest_is_told_what_else_is_needed() -> None:
+    done = headrace("pipeline", "list", without=("deltalake",))
+    assert (done.returncode, done.stderr) == (1, NEEDS.format("deltalake"))
+
+
+def test_the_data_source_says_what_it_needs() -> None:
+    done = run("import headrace.spark", *SPARK)
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ModuleNotFoundError: headrace.spark needs pyarrow")
+    assert last.endswith("pip install 'headrace[spark]'")
+
+
+def test_the_rest_needs_neither() -> None:
+    rest = "import headrace.client, headrace.rocketmq, headrace.topics, headrace.testing"
+    done = run(rest, *MYSQL, *SPARK)
+    assert (done.returncode, done.stderr) == (0, "")
