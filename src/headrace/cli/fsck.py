@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from headrace.cli.progress import progress_bar
-from headrace.store.findings import Findings, describe_ranges
+from headrace.store.findings import Findings, Remedy, describe_ranges
 from headrace.store.fsck import check
 from headrace.store.offline import held
 from headrace.store.repair import repair
@@ -85,7 +85,9 @@ def _sum_up(findings: Findings, after: Findings, *, repaired: bool) -> None:
         return
     count = len(findings.places)
     told = f"{count} damaged place{'s' * (count != 1)}, {lost:,} messages known to be lost"
-    if not repaired:
+    if all(place.remedy is Remedy.NONE for place in findings.places):
+        click.echo(f"{told}; this cannot be repaired: restore a backup")
+    elif not repaired:
         click.echo(f"{told}; repair with --repair")
     elif after.is_sound:
         click.echo(f"{told}; repaired, {live:,} messages alive")

@@ -13,7 +13,8 @@ from headrace.core.clock import Clock
 from headrace.core.restore import restore
 from headrace.core.storage import Storage
 from headrace.core.turn import Turn
-from headrace.store.directory import DataDirectory
+from headrace.errors import StoreError
+from headrace.store.directory import JOURNAL, DataDirectory, need_catalogue
 from headrace.store.disk import RealDisk
 from headrace.store.log.compaction import Rule
 from headrace.store.log.log import SEGMENT_SIZE, CommitLog
@@ -22,7 +23,6 @@ from headrace.store.sqlite.metadata import SqliteMetadata
 
 logger = logging.getLogger(__name__)
 
-JOURNAL = "journal"
 RESERVE_FOR_NOTES = 1 << 20  # checkpoints and indexes; acknowledgements need a segment
 
 
@@ -36,6 +36,7 @@ class Stores:
         started = time.monotonic()
         self._directory = DataDirectory(path)
         try:
+            need_catalogue(path)
             self._metadata = SqliteMetadata(path)
             self._catalogue = self._metadata.load()
             self._journal = CommitLog(
@@ -45,6 +46,9 @@ class Stores:
                 compaction=Rule(size=segment_size // 4),
                 reserve=segment_size + RESERVE_FOR_NOTES,
             )
+        except OSError as error:
+            self._directory.close()
+            raise _unusable(path, error) from error
         except BaseException:
             self._directory.close()
             raise
@@ -60,7 +64,8 @@ class Stores:
         )
         report = self._journal.report
         self.summary = (
-            f"{len(self._catalogue.queues)} queues, {report.messages} messages, recovered in "
+            f"{_counted(len(self._catalogue.queues), 'queue')}, "
+            f"{_counted(report.messages, 'message')}, recovered in "
             f"{time.monotonic() - started:.2f} s"
         )
         if report.damage:
@@ -94,3 +99,16 @@ class Stores:
 
     def close(self) -> None:
         self._directory.close()
+
+
+def _unusable(path: Path, error: OSError) -> StoreError:
+    advice = ""
+    if isinstance(error, PermissionError):
+        advice = "; everything in it must belong to the user that runs the broker"
+    return StoreError(
+        f"cannot use data directory {path}: {error.filename}: {error.strerror}{advice}"
+    )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"

@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import StoreError
-from headrace.store.directory import FORMAT
+from headrace.store.directory import FORMAT, JOURNAL, need_catalogue
+from headrace.store.findings import Remedy
 from headrace.store.fsck import check
 from headrace.store.log.checkpoint import NAME as CHECKPOINT
 from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX
-from headrace.store.offline import FORMAT_FILE, JOURNAL, check_format, held
+from headrace.store.offline import FORMAT_FILE, check_format, held
 from headrace.store.sqlite.metadata import FILE_NAME
 
 _ATTEMPTS = 1000
@@ -51,11 +52,17 @@ class _Snapshot:
 def backup(path: Path, target: Path, progress: Progress = lambda done, total: None) -> Copied:
     """Copy a data directory to ``target``, which must not exist; complete, or not there at all."""
     check_format(path)
+    need_catalogue(path)
     if target.exists():
         raise StoreError(f"{target} exists already: name a new directory")
     partial = target.with_name(target.name + ".partial")
     try:
         partial.mkdir(mode=0o700)
+    except FileExistsError:
+        raise StoreError(
+            f"{partial} is there already: another backup is running, or one was interrupted; "
+            "remove it in that case"
+        ) from None
     except OSError as error:
         raise StoreError(f"cannot make {partial}: {error.strerror}") from error
     try:
@@ -75,9 +82,9 @@ def restore(source: Path, target: Path, progress: Progress = lambda done, total:
     with held(source):
         findings = check(source)
         if not findings.is_sound:
-            raise StoreError(
-                f"{source} is damaged: see `headrace fsck {source}`; with --repair it can be used"
-            )
+            hopeless = any(place.remedy is Remedy.NONE for place in findings.places)
+            way_out = "take another backup" if hopeless else "with --repair it can be used"
+            raise StoreError(f"{source} is damaged: see `headrace fsck {source}`; {way_out}")
         try:
             target.mkdir(mode=0o700, parents=True, exist_ok=True)
             target.chmod(0o700)

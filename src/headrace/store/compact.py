@@ -11,12 +11,13 @@ from headrace.errors import StoreError
 from headrace.model.arguments import queue_settings
 from headrace.model.policy import Policy, effective
 from headrace.store.api import Catalogue
+from headrace.store.directory import JOURNAL
 from headrace.store.disk import RealDisk
 from headrace.store.log.compaction import Rule
 from headrace.store.log.log import CommitLog
 from headrace.store.log.reserve import NAME as RESERVE
 from headrace.store.log.segment import Segment
-from headrace.store.offline import JOURNAL, LogDriver, read_catalogue
+from headrace.store.offline import LogDriver, read_catalogue
 
 _WORTH_IT = 0.9  # less of a segment alive than that: it is written again
 

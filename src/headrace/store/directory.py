@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from pathlib import Path
 
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, StoreError
+from headrace.store.log.segment import SUFFIX
+from headrace.store.sqlite.metadata import FILE_NAME
 
 FORMAT = "headrace 1"
+JOURNAL = "journal"
 _LOCK = "lock"
 _FORMAT = "format"
+
+
+def need_catalogue(path: Path) -> None:
+    """StoreError when there are messages, and nothing that says which queues they are in.
+
+    No crash does that: meta.db is on disk before the first message. Without it all messages would
+    be those of queues that no longer exist, and be cleared away.
+    """
+    file = path / FILE_NAME
+    if file.exists() and file.stat().st_size:
+        return
+    if any(one.stat().st_size for one in (path / JOURNAL).glob(f"*{SUFFIX}")):
+        what = "empty" if file.exists() else "missing"
+        raise StoreError(
+            f"{file} is {what}, and {JOURNAL} beside it has messages whose queues only it knows: "
+            "put it back, or restore a backup with `headrace restore`; nothing was changed"
+        )
 
 
 class DataDirectory:
@@ -19,6 +40,8 @@ class DataDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
+            if path.exists() and not path.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, "it is a file", str(path))
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.chmod(0o700)
             self._fd = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)

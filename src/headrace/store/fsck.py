@@ -12,6 +12,7 @@ from pathlib import Path
 
 from headrace.errors import StoreError
 from headrace.model.intervals import join_ranges
+from headrace.store.directory import JOURNAL
 from headrace.store.disk import RealDisk
 from headrace.store.findings import Findings, Place, Range, Remedy
 from headrace.store.log.checkpoint import NAME as CHECKPOINT
@@ -19,7 +20,7 @@ from headrace.store.log.checkpoint import read_checkpoint
 from headrace.store.log.index import Entry, QueueIndex
 from headrace.store.log.recovery import recover
 from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX, base_of
-from headrace.store.offline import FORMAT_FILE, JOURNAL, ReadOnlyDisk, read_catalogue
+from headrace.store.offline import FORMAT_FILE, ReadOnlyDisk, read_catalogue
 from headrace.store.segment_check import SegmentCheck
 from headrace.store.sqlite.metadata import FILE_NAME
 

@@ -17,12 +17,11 @@ from shutil import copyfile
 
 from headrace.errors import BrokerError, StoreError
 from headrace.store.api import Catalogue
-from headrace.store.directory import FORMAT
+from headrace.store.directory import FORMAT, JOURNAL, need_catalogue
 from headrace.store.disk import RealFile
 from headrace.store.log.log import CommitLog
 from headrace.store.sqlite.metadata import FILE_NAME, SqliteMetadata
 
-JOURNAL = "journal"
 FORMAT_FILE = "format"
 LOCK_FILE = "lock"
 
@@ -68,6 +67,7 @@ def check_format(path: Path) -> None:
 
 def read_catalogue(path: Path) -> Catalogue:
     """What is declared, from a copy of meta.db that was checked first; StoreError if damaged."""
+    need_catalogue(path)
     if not (path / FILE_NAME).exists():
         return Catalogue()
     with tempfile.TemporaryDirectory(prefix="headrace-") as name:

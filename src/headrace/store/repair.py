@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.errors import StoreError
-from headrace.store.directory import FORMAT
+from headrace.store.directory import FORMAT, JOURNAL
 from headrace.store.disk import RealDisk
 from headrace.store.findings import Findings, Place, Remedy, SegmentFindings
 from headrace.store.log import record as r
@@ -21,7 +21,7 @@ from headrace.store.log.checkpoint import checkpoint_bytes, write_checkpoint
 from headrace.store.log.index import Entry
 from headrace.store.log.recovery import index_bytes, write_index
 from headrace.store.log.segment import Found, base_of, index_name, segment_name, walk
-from headrace.store.offline import FORMAT_FILE, JOURNAL
+from headrace.store.offline import FORMAT_FILE
 
 LOST_AND_FOUND = "lost+found"
 

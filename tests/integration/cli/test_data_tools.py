@@ -237,3 +237,27 @@ def test_what_is_no_data_directory_gets_one_clear_line(
 
     assert capsys.readouterr().err == f"headrace: {missing} is no data directory of Headrace\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_backup_stands_in_the_way_of_the_next_and_is_named(
+    home: Path, tmp_path: Path, start_broker: StartBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start_broker("--data-dir", str(home)).stop()
+    (tmp_path / "copy.partial").mkdir()
+
+    assert main(["backup", str(home), str(tmp_path / "copy")]) == 1
+    assert "copy.partial is there already: another backup is running" in capsys.readouterr().err
+
+
+def test_what_cannot_be_repaired_is_not_offered_a_repair(
+    home: Path, tmp_path: Path, start_broker: StartBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker = start_broker("--data-dir", str(home))
+    fill(broker, "orders", b"a book")
+    broker.stop()
+    (home / "meta.db").unlink()
+
+    assert main(["fsck", str(home)]) == 1
+    assert capsys.readouterr().out.endswith("; this cannot be repaired: restore a backup\n")
+    assert main(["restore", str(home), str(tmp_path / "new")]) == 1
+    assert capsys.readouterr().err.endswith("; take another backup\n")

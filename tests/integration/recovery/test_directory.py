@@ -6,6 +6,7 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
 from site_under_test import Site
 
 from headrace.verify.link import Link
@@ -42,6 +43,32 @@ def test_an_unknown_format_is_refused_and_nothing_is_changed(site: Site) -> None
     assert "headrace 99" in site.node.log()[said:]
     assert contents(site.node.data) == before
     (site.node.data / "format").write_text("headrace 1\n")
+    site.node.start()
+    assert site.bodies("q") == ["x"]
+
+
+@pytest.mark.parametrize("left", ["missing", "empty"])
+def test_messages_without_their_catalogue_are_not_thrown_away(site: Site, left: str) -> None:
+    channel = site.channel()
+    channel.queue_declare("q", durable=True)
+    site.publish(channel, "q", "x")
+    site.stop()
+    catalogue = site.node.data / "meta.db"
+    kept = catalogue.read_bytes()
+    catalogue.unlink()
+    if left == "empty":
+        catalogue.touch()
+    before = contents(site.node.data)
+    said = len(site.node.log())
+
+    for _ in range(2):
+        site.node.launch()
+        assert site.node.wait(10) == 1
+
+    for line in site.node.log()[said:].splitlines():
+        assert line.startswith(f"headrace: {catalogue} is {left}, and journal beside it has")
+    assert contents(site.node.data) == before
+    catalogue.write_bytes(kept)
     site.node.start()
     assert site.bodies("q") == ["x"]
 

@@ -84,6 +84,14 @@ def test_a_path_that_cannot_be_used_is_told(tmp_path: Path) -> None:
         DataDirectory(file / "data")
 
 
+def test_a_file_in_its_place_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+
+    with pytest.raises(ConfigError, match="file: it is a file"):
+        DataDirectory(file)
+
+
 def test_the_lock_ends_with_the_process_that_holds_it(tmp_path: Path) -> None:
     child = os.fork()
     if not child:

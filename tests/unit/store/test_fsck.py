@@ -11,6 +11,8 @@ import pytest
 
 from headrace.errors import StoreError
 from headrace.store.api import Level, Placed, QueueRow
+from headrace.store.backup import backup
+from headrace.store.compact import compact
 from headrace.store.directory import DataDirectory
 from headrace.store.disk import RealDisk
 from headrace.store.findings import Findings, Remedy
@@ -311,6 +313,23 @@ def test_damaged_metadata_is_told_and_left_alone(data: Path) -> None:
 
     assert findings.queues is None
     assert "restore a backup" in line
+    assert snapshot(data) == before
+
+
+def test_missing_metadata_beside_messages_is_damage(data: Path) -> None:
+    with writing(data) as log:
+        put(log, ORDERS, b"a")
+    (data / "meta.db").unlink()
+    before = snapshot(data)
+
+    findings = check(data)
+    (line,) = repair(data, findings)
+
+    assert not findings.is_sound
+    assert "restore a backup" in line
+    for tool in (lambda: compact(data, lambda *_: None), lambda: backup(data, data / "copy")):
+        with pytest.raises(StoreError, match=r"meta.db is missing, and journal"):
+            tool()
     assert snapshot(data) == before
 
 
