@@ -70,13 +70,24 @@ class Alarms:
         """Look once. A memory alarm ends only well below the limit, so that it does not flicker."""
         used = resident_bytes()
         limit = self.memory_limit * 0.95 if self.memory else self.memory_limit
-        low = self._disk_full or free_bytes(self._directory) < self.disk_free_limit
-        self._set(memory=used > limit, disk=low)
-
-    def _set(self, *, memory: bool, disk: bool) -> None:
+        free = free_bytes(self._directory)
+        memory, disk = used > limit, self._disk_full or free < self.disk_free_limit
         if (memory, disk) == (self.memory, self.disk):
             return
         self.memory, self.disk = memory, disk
-        logger.warning("alarm: %s", self.reason or "cleared")
+        self._log(used, free)
         for listener in tuple(self._listeners):
             listener()
+
+    def _log(self, used: int, free: int) -> None:
+        if self.reason is None:
+            logger.warning("alarm: cleared; publishers go on")
+            return
+        logger.warning(
+            "alarm: %s; publishers wait. Memory: %s used, limit %s. Disk: %s free, limit %s",
+            self.reason, *map(_mib, (used, self.memory_limit, free, self.disk_free_limit)),
+        )  # fmt: skip
+
+
+def _mib(size: float) -> str:
+    return f"{size / (1 << 20):,.0f} MiB"

@@ -54,6 +54,9 @@ class DataDirectory:
             raise ConfigError(f"data directory {path} is in use by another broker") from error
         try:
             self._check_format()
+        except OSError as error:
+            self.close()
+            raise ConfigError(f"cannot use data directory {path}: {error.strerror}") from error
         except BaseException:
             self.close()
             raise
@@ -63,7 +66,7 @@ class DataDirectory:
         try:
             found = file.read_text().strip()
         except FileNotFoundError:
-            others = {entry.name for entry in self.path.iterdir()} - {_LOCK}
+            others = {entry.name for entry in self.path.iterdir()}
             if {"meta.db", "journal"} & others:
                 raise ConfigError(f"data directory {self.path} has no format file") from None
             self._write_format(file)
@@ -75,12 +78,18 @@ class DataDirectory:
             )
 
     def _write_format(self, file: Path) -> None:
-        fd = os.open(file, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600)
+        """All of it or nothing: on a full disk an empty one would be left, of no known format."""
+        new = file.with_name(f"{_FORMAT}.new")
+        fd = os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             os.write(fd, FORMAT.encode() + b"\n")
             os.fsync(fd)
+        except OSError:
+            new.unlink()
+            raise
         finally:
             os.close(fd)
+        new.rename(file)
 
     def close(self) -> None:
         if self._fd >= 0:

@@ -99,3 +99,20 @@ def test_it_looks_again_and_again(alarms: Alarms, machine: Machine, stage: Stage
 def test_the_real_figures_make_sense(tmp_path: Path) -> None:
     assert 1 << 20 < alarms_module.resident_bytes() < 1 << 40
     assert alarms_module.free_bytes(tmp_path) >= 0
+
+
+def test_the_log_says_how_much_there_is_and_who_waits(
+    stage: Stage, machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    mib = 1 << 20
+    alarms = Alarms(stage.timers, Path("."), memory_limit=4000 * mib, disk_free_limit=50 * mib)
+    machine.used, machine.free = 100 * mib, 20 * mib
+    alarms.check()
+    machine.free = 60 * mib
+    alarms.check()
+
+    assert caplog.messages == [
+        "alarm: low on disk; publishers wait. Memory: 100 MiB used, limit 4,000 MiB. "
+        "Disk: 20 MiB free, limit 50 MiB",
+        "alarm: cleared; publishers go on",
+    ]

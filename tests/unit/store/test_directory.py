@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -90,6 +91,22 @@ def test_a_file_in_its_place_is_told(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="file: it is a file"):
         DataDirectory(file)
+
+
+def test_a_full_disk_leaves_no_empty_format_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(fd: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("headrace.store.directory.os.write", full)
+        with pytest.raises(ConfigError, match=r"cannot use data directory .*No space left"):
+            DataDirectory(tmp_path)
+    assert {one.name for one in tmp_path.iterdir()} == {"lock"}
+
+    DataDirectory(tmp_path).close()  # there is room again
+    assert (tmp_path / "format").read_text() == FORMAT + "\n"
 
 
 def test_the_lock_ends_with_the_process_that_holds_it(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,7 @@ from headrace.store.sqlite import schema
 
 logger = logging.getLogger(__name__)
 
+_LEAST_ROOM = 1 << 18  # bytes; its files grow by less
 _BUSY_S = 10.0  # how long an operator's tool may hold the file before that is an error
 
 
@@ -35,12 +37,21 @@ def store_error(path: Path, error: Exception) -> StoreError:
     """What happened to the file, and what can be done about it."""
     # The subclasses of DatabaseError mean locked, full, not readable and the like.
     if type(error) is not sqlite3.DatabaseError and not isinstance(error, BrokerError):
-        return StoreError(f"cannot use {path}: {error}")
+        return StoreError(f"cannot use {path}: {error}{_reason(path)}")
     return StoreError(
         f"{path} is damaged ({error}): check a copy of it with `headrace fsck`, or restore a "
         f"backup with `headrace restore`; a {path.name} put back by hand must not find the "
         f"{path.name}-wal of another"
     )
+
+
+def _reason(path: Path) -> str:
+    """SQLite calls a full disk an I/O error when it cannot make its -shm file."""
+    try:
+        room = shutil.disk_usage(path.parent).free
+    except OSError:
+        return ""
+    return "; the disk is full" if room < _LEAST_ROOM else ""
 
 
 def _make_private(path: Path) -> None:

@@ -15,6 +15,7 @@ from handover import Handover
 from headrace.errors import ConfigError, StoreError
 from headrace.store.api import Catalogue, ExchangeRow
 from headrace.store.sqlite import SqliteMetadata, database
+from headrace.store.sqlite.database import store_error
 from headrace.store.sqlite.schema import MIGRATIONS
 
 
@@ -190,3 +191,12 @@ def test_a_crash_before_the_first_step_leaves_a_file_that_can_be_used(tmp_path: 
 
     assert store.load() == Catalogue()
     store.close()
+
+
+def test_a_full_disk_is_called_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    assert str(store_error(tmp_path / "meta.db", error)).endswith("disk I/O error")
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(9, 9, 0))  # type: ignore[attr-defined]
+    told = str(store_error(tmp_path / "meta.db", error))
+    assert told == f"cannot use {tmp_path / 'meta.db'}: disk I/O error; the disk is full"
