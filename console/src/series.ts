@@ -28,13 +28,6 @@ export function lengthsOf(samples: readonly Sample[]): Point[] {
   return [...samples].reverse().map((one) => ({ at: one.timestamp, value: one.sample }));
 }
 
-/** Without the zeros that stand for the time before anything was noted. */
-export function noted(samples: readonly Sample[]): Sample[] {
-  let last = samples.length - 1;
-  while (last >= 0 && samples[last]!.sample === 0) last -= 1;
-  return last < 0 ? [...samples] : samples.slice(0, last + 1);
-}
-
 /** Columns for the chart: one list of times in seconds, one of values for each series. */
 export function aligned(series: readonly (readonly Point[])[]): (number | null)[][] {
   const times = new Set<number>();

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { doneShare, outlook, trendOf } from "../src/lag";
-import { aligned, between, bucketsOf, kept, noted, quantile, ratesOf } from "../src/series";
+import { aligned, between, bucketsOf, kept, quantile, ratesOf } from "../src/series";
 
 const samples = (...values: number[]) =>
   values.map((sample, index) => ({ sample, timestamp: 100_000 - index * 5000 }));
@@ -13,12 +13,6 @@ test("rates are oldest first and never negative", () => {
     { at: 100_000, value: 4 },
   ]);
   assert.deepEqual(ratesOf(samples(5)), []);
-});
-
-test("zeros from before the first note are no fall and no rise", () => {
-  assert.deepEqual(noted(samples(12, 10, 0, 0)).map((one) => one.sample), [12, 10]);
-  assert.deepEqual(noted(samples(0, 0)).map((one) => one.sample), [0, 0]);
-  assert.deepEqual(ratesOf(noted(samples(1000, 0, 0))), []);
 });
 
 test("series with different moments share one axis", () => {

@@ -110,6 +110,15 @@ def test_a_queue_is_made_bound_filled_browsed_purged_and_deleted(
     expect(console.heading("Queues")).to_be_visible()
 
 
+def test_an_ordinary_queue_says_so(console: Console, api: Api) -> None:
+    api.put("queues", "/", "plain", durable=True)
+    console.open("queues", "/", "plain")
+    facts = console.page.locator("section, .card").filter(has_text="Declared as").last
+    expect(facts).to_contain_text("Keptdurable")
+    expect(facts).to_contain_text("Featuresnone")
+    api.call("DELETE", "queues", "/", "plain")
+
+
 def test_messages_are_moved_from_one_queue_to_another(console: Console, api: Api) -> None:
     api.put("queues", "/", "here", durable=True)
     api.put("queues", "/", "there", durable=True)

@@ -57,6 +57,18 @@ def test_a_topic_is_made_and_a_group_is_set_back(
     expect(console.page.locator(".figure").filter(has_text="Behind")).to_contain_text("4")
 
 
+def test_the_lanes_of_a_group_add_up(console: Console, store: topics.Store) -> None:
+    store.create("steps")
+    store.producer("steps", token="appid-1").append_many([b"x"] * 10)
+    consumer = store.consumer("steps", token="appid-2", group="walkers")
+    consumer.commit(consumer.read(3))
+
+    console.open("groups", "/", "steps", "walkers")
+
+    cells = console.row("Lag by lane", "middle").get_by_role("cell").all_inner_texts()
+    assert cells[:4] == ["middle", "3", "10", "7"]  # done up to, last, behind
+
+
 def test_a_pipeline_shows_its_rate_its_lag_and_its_last_error(
     console: Console, managed: Broker
 ) -> None:

@@ -190,13 +190,13 @@ function LagRows(props: { rows: Lag[] }): JSX.Element {
   return (
     <Rows
       label="Lag by lane"
-      head={[["Lane", "word"], ["Position", "num"], ["End", "num"], ["Behind", "num"], ["Claimed", "num low"], ["Retrying", "num low"], ["Dead", "num low"], "Oldest"]}
+      head={[["Lane", "word"], ["Done up to", "num"], ["Last", "num"], ["Behind", "num"], ["Claimed", "num low"], ["Retrying", "num low"], ["Dead", "num low"], "Oldest"]}
       rows={props.rows}
       id={(lag) => lag.lane}
       cells={(lag) => [
         lag.lane,
         whole(lag.position),
-        whole(lag.end),
+        whole(lag.end - 1), // the API's end is where the next message will be
         whole(lag.messages),
         whole(lag.claimed),
         whole(lag.retrying),

@@ -7,13 +7,13 @@ import { bytes, compact, rate, whole } from "../format";
 import { go, usePlace } from "../place";
 import { usePoll } from "../poll";
 import { link, url } from "../route";
-import { lengthsOf, noted, ratesOf, type Point } from "../series";
+import { lengthsOf, ratesOf, type Point } from "../series";
 import { samplesOf, rateOf, type Binding, type Queue } from "../types";
 import { Card, Facts, Figure, PageHead, Ready, Tabs, Values } from "../ui/basics";
 import { BindForm, BindingRows } from "../ui/bindings";
 import { Chart } from "../ui/chart";
 import { confirmed } from "../ui/dialog";
-import { Features } from "../ui/links";
+import { Features, hasFeatures } from "../ui/links";
 import { attempt } from "../ui/notices";
 import { BindingPicture } from "../ui/picture";
 import { PublishForm } from "../ui/publish";
@@ -21,7 +21,14 @@ import { Browser } from "./browser";
 import { ConsumerRows } from "./consumers";
 import { MoveForm } from "./move";
 
-const WINDOW = { msg_rates_age: 300, msg_rates_incr: 5, lengths_age: 300, lengths_incr: 5 };
+// Only what was noted: a queue that nobody looked at has no history, which is not one of zeros.
+const WINDOW = {
+  msg_rates_age: 300,
+  msg_rates_incr: 5,
+  lengths_age: 300,
+  lengths_incr: 5,
+  samples: "known",
+};
 const TABS: [string, string][] = [
   ["", "Overview"],
   ["messages", "Messages"],
@@ -118,11 +125,11 @@ function QueueOverview(props: { queue: Queue }): JSX.Element {
   const { queue } = props;
   const stats = queue.message_stats;
   const length = (name: "messages_ready" | "messages_unacknowledged"): Point[] => {
-    const points = lengthsOf(noted(queue[`${name}_details`]?.samples ?? []));
+    const points = lengthsOf(queue[`${name}_details`]?.samples ?? []);
     return points.length > 0 ? points : [{ at: Date.now(), value: queue[name] }];
   };
   const rates = (name: string): Point[] => {
-    const points = ratesOf(noted(samplesOf(stats, name)));
+    const points = ratesOf(samplesOf(stats, name));
     return points.length > 0 ? points : [{ at: Date.now(), value: rateOf(stats, name) ?? 0 }];
   };
   const counters = queue.counters ?? {};
@@ -160,7 +167,8 @@ function QueueOverview(props: { queue: Queue }): JSX.Element {
             rows={[
               ["Vhost", queue.vhost],
               ["Type", queue.type],
-              ["Features", <Features queue={queue} />],
+              ["Kept", queue.durable ? "durable" : "transient"],
+              ["Features", hasFeatures(queue) ? <Features queue={queue} /> : "none"],
               ["Policy", queue.policy ?? "none"],
               ["Idle since", queue.idle_since ?? "busy"],
             ]}

@@ -54,17 +54,24 @@ const SHORT: Record<string, string> = {
   "x-single-active-consumer": "single active",
 };
 
+interface Featured {
+  durable: boolean;
+  auto_delete: boolean;
+  exclusive: boolean;
+  type: string;
+  arguments: Record<string, unknown>;
+  policy: string | null;
+}
+
+/** Whether there is anything to say of it that is not so of most queues. */
+export function hasFeatures(queue: Featured): boolean {
+  const unusual = queue.type !== "classic" || !queue.durable || queue.auto_delete;
+  const named = Object.keys(SHORT).some((name) => name in queue.arguments);
+  return unusual || queue.exclusive || named || queue.policy !== null;
+}
+
 /** What is special about a queue, in few words. */
-export function Features(props: {
-  queue: {
-    durable: boolean;
-    auto_delete: boolean;
-    exclusive: boolean;
-    type: string;
-    arguments: Record<string, unknown>;
-    policy: string | null;
-  };
-}): JSX.Element {
+export function Features(props: { queue: Featured }): JSX.Element {
   const { queue } = props;
   return (
     <span class="badges">

@@ -141,20 +141,26 @@ def _written(ms: int) -> str:
 
 
 class Window:
-    """Which samples the caller wants to see: `age` seconds back, one every `step`."""
+    """Which samples the caller wants to see: `age` seconds back, one every `step`.
 
-    __slots__ = ("age", "step")
+    RabbitMQ's tools get zeros for the time before the first one; who asks for those that are
+    ``known`` gets no others.
+    """
 
-    def __init__(self, age: int, step: int) -> None:
+    __slots__ = ("age", "known", "step")
+
+    def __init__(self, age: int, step: int, *, known: bool = False) -> None:
         self.step = max(step, 1)
         self.age = min(age, self.step * MAX_SAMPLES)
+        self.known = known
 
 
 def window_of(query: Mapping[str, str], kind: str) -> Window | None:
     """`msg_rates_age` and `msg_rates_incr`, or `lengths_...`, or `data_rates_...`."""
+    known = query.get("samples") == "known"
     age, step = query.get(f"{kind}_age", ""), query.get(f"{kind}_incr", "")
     if age.isdigit() and step.isdigit() and len(age + step) < 18:
-        return Window(int(age), int(step))
+        return Window(int(age), int(step), known=known)
     return None
 
 
@@ -190,6 +196,8 @@ def _samples(history: History, index: int, window: Window) -> list[tuple[int, in
     for moment in moments:
         while at >= 0 and history[at][0] >= moment + step:
             at -= 1
+        if at < 0 and window.known:
+            break
         found.append((history[at][1][index] if at >= 0 else 0, moment))
     return found
 

@@ -41,6 +41,16 @@ def test_before_the_first_sample_there_was_nothing() -> None:
     assert [one["sample"] for one in samples] == [5, 0, 0]
 
 
+def test_who_asks_for_known_samples_gets_no_zeros_for_the_time_before() -> None:
+    window = window_of({"lengths_age": "300", "lengths_incr": "5", "samples": "known"}, "lengths")
+    shown = details(history(500, 0), 0, window)
+    assert shown["samples"] == [
+        {"sample": 0, "timestamp": 1_005_000},
+        {"sample": 500, "timestamp": 1_000_000},
+    ]
+    assert shown["avg"] == 250
+
+
 def test_an_average_does_not_count_what_came_before_the_first_sample() -> None:
     shown = details(history(1_000_000, 1_000_050), 0, Window(60, 5))
     assert shown["avg_rate"] == 10.0
