@@ -68,5 +68,12 @@ def import_definitions(
         for kind, entries in data.items()
         if isinstance(entries, list) and entries
     }
-    shown = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items())
+    shown = ", ".join(_counted(count, kind) for kind, count in counts.items())
     return tell(f"imported {shown or 'nothing'}", counts, as_json=as_json)
+
+
+def _counted(count: int, kind: str) -> str:
+    name = kind.replace("_", " ")
+    if count == 1:
+        name = name[:-3] + "y" if name.endswith("ies") else name.removesuffix("s")
+    return f"{count} {name}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from headrace.core.users import Users
+from headrace.errors import BrokerError, PreconditionFailed
 from headrace.model.passwords import NO_PASSWORD, PasswordHash, guessed_algorithm
 
 VHOST_LIMITS = "vhost-limits"  # the component of its parameters
@@ -22,6 +24,29 @@ def entries(data: Mapping[str, Any], kind: str) -> Iterable[Mapping[str, Any]]:
 # -- import -------------------------------------------------------------------------------------
 
 
+def each(data: Mapping[str, Any], kind: str, declare: Callable[[Mapping[str, Any]], None]) -> None:
+    """Declare the things of one kind; PreconditionFailed names the one that cannot be."""
+    for item in entries(data, kind):
+        try:
+            declare(item)
+        except BrokerError as error:
+            raise PreconditionFailed(f"{_called(kind, item)}: {error}") from error
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            told = f"{_called(kind, item)}: malformed entry: {error!r}"
+            raise PreconditionFailed(told) from error
+
+
+def _called(kind: str, item: object) -> str:
+    """What it is, in words: exchange 'shop' of vhost 'prod'."""
+    singular = kind.replace("_", " ").removesuffix("s").replace("policie", "policy")
+    if not isinstance(item, Mapping):
+        return f"{singular} {item!r}"
+    parts = [repr(item["name"])] if "name" in item else []
+    named = ("source", "destination", "user", "vhost")
+    parts += [f"of {key} {item[key]!r}" for key in named if item.get(key)]
+    return " ".join([singular, *parts])
+
+
 async def hash_passwords(users: Users, data: Mapping[str, Any]) -> Mapping[str, Any]:
     """The definitions with hashes for passwords in plain text, made off the event loop."""
     prepared = []
@@ -36,22 +61,34 @@ async def hash_passwords(users: Users, data: Mapping[str, Any]) -> Mapping[str, 
 
 def import_access(users: Users, data: Mapping[str, Any]) -> None:
     """Users, permissions and limits; vhosts must be there. What is there already is replaced."""
-    for item in entries(data, "users"):
-        users.store_user(item["name"], _password(item), _tags(item.get("tags", ())))
-        for name, value in dict(item.get("limits") or {}).items():
-            users.set_user_limit(item["name"], name, value)
-    for item in entries(data, "permissions"):
-        users.set_permissions(
-            item["user"], item["vhost"], item["configure"], item["write"], item["read"]
-        )
-    for item in entries(data, "topic_permissions"):
-        users.set_topic_permissions(
-            item["user"], item["vhost"], item["exchange"], item["write"], item["read"]
-        )
-    for item in entries(data, "parameters"):
-        if item.get("component") == VHOST_LIMITS:
-            for name, value in item["value"].items():
-                users.set_vhost_limit(item["vhost"], name, value)
+    each(data, "users", partial(_user, users))
+    each(data, "permissions", partial(_permission, users))
+    each(data, "topic_permissions", partial(_topic_permission, users))
+    each(data, "parameters", partial(_vhost_limits, users))
+
+
+def _user(users: Users, item: Mapping[str, Any]) -> None:
+    users.store_user(item["name"], _password(item), _tags(item.get("tags", ())))
+    for name, value in dict(item.get("limits") or {}).items():
+        users.set_user_limit(item["name"], name, value)
+
+
+def _permission(users: Users, item: Mapping[str, Any]) -> None:
+    users.set_permissions(
+        item["user"], item["vhost"], item["configure"], item["write"], item["read"]
+    )
+
+
+def _topic_permission(users: Users, item: Mapping[str, Any]) -> None:
+    users.set_topic_permissions(
+        item["user"], item["vhost"], item["exchange"], item["write"], item["read"]
+    )
+
+
+def _vhost_limits(users: Users, item: Mapping[str, Any]) -> None:
+    if item.get("component") == VHOST_LIMITS:
+        for name, value in item["value"].items():
+            users.set_vhost_limit(item["vhost"], name, value)
 
 
 def _password(item: Mapping[str, Any]) -> PasswordHash:

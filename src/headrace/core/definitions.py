@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headrace.core.access_definitions import VHOST_LIMITS, entries, import_access
+from headrace.core.access_definitions import VHOST_LIMITS, each, import_access
 from headrace.core.broker import DEFAULT_VHOST, Broker
 from headrace.core.parameters import REPORT
+from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError, ConfigError
 from headrace.model.policy import Policy
 
@@ -36,48 +38,76 @@ def import_definitions(broker: Broker, data: Mapping[str, Any]) -> None:
     A password in plain text is hashed here, which takes time: on a running broker call
     `hash_passwords` before.
     """
-    for item in entries(data, "vhosts"):
-        broker.add_vhost(item["name"])
-        if item.get("metadata"):
-            broker.parameters.describe_vhost(item["name"], dict(item["metadata"]))
-    for item in entries(data, "global_parameters"):
-        broker.parameters.set_global(item["name"], item["value"])
+    each(data, "vhosts", partial(_vhost, broker))
+    each(data, "global_parameters", partial(_global_parameter, broker))
     import_access(broker.users, data)
-    for item in entries(data, "parameters"):
-        # Limits are known by now; a report is made of messages, and never declared.
-        if item["component"] not in (VHOST_LIMITS, REPORT):
-            where = broker.get_vhost(item.get("vhost", DEFAULT_VHOST)).name
-            broker.parameters.set(where, item["component"], item["name"], item["value"])
-    for item in entries(data, "policies"):
-        broker.get_vhost(item.get("vhost", DEFAULT_VHOST)).policies.set(
-            Policy.checked(
-                name=item["name"],
-                vhost=item.get("vhost", DEFAULT_VHOST),
-                pattern=item["pattern"],
-                apply_to=item.get("apply-to", "all"),
-                priority=item.get("priority", 0),
-                definition=item["definition"],
-            )
+    each(data, "parameters", partial(_parameter, broker))
+    each(data, "policies", partial(_policy, broker))
+    each(data, "exchanges", partial(_exchange, broker))
+    each(data, "queues", partial(_queue, broker))
+    each(data, "bindings", partial(_binding, broker))
+
+
+Item = Mapping[str, Any]
+
+
+def _home(broker: Broker, item: Item) -> Vhost:
+    return broker.get_vhost(item.get("vhost", DEFAULT_VHOST))
+
+
+def _vhost(broker: Broker, item: Item) -> None:
+    broker.add_vhost(item["name"])
+    if item.get("metadata"):
+        broker.parameters.describe_vhost(item["name"], dict(item["metadata"]))
+
+
+def _global_parameter(broker: Broker, item: Item) -> None:
+    broker.parameters.set_global(item["name"], item["value"])
+
+
+def _parameter(broker: Broker, item: Item) -> None:
+    # Limits are known by now; a report is made of messages, and never declared.
+    if item["component"] not in (VHOST_LIMITS, REPORT):
+        where = _home(broker, item).name
+        broker.parameters.set(where, item["component"], item["name"], item["value"])
+
+
+def _policy(broker: Broker, item: Item) -> None:
+    _home(broker, item).policies.set(
+        Policy.checked(
+            name=item["name"],
+            vhost=item.get("vhost", DEFAULT_VHOST),
+            pattern=item["pattern"],
+            apply_to=item.get("apply-to", "all"),
+            priority=item.get("priority", 0),
+            definition=item["definition"],
         )
-    for item in entries(data, "exchanges"):
-        broker.get_vhost(item.get("vhost", DEFAULT_VHOST)).declare_exchange(
-            item["name"],
-            item["type"],
-            durable=item.get("durable", True),
-            auto_delete=item.get("auto_delete", False),
-            internal=item.get("internal", False),
-            arguments=item.get("arguments", {}),
-        )
-    for item in entries(data, "queues"):
-        broker.get_vhost(item.get("vhost", DEFAULT_VHOST)).declare_queue(
-            item["name"],
-            durable=item.get("durable", True),
-            auto_delete=item.get("auto_delete", False),
-            arguments=item.get("arguments", {}),
-        )
-    for item in entries(data, "bindings"):
-        vhost = broker.get_vhost(item.get("vhost", DEFAULT_VHOST))
-        to_queue = item.get("destination_type", "queue") == "queue"
-        name = item["destination"]
-        target = vhost.get_queue(name) if to_queue else vhost.get_exchange(name)
-        vhost.bind(item["source"], target, item.get("routing_key", ""), item.get("arguments", {}))
+    )
+
+
+def _exchange(broker: Broker, item: Item) -> None:
+    _home(broker, item).declare_exchange(
+        item["name"],
+        item["type"],
+        durable=item.get("durable", True),
+        auto_delete=item.get("auto_delete", False),
+        internal=item.get("internal", False),
+        arguments=item.get("arguments", {}),
+    )
+
+
+def _queue(broker: Broker, item: Item) -> None:
+    _home(broker, item).declare_queue(
+        item["name"],
+        durable=item.get("durable", True),
+        auto_delete=item.get("auto_delete", False),
+        arguments=item.get("arguments", {}),
+    )
+
+
+def _binding(broker: Broker, item: Item) -> None:
+    vhost = _home(broker, item)
+    to_queue = item.get("destination_type", "queue") == "queue"
+    name = item["destination"]
+    target = vhost.get_queue(name) if to_queue else vhost.get_exchange(name)
+    vhost.bind(item["source"], target, item.get("routing_key", ""), item.get("arguments", {}))

@@ -67,7 +67,7 @@ def test_policies_and_definitions(capsys: Told, tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
     assert call(capsys, "policy", "clear", "p").code == 0
     told = call(capsys, "definitions", "import", str(file))
-    assert (told.code, "1 policies" in told.out) == (0, True)
+    assert (told.code, "1 policy" in told.out) == (0, True)
     shown = call(capsys, "definitions", "export", "--vhost", "/")
     assert json.loads(shown.out)["policies"][0]["name"] == "p"
 

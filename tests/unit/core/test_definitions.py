@@ -121,6 +121,32 @@ def test_a_bad_file_is_refused_with_the_reason(
     assert reason in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("data", "which"),
+    [
+        ({"exchanges": [{"name": "ch", "vhost": "/", "type": "x-hash"}]},
+         "exchange 'ch' of vhost '/': invalid exchange type 'x-hash'"),
+        ({"users": [{"name": "old", "password_hash": "Zm9v",
+                     "hashing_algorithm": "rabbit_password_hashing_md5"}]},
+         "user 'old': cannot check passwords hashed by 'rabbit_password_hashing_md5'"),
+        ({"queues": [{"name": "log", "arguments": {"x-queue-type": "stream"}}]}, "queue 'log': "),
+        ({"policies": [{"name": "p", "vhost": "/"}]},
+         "policy 'p' of vhost '/': malformed entry: KeyError('pattern')"),
+        ({"bindings": [{"source": "amq.topic", "destination": "none"}]},
+         "binding of source 'amq.topic' of destination 'none': "),
+        ({"permissions": [{"user": "u", "vhost": "/"}]}, "permission of user 'u' of vhost '/': "),
+        ({"queues": ["q"]}, "queue 'q': malformed entry"),
+    ],
+)  # fmt: skip
+def test_the_entry_that_cannot_be_declared_is_named(
+    broker: Broker, tmp_path: Path, data: object, which: str
+) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        load(broker, tmp_path, data)
+
+    assert f": {which}" in str(refusal.value)
+
+
 def test_what_is_there_already_must_agree(broker: Broker, tmp_path: Path) -> None:
     broker.get_vhost("/").declare_queue("q", durable=True)
 
