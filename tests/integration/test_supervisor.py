@@ -37,6 +37,27 @@ def test_systemd_is_told_when_the_broker_is_ready_and_when_it_stops(
         assert listener.recv(100) == b"STOPPING=1"
 
 
+@pytest.mark.parametrize("nohup", [False, True], ids=["terminal", "nohup"])
+def test_the_end_of_the_terminal_is_a_clean_stop(
+    start_broker: Callable[..., Broker], nohup: bool
+) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
+    try:
+        broker = start_broker()  # it inherits what is ignored
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert broker.process is not None
+
+    broker.process.send_signal(signal.SIGHUP)
+
+    if nohup:
+        with socket.create_connection((broker.host, broker.amqp_port)):
+            broker.stop()
+    else:
+        assert broker.process.wait(20) == 0
+    assert "stopping" in broker.log()
+
+
 def test_a_supervisor_that_is_gone_stops_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:

@@ -276,8 +276,10 @@ async def _serve(config: Config, started: float) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     if config.tls_cert is not None or supervisor.is_present():
-        # Otherwise it means what it always does: the terminal is gone.
         loop.add_signal_handler(signal.SIGHUP, server.renew_certificates)
+    elif signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # it is with nohup
+        # The terminal is gone. That is no reason to die as in a crash.
+        loop.add_signal_handler(signal.SIGHUP, stop.set)
     try:
         await server.start()
         # What lives now lives for ever; a collection should not walk it again and again.
