@@ -32,7 +32,7 @@ async function send(method: string, path: string, options: Options): Promise<Res
     return await fetch(path, init);
   } catch (error) {
     if (options.signal?.aborted) throw error;
-    throw new ApiError(0, "unreachable", "the broker does not answer");
+    throw new ApiError(0, "unreachable", "The broker does not answer.");
   }
 }
 

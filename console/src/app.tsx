@@ -1,6 +1,6 @@
 /** The frame around all pages: navigation, search, login. */
 
-import type { JSX } from "preact";
+import { Fragment, type JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
 import { get } from "./api";
@@ -14,6 +14,7 @@ import { url } from "./route";
 import { features, session, useShared } from "./state";
 import { TopBar } from "./topbar";
 import type { Overview } from "./types";
+import { Alarm } from "./ui/alarm";
 import { Loading } from "./ui/basics";
 import { Questions } from "./ui/dialog";
 import { Notices } from "./ui/notices";
@@ -66,8 +67,9 @@ function Frame(): JSX.Element {
         menuOpen={overlay === "menu"}
       />
       <Menu place={place} />
-      <main id="main" tabIndex={-1} key={where}>
-        {pageOf(place)}
+      <main id="main" tabIndex={-1}>
+        <Alarm />
+        <Fragment key={where}>{pageOf(place)}</Fragment>
       </main>
       {overlay === "search" && <Search onClose={() => setOverlay("")} />}
       {overlay === "keys" && <KeyHelp onClose={() => setOverlay("")} />}

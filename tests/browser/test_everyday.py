@@ -8,6 +8,7 @@ from pathlib import Path
 import pika
 from playwright.sync_api import Browser, expect
 
+import brokers
 from brokers import Broker
 from consoles import Api, Console, http_url
 from waiting import wait_for
@@ -117,6 +118,37 @@ def test_an_ordinary_queue_says_so(console: Console, api: Api) -> None:
     expect(facts).to_contain_text("Keptdurable")
     expect(facts).to_contain_text("Featuresnone")
     api.call("DELETE", "queues", "/", "plain")
+
+
+def test_an_alarm_is_told_on_every_page(browser: Browser, tmp_path: Path) -> None:
+    broker = brokers.start(tmp_path, "--disk-free-limit", "1000TiB")
+    context = browser.new_context()
+    console = Console(context.new_page(), http_url(broker))
+    console.login()
+    told = console.page.get_by_role("alert").filter(
+        has_text="Publishers are held back: low on disk"
+    )
+    for page in ("", "queues", "users"):
+        console.open(page)
+        expect(told).to_be_visible()
+    told.get_by_role("link").click()
+    expect(console.heading("Overview")).to_be_visible()
+
+    console.open("queues")
+    expect(console.heading("Queues")).to_be_visible()
+    console.sees("No queues yet")
+    broker.stop()
+    console.sees("The broker does not answer. What you see below is from before.")
+    context.close()
+
+
+def test_a_queue_that_is_gone_says_so(console: Console, api: Api) -> None:
+    api.put("queues", "/", "fleeting", durable=True)
+    console.open("queues", "/", "fleeting")
+    console.sees("Declared as")
+    api.call("DELETE", "queues", "/", "fleeting")
+    console.sees("This is not there, or not any more. What you see below is from before.")
+    console.problems.clear()  # browsers call a 404 an error
 
 
 def test_messages_are_moved_from_one_queue_to_another(console: Console, api: Api) -> None:

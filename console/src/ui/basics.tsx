@@ -3,7 +3,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 
-import type { ApiError } from "../api";
+import { ApiError } from "../api";
 import { whole } from "../format";
 
 export function Card(props: {
@@ -66,11 +66,18 @@ export function Empty(props: { title: string; children?: ComponentChildren }): J
   );
 }
 
-export function Failure(props: { error: ApiError | Error | undefined }): JSX.Element | null {
-  if (!props.error) return null;
+/** `stale` is what to say of what is still shown below. */
+export function Failure(props: {
+  error: ApiError | Error | undefined;
+  stale?: boolean;
+}): JSX.Element | null {
+  const { error } = props;
+  if (!error) return null;
+  const gone = error instanceof ApiError && error.status === 404;
   return (
     <p class="failure" role="alert">
-      {props.error.message}
+      {gone ? "This is not there, or not any more." : error.message}
+      {props.stale && " What you see below is from before."}
     </p>
   );
 }
@@ -92,7 +99,7 @@ export function Ready<T>(props: {
   if (data === undefined) return error ? <Failure error={error} /> : <Loading />;
   return (
     <>
-      <Failure error={error} />
+      <Failure error={error} stale />
       {props.children(data)}
     </>
   );

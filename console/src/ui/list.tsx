@@ -85,7 +85,7 @@ export function List<T>(props: Props<T>): JSX.Element {
           note={data && noteOf(data, props.label)}
         />
       )}
-      <Failure error={polled.error} />
+      <Failure error={polled.error} stale={polled.data !== undefined} />
       {!data && !polled.error && <Loading />}
       {data && rows.length === 0 && (
         <div class="pad">
