@@ -72,14 +72,21 @@ def connected(address: Address, *, reconnect: bool = False) -> Iterator[Channel]
         raise ConfigError("a name, key or property is not valid UTF-8") from None
 
 
+def _other_reasons(address: Address) -> str:
+    """A right password is refused too; only the broker's log says why."""
+    locked = "after several wrong passwords a user is locked for a while"
+    if address.user == "guest":
+        return f"guest is welcome from the broker's own machine only, and {locked}"
+    return locked
+
+
 def explain(error: HeadraceError, address: Address) -> str:
     """What happened and what to do, in one line."""
     text = error.text
     if isinstance(error, LoginRefused):
         return (
             f"the broker at {address.where} refused user '{address.user}': check name and password "
-            f"(--url, --password-file, {PASSWORD_VARIABLE}); "
-            "user guest is welcome from the broker's own machine only"
+            f"(--url, --password-file, {PASSWORD_VARIABLE}); {_other_reasons(address)}"
         )
     if isinstance(error, ConnectionClosed) and text.startswith("cannot connect"):
         reason = text.rpartition(": ")[2]

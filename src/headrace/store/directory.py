@@ -68,7 +68,10 @@ class DataDirectory:
         except FileNotFoundError:
             others = {entry.name for entry in self.path.iterdir()}
             if {"meta.db", "journal"} & others:
-                raise ConfigError(f"data directory {self.path} has no format file") from None
+                raise ConfigError(
+                    f"data directory {self.path} has no format file; "
+                    f"`headrace fsck {self.path} --repair` writes it again"
+                ) from None
             self._write_format(file)
             return
         if found != FORMAT:

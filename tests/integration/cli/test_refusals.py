@@ -80,6 +80,13 @@ def test_a_refused_password(site: RunningBroker, capsys: Capsys) -> None:
         f"headrace: the broker at 127.0.0.1:{site.native_port} refused user 'guest': check"
     )
     assert "wrong-one" not in done.err
+    assert "guest is welcome from the broker's own machine only, and after several" in done.err
+
+
+def test_who_is_locked_out_can_read_that_it_may_be_so(site: RunningBroker, capsys: Capsys) -> None:
+    done = call(capsys, "queue", "list", "--url", f"headrace://ann:x@127.0.0.1:{site.native_port}")
+    assert done.err.endswith("; after several wrong passwords a user is locked for a while\n")
+    assert "guest" not in done.err
 
 
 def test_passwords_need_not_be_on_the_command_line(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from headrace.server.logs import configure_logging
 
-NAMES = ("headrace", "uvicorn")
+NAMES = ("headrace", "uvicorn", "asyncio")
 
 
 @pytest.fixture(autouse=True)
@@ -34,3 +35,19 @@ def test_what_uvicorn_says_is_a_json_line_like_the_rest(capsys: pytest.CaptureFi
         ("headrace.server", "info", "ready"),
         ("uvicorn.error", "warning", "Invalid HTTP request received."),
     ]
+
+
+def test_times_are_exact_to_the_millisecond_and_name_their_zone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    configure_logging("info", "json")
+    before = datetime.now(UTC)
+    logging.getLogger("headrace.server").info("ready")
+    written = datetime.fromisoformat(json.loads(capsys.readouterr().err)["time"])
+    assert before - timedelta(milliseconds=1) < written <= datetime.now(UTC)
+
+
+def test_a_mishap_that_nobody_caught_is_a_json_line_too(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("info", "json")
+    logging.getLogger("asyncio").error("Task exception was never retrieved")
+    assert json.loads(capsys.readouterr().err)["logger"] == "asyncio"

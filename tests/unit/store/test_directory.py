@@ -72,7 +72,7 @@ def test_an_unknown_format_is_refused_and_nothing_is_changed(tmp_path: Path, con
 def test_data_without_a_format_is_refused(tmp_path: Path, left: str) -> None:
     (tmp_path / left).touch()
 
-    with pytest.raises(ConfigError, match="no format"):
+    with pytest.raises(ConfigError, match=r"no format file; `headrace fsck .* --repair`"):
         DataDirectory(tmp_path)
     assert not (tmp_path / "format").exists()
 
