@@ -41,6 +41,7 @@ class Alarms:
         self.memory = False
         self.disk = False
         self._disk_full = False
+        self._is_blind = False
 
     def set_disk_full(self, full: bool) -> None:
         """A write found no room, or found it again."""
@@ -63,8 +64,14 @@ class Alarms:
         self._listeners.discard(listener)
 
     def start(self) -> None:
-        self.check()
         self._timers.after(CHECK_EVERY_MS, self.start)
+        try:
+            self.check()
+            self._is_blind = False
+        except OSError as error:  # no descriptor left, perhaps; the next look may see again
+            if not self._is_blind:
+                logger.error("alarm: cannot look at memory and disk: %s", error)
+            self._is_blind = True
 
     def check(self) -> None:
         """Look once. A memory alarm ends only well below the limit, so that it does not flicker."""

@@ -21,7 +21,7 @@ from headrace.core.clock import Clock
 from headrace.core.definitions import load_definitions
 from headrace.core.turn import Turn
 from headrace.errors import ConfigError
-from headrace.server import supervisor
+from headrace.server import descriptors, supervisor
 from headrace.server.amqp import handshake as amqp
 from headrace.server.amqp.session import Session as AmqpSession
 from headrace.server.engines import Engines
@@ -301,6 +301,7 @@ def run(config: Config) -> int:
     """Serve until SIGTERM or Ctrl-C; returns the exit code."""
     started = time.monotonic()
     configure_logging(config.log_level, config.log_format)
+    descriptors.allow_many()
     with contextlib.suppress(ImportError):
         import uvloop
 

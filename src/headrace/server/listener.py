@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
+from headrace.server import descriptors
+
 logger = logging.getLogger(__name__)
 
 WRITE_HIGH = 1 << 20
@@ -36,14 +38,14 @@ class Gate:
         self._quiet_until = 0.0
         self._unsaid = 0
 
-    def complain(self, who: str) -> None:
+    def complain(self, who: str, why: str = "too many without login") -> None:
         """Log that somebody was turned away; of a flood only now and then, with its size."""
         now = time.monotonic()
         if now < self._quiet_until:
             self._unsaid += 1
             return
         more = f", and {self._unsaid} others since the last such line" if self._unsaid else ""
-        logger.warning("connection %s refused: too many without login%s", who, more)
+        logger.warning("connection %s refused: %s%s", who, why, more)
         self._quiet_until, self._unsaid = now + QUIET_SECONDS, 0
 
     def enter(self, peer: str) -> bool:
@@ -95,6 +97,10 @@ class Link(asyncio.Protocol):
         self.host, self.port = _address(transport, "sockname")
         self.tls = transport.get_extra_info("ssl_object")
         self.name = f"{self.peer}:{self.peer_port} -> {self.host}:{self.port}"
+        if (why := descriptors.refusal(descriptor_of(transport))) is not None:
+            self._gate.complain(self.name, why)
+            transport.abort()
+            return
         if not self._gate.enter(self.peer):
             self._gate.complain(self.name)
             transport.abort()
@@ -203,6 +209,11 @@ class Link(asyncio.Protocol):
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
         return self._loop.call_later(seconds, callback)
+
+
+def descriptor_of(transport: asyncio.BaseTransport) -> int:
+    opened = transport.get_extra_info("socket")
+    return -1 if opened is None else opened.fileno()
 
 
 def _address(transport: asyncio.Transport, which: str) -> tuple[str, int]:

@@ -116,3 +116,24 @@ def test_the_log_says_how_much_there_is_and_who_waits(
         "Disk: 20 MiB free, limit 50 MiB",
         "alarm: cleared; publishers go on",
     ]
+
+
+def test_a_look_that_fails_is_told_once_and_is_not_the_last(
+    stage: Stage, alarms: Alarms, machine: Machine, caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    def exhausted() -> int:
+        raise OSError(24, "Too many open files", "/proc/self/statm")
+
+    alarms.start()
+    with monkeypatch.context() as patched:
+        patched.setattr(alarms_module, "resident_bytes", exhausted)
+        for _ in range(3):
+            stage.advance(CHECK_EVERY_MS)
+    assert [line for line in caplog.messages if "cannot look" in line] == [
+        "alarm: cannot look at memory and disk: [Errno 24] Too many open files: '/proc/self/statm'"
+    ]
+
+    machine.used = 2000
+    stage.advance(CHECK_EVERY_MS)
+    assert alarms.memory

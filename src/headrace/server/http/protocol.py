@@ -15,10 +15,11 @@ from uvicorn.server import ServerState
 
 from headrace.config import Config
 from headrace.core.broker import Broker
+from headrace.server import descriptors
 from headrace.server.http.app import Application
 from headrace.server.http.management import Management
 from headrace.server.http.sampler import Sampler
-from headrace.server.listener import Gate
+from headrace.server.listener import Gate, descriptor_of
 
 KEEP_ALIVE_SECONDS = 75
 MAX_CONNECTIONS = 1000
@@ -38,6 +39,11 @@ class GuardedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
+        why = descriptors.refusal(descriptor_of(transport), is_http=True)
+        if why is not None:
+            self.house.complain(f"from {self._address} for HTTP", why)
+            transport.abort()
+            return
         self._is_in = self.house.enter(self._address)
         self._waits = self._is_in and self.gate.enter(self._address)
         if not self._waits:

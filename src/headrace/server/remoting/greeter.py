@@ -12,6 +12,7 @@ import socket
 import ssl
 from collections.abc import Callable
 
+from headrace.server import descriptors
 from headrace.server.listener import Gate, Link
 
 logger = logging.getLogger(__name__)
@@ -54,6 +55,10 @@ class Greeter:
             return
         connection.setblocking(False)
         peer = str(address[0])
+        if (why := descriptors.refusal(connection.fileno())) is not None:
+            self._gate.complain(f"from {peer}", why)
+            connection.close()
+            return
         if not self._gate.enter(peer):
             self._gate.complain(f"from {peer}")
             connection.close()
