@@ -123,3 +123,8 @@ export function typed(text: string): unknown {
   }
   return text;
 }
+
+/** "queues" -> "queue", "policies" -> "policy". */
+export function singular(noun: string): string {
+  return noun.endsWith("ies") ? `${noun.slice(0, -3)}y` : noun.replace(/s$/, "");
+}

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { ago, bytes, compact, duration, latency, moment, pretty, rate, shortened, typed, whole } from "../src/format";
+import { ago, bytes, compact, duration, latency, moment, pretty, rate, shortened, singular, typed, whole } from "../src/format";
 
 test("numbers keep three digits and their unit", () => {
   assert.equal(compact(0), "0");
@@ -64,4 +64,12 @@ test("only objects and lists are laid out", () => {
   assert.equal(pretty('{"a":1}'), '{\n  "a": 1\n}');
   assert.equal(pretty("12345678901234567890"), "12345678901234567890");
   assert.equal(pretty("plain"), "plain");
+});
+
+test("one of many things", () => {
+  assert.deepEqual(["queues", "virtual hosts", "policies"].map(singular), [
+    "queue",
+    "virtual host",
+    "policy",
+  ]);
 });

@@ -3,7 +3,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
-import { whole } from "../format";
+import { singular, whole } from "../format";
 import { adjust, usePlace } from "../place";
 import { usePoll } from "../poll";
 import { url } from "../route";
@@ -149,7 +149,7 @@ function noteOf<T>(data: Page<T>, label: string): string {
   if (data.filtered_count !== data.total_count) {
     return `${whole(data.filtered_count)} of ${whole(data.total_count)}`;
   }
-  return data.total_count === 1 ? "1" : `${whole(data.total_count)} ${noun}`;
+  return `${whole(data.total_count)} ${data.total_count === 1 ? singular(noun) : noun}`;
 }
 
 function Filter(props: { label: string; value: string; note?: string }): JSX.Element {

@@ -8,6 +8,7 @@ looks: a broker that nobody watches pays 1 us and some 400 bytes for each.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +21,8 @@ from headrace.server.http import stats
 
 if TYPE_CHECKING:
     from headrace.core.broker import Broker
+
+logger = logging.getLogger(__name__)
 
 EVERY_SECONDS = 5.0
 WATCHED_SECONDS = 60.0  # how long after a look the history of single things still grows
@@ -58,7 +61,11 @@ class Sampler:
 
     async def _run(self) -> None:
         while True:
-            await self.tick()
+            try:
+                await self.tick()
+            except Exception:
+                # One failure must not stop all rates for good.
+                logger.exception("counters could not be noted: rates are old until the next try")
             await asyncio.sleep(EVERY_SECONDS)
 
     def watch(self) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
+from typing import Any, cast
 
 import pytest
 
-from headrace.server.http.sampler import MAX_SAMPLES, Window, details, rate, window_of
+from headrace.server.http.sampler import MAX_SAMPLES, Sampler, Window, details, rate, window_of
 
 
 def history(*values: int, every_ms: int = 5000) -> deque[tuple[int, tuple[int, ...]]]:
@@ -80,3 +82,28 @@ def test_nobody_asks_for_a_million_samples() -> None:
     samples = details(history(1, 2), 0, window)["samples"]
     assert isinstance(samples, list)
     assert len(samples) == MAX_SAMPLES + 1
+
+
+def test_a_failure_is_told_and_does_not_stop_the_sampling(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks: list[bool] = []
+    again = asyncio.Event()
+
+    async def look(sampler: Sampler) -> None:
+        looks.append(True)
+        if len(looks) == 1:
+            raise KeyError("a queue that was deleted meanwhile")
+        again.set()
+
+    async def work() -> None:
+        sampler = Sampler(cast(Any, None))
+        sampler.start()
+        await again.wait()
+        await sampler.stop()
+
+    monkeypatch.setattr(Sampler, "tick", look)
+    monkeypatch.setattr("headrace.server.http.sampler.EVERY_SECONDS", 0)
+    asyncio.run(work())
+
+    assert caplog.messages == ["counters could not be noted: rates are old until the next try"]
