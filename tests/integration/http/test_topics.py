@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from api import Api
 
 from headrace import topics
+from headrace.rocketmq import (
+    ConcurrentConsumer,
+    ConsumeFromWhere,
+    ConsumerConfig,
+    ConsumeResult,
+    Message,
+    MessageExt,
+    Producer,
+    ProducerConfig,
+)
 from headrace.testing import RunningBroker, wait_for
 
 Namer = Callable[[str], str]
@@ -86,3 +97,45 @@ def test_topics_need_the_permissions_of_their_exchange(
         limited.put("/api/topics/%2F/mine", {}, 201)
         limited.put("/api/topics/%2F/yours", {}, 401)
     api.delete(f"/api/users/{user}")
+
+
+def test_groups_of_rocketmq_clients_are_shown_with_members_and_lag(
+    managed: RunningBroker, api: Api
+) -> None:
+    address = managed.namesrv_addr
+    got: list[MessageExt] = []
+
+    def listen(messages: list[MessageExt]) -> ConsumeResult:
+        got.extend(messages)
+        return ConsumeResult.SUCCESS
+
+    def groups() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = api.get("/api/topics/%2F/parcels/groups")
+        return found
+
+    consumer = ConcurrentConsumer(ConsumerConfig(
+        "packers", address, persist_interval=100,
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+    ))  # fmt: skip
+    consumer.subscribe("parcels")
+    consumer.register_message_listener(listen)
+    with Producer(ProducerConfig("shop", address)) as producer:
+        for number in range(12):
+            producer.send(Message("parcels", b"%d" % number))
+        with consumer:
+            wait_for(lambda: len(got) == 12, timeout=20)
+            [group] = wait_for(lambda: [one for one in groups() if not one["messages"]], timeout=10)
+            assert (group["group"], len(group["members"])) == ("packers", 1)
+        for number in range(5):
+            producer.send(Message("parcels", b"%d" % number))
+
+    [group] = groups()
+    assert (group["name"], group["messages"], group["members"]) == ("packers", 5, [])
+    [lane] = [one for one in group["lanes"] if one["lane"] == "middle"]
+    assert (lane["position"], lane["end"] - 1, lane["seconds"] >= 0) == (12, 17, True)
+    assert "packers" in [one["name"] for one in api.get("/api/groups")]
+    refused = api.post("/api/topics/%2F/parcels/groups/packers/seek", {"to": "latest"}, 400)
+    assert "belongs to RocketMQ clients" in refused["reason"]
+
+    api.delete("/api/topics/%2F/parcels/groups/packers")
+    assert groups() == []

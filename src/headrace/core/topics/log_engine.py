@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from headrace.core.outside import PREFIX, queries_of
+from headrace.core.topics import divided
 from headrace.core.topics.assigned import ASSIGNED
 from headrace.core.topics.bridge import LogSink, exchange_arguments
 from headrace.core.topics.engine import Answer, Batch, Cancel, Declared, MessageRow, Then
@@ -46,6 +47,7 @@ class LogEngine:
         self._waiters: dict[str, Waiters] = {}
         self._boot = os.urandom(8).hex()  # claims given before this start are void
         self._claims = count(1)
+        self.members_of: divided.MembersOf = lambda group: ()  # of RocketMQ: the front door knows
 
     # -- topics ----------------------------------------------------------------------------------
 
@@ -214,15 +216,23 @@ class LogEngine:
             if reader.group == one.group:
                 then(Answer(list(one.lag)))
                 return
-        then(Answer(self.get(topic).readers.lag(reader, self._vhost.clock.now_ms())))
+        known = self.get(topic)
+        if reader.group and (offsets := known.assigned.groups().get(reader.group)) is not None:
+            then(Answer(list(divided.lag_of(known, offsets))))
+            return
+        then(Answer(known.readers.lag(reader, self._vhost.clock.now_ms())))
 
     def groups(self, topic: str, then: Then[list[GroupInfo]]) -> None:
-        groups = self.get(topic).readers.groups(self._vhost.clock.now_ms())
+        known = self.get(topic)
+        groups = known.readers.groups(self._vhost.clock.now_ms())
+        groups += divided.groups_of(known, self.members_of)
         then(Answer(groups + queries_of(self._vhost, "topic", topic)))
 
     def forget_group(self, topic: str, reader: Reader, then: Then[None]) -> None:
         if reader.group is not None and reader.group.startswith(PREFIX):
             self._vhost.pins.remove(reader.group.removeprefix(PREFIX), "topic", topic)
+        if reader.group:
+            self.get(topic).assigned.forget(reader.group)
         self._changed(topic, lambda one, now: one.readers.forget(reader), then)
 
     def dead(

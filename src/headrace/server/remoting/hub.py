@@ -72,12 +72,17 @@ class Hub:
         self._numbers: dict[int, LogTopic] = {}
 
     def start(self) -> None:
+        self.vhost.topics.log.members_of = self._client_ids
         self.delays.start()
         self.halves.start()
 
     @property
     def vhost(self) -> Vhost:
         return self.broker.vhosts[DEFAULT_VHOST]
+
+    def _client_ids(self, group: str) -> list[str]:
+        found = self.members.groups.get(group)
+        return found.client_ids() if found is not None else []
 
     def now_ms(self) -> int:
         """For waiting."""

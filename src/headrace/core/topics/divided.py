@@ -1,0 +1,41 @@
+"""Groups of RocketMQ clients, who divide the queues among themselves, shown like other groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from headrace.core.topics.log_topic import LogTopic
+from headrace.model.topics.lanes import BY_URGENCY, Lane
+from headrace.model.topics.spans import Track
+from headrace.store.topics import GroupInfo, Lag
+
+MembersOf = Callable[[str], Sequence[str]]
+
+
+def groups_of(topic: LogTopic, members_of: MembersOf) -> list[GroupInfo]:
+    """All that have said how far they are, with the members that are there now."""
+    return [
+        GroupInfo(group, "", tuple(members_of(group)), lag_of(topic, offsets))
+        for group, offsets in sorted(topic.assigned.groups().items())
+    ]
+
+
+def lag_of(topic: LogTopic, offsets: Mapping[Track, int]) -> tuple[Lag, ...]:
+    """One per lane; queues of which the group has said nothing are not counted."""
+    return tuple(_lane_lag(topic, lane, offsets) for lane in BY_URGENCY)
+
+
+def _lane_lag(topic: LogTopic, lane: Lane, offsets: Mapping[Track, int]) -> Lag:
+    position = end = 0
+    times: list[int] = []
+    for track, offset in offsets.items():
+        if track[0] != lane:
+            continue
+        bound = topic.bound(track)
+        at = min(max(offset, bound.first), bound.end)
+        position += at
+        end += bound.end
+        time = topic.time_at(track, at) if at < bound.end else None
+        times += [time] if time is not None else []
+    oldest = min(times, default=None)
+    return Lag(lane, position, end + 1, end - position, oldest_time=oldest)
