@@ -77,6 +77,7 @@ def test_a_pipeline_shows_its_rate_its_lag_and_its_last_error(
     settings = Settings(host=managed.host, port=managed.native_port)
     with BulkConnection(settings) as connection:
         connection.report_pipeline("to-warehouse", {"state": "running", "queries": [query]})
+        connection.report_pipeline("nightly", {"state": "finished", "queries": [query]})
         connection.report_pipeline("broken", {"state": "failed", "error": "no such column: pirce"})
 
     console.open("pipelines")
@@ -84,6 +85,9 @@ def test_a_pipeline_shows_its_rate_its_lag_and_its_last_error(
     expect(console.row("Queries of to-warehouse", "warehouse")).to_contain_text("251/s")
     expect(console.row("Queries of to-warehouse", "warehouse")).to_contain_text("31")
     console.sees("no such column: pirce")
+    expect(console.row("Queries of nightly", "warehouse")).to_contain_text("0/s")
+    expect(console.row("Queries of nightly", "warehouse")).not_to_contain_text("251")
+    console.sees("finished")
 
 
 def test_a_kept_report_is_shown_with_its_charts_and_forgotten(console: Console, api: Api) -> None:

@@ -11,6 +11,8 @@ import { Badge, Card, Empty, Facts, PageHead, Ready, Rows, type Tone } from "../
 
 const SILENT = 60_000; // ms without a word from one that says it runs
 
+const ENDED = new Set(["finished", "stopped", "failed"]);
+
 function stateOf(one: Pipeline): [string, Tone] {
   if (one.state === "failed" || one.error) return [one.state ?? "failed", "bad"];
   if (one.state === "running") {
@@ -58,7 +60,7 @@ function PipelineCard(props: { one: Pipeline }): JSX.Element {
             ["Bad records", whole(one.bad_records ?? 0)],
             ["Vhost", one.vhost],
             ["Started", one.started_at ? ago(Date.parse(one.started_at), Date.now()) : "–"],
-            ["Heard of", `${duration(one.silent_ms / 1000)} ago`],
+            [ENDED.has(one.state ?? "") ? "Ended" : "Heard of", `${duration(one.silent_ms / 1000)} ago`],
             ["Runs on", `${one.host ?? "?"}, ${one.master ?? "?"}, process ${one.pid ?? "?"}`],
             ["File", one.file ?? "–"],
           ]}

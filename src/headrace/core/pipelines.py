@@ -12,6 +12,8 @@ from headrace.core.clock import Clock
 from headrace.errors import PreconditionFailed
 
 MAX_PIPELINES = 1000
+ENDED = frozenset({"finished", "stopped", "failed"})
+SILENT_AFTER_MS = 60_000  # of one that says it runs: it says so every two seconds
 FORGET_AFTER_MS = 24 * 3_600_000
 
 
@@ -22,6 +24,18 @@ class Told:
     name: str
     state: Mapping[str, object]
     at_ms: int
+
+    def is_running(self, now_ms: int) -> bool:
+        return self.state.get("state") not in ENDED and now_ms - self.at_ms <= SILENT_AFTER_MS
+
+    def queries(self, now_ms: int) -> object:
+        """As they were told; one that runs no more has no rate."""
+        told = self.state.get("queries")
+        if self.is_running(now_ms) or not isinstance(told, list):
+            return told
+        return [
+            {**one, "rows_per_second": 0.0} if isinstance(one, Mapping) else one for one in told
+        ]
 
 
 class Pipelines:

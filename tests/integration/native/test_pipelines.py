@@ -36,3 +36,24 @@ def test_the_api_shows_what_pipelines_said_last(monkeypatch: pytest.MonkeyPatch)
             assert shown("/api/pipelines/%2F") == [first, second]
             broker.advance(pipelines.FORGET_AFTER_MS / 1000 + 1)
             assert shown("/api/pipelines") == []
+
+
+def test_a_pipeline_that_has_ended_has_no_rate() -> None:
+    query = {"sink": "lake", "rows": 7, "rows_per_second": 250.5}
+    states = ("failed", "finished", "running", "stopped")
+    with run_broker(clock="virtual") as broker:
+        with BulkConnection(Settings(port=broker.native_port or 0)) as bulk:
+            for state in states:
+                bulk.report_pipeline(state, {"state": state, "queries": [query]})
+        with httpx.Client(base_url=str(broker.http_url), auth=("guest", "guest")) as client:
+
+            def rates() -> list[float]:
+                rows = client.get("/api/pipelines").json()
+                assert [(row["state"], row["queries"][0]["rows"]) for row in rows] == [
+                    (state, 7) for state in states
+                ]
+                return [row["queries"][0]["rows_per_second"] for row in rows]
+
+            assert rates() == [0, 0, 250.5, 0]
+            broker.advance(61)  # it would have said that it runs
+            assert rates() == [0, 0, 0, 0]

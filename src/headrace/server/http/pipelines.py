@@ -17,9 +17,8 @@ async def _pipelines(call: Call) -> Reply:
         now = vhost.clock.now_ms()
         for one in sorted(vhost.pipelines, key=lambda told: told.name):
             known: Row = {name: one.state.get(name) for name in _NAMES}
-            found.append(
-                {**known, "name": one.name, "vhost": vhost.name, "silent_ms": now - one.at_ms}
-            )
+            known |= {"name": one.name, "vhost": vhost.name, "silent_ms": now - one.at_ms}
+            found.append(known | {"queries": one.queries(now)})
     fields: Fields[Row] = Fields(
         {name: (lambda row, name=name: row[name]) for name in _NAMES}  # type: ignore[misc]
     )
