@@ -124,16 +124,22 @@ def test_filters_of_the_query_narrow_what_is_read(spark: Any, broker: RunningBro
         ({"queue": "orders", "url": "headrace://guest:wrong@127.0.0.1:{port}/"}, "login_refused"),
         ({"queue": "orders", "url": "headrace://127.0.0.1:1/"}, "no broker answers"),
         ({"topic": "events", "selector": "price >"}, "selector:"),
+        ({"topic": "events", "startingOffset": "earliest"}, "did you mean 'startingOffsets'?"),
+        ({"queue": "orders", "startingOffsets": '{"orders": {"1": 0}}'},
+         "'orders' has no partition 1; there are 0"),
+        ({"queue": "orders", "url": "{http}"}, "Is that the port of the native protocol (9090)?"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_read_is_told_in_one_line(
     spark: Any,  # noqa: ANN401
     broker: RunningBroker,
     options: dict[str, str],
     text: str,
 ) -> None:
+    http = str(broker.http_url).replace("http://", "headrace://")
     options = {
-        name: value.replace("{port}", str(broker.native_port)) for name, value in options.items()
+        name: value.replace("{port}", str(broker.native_port)).replace("{http}", http)
+        for name, value in options.items()
     }
     with pytest.raises(Exception, match="headrace") as caught:
         reading(spark, broker, **options).collect()

@@ -100,6 +100,12 @@ class BulkConnection:
             self._heartbeat = float(limits["heartbeat"])
             self.frame_max = int(limits["frame_max"])
             self.call(Op.CHANNEL_OPEN)
+        except ConnectionClosed:
+            self.close()
+            raise ConnectionClosed(
+                f"{settings.host}:{settings.port} hung up before the login. Is that the port of "
+                "the native protocol (9090)?"
+            ) from None
         except BaseException:
             self.close()
             raise

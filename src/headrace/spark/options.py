@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from urllib.parse import urlsplit
 
 from headrace.spark.columns import chosen
@@ -18,27 +19,27 @@ PIN_BYTES = 10 << 30
 PATIENCE = 60.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-# Spark hands the keys over in lower case.
-_COMMON = {"url"}
-_READING = _COMMON | {
+_READING = (
+    "url",
     "topic",
     "queue",
-    "startingoffsets",
-    "endingoffsets",
-    "startingtimestamp",
-    "endingtimestamp",
-    "maxrowspertrigger",
-    "rowspertask",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "maxRowsPerTrigger",
+    "rowsPerTask",
     "columns",
-    "failondataloss",
+    "failOnDataLoss",
     "tags",
     "selector",
     "group",
-    "pinbytes",
-    "pushfilters",
-}
+    "pinBytes",
+    "pushFilters",
+)
 _ROCKETMQ = ("rocketmq", "rocketmqs")
-_WRITING = _COMMON | {"topic", "exchange", "idempotencykey", "checkpointlocation", "path"}
+_WRITING = ("url", "topic", "exchange", "idempotencyKey")
+_SPARKS_OWN = ("checkpointlocation", "path")  # which it hands over to sinks
 
 Positions = Mapping[str, Mapping[int, int]]  # by source, by partition
 
@@ -131,7 +132,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """For writing, batch and stream."""
-    options = _known(given, _WRITING)
+    options = _known(given, _WRITING, _SPARKS_OWN)
     if bool(options.get("topic")) == bool("exchange" in options):
         raise BadOption("give one of the options 'topic' and 'exchange' to write to")
     if _scheme(options) in _ROCKETMQ:
@@ -146,11 +147,17 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     )
 
 
-def _known(given: Mapping[str, str], allowed: set[str]) -> dict[str, str]:
+def _known(
+    given: Mapping[str, str], allowed: Sequence[str], more: Sequence[str] = ()
+) -> dict[str, str]:
+    """Spark hands the keys over in lower case."""
     options = {key.lower(): value for key, value in given.items()}
+    known = {name.lower(): name for name in allowed}
     for key in options:
-        if key not in allowed:
-            raise BadOption(f"unknown option '{key}'; there are {', '.join(sorted(allowed))}")
+        if key not in known and key not in more:
+            close = get_close_matches(key, known, n=1)
+            hint = f", did you mean '{known[close[0]]}'?" if close else ";"
+            raise BadOption(f"unknown option '{key}'{hint} There are {', '.join(allowed)}")
     return options
 
 

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import (
 
 from headrace.spark import planning
 from headrace.spark.backend import Backend, Holder, Source, backend_of
-from headrace.spark.errors import CheckpointLost, DataLost, SourceChanged
+from headrace.spark.errors import BadOption, CheckpointLost, DataLost, SourceChanged
 from headrace.spark.filters import Narrowing
 from headrace.spark.offsets import SourceOffset, StreamOffset
 from headrace.spark.options import LATEST, Limit, ReadOptions
@@ -252,6 +252,7 @@ def resolve(limit: Limit, sources: Mapping[str, Source], must_be_complete: bool)
     places: Places = {}
     for name, one in sources.items():
         asked = limit.asked(name)
+        _check_partitions(limit, one)
         for part in one.parts:
             at = asked.get(part.partition, limit.word if limit.word is not None else LATEST)
             if limit.time_ms is not None:
@@ -265,6 +266,17 @@ def resolve(limit: Limit, sources: Mapping[str, Source], must_be_complete: bool)
                 )
             places[name, part.partition] = min(max(at, part.first), part.end)
     return places
+
+
+def _check_partitions(limit: Limit, one: Source) -> None:
+    """Of a topic at several brokers, not all need have every partition."""
+    there = {part.partition for part in one.parts}
+    unknown = sorted(set(limit.positions.get(one.name, {})) - there)
+    if unknown:
+        raise BadOption(
+            f"offsets: '{one.name}' has no partition {unknown[0]}; there are "
+            f"{', '.join(map(str, sorted(there)))}"
+        )
 
 
 def _check_complete(sources: Mapping[str, Source], starts: Places, finish: StreamOffset) -> None:

@@ -15,8 +15,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from headrace.spark.columns import ddl
-from headrace.spark.options import PATIENCE, read_options, write_options
+from headrace.spark.options import PATIENCE, ReadOptions, read_options, write_options
 from headrace.spark.reading import BatchReader, FilteringReader, StreamReader
+from headrace.spark.selection import selection
 from headrace.spark.writing import BatchWriter, StreamWriter
 
 if TYPE_CHECKING:
@@ -34,11 +35,16 @@ class HeadraceSource(DataSource):
         return ddl(read_options(self.options).columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = read_options(self.options)
+        options = self._read_options()
         return FilteringReader(options) if options.push_filters else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return StreamReader(replace(read_options(self.options), is_stream=True))
+        return StreamReader(replace(self._read_options(), is_stream=True))
+
+    def _read_options(self) -> ReadOptions:
+        options = read_options(self.options)
+        selection(options)  # refuses now what every task would
+        return options
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return BatchWriter(write_options(self.options), schema, overwrite)

@@ -18,14 +18,20 @@ _NAMED = frozenset(
     {"content_type", "content_encoding", "correlation_id", "reply_to", "expiration", "type",
      "app_id"}
 )  # fmt: skip
+_NO_BODY = (
+    "there is no column 'body', which becomes the body of the message: "
+    "selectExpr('to_json(struct(*)) AS body') makes one"
+)
 
 
 def check_schema(schema: StructType, options: WriteOptions) -> None:
     """BadOption when the rows cannot become messages."""
     fields = {field.name: field.dataType for field in schema.fields}
+    hint = "" if "body" in fields else f" {_NO_BODY}"
     for name, kind in fields.items():
         if name not in WRITABLE:
-            raise BadOption(f"column '{name}' cannot be written; there are {', '.join(WRITABLE)}")
+            there = ", ".join(WRITABLE)
+            raise BadOption(f"column '{name}' cannot be written; there are {there}.{hint}")
         if name == "properties":
             texts = isinstance(kind, MapType) and isinstance(kind.keyType, StringType)
             if not texts or not isinstance(kind.valueType, StringType):  # type: ignore[attr-defined]
@@ -35,8 +41,8 @@ def check_schema(schema: StructType, options: WriteOptions) -> None:
                 raise BadOption("column 'body' must be binary or string; to_json() makes one")
         elif not isinstance(kind, StringType):
             raise BadOption(f"column '{name}' must be a string")
-    if "body" not in fields:
-        raise BadOption("there is no column 'body': it becomes the body of the message")
+    if hint:
+        raise BadOption(_NO_BODY)
     if options.topic is not None and "routing_key" in fields:
         raise BadOption("topics have no routing keys: name the column 'key' or 'tags'")
 
@@ -47,7 +53,12 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, object]]:
     columns = [batch.column(number).to_pylist() for number in range(len(names))]
     for values in zip(*columns, strict=True):
         row = {name: value for name, value in zip(names, values, strict=True) if value is not None}
-        body = row.get("body", b"")
+        body = row.get("body")
+        if body is None:
+            raise BadOption(
+                "column 'body' is null in a row, so nothing of the batch was written: leave such "
+                "rows out, or say coalesce(body, '') for empty messages"
+            )
         row["body"] = body.encode() if isinstance(body, str) else body
         lane = row.get("priority", "middle")
         if lane not in LANES:
