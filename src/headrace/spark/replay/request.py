@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -40,19 +40,6 @@ class ReplayRequest:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Messages of neighbouring offsets, sent in one step."""
-
-    uuid: str
-    partition: int
-    number: int
-    messages: list[dict[str, object]]
-
-    def query(self, key: str) -> str:
-        return f"replay-{key}-{self.uuid}-{self.partition}"
-
-
 def moment(text: str, option: str) -> datetime:
     """An ISO date and time, UTC unless it says otherwise."""
     try:
@@ -60,21 +47,6 @@ def moment(text: str, option: str) -> datetime:
     except ValueError:
         raise BadOption(f"{option}: wanted e.g. 2026-01-31T12:00:00, not {text!r}") from None
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
-
-
-def blocks(rows: Iterator[Mapping[str, object]], request: ReplayRequest) -> Iterator[Block]:
-    """Rows in the order of source, partition and offset, cut at fixed offsets."""
-    current: Block | None = None
-    for row in rows:
-        place = (str(row["source_uuid"]), int(str(row["partition"])),
-                 int(str(row["offset"])) // BLOCK)  # fmt: skip
-        if current is None or (current.uuid, current.partition, current.number) != place:
-            if current is not None:
-                yield current
-            current = Block(*place, [])
-        current.messages.append(replayed(row, request))
-    if current is not None:
-        yield current
 
 
 def replayed(row: Mapping[str, object], request: ReplayRequest) -> dict[str, object]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from headrace.client.bulk import BulkConnection
 from headrace.spark.archive.layout import table_path
 from headrace.spark.archive.sources import Choice, look
 from headrace.spark.archive.tables import messages
@@ -19,10 +20,12 @@ from headrace.spark.broker import connect, told
 from headrace.spark.errors import BadOption
 from headrace.spark.lake import open_delta
 from headrace.spark.reasons import reason_of
-from headrace.spark.replay.request import ReplayRequest, blocks
-from headrace.spark.sink import portions
+from headrace.spark.replay.request import ReplayRequest
+from headrace.spark.replay.slices import placed, sliced
+from headrace.spark.replay.staging import NUMBER_SQL, STAGED_DDL, Stage, Staged
 
 SAMPLE = 5
+SEEN_BYTES = 200  # of a body: more is not shown
 _ORDER = ("kind", "source", "source_uuid", "partition", "offset")
 
 
@@ -98,35 +101,52 @@ class Replay:
         rows = self.rows()
         counted = rows.groupBy("kind", "source").count().orderBy("kind", "source").collect()
         columns = ["source", "partition", "offset", "timestamp", "routing_key", "key", "body"]
-        sample = rows.orderBy("timestamp", *_ORDER).select(*columns).limit(SAMPLE).collect()
+        seen = rows.withColumn("body", F.substring("body", 1, SEEN_BYTES))
+        sample = seen.orderBy("timestamp", *_ORDER).select(*columns).limit(SAMPLE).collect()
         by_source = [(row["kind"], row["source"], row["count"]) for row in counted]
         return Preview(sum(one[2] for one in by_source), by_source, columns, [*map(tuple, sample)])
 
     def send(self, rate: float, tell: Callable[[int, int], None]) -> tuple[int, int]:
         """At most ``rate`` messages a second; returns how many were sent now, and before."""
         key = self.request.key(self._origin())
-        # The broker still has what a killed run has staged: under its name it would be sent too.
-        attempt = uuid.uuid4().hex
-        # The bodies as text were for the condition: the driver has room for one copy.
-        ordered = self.rows().drop("text").orderBy(*_ORDER)
-        rows = (row.asDict() for row in ordered.toLocalIterator())
         sent = before = 0
-        begin = time.monotonic()
-        with connect(self.url) as connection, told():
-            for block in blocks(rows, self.request):
-                query = block.query(key)
-                for messages in portions(block.messages):
-                    connection.stage(query, block.number, attempt, messages)
-                if connection.publish_staged(query, block.number, [attempt]):
-                    sent += len(block.messages)
-                    time.sleep(max(0.0, begin + sent / rate - time.monotonic()))
-                else:
-                    before += len(block.messages)
-                tell(sent, before)
+        pause_until = 0.0  # time without sending gives no right to send faster later
+        for blocks in self._staged(key, rate):
+            with connect(self.url) as connection, told():
+                for block in blocks:
+                    _rest(connection, pause_until)
+                    if connection.publish_staged(block.query(key), block.number, [block.attempt]):
+                        sent += block.rows
+                        pause_until = time.monotonic() + block.rows / rate
+                    else:
+                        before += block.rows
+                    tell(sent, before)
         return sent, before
+
+    def _staged(self, key: str, rate: float) -> Iterator[Iterator[Staged]]:
+        """The blocks in their order, staged by tasks: no body comes to the driver, and no more are
+        staged at a time than a slice has."""
+        rows = self.rows().withColumn("number", F.expr(NUMBER_SQL))
+        slices = sliced(rows, rate).cache()
+        last = slices.agg(F.max("slice")).first()
+        if last is not None and last[0] is not None:
+            stage = Stage(self.url, self.request, key)
+            staged = placed(rows, slices, last[0] + 1).mapInArrow(stage, STAGED_DDL)
+            found = (Staged(**row.asDict()) for row in staged.toLocalIterator())
+            # A task has one name for all its blocks.
+            for _, blocks in groupby(found, lambda one: one.attempt):
+                yield blocks
+        slices.unpersist()  # not when it is interrupted: Java may be in the middle of something
 
     def _origin(self) -> str:
         """Archives have a name of their own; what a broker retains is told apart by uuids."""
         if self.lake is None:
             return "broker"
         return str(open_delta(table_path(self.lake)).metadata().id)
+
+
+def _rest(connection: BulkConnection, until: float) -> None:
+    """A broker that hears nothing for long hangs up."""
+    while (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, 1.0))
+        connection.stay_alive()
