@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -17,7 +16,9 @@ from headrace.cli.connecting import broker_options, json_option
 from headrace.cli.main import DONE
 from headrace.cli.spark_side import (
     debug_option,
+    ending,
     lake_option,
+    on_signals,
     open_session,
     session_options,
     state_option,
@@ -73,13 +74,10 @@ def archive(
     from headrace.spark.pipelines.state import state_directory
 
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    on_signals(stop.set)
     state = state_directory(state_dir, os.environ)
     spark = open_session("archive", state, master=master, conf=conf, debug=debug, broker=address)
-    for number in (signal.SIGTERM, signal.SIGINT):  # Spark has put its own in place
-        signal.signal(number, lambda *_: stop.set())
-    try:
+    with ending(spark):
         archiver = Archiver(spark, lake.resolve(), url_of(address), Choice(queues, topics),
                             pin_bytes, skip_lost)  # fmt: skip
         if release:
@@ -89,8 +87,6 @@ def archive(
         if not once and sys.stderr.isatty():
             click.echo(f"archiving to {archiver.root}, stop with Ctrl-C", err=True)
         total = archiver.run(once=once, stop=stop, every=every, tell=_tell(as_json))
-    finally:
-        spark.stop()
     if as_json:
         print_json({"archived": total, "table": archiver.root})
     else:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from pathlib import Path
-from types import FrameType
 
 import click
 
@@ -14,6 +12,8 @@ from headrace.cli.connecting import json_option
 from headrace.cli.main import DONE
 from headrace.cli.spark_side import (
     debug_option,
+    ending,
+    on_signals,
     open_session,
     session_options,
     settings_of,
@@ -50,41 +50,30 @@ def run(
     A restart goes on where it stopped; nothing is lost or doubled. Progress is a line on a
     terminal, and one JSON object per batch on standard error otherwise.
     """
+    from headrace.spark import java
     from headrace.spark.pipelines.contact import contact
     from headrace.spark.pipelines.file import load
     from headrace.spark.pipelines.progress import Shown
     from headrace.spark.pipelines.run import Runner
     from headrace.spark.pipelines.state import state_directory
-    from headrace.spark.session import check_java
 
     loaded = load(file)
     settings_of(conf)
-    check_java()
+    java.check()
     contact(loaded)
     directory = state_directory(state_dir, os.environ)
     stop = threading.Event()
-    _on_signals(stop)  # also while Spark starts
+    on_signals(stop.set)  # also while Spark starts
     spark = open_session(loaded.name, directory, master=master, conf=conf, debug=debug,
                          python_path=loaded.directory.resolve())  # fmt: skip
-    _on_signals(stop)  # Spark has put its own in place
-    try:
+    with ending(spark):
         runner = Runner(spark, loaded, directory, once=once, stop=stop, shown=Shown(loaded.name))
         state = runner.run()
         bad = state["bad_records"]
-    finally:
-        spark.stop()
     assert isinstance(bad, int)
     if bad:
         click.echo(f"{counted(bad, 'bad record')} in {runner.bad_records}", err=True)
     return DONE
-
-
-def _on_signals(stop: threading.Event) -> None:
-    def told(number: int, frame: FrameType | None) -> None:
-        stop.set()
-
-    signal.signal(signal.SIGTERM, told)
-    signal.signal(signal.SIGINT, told)
 
 
 @pipeline.command()
@@ -113,10 +102,8 @@ def validate(
         directory = state_directory(state_dir, os.environ)
         spark = open_session(loaded.name, directory, master=master, conf=conf, debug=debug,
                              python_path=loaded.directory.resolve())  # fmt: skip
-        try:
+        with ending(spark):
             check(spark, loaded)
-        finally:
-            spark.stop()
     parts = (
         counted(len(loaded.sources), "source"),
         counted(len(loaded.steps), "step"),

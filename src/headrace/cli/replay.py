@@ -16,6 +16,7 @@ from headrace.cli.main import DONE, FAILED
 from headrace.cli.progress import progress_bar
 from headrace.cli.spark_side import (
     debug_option,
+    ending,
     open_session,
     session_options,
     state_option,
@@ -88,7 +89,7 @@ def replay(
     state = state_directory(state_dir, os.environ)
     needed = address if lake is None else None
     spark = open_session("replay", state, master=master, conf=conf, debug=debug, broker=needed)
-    try:
+    with ending(spark):
         job = Replay(spark, request, url_of(address), lake)
         preview = job.preview()
         if not as_json:
@@ -101,8 +102,6 @@ def replay(
             again = f"--to {end.isoformat()}"
             click.echo(f"should it be interrupted, {again} makes it go on where it was", err=True)
         sent, before = _send(job, rate, preview.count)
-    finally:
-        spark.stop()
     if as_json:
         print_json({"found": preview.count, "sent": sent, "sent_before": before})
     else:
@@ -133,5 +132,18 @@ def _agreed(preview: Preview, into: str, *, yes: bool, as_json: bool) -> bool:
 
 
 def _send(job: Replay, rate: float, total: int) -> tuple[int, int]:
-    with progress_bar("replaying", "messages") as progress:
-        return job.send(rate, lambda sent, before: progress(sent + before, total))
+    done = 0
+
+    def tell(sent: int, before: int) -> None:
+        nonlocal done
+        done = sent + before
+        progress(done, total)
+
+    try:
+        with progress_bar("replaying", "messages") as progress:
+            return job.send(rate, tell)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"interrupted after {done:,} of {counted(total, 'message')}: the same command with "
+            f"--to {job.request.until.isoformat()} goes on there"
+        ) from None

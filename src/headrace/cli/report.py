@@ -18,6 +18,7 @@ from headrace.cli.main import DONE
 from headrace.cli.management import URL_VARIABLE, ManagementClient
 from headrace.cli.spark_side import (
     debug_option,
+    ending,
     open_session,
     session_options,
     state_option,
@@ -80,10 +81,8 @@ def report(
     state = state_directory(state_dir, os.environ)
     needed = address if lake is None else None
     spark = open_session("report", state, master=master, conf=conf, debug=debug, broker=needed)
-    try:
+    with ending(spark):
         made = make(spark, url_of(address), begin, end, window, lake)
-    finally:
-        spark.stop()
     if as_json:
         print_json(_as_json(made))
     else:

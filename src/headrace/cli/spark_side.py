@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Command = TypeVar("Command", bound=Callable[..., object])
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 debug_option = click.option("--debug", is_flag=True, help="Show stack traces and Spark's log.")
 state_option = click.option(
@@ -67,11 +71,11 @@ def spark_errors(debug: bool) -> Iterator[None]:
     try:
         import pyspark  # noqa: F401 - before the others: it is what people know
         from deltalake.exceptions import DeltaError
-        from py4j.protocol import Py4JError
+        from py4j.protocol import Py4JError, Py4JJavaError
         from pyarrow import ArrowException
         from pyspark.errors import PySparkException
 
-        from headrace.spark import errors
+        from headrace.spark import errors, java
         from headrace.spark.reasons import reason_of
     except ImportError as error:
         if debug:
@@ -81,7 +85,10 @@ def spark_errors(debug: bool) -> Iterator[None]:
             f"this command needs Spark, and {lacking} is not installed: "
             "pip install 'headrace[spark]'"
         ) from None
-    told = (errors.SparkError, PySparkException, Py4JError, DeltaError, ArrowException, OSError)
+    # EOFError is what pyspark makes of a Java that is gone while it is read from.
+    told = (errors.SparkError, PySparkException, Py4JError, DeltaError, ArrowException, OSError,
+            EOFError)  # fmt: skip
+    cut_off = (Py4JError, ConnectionError, EOFError)
     try:
         yield
     except told as error:
@@ -89,18 +96,71 @@ def spark_errors(debug: bool) -> Iterator[None]:
             traceback.print_exc()
         if isinstance(error, errors.BadPipeline | errors.BadOption):
             raise ConfigError(reason_of(error)) from None
-        raise CommandFailed(reason_of(error)) from None
+        is_cut_off = isinstance(error, cut_off) and not isinstance(error, Py4JJavaError)
+        gone = java.end_of(java.DYING_SECONDS if is_cut_off else 0.0)
+        raise CommandFailed(gone or reason_of(error)) from None
 
 
 def with_spark_errors(function: Callable[..., int]) -> Callable[..., int]:
-    """For commands with --debug."""
+    """For commands with --debug. SIGTERM ends them as Ctrl-C does, unless they see to it."""
 
     @functools.wraps(function)
     def told(*args: object, debug: bool, **rest: object) -> int:
-        with spark_errors(debug):
-            return function(*args, debug=debug, **rest)
+        with _signals_kept(), spark_errors(debug):
+            on_signals(_interrupt)
+            try:
+                return function(*args, debug=debug, **rest)
+            except KeyboardInterrupt as error:
+                raise CommandFailed(str(error) or "interrupted") from None
 
     return told
+
+
+def on_signals(call: Callable[[], None]) -> None:
+    """What SIGTERM and Ctrl-C do from now on."""
+
+    def told(number: int, frame: FrameType | None) -> None:
+        call()
+
+    if threading.current_thread() is threading.main_thread():
+        for number in SIGNALS:
+            signal.signal(number, told)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    kept = [(number, signal.getsignal(number)) for number in SIGNALS]
+    try:
+        yield
+    finally:
+        for number, handler in kept:
+            signal.signal(number, handler)
+
+
+@contextmanager
+def ending(spark: SparkSession) -> Iterator[None]:
+    """The session ends with the block. An interrupted one may be in the middle of a call, which
+    would have to end first: then Java is ended. One that is dead needs no farewell."""
+    from headrace.spark import java
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        on_signals(lambda: None)  # once is enough
+        java.end()
+        raise
+    except BaseException:
+        if not java.end_of():
+            spark.stop()
+        raise
+    spark.stop()
 
 
 def settings_of(conf: tuple[str, ...]) -> dict[str, str]:
@@ -125,7 +185,8 @@ def open_session(
 
     A ``broker`` that does not answer is told at once: Spark takes a while to start.
     """
-    from headrace.spark.session import check_java, start_session
+    from headrace.spark import java
+    from headrace.spark.session import start_session
 
     settings = settings_of(conf)
     log = None if debug else state_dir / "logs" / f"{name}-{os.getpid()}.log"
@@ -134,6 +195,6 @@ def open_session(
     if broker is not None:
         from headrace.spark.broker import connect
 
-        check_java()
+        java.check()
         connect(url_of(broker)).close()
     return start_session(name, master=master, conf=settings, log=log, python_path=python_path)

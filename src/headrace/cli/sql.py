@@ -11,6 +11,7 @@ from headrace.cli.connecting import json_option
 from headrace.cli.main import DONE
 from headrace.cli.spark_side import (
     debug_option,
+    ending,
     lake_option,
     open_session,
     session_options,
@@ -55,10 +56,8 @@ def sql(
         return DONE
     state = state_directory(state_dir, os.environ)
     spark = open_session("sql", state, master=master, conf=conf, debug=debug)
-    try:
+    with ending(spark):
         answer = ask(spark, query, offer(spark, lake))
         found = answer.limit(limit + 1).collect()
         show_rows(answer.columns, found[:limit], more=len(found) > limit, as_json=as_json or None)
-    finally:
-        spark.stop()
     return DONE

@@ -4,37 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
-import re
-import shutil
-import subprocess
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
+from headrace.spark import java
 from headrace.spark.errors import SparkMissing
 
-JAVA_WANTED = 17
 LOCAL = "local[*,4]"  # all cores; a task may fail while a broker starts again, as on a cluster
-INSTALL = "install a JRE, e.g. `apt install openjdk-17-jre-headless`, or set JAVA_HOME"
-
-
-def check_java() -> None:
-    """SparkMissing unless there is a Java that Spark can use."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if java is None or (home and not Path(java).exists()):
-        where = f"JAVA_HOME is {home}, where there is none" if home else "there is none"
-        raise SparkMissing(f"Spark needs Java {JAVA_WANTED} or later, and {where}: {INSTALL}")
-    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    found = re.search(r'version "(\d+)', done.stderr + done.stdout)
-    if found is not None and int(found[1]) < JAVA_WANTED:
-        raise SparkMissing(
-            f"Spark needs Java {JAVA_WANTED} or later, and {java} is {found[1]}: {INSTALL}"
-        )
 
 
 def start_session(
@@ -49,17 +34,17 @@ def start_session(
 
     ``python_path`` is where workers find modules of the user's own.
     """
-    check_java()
+    java.check()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if python_path is not None:
         known = os.environ.get("PYTHONPATH", "")
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(python_path), known)))
-    builder = SparkSession.builder.appName(name).master(master or LOCAL)
-    for key, value in {**_defaults(master), **(conf or {})}.items():
-        builder = builder.config(key, value)
+    settings = SparkConf(loadDefaults=False).setAppName(name).setMaster(master or LOCAL)
+    settings.setAll([*{**_defaults(master), **(conf or {})}.items()])
     try:
-        with _errors_to(log):
-            session = builder.getOrCreate()
+        with _signals_wait(), _errors_to(log):
+            java.start(settings)
+            session = SparkSession.builder.config(conf=settings).getOrCreate()
     except Exception as error:
         hint = f"; {log} has what it said" if log is not None else ""
         text = str(error).strip().splitlines() or [type(error).__name__]
@@ -68,7 +53,39 @@ def start_session(
     # It writes a page of JSON about every query that cannot be understood; we say it in a line.
     logging.getLogger("SQLQueryContextLogger").disabled = log is not None
     logging.getLogger("py4j").setLevel(logging.WARNING if log is None else logging.CRITICAL + 1)
+    if log is not None:
+        _hush(session)
     return session
+
+
+def _hush(session: SparkSession) -> None:
+    """The thread that counts for tasks prints a stack trace when Java is gone; so do we, a line."""
+    server = getattr(session.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda request, address: None
+
+
+@contextmanager
+def _signals_wait() -> Iterator[None]:
+    """SIGTERM and Ctrl-C are delivered behind the block. A Java that we leave before it has told
+    us its port never ends; and Spark puts a handler of its own in place, which talks to Java in
+    the middle of anything."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    kept = [(each, signal.signal(each, note)) for each in (signal.SIGTERM, signal.SIGINT)]
+    try:
+        yield
+    finally:
+        for number, handler in kept:
+            signal.signal(number, handler)
+        for one in came:
+            signal.raise_signal(one)
 
 
 def _defaults(master: str | None) -> dict[str, str]:
@@ -82,6 +99,7 @@ def _defaults(master: str | None) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # A busy machine needs more than the 15 s in which a worker has to say hello.
         "spark.python.authenticate.socketTimeout": "120s",
+        "spark.driver.defaultJavaOptions": java.OPTIONS,
     }
     if master is None or master.startswith("local"):
         found["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 2)

@@ -1,0 +1,144 @@
+"""A signal to the whole process group: one line, the right exit code, and nothing twice later."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from commands import SECONDS, ended, started, until_java
+
+import headrace.topics
+from headrace.client import ConnectionFactory
+from headrace.testing import RunningBroker, run_broker
+from waiting import wait_for
+
+pytest.importorskip("pyspark")
+COUNT = 1000
+PIPELINE = """
+name = "copy"
+url = "{url}"
+[sources.events]
+topic = "events"
+max_rows_per_trigger = 100
+[sinks.table]
+type = "delta"
+path = "{path}"
+"""
+
+
+def url_of(broker: RunningBroker) -> str:
+    return f"headrace://guest:guest@127.0.0.1:{broker.native_port}/"
+
+
+@pytest.fixture
+def broker() -> Iterator[RunningBroker]:
+    with run_broker() as broker:
+        with headrace.topics.open(url_of(broker)) as store:
+            store.create("events")
+            append(store, range(COUNT))
+        yield broker
+
+
+def append(store: headrace.topics.Store, numbers: range) -> None:
+    new = [headrace.topics.NewMessage(b"%d" % n) for n in numbers]
+    store.producer("events", token="t").append_many(new)
+
+
+def bodies(table: Path) -> Counter[bytes]:
+    from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        return Counter(DeltaTable(str(table)).to_pyarrow_table()["body"].to_pylist())
+    except TableNotFoundError:
+        return Counter()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_archive_that_is_told_to_stop_ends_its_round(
+    broker: RunningBroker, tmp_path: Path, number: signal.Signals
+) -> None:
+    lake = tmp_path / "lake"
+    command = ("archive", "--lake", str(lake), "--url", url_of(broker), "--json")
+    with started(*command, "--every", "0.2", state=tmp_path) as process:
+        wait_for(lambda: bodies(lake / "messages") or process.poll() is not None, SECONDS, 0.2)
+        with headrace.topics.open(url_of(broker)) as store:
+            append(store, range(COUNT, 2 * COUNT))
+        os.killpg(process.pid, number)
+        code, out, err = ended(process)
+    assert (code, err) == (0, "")
+    assert json.loads(out)["archived"] >= COUNT
+    with started(*command, "--once", state=tmp_path) as process:
+        assert ended(process)[0] == 0
+    assert bodies(lake / "messages") == Counter(b"%d" % n for n in range(2 * COUNT))
+
+
+def test_a_pipeline_that_is_told_to_stop_ends_its_batch(
+    broker: RunningBroker, tmp_path: Path
+) -> None:
+    file, table = tmp_path / "copy.toml", tmp_path / "table"
+    file.write_text(PIPELINE.format(url=url_of(broker), path=table))
+    with started("pipeline", "run", str(file), state=tmp_path) as process:
+        wait_for(lambda: bodies(table) or process.poll() is not None, SECONDS, 0.1)
+        os.killpg(process.pid, signal.SIGTERM)
+        code, _, err = ended(process)
+    assert code == 0, err
+    assert all(json.loads(line)["pipeline"] == "copy" for line in err.splitlines())
+    state = json.loads((tmp_path / "pipelines" / "copy.json").read_text())
+    assert state["state"] == "stopped"
+    assert [one["rows_per_second"] for one in state["queries"]] == [0.0]
+    with started("pipeline", "run", str(file), "--once", state=tmp_path) as process:
+        assert ended(process)[0] == 0
+    assert bodies(table) == Counter(b"%d" % n for n in range(COUNT))
+
+
+def test_a_replay_that_is_interrupted_says_how_to_go_on(
+    broker: RunningBroker, tmp_path: Path
+) -> None:
+    assert broker.native_port is not None
+    until = (datetime.now(UTC) + timedelta(milliseconds=1)).isoformat()
+    command = ("replay", "--url", url_of(broker), "-t", "events", "--from", "2020-01-01",
+               "--to", until, "--into", "", "--routing-key", "again", "--yes",
+               "--json")  # fmt: skip
+    with ConnectionFactory("127.0.0.1", broker.native_port).new_connection() as connection:
+        channel = connection.create_channel()
+        channel.queue_declare("again", durable=True)
+
+        def sent() -> int:
+            return int(channel.queue_declare("again", durable=True).messages)
+
+        with started(*command, "--rate", "50", state=tmp_path) as process:
+            wait_for(lambda: sent() or process.poll() is not None, SECONDS, 0.1)
+            os.killpg(process.pid, signal.SIGTERM)
+            code, out, err = ended(process)
+        assert (code, out) == (1, "")
+        assert err.startswith("headrace: interrupted after ")
+        assert err.endswith(
+            f" of 1,000 messages: the same command with --to {until} goes on there\n"
+        )
+        first = sent()
+        assert 0 < first < COUNT
+        with started(*command, "--rate", "100000", state=tmp_path) as process:
+            code, out, err = ended(process)
+        assert code == 0, err
+        assert json.loads(out) == {"found": COUNT, "sent": COUNT - first, "sent_before": first}
+        assert sent() == COUNT
+
+
+def test_a_question_that_is_interrupted_ends_with_one_line(tmp_path: Path) -> None:
+    from headrace.spark.archive.layout import PARTITION_BY, SCHEMA, table_path
+    from headrace.spark.delta import open_table
+
+    lake = tmp_path / "lake"
+    open_table(table_path(lake), SCHEMA, PARTITION_BY)
+    endless = "SELECT count(*) FROM range(100000000000000)"
+    with started("sql", endless, "--lake", str(lake), state=tmp_path) as process:
+        until_java(process)
+        os.killpg(process.pid, signal.SIGTERM)
+        assert ended(process) == (1, "", "headrace: interrupted\n")
