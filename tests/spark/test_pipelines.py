@@ -16,6 +16,8 @@ import pytest
 from loading import load_example
 
 import headrace.topics
+from headrace.client.bulk import BulkConnection
+from headrace.client.settings import Settings
 from headrace.testing import RunningBroker, run_broker
 from mariadb import prepared
 
@@ -237,6 +239,44 @@ def test_a_pipeline_that_is_told_to_stop_goes_on_later(
     assert run(spark, file, place)["state"] == "finished"
     table = DeltaTable(str(place / "orders")).to_pyarrow_table()
     assert sorted(table["id"].to_pylist()) == [order["id"] for order in good_orders()]
+
+
+def test_a_pipeline_that_has_read_everything_holds_nothing(
+    spark: Any,  # noqa: ANN401
+    place: Path,
+    broker: RunningBroker,
+) -> None:
+    file = place / "done.yaml"
+    text = (EXAMPLES / "to-delta.yaml").read_text("utf-8")
+    file.write_text(text.replace("name: to-delta", "name: done"))
+    for _ in range(2):
+        state = run(spark, file, place)
+        assert [one["rows_per_second"] for one in state["queries"]] == [0.0, 0.0]
+        with BulkConnection(Settings(port=broker.native_port or 0)) as bulk:
+            pins = {pin.query: pin for pin in bulk.pins() if pin.query.startswith("done.")}
+            (orders,) = bulk.bounds([{"queue": "orders"}])
+        assert sorted(pins) == ["done.bad-records", "done.lake"]
+        for pin in pins.values():
+            assert (pin.messages, pin.positions) == (0, {"0": orders.parts[0].end})
+
+
+def test_a_batch_that_is_not_in_the_commit_log_stays_held(spark: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    from headrace.spark.offsets import SourceOffset, StreamOffset
+    from headrace.spark.pipelines.release import committed
+
+    assert committed(spark, str(tmp_path)) == []
+    ends = [StreamOffset("q.s", {"orders": SourceOffset("u", {0: at})}) for at in (10, 20)]
+    for directory in ("offsets", "commits"):
+        (tmp_path / directory).mkdir()
+    for batch, end in enumerate(ends):
+        text = f'v1\n{{"batchWatermarkMs":0}}\n{json.dumps(end.to_json())}\n-'
+        (tmp_path / "offsets" / str(batch)).write_text(text)
+    assert committed(spark, str(tmp_path)) == []
+    (tmp_path / "commits" / "0").write_text("v1\n{}")
+    (tmp_path / "commits" / ".1.crc").write_text("half written")
+    assert committed(spark, str(tmp_path)) == ends[:1]
+    (tmp_path / "commits" / "1").write_text("v1\n{}")
+    assert committed(spark, str(tmp_path)) == ends[1:]
 
 
 def test_several_sources_and_sinks_of_every_kind(

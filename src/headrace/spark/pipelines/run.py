@@ -12,23 +12,27 @@ from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from headrace.spark import java
 from headrace.spark.batches import into
 from headrace.spark.delta import count_rows
 from headrace.spark.errors import BadOption, BadPipeline, PipelineFailed, SinkRefused, SparkError
 from headrace.spark.pipelines.model import BAD_RECORDS, Pipeline
 from headrace.spark.pipelines.progress import Figures, Shown
+from headrace.spark.pipelines.release import release
 from headrace.spark.pipelines.reporting import Reporter
 from headrace.spark.pipelines.sinks import DeltaSink, attached
 from headrace.spark.pipelines.state import State, StateFile
 from headrace.spark.pipelines.steps import Views, build, stream_of
 from headrace.spark.reasons import reason_in, reason_of
 
+ENDED = ("finished", "stopped", "failed")
 LOOK_SECONDS = 0.5
 BATCH_SECONDS = 60.0  # how long a batch may still take when it is time to stop
 
@@ -63,6 +67,7 @@ class Runner:
     shown: Shown | None = None
     _queries: list[_Query] = field(default_factory=list)
     _since: str = ""
+    _master: str | None = None
     _bad: int = 0
 
     @property
@@ -77,6 +82,7 @@ class Runner:
         PipelineFailed when a query fails; what was committed stays, a restart goes on from there.
         """
         self._since = _now()
+        self._master = self.spark.sparkContext.master
         self._bad = count_rows(self.bad_records)
         file = StateFile(self.directory, self.pipeline.name)
         reporter = Reporter(self.pipeline)
@@ -100,6 +106,13 @@ class Runner:
             if isinstance(error, SparkError):
                 raise
             raise PipelineFailed(f"pipeline {self.pipeline.name}: {reason}") from error
+        except (Py4JError, ConnectionError, EOFError):
+            reason = java.end_of(java.DYING_SECONDS)
+            if not reason:
+                raise
+            tell("failed", reason)
+            self._queries.clear()  # nobody is there to be asked about them
+            raise PipelineFailed(f"pipeline {self.pipeline.name}: {reason}") from None
         finally:
             self._halt()
             reporter.close()
@@ -124,10 +137,14 @@ class Runner:
     def _views(self, sink: str) -> Views:
         return build(self.spark, self.pipeline, stream_of(self.spark, self.pipeline, sink))
 
-    def _begin(self, writer: DataStreamWriter, name: str) -> _Query:
+    def _checkpoint(self, name: str) -> str:
         pipeline = self.pipeline
         base = pipeline.checkpoint or str(self.directory / "checkpoints" / pipeline.name)
-        writer = writer.option("checkpointLocation", f"{base.rstrip('/')}/{name}")
+        return f"{base.rstrip('/')}/{name}"
+
+    def _begin(self, writer: DataStreamWriter, name: str) -> _Query:
+        pipeline = self.pipeline
+        writer = writer.option("checkpointLocation", self._checkpoint(name))
         if self.once:
             writer = writer.trigger(availableNow=True)
         else:
@@ -175,6 +192,8 @@ class Runner:
             waiting.wait(LOOK_SECONDS)
         self._halt()
         self._look()
+        for one in self._queries:
+            release(self.spark, self.pipeline, one.figures.sink, self._checkpoint(one.figures.sink))
 
     @staticmethod
     def _is_idle(one: _Query, begun: int) -> bool:
@@ -190,6 +209,9 @@ class Runner:
     # -- what is known --------------------------------------------------------------------------
 
     def _state(self, state: str, error: str | None) -> State:
+        if state in ENDED:
+            for one in self._queries:
+                one.figures.rows_per_second = 0.0
         return {
             "name": self.pipeline.name,
             "file": str(self.pipeline.file.resolve()),
@@ -197,7 +219,7 @@ class Runner:
             "error": error,
             "pid": os.getpid(),
             "host": socket.gethostname(),
-            "master": self.spark.sparkContext.master,
+            "master": self._master,
             "started_at": self._since,
             "updated_at": _now(),
             "bad_records": self._bad,

@@ -60,11 +60,14 @@ def stream_of(spark: SparkSession, pipeline: Pipeline, sink: str) -> ReadSource:
     """
 
     def read(source: SourceSpec) -> DataFrame:
-        group = f"{source.options.get('group', pipeline.name)}.{sink}"
-        options = {**source.options, "group": group}
+        options = {**source.options, "group": group_of(pipeline, source, sink)}
         return spark.readStream.format("headrace").options(**options).load()
 
     return read
+
+
+def group_of(pipeline: Pipeline, source: SourceSpec, sink: str) -> str:
+    return f"{source.options.get('group', pipeline.name)}.{sink}"
 
 
 def _offer(views: Views, name: str, frame: DataFrame) -> None:
