@@ -54,6 +54,14 @@ class Fields:
     def fail(self, key: str | None, text: str) -> NoReturn:
         self.document.fail(self.path if key is None else (*self.path, key), text)
 
+    def missing(self, key: str, text: str) -> NoReturn:
+        """Perhaps it is there, misspelt."""
+        left = [one for one in self._table if one not in self._taken]
+        near = difflib.get_close_matches(key, left, 1)
+        if near:
+            self.fail(near[0], f"unknown '{near[0]}'; did you mean '{key}'?")
+        self.fail(None, f"'{key}' is missing{text}")
+
     def line(self, key: str | None = None) -> int:
         return self.document.lines.of(self.path if key is None else (*self.path, key))
 
@@ -75,7 +83,7 @@ class Fields:
     def required(self, key: str, hint: str) -> str:
         value = self.text(key)
         if value is None:
-            self.fail(None, f"'{key}' is missing: {hint}")
+            self.missing(key, f": {hint}")
         return value
 
     def choice(self, key: str, choices: Iterable[str], default: str) -> str:

@@ -195,7 +195,7 @@ def _watermark(fields: Fields) -> Watermark | None:
 def _duration(fields: Fields, key: str, default: str | None) -> str:
     value = fields.text(key) or default
     if value is None:
-        fields.fail(None, f"'{key}' is missing, e.g. '10 seconds'")
+        fields.missing(key, ", e.g. '10 seconds'")
     if not _DURATION.fullmatch(value):
         fields.fail(key, f"'{key}' is {value!r}; wanted: a number and a unit, e.g. '10 seconds'")
     return value
@@ -213,7 +213,7 @@ def _table(name: str, fields: Fields) -> TableSpec:
     form = fields.choice("format", TABLE_FORMATS, "parquet")
     path = _path(fields, "path")
     if path is None:
-        fields.fail(None, "'path' is missing: where the table lies")
+        fields.missing("path", ": where the table lies")
     if "://" not in path and not Path(path).exists():
         fields.fail("path", f"there is no {path}")
     schema, line = fields.text("schema"), fields.line()
@@ -247,7 +247,7 @@ def _sink(name: str, fields: Fields, url: str | None, views: list[str], last: st
     if name == BAD_RECORDS:
         fields.fail(None, f"'{BAD_RECORDS}' is the name of the table of bad records")
     if not fields.has("type"):
-        fields.fail(None, f"'type' is missing; there are {', '.join(SINKS)}")
+        fields.missing("type", f"; there are {', '.join(SINKS)}")
     kind = fields.choice("type", SINKS, "")
     needed, modes = SINKS[kind]
     view = fields.text("from") or last
@@ -259,7 +259,7 @@ def _sink(name: str, fields: Fields, url: str | None, views: list[str], last: st
     settings = _settings(kind, needed, fields, url)
     keys, partition_by = fields.texts("keys"), fields.texts("partition_by")
     if not keys and (kind == "mysql" or (kind == "delta" and mode == "update")):
-        fields.fail(None, f"'keys' is missing: the columns by which a row of {kind} is replaced")
+        fields.missing("keys", f": the columns by which a row of {kind} is replaced")
     if keys and kind not in ("mysql", "delta"):
         fields.fail("keys", f"a sink of type {kind} has no keys")
     if partition_by and kind not in ("parquet", "delta"):
@@ -278,7 +278,7 @@ def _settings(
         else:
             value = _path(fields, key) if key == "path" else fields.text(key)
         if value is None:
-            fields.fail(None, f"'{key}' is missing: a sink of type {kind} needs it")
+            fields.missing(key, f": a sink of type {kind} needs it")
         settings[key] = value
     if kind == "mysql" and not settings["url"].startswith("mysql://"):
         fields.fail("url", "'url' must be mysql://user:password@host:port/database")

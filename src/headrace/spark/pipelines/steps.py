@@ -48,7 +48,7 @@ def build(spark: SparkSession, pipeline: Pipeline, read: ReadSource) -> Views:
     for step in pipeline.steps:
         assert previous is not None, "there is a source"
         previous.createOrReplaceTempView(PREVIOUS)
-        previous = _step(spark, pipeline, step, previous)
+        previous = _step(spark, pipeline, step, previous, [*views.frames])
         _offer(views, step.name, previous)
     return views
 
@@ -88,16 +88,24 @@ def _table(spark: SparkSession, pipeline: Pipeline, table: TableSpec) -> DataFra
 
 
 def _step(
-    spark: SparkSession, pipeline: Pipeline, step: StepSpec, previous: DataFrame
+    spark: SparkSession, pipeline: Pipeline, step: StepSpec, previous: DataFrame, known: list[str]
 ) -> DataFrame:
     if step.sql is not None:
         try:
             found = spark.sql(step.sql)
         except PySparkException as error:
-            raise _at(pipeline, _sql_line(step, str(error)), reason_of(error)) from error
+            raise _at(pipeline, _sql_line(step, str(error)), _refusal(error, known)) from error
     else:
         found = _called(pipeline, step, previous)
     return _marked(pipeline, found, step.watermark, step.line)
+
+
+def _refusal(error: PySparkException, known: list[str]) -> str:
+    """A view that is missing is told with those that there are."""
+    if "TABLE_OR_VIEW_NOT_FOUND" not in str(error.getCondition()):
+        return reason_of(error)
+    wanted = (error.getMessageParameters() or {}).get("relationName", "")
+    return f"there is no view {wanted}; there are {', '.join(known)}"
 
 
 def _sql_line(step: StepSpec, text: str) -> int:

@@ -106,6 +106,8 @@ sinks:
         ('name = "two"', 'name = "one"', ":18: the name 'one' is taken by line 12"),
         ('type = "console"', 'type = "kafka"', ":23: 'type' is 'kafka'"),
         ('type = "console"', 'type = "delta"', ":22: 'path' is missing"),
+        ('type = "console"', 'type = "delta"\npaht = "p"', ":24: unknown 'paht'; did you mean"),
+        ('type = "console"', 'typ = "delta"', ":23: unknown 'typ'; did you mean 'type'?"),
         ('type = "console"', 'type = "console"\nfrom = "x"', ":24: there is no view 'x'"),
         ('type = "console"', 'type = "parquet"\npath = "p"\nmode = "update"', ":25: a sink of"),
         ('name = "p"', 'nome = "p"', ":2: unknown 'nome'; did you mean 'name'?"),
