@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.spark.backend import backend_of
@@ -22,9 +24,13 @@ from headrace.spark.pipelines.steps import group_of
 def release(spark: SparkSession, pipeline: Pipeline, sink: str, checkpoint: str) -> None:
     """Move the pins of a query that has ended behind its last batch in the commit log.
 
-    A broker that does not answer goes on holding the batch until the next run: no harm is done.
+    A broker that does not answer, or a checkpoint that cannot be read any more, leaves the batch
+    held until the next run: no harm is done.
     """
-    found = committed(spark, checkpoint)
+    try:
+        found = committed(spark, checkpoint)
+    except (Py4JJavaError, PySparkException):
+        return
     readers = [*_readers(pipeline, sink)]
     times = Counter((one.group, one.kind, one.names) for one in readers)
     for one in readers:
