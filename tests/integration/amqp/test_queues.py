@@ -228,3 +228,20 @@ def test_connections_see_the_same_queue(connect: Connect, channel: Channel, queu
     publish_all(other, queue, "x")
 
     wait_for(lambda: ready(channel, queue) == 1)
+
+
+def test_names_are_declared_bound_and_deleted_without_line_ends(
+    raw_channel: RawChannel, name: Namer
+) -> None:
+    queue, exchange = name(), name()
+    broken = {one: f"{one[:3]}\r\n{one[3:]}\n" for one in (queue, exchange)}
+    assert raw_channel.call("queue.declare", queue=broken[queue]).queue == queue
+    raw_channel.call("exchange.declare", exchange=broken[exchange], type="fanout")
+    raw_channel.call("queue.bind", queue=broken[queue], exchange=broken[exchange])
+    raw_channel.publish(exchange, "", b"x")
+    assert raw_channel.get_soon(queue).body == b"x"
+
+    raw_channel.call("exchange.delete", exchange=broken[exchange])
+    raw_channel.call("queue.delete", queue=broken[queue])
+    raw_channel.send("queue.declare", queue=queue, passive=True)
+    raw_channel.expect_close(404)

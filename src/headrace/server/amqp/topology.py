@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.exchange import DIRECT_TO_QUEUE
@@ -13,6 +15,26 @@ from headrace.wire.amqp import methods as m
 
 if TYPE_CHECKING:
     from headrace.server.amqp.session import Session
+
+
+Handler = Callable[["Session", Channel, Any], None]
+_LINE_ENDS = re.compile("[\r\n]")
+
+
+def _on_one_line(handler: Handler, *names: str) -> Handler:
+    """The handler, given these names without line feeds and carriage returns, as RabbitMQ does.
+
+    Publishing, getting, consuming and purging take names as they come, there as here.
+    """
+
+    def handle(session: Session, channel: Channel, method: Any) -> None:  # noqa: ANN401
+        given = {name: getattr(method, name) for name in names}
+        if any("\n" in value or "\r" in value for value in given.values()):
+            tidy = {name: _LINE_ENDS.sub("", value) for name, value in given.items()}
+            method = replace(method, **tidy)
+        handler(session, channel, method)
+
+    return handle
 
 
 # -- exchanges ----------------------------------------------------------------------------------
@@ -192,14 +214,14 @@ def _queue_delete(session: Session, channel: Channel, method: m.QueueDelete) -> 
             session.send(channel.number, m.QueueDeleteOk(message_count=count))
 
 
-HANDLERS: dict[int, Any] = {
-    m.ExchangeDeclare.wire_id: _exchange_declare,
-    m.ExchangeDelete.wire_id: _exchange_delete,
-    m.ExchangeBind.wire_id: _exchange_bind,
-    m.ExchangeUnbind.wire_id: _exchange_unbind,
-    m.QueueDeclare.wire_id: _queue_declare,
-    m.QueueBind.wire_id: _queue_bind,
-    m.QueueUnbind.wire_id: _queue_unbind,
+HANDLERS: dict[int, Handler] = {
+    m.ExchangeDeclare.wire_id: _on_one_line(_exchange_declare, "exchange"),
+    m.ExchangeDelete.wire_id: _on_one_line(_exchange_delete, "exchange"),
+    m.ExchangeBind.wire_id: _on_one_line(_exchange_bind, "source", "destination"),
+    m.ExchangeUnbind.wire_id: _on_one_line(_exchange_unbind, "source", "destination"),
+    m.QueueDeclare.wire_id: _on_one_line(_queue_declare, "queue"),
+    m.QueueBind.wire_id: _on_one_line(_queue_bind, "queue", "exchange"),
+    m.QueueUnbind.wire_id: _on_one_line(_queue_unbind, "queue", "exchange"),
     m.QueuePurge.wire_id: _queue_purge,
-    m.QueueDelete.wire_id: _queue_delete,
+    m.QueueDelete.wire_id: _on_one_line(_queue_delete, "queue"),
 }
