@@ -106,9 +106,14 @@ ROUGH_VIOLATIONS = {
         1,
         method_payload("queue.declare", queue="", arguments=short_string("k") + b"Zwhat"),
     ),
-    "heartbeat on a channel": frame(HEARTBEAT, 1, b""),
     "server's method": frame(METHOD, 1, method_payload("queue.declare-ok")),
 }
+
+
+def test_heartbeat_on_a_channel_is_unexpected(raw_channel: RawChannel) -> None:
+    raw_channel.client.send(frame(HEARTBEAT, 1, b""))
+
+    raw_channel.client.expect_close(505)
 
 
 @pytest.mark.parametrize("violation", ROUGH_VIOLATIONS)

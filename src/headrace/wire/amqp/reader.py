@@ -399,8 +399,10 @@ class Reader:
     ) -> None:
         """One frame off the fast path: data[o:e] is whole and ends with 0xCE."""
         if kind == 8:
-            if channel or e - o != 8:
-                raise FrameError("a heartbeat must be empty and on channel 0")
+            if channel:
+                raise UnexpectedFrame("a heartbeat must be on channel 0")
+            if e - o != 8:
+                raise FrameError("a heartbeat must be empty")
             return
         part = self._partial.get(channel)
         if kind == 1:
