@@ -7,7 +7,7 @@ sockets allow; a lower priority is served only when nobody above has room.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from headrace.core.consumer import Consumer
 from headrace.model.backlog import Backlog, PriorityBacklog
@@ -56,8 +56,15 @@ class Dealer:
         connections = {id(consumer.channel.connection) for consumer in members}
         self._shared = len(connections) < len(members)
 
-    def deal(self, backlog: Backlog | PriorityBacklog) -> None:
-        """Hand out messages until there are none, or nobody has room."""
+    def deal(
+        self,
+        backlog: Backlog | PriorityBacklog,
+        drop_expired: Callable[[], None] | None = None,
+    ) -> None:
+        """Hand out messages until there are none, or nobody has room.
+
+        ``drop_expired`` is asked for each new head: a message may expire behind one that does not.
+        """
         arrival = self._arrival
         if len(arrival) == 1 or self.single_active:
             consumer = arrival[0]
@@ -67,6 +74,8 @@ class Dealer:
                 if room <= 0:
                     return
                 channel.deliver(consumer, backlog.take(room))
+                if drop_expired is not None:
+                    drop_expired()
             return
         while backlog.count:
             # On a shared connection one at a time: its channels may also share their credit.
@@ -74,6 +83,8 @@ class Dealer:
             if not hands:
                 return
             self._deal_round(backlog, tier, hands)
+            if drop_expired is not None:
+                drop_expired()
 
     def _hands(self, wanted: int) -> tuple[deque[Consumer], list[Consumer]]:
         """Consumers with room, next in turn first; no more than there are messages."""

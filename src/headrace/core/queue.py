@@ -352,8 +352,8 @@ class Queue:
         """Deal what is ready, then drop what has expired or is over the limit."""
         if self._expiring:
             # What arrived in this turn gets its chance first: a TTL of 0 means "now or never".
-            self._expire(self.marked_at - 1)
-            self._deal()
+            self._drop_late()
+            self._deal(self._drop_late)
             self._expire(self.vhost.clock.now_ms())
             self._arm_ttl()
         else:
@@ -361,9 +361,12 @@ class Queue:
         if self._guarded and self.settings.overflow == "drop-head":
             self._drop_head()
 
-    def _deal(self) -> None:
+    def _drop_late(self) -> None:
+        self._expire(self.marked_at - 1)
+
+    def _deal(self, drop_expired: Callable[[], None] | None = None) -> None:
         if self.backlog.count and len(self.dealer):
-            self.dealer.deal(self.backlog)
+            self.dealer.deal(self.backlog, drop_expired)
 
     def _expire(self, now: int) -> None:
         expired = self.backlog.take_expired(now)

@@ -165,6 +165,22 @@ def test_queue_in_use_does_not_expire(channel: Channel, name: Namer, use: str) -
     wait_for(lambda: uses[use]() and time.monotonic() > ends)
 
 
+@pytest.mark.parametrize("consumers", [1, 2])
+def test_message_that_expired_behind_a_living_one_is_not_delivered(
+    channel: Channel, name: Namer, queue: str, consumers: int
+) -> None:
+    publish_all(channel, queue, "long", expiration="60000")
+    publish_all(channel, queue, "short", expiration="50")
+    publish_all(channel, queue, "also long", expiration="60000")
+    _let_pass(channel, name, "100")
+
+    inboxes = [Inbox(channel, queue) for _ in range(consumers)]
+
+    wait_for(lambda: ready(channel, queue) == 0)
+    given = sorted(body for inbox in inboxes for body in inbox.settled())
+    assert given == ["also long", "long"]
+
+
 def _can_be_reached(channel: RawChannel, queue: str) -> bool:
     """Whether the queue is there; a mandatory publish does not count as a use of it."""
     channel.publish("", queue, b"", mandatory=True)
