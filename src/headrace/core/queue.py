@@ -544,15 +544,22 @@ class Queue:
             raise AccessRefused(text)
         if any(other.exclusive for other in self.dealer):
             raise AccessRefused(text)
+        self._catch_up()
         self.dealer.add(consumer)
         self.touch()
         if self.backlog.count:
             self.mark()
 
     def unsubscribe(self, consumer: Consumer) -> None:
-        """Remove a consumer."""
+        """Remove a consumer, after it was given what came before."""
+        self._catch_up()
         self.dealer.remove(consumer)
         self.consumers_left()
+
+    def _catch_up(self) -> None:
+        """Deal now what was put in during this turn: it is for those who consume until now."""
+        if self.marked:
+            self.pump()
 
     def consumers_left(self) -> None:
         """Consumers are gone: an auto-delete queue goes with the last, others take over."""

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from amqpcodec import plain
+from amqpcodec import METHOD, frame, method_payload, plain
 from fixturetypes import Namer, RawChannel, RawConnect
 from rawclient import ChannelClosed, Method
 
@@ -420,3 +420,31 @@ def test_delivery_counts_of_a_burst_are_apart(raw_channel: RawChannel, name: Nam
 
     again = raw_channel.read()
     assert (again.body, plain(again.content.headers["x-delivery-count"])) == (b"b", 1)
+
+
+def test_what_is_published_before_a_cancel_is_for_the_cancelled(
+    raw_channel: RawChannel, queue: str
+) -> None:
+    raw_channel.call("basic.consume", queue=queue, consumer_tag="high", no_ack=True)
+    burst = b"".join(raw_channel.publish_bytes("", queue, body) for body in (b"a", b"b"))
+    cancel = method_payload("basic.cancel", consumer_tag="high")
+    raw_channel.client.send(burst + frame(METHOD, raw_channel.number, cancel))
+
+    assert [raw_channel.read().name for _ in range(3)] == [
+        "basic.deliver",
+        "basic.deliver",
+        "basic.cancel-ok",
+    ]
+
+
+def test_what_is_published_before_a_consume_is_for_those_before(
+    raw_channel: RawChannel, queue: str
+) -> None:
+    raw_channel.call("basic.consume", queue=queue, consumer_tag="old", no_ack=True)
+    burst = b"".join(raw_channel.publish_bytes("", queue, body) for body in (b"a", b"b"))
+    consume = method_payload("basic.consume", queue=queue, consumer_tag="new", no_ack=True)
+    raw_channel.client.send(burst + frame(METHOD, raw_channel.number, consume))
+
+    told = [raw_channel.read() for _ in range(3)]
+    tags = [one.consumer_tag for one in told if one.name == "basic.deliver"]
+    assert tags == ["old", "old"]

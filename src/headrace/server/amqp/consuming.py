@@ -73,15 +73,16 @@ def _consume_queue(session: Session, channel: Channel, method: m.BasicConsume, t
 
 
 def _cancel(session: Session, channel: Channel, method: m.BasicCancel) -> None:
-    consumer = channel.consumers.pop(method.consumer_tag, None)
-    if not method.nowait:
-        session.send(channel.number, m.BasicCancelOk(consumer_tag=method.consumer_tag))
+    consumer = channel.consumers.get(method.consumer_tag)
     if consumer is not None:
-        consumer.queue.unsubscribe(consumer)
+        consumer.queue.unsubscribe(consumer)  # may deliver, and must before we say cancel-ok
+        channel.consumers.pop(method.consumer_tag, None)
     else:
         address = channel.reply_address
         if address is not None and address.consumer_tag == method.consumer_tag:
             channel.close_reply_address()
+    if not method.nowait:
+        session.send(channel.number, m.BasicCancelOk(consumer_tag=method.consumer_tag))
 
 
 def _cancel_ok(session: Session, channel: Channel, method: m.BasicCancelOk) -> None:
