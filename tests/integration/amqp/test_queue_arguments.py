@@ -57,6 +57,7 @@ ACCEPTED = [
 
 # Declared with the first, declared again with the second.
 DIFFERENT = [
+    ({"x-message-ttl": 1000}, {"x-message-ttl": 1000.0}),
     ({"x-message-ttl": 1000}, {"x-message-ttl": 1001}),
     ({"x-message-ttl": 1000}, {}),
     ({}, {"x-message-ttl": 1000}),
