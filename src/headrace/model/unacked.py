@@ -120,6 +120,21 @@ class Unacked(Generic[Owner]):
         self._trim()
         return settled
 
+    def take_between(self, start: int, stop: int) -> list[Settled[Owner]]:
+        """Settle what is outstanding of the tags start .. stop - 1."""
+        settled: list[Settled[Owner]] = []
+        where = max(bisect_right(self._firsts, start, self._head) - 1, self._head)
+        for lease in islice(self._leases, where, None):
+            if lease.first >= stop:
+                break
+            low = max(start - lease.first, lease.start)
+            high = min(stop - lease.first, len(lease.run.offsets))
+            for part in _outstanding(lease, low, high):
+                self._settle(lease, part.start, part.stop)
+                settled.append(part)
+        self._trim()
+        return settled
+
     def expire(self, lease: Lease[Owner]) -> list[Settled[Owner]]:
         """Take back what is left of a lease; settling it later is forgiven."""
         settled = self._take_live(lease, None)
@@ -170,21 +185,7 @@ class Unacked(Generic[Owner]):
         end = len(lease.run.offsets) if high is None else high
         if not lease.live or end <= lease.start:
             return []
-        done = lease.done
-        settled: list[Settled[Owner]] = []
-        low = lease.start
-        while low < end:
-            if done is None:
-                stop = end
-            else:
-                low = done.find(0, low, end)
-                if low < 0:
-                    break
-                stop = done.find(1, low, end)
-                if stop < 0:
-                    stop = end
-            settled.append(Settled(lease.owner, lease.run, low, stop))
-            low = stop
+        settled = _outstanding(lease, lease.start, end)
         taken = sum(part.count for part in settled)
         lease.live -= taken
         self.count -= taken
@@ -209,3 +210,21 @@ class Unacked(Generic[Owner]):
             self._leases = [lease for lease in leases if lease.live]
             self._firsts = [lease.first for lease in self._leases]
             self._head = self._dead = 0
+
+
+def _outstanding(lease: Lease[Owner], low: int, high: int) -> list[Settled[Owner]]:
+    """What is not settled of [low, high), which must not begin before ``lease.start``."""
+    parts: list[Settled[Owner]] = []
+    done = lease.done
+    while low < high:
+        stop = high
+        if done is not None:
+            low = done.find(0, low, high)
+            if low < 0:
+                break
+            stop = done.find(1, low, high)
+            if stop < 0:
+                stop = high
+        parts.append(Settled(lease.owner, lease.run, low, stop))
+        low = stop
+    return parts

@@ -85,7 +85,8 @@ class Holding:
             outlet.starved.add(consumer.queue)
             return 0
         if consumer.no_ack:
-            return UNLIMITED
+            # What is never acknowledged does not count, but a full channel waits as a whole.
+            return UNLIMITED if not self.prefetch or self.held < self.prefetch else 0
         room = consumer.prefetch - consumer.unacked if consumer.prefetch else UNLIMITED
         if self.prefetch and self.prefetch - self.held < room:
             room = self.prefetch - self.held
@@ -113,6 +114,8 @@ class Holding:
         self.delivered += n
         if run.deliveries:
             self.redelivered += n
+        if self.prefetch:
+            self._behind_the_others(consumer)
         if consumer.no_ack:
             self.delivered_no_ack += n
         else:
@@ -123,6 +126,11 @@ class Holding:
                 run.stash()
             if queue.settings.ack_timeout_ms is not None:
                 queue.watch(self, lease)
+
+    def _behind_the_others(self, consumer: Consumer) -> None:
+        """With a limit shared by the channel, its consumers take turns over all their queues."""
+        if consumer.tag in self.consumers:
+            self.consumers[consumer.tag] = self.consumers.pop(consumer.tag)
 
     # -- settling -------------------------------------------------------------------------------
 
@@ -135,12 +143,19 @@ class Holding:
     def acknowledge_upto(self, tag: int) -> None:
         self._acknowledge(self.unacked.take_upto(tag))
 
+    def acknowledge_these(self, tags: Iterable[tuple[int, int]]) -> None:
+        """What is outstanding in ranges of tags, stops exclusive."""
+        self._acknowledge(self._take_these(tags))
+
+    def _take_these(self, tags: Iterable[tuple[int, int]]) -> list[Settled[Consumer]]:
+        return [part for start, stop in tags for part in self.unacked.take_between(start, stop)]
+
     def _acknowledge(self, parts: list[Settled[Consumer]]) -> None:
+        self._credit()
         for part in parts:
             self.let_go(part)
             self.acked += part.count
             part.owner.queue.acknowledge(part)
-        self._credit()
 
     def reject(self, tag: int, *, multiple: bool, requeue: bool) -> None:
         """Give messages back, or give them up."""
@@ -149,10 +164,20 @@ class Holding:
             parts = self.unacked.take_upto(tag)
         else:
             parts, unknown = self.unacked.take(tag, tag)
-        self.give_back(parts, requeue=requeue)
-        self._credit()
+        self._return(parts, requeue=requeue)
         if unknown is not None:
             raise PreconditionFailed(f"unknown delivery tag {unknown}")
+
+    def reject_these(self, tags: Iterable[tuple[int, int]], *, requeue: bool) -> None:
+        """Give back, or give up, what is outstanding in ranges of tags, stops exclusive."""
+        self._return(self._take_these(tags), requeue=requeue)
+
+    def _return(self, parts: list[Settled[Consumer]], *, requeue: bool) -> None:
+        if not requeue:
+            self._credit()
+        self.give_back(parts, requeue=requeue)
+        if requeue:
+            self._credit()
 
     def give_back(self, parts: Iterable[Settled[Consumer]], *, requeue: bool) -> None:
         by_queue: dict[Queue, list[Settled[Consumer]]] = {}
@@ -184,7 +209,10 @@ class Holding:
             self.held_bytes -= part.run.size * part.count // len(part.run.offsets)
 
     def _credit(self) -> None:
-        """With a limit shared by the channel, any settling may let any of its queues go on."""
+        """With a limit shared by the channel, any settling may let any of its queues go on.
+
+        Before an acknowledgement itself, which marks its own queue: that one has had its turn.
+        """
         if self.prefetch:
             self.mark_queues()
 

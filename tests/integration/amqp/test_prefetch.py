@@ -1,7 +1,9 @@
 """Prefetch: how many unacknowledged messages a consumer or a channel may hold."""
 
+from typing import Any
+
 import pytest
-from fixturetypes import Channel, RawChannel
+from fixturetypes import Channel, Namer, RawChannel
 from observation import Inbox, publish_all, ready
 
 from waiting import wait_for
@@ -149,3 +151,40 @@ def test_limit_in_bytes_is_not_implemented(raw_channel: RawChannel) -> None:
     raw_channel.send("basic.qos", prefetch_size=1)
 
     raw_channel.client.expect_close(540)
+
+
+def test_queues_take_turns_under_a_limit_of_the_channel(channel: Channel, name: Namer) -> None:
+    channel.basic_qos(prefetch_count=1, global_qos=True)
+    queues = [name() for _ in range(3)]
+    for queue in queues:
+        channel.queue_declare(queue)
+        publish_all(channel, queue, *[queue] * 4)
+        wait_for(lambda queue=queue: ready(channel, queue) == 4)
+    bodies: list[str] = []
+
+    def settle(channel: Channel, method: Any, _: Any, body: bytes) -> None:  # noqa: ANN401
+        bodies.append(body.decode())
+        channel.basic_ack(method.delivery_tag)
+
+    for queue in queues:
+        channel.basic_consume(queue, settle)
+
+    wait_for(lambda: channel.connection.process_data_events() or len(bodies) >= 6)
+    assert set(bodies[:6]) == set(queues)
+
+
+def test_consumer_without_acks_waits_while_the_channel_is_full(
+    channel: Channel, name: Namer, queue: str
+) -> None:
+    channel.basic_qos(prefetch_count=1, global_qos=True)
+    first = Inbox(channel, queue)
+    publish_all(channel, queue, "held")
+    first.wait(1)
+    other = name()
+    channel.queue_declare(other)
+    second = Inbox(channel, other, auto_ack=True)
+    publish_all(channel, other, "later")
+    assert second.settled() == []
+
+    channel.basic_ack(first.tags[0])
+    assert second.wait(1) == ["later"]

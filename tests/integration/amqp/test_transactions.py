@@ -133,3 +133,45 @@ def test_unknown_tag_is_refused_before_the_commit(tx: RawChannel) -> None:
 def test_empty_commit_and_rollback_are_answered(tx: RawChannel) -> None:
     assert tx.call("tx.commit").name == "tx.commit-ok"
     assert tx.call("tx.rollback").name == "tx.rollback-ok"
+
+
+def test_what_a_transaction_acknowledged_cannot_be_acknowledged_again(
+    tx: RawChannel, channel: Channel, queue: str
+) -> None:
+    channel.basic_publish("", queue, b"x")
+    tag = tx.get_soon(queue, no_ack=False).delivery_tag
+    tx.send("basic.ack", delivery_tag=tag)
+
+    with pytest.raises(ChannelClosed) as closed:
+        tx.send("basic.ack", delivery_tag=tag)
+        tx.round_trip()
+    assert closed.value.code == 406
+
+
+def test_recover_leaves_what_the_transaction_acknowledged(
+    tx: RawChannel, channel: Channel, queue: str
+) -> None:
+    for body in (b"1", b"2", b"3"):
+        channel.basic_publish("", queue, body)
+    tags = [tx.get_soon(queue, no_ack=False).delivery_tag for _ in range(3)]
+    tx.send("basic.ack", delivery_tag=tags[1])
+    tx.call("basic.recover", requeue=True)
+    assert take_all(channel, queue) == [b"1", b"3"]
+
+    tx.call("tx.commit")
+    tx.call("channel.close")
+    assert ready(channel, queue) == 0
+
+
+def test_acknowledging_all_means_all_until_then(
+    tx: RawChannel, channel: Channel, queue: str
+) -> None:
+    channel.basic_publish("", queue, b"seen")
+    tx.get_soon(queue, no_ack=False)
+    tx.send("basic.ack", delivery_tag=0, multiple=True)
+    channel.basic_publish("", queue, b"not seen yet")
+    tx.get_soon(queue, no_ack=False)
+    tx.call("tx.commit")
+    tx.call("channel.close")
+
+    wait_for(lambda: ready(channel, queue) == 1)

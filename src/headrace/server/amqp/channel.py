@@ -135,6 +135,23 @@ class Channel(Holding):
             )
             session.close_channel(self, AccessRefused(text), _CONSUME_IDS)
 
+    # -- settling -------------------------------------------------------------------------------
+
+    def may_settle(self, tag: int) -> bool:
+        """Whether the tag is outstanding, and not settled in the running transaction."""
+        transaction = self.transaction
+        if transaction is not None and tag in transaction.claimed:
+            return False
+        return self.unacked.knows(tag)
+
+    def recover(self) -> None:
+        """Everything goes back but what the running transaction has settled."""
+        if self.transaction is None:
+            super().recover()
+            return
+        free = self.transaction.claimed.missing(1, self.delivery_tag + 1)
+        self.give_back(self._take_these(free), requeue=True)
+
     # -- life -----------------------------------------------------------------------------------
 
     def release(self) -> None:

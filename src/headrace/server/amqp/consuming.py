@@ -15,6 +15,7 @@ from headrace.wire.amqp import methods as m
 
 if TYPE_CHECKING:
     from headrace.server.amqp.session import Session
+    from headrace.server.amqp.transaction import Transaction
 
 
 def _qos(session: Session, channel: Channel, method: m.BasicQos) -> None:
@@ -123,26 +124,32 @@ def ack_in_transaction(channel: Channel, first: int, last: int | None) -> None:
     """An ack that waits for commit; ``last`` None: everything up to ``first``."""
     transaction = channel.transaction
     assert transaction is not None
-    wanted = [first] if last is None else range(first, last + 1)
-    for tag in wanted:
-        _must_know(channel, tag, multiple=last is None)
+    tags = _claim(channel, transaction, first, last)
+    transaction.settle(lambda: channel.acknowledge_these(tags))
+
+
+def _claim(
+    channel: Channel, transaction: Transaction, first: int, last: int | None
+) -> list[tuple[int, int]]:
+    """The tags that are meant, as ranges; they cannot be settled again before a rollback."""
     if last is None:
-        transaction.settle(lambda: channel.acknowledge_upto(first))
-    else:
-        transaction.settle(lambda: channel.acknowledge(first, last))
-
-
-def _must_know(channel: Channel, tag: int, *, multiple: bool) -> None:
-    if not (multiple and tag == 0) and not channel.unacked.knows(tag):
-        raise PreconditionFailed(f"unknown delivery tag {tag}")
+        if first and not channel.may_settle(first):
+            raise PreconditionFailed(f"unknown delivery tag {first}")
+        # Not what is delivered between now and the commit: the client has not seen it yet.
+        return transaction.claim(1, first or channel.delivery_tag)
+    for tag in range(first, last + 1):
+        if not channel.may_settle(tag):
+            raise PreconditionFailed(f"unknown delivery tag {tag}")
+    return transaction.claim(first, last)
 
 
 def _settle(channel: Channel, tag: int, *, multiple: bool, requeue: bool) -> None:
-    if channel.transaction is None:
+    transaction = channel.transaction
+    if transaction is None:
         channel.reject(tag, multiple=multiple, requeue=requeue)
-    else:
-        _must_know(channel, tag, multiple=multiple)
-        channel.transaction.settle(lambda: channel.reject(tag, multiple=multiple, requeue=requeue))
+        return
+    tags = _claim(channel, transaction, tag, None if multiple else tag)
+    transaction.settle(lambda: channel.reject_these(tags, requeue=requeue))
 
 
 def _reject(session: Session, channel: Channel, method: m.BasicReject) -> None:
