@@ -36,7 +36,7 @@ def add_death(
     The same queue and reason again: its entry moves to the front and counts one more, and tells
     for the rest what it told the first time.
     """
-    entries = read_history(history)
+    entries = _grouped(read_history(history))
     for place, entry in enumerate(entries):
         if entry["queue"] == queue and entry["reason"] == reason:
             del entries[place]
@@ -53,6 +53,15 @@ def add_death(
     if original_expiration is not None:
         entry["original-expiration"] = original_expiration
     return [entry, *entries]
+
+
+def _grouped(entries: list[dict[str, object]]) -> list[dict[str, object]]:
+    """One entry for each queue and reason: brokers before 3.6 wrote one for each death."""
+    by_cause: dict[tuple[object, object], dict[str, object]] = {}
+    for entry in entries:
+        first = by_cause.setdefault((entry["queue"], entry["reason"]), entry)
+        first["count"] = _count(entry) + (_count(first) if first is not entry else 0)
+    return list(by_cause.values())
 
 
 def is_cycle(history: object, target_queue: str, reason: str = "") -> bool:

@@ -121,3 +121,12 @@ def test_a_rejection_before_the_cycle_does_not_break_it() -> None:
 
 def test_a_message_that_is_being_rejected_is_never_in_a_cycle() -> None:
     assert not is_cycle(die([], "a"), "a", "rejected")
+
+
+def test_old_entries_of_one_queue_and_reason_become_one_that_counts_them() -> None:
+    old = [{"queue": name, "reason": "expired"} for name in ("a", "b", "a", "a")]
+
+    history = die(old, "q")
+
+    assert [(entry["queue"], entry["count"]) for entry in history] == [("q", 1), ("a", 3), ("b", 1)]
+    assert "count" not in old[0]
