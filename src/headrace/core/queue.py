@@ -553,6 +553,10 @@ class Queue:
     def unsubscribe(self, consumer: Consumer) -> None:
         """Remove a consumer, after it was given what came before."""
         self._catch_up()
+        self.turn_away(consumer)
+
+    def turn_away(self, consumer: Consumer) -> None:
+        """Remove a consumer that may get nothing any more."""
         self.dealer.remove(consumer)
         self.consumers_left()
 

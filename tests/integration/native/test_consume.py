@@ -19,6 +19,7 @@ from rawnative import (
     QUEUE_DELETE,
     Native,
     Refused,
+    request_frame,
 )
 
 from waiting import wait_for
@@ -184,6 +185,21 @@ def test_cancelling_ends_deliveries_and_keeps_what_is_held(client: Native, queue
     with pytest.raises(Refused) as refused:
         client.call(CANCEL, consumer_tag=tag)
     assert refused.value.code == "not_found"
+
+
+def test_what_is_published_before_a_cancel_is_pushed_before_its_answer(
+    client: Native, queue: str
+) -> None:
+    """In one read of the broker: the client looks for no more pushes once it has the answer."""
+    tag = client.call(CONSUME, queue=queue)["consumer_tag"]
+    publish = {"rid": 100, "ch": 1, "exchange": "", "key": queue, "body": b"a"}
+    cancel = {"rid": 101, "ch": 1, "consumer_tag": tag}
+    client.send(request_frame(PUBLISH, publish) + request_frame(CANCEL, cancel))
+
+    frames = [client.read() for _ in range(3)]  # in which order the publish is answered is open
+    assert sorted(fields.get("rid", 0) for _, fields in frames) == [0, 100, 101]
+    kinds = [kind for kind, fields in frames if fields.get("rid") != 100]
+    assert kinds == [PUSH, CANCEL]
 
 
 def test_a_consumer_is_told_when_its_queue_goes(

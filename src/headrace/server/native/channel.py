@@ -136,7 +136,7 @@ class Channel(Holding):
             "queue", consumer.queue.name, session.open_vhost.name, session.user.name
         )
         self.consumers.pop(consumer.tag, None)
-        consumer.queue.unsubscribe(consumer)
+        consumer.queue.turn_away(consumer)
         fields = {
             "ch": self.number,
             "consumer_tag": consumer.tag,

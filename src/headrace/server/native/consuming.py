@@ -106,10 +106,11 @@ def _consume_queue(session: Session, channel: Channel, request: Request, tag: st
 
 def _cancel(session: Session, channel: Channel, request: Request) -> None:
     tag = request.text("consumer_tag")
-    consumer, replies = channel.consumers.pop(tag, None), channel.reply_address
+    consumer, replies = channel.consumers.get(tag), channel.reply_address
     if consumer is not None:
+        consumer.queue.unsubscribe(consumer)  # may push, and must before we answer
+        channel.consumers.pop(tag, None)
         session.respond(request)
-        consumer.queue.unsubscribe(consumer)
     elif replies is not None and replies.consumer_tag == tag:
         session.respond(request)
         channel.close_reply_address()
