@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
+from processes import executors_of
 from sessions import SRC
 
-from processes import executors_of
 from waiting import wait_for
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import pika
 import pyarrow as pa
+from processes import java_of
 
 import brokers
 import mariadb
@@ -24,7 +25,6 @@ from headrace.client.bulk import BulkConnection
 from headrace.client.settings import Settings
 from headrace.topics.bulk import TopicTables
 from headrace.wire.native.messages import Op
-from processes import java_of
 
 DRIVER = Path(__file__).parent / "driver.py"
 LANES = ("low", "middle", "high")

@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from processes import java_of
 
 from headrace.client import ConnectionFactory
 from headrace.testing import RunningBroker, run_broker
-from processes import java_of
 from waiting import wait_for
 
 SECONDS = 240.0
