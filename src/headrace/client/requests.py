@@ -12,6 +12,8 @@ from headrace.client.errors import HeadraceError, RequestTimeout, error_of
 from headrace.client.operations import Call
 from headrace.client.state import ChannelState, Completion
 
+MAX_LOSSES = 8
+
 
 @dataclass(slots=True)
 class Pending:
@@ -19,6 +21,7 @@ class Pending:
     channel: ChannelState | None
     completion: Completion
     deadline: float
+    losses: int = 0  # of the connection, while it waited for its answer
 
 
 class Requests:
@@ -80,12 +83,18 @@ class Requests:
             self.fail(pending, RequestTimeout("no connection in time"))
 
     def lost(self, error: HeadraceError) -> None:
-        """The connection is gone: what may be repeated waits for the next one, the rest fails."""
+        """The connection is gone: what may be repeated waits for the next one, the rest fails.
+
+        So does what has lost too many: the broker may hang up because of it.
+        """
         sent, self._sent = self._sent, {}
+        again = []
         for pending in sent.values():
-            if not pending.call.repeatable:
+            pending.losses += 1
+            if pending.call.repeatable and pending.losses < MAX_LOSSES:
+                again.append(pending)
+            else:
                 self.fail(pending, error)
-        again = [one for one in sent.values() if one.call.repeatable]
         self._waiting.extendleft(reversed(again))
 
     def fail_all(self, error: HeadraceError) -> None:

@@ -1,6 +1,6 @@
 """Named values that somebody keeps in the broker: global ones, those of vhosts, and descriptions.
 
-The broker only keeps them; it gives none of them a meaning of its own.
+The broker only keeps them, and gives a meaning to one of them: the name of the cluster.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from headrace.core.storage import Storage
 from headrace.errors import PreconditionFailed
 from headrace.store.api import ParameterRow
 
+CLUSTER_NAME = "cluster_name"  # a global one
 GLOBAL = ""  # the vhost of what belongs to no vhost
 _GLOBAL_COMPONENT = "global"
 _DESCRIPTION = ("vhost", "metadata")  # component and name of what describes a vhost
@@ -101,6 +102,11 @@ class Parameters:
 
     def clear_global(self, name: str) -> bool:
         return self.clear(GLOBAL, _GLOBAL_COMPONENT, name)
+
+    def cluster_name(self, configured: str) -> str:
+        """What somebody called the cluster while it ran; as configured until then."""
+        name = self.globals().get(CLUSTER_NAME)
+        return name if isinstance(name, str) and name else configured
 
     # -- vhosts ---------------------------------------------------------------------------------
 

@@ -124,7 +124,7 @@ class Server:
             channel_max=config.channel_max,
             heartbeat=config.heartbeat,
             max_message=config.max_message_size,
-            cluster_name=config.cluster_name,
+            cluster_name=self.broker.parameters.cluster_name(config.cluster_name),
             user_from=config.tls_user_from,
         )
         return AmqpSession(self.broker, limits, peer)

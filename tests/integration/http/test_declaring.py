@@ -143,8 +143,14 @@ def test_what_is_kept_survives_a_restart() -> None:
             api.put("/api/vhosts/v", {"description": "words", "tags": ["t"]}, 201)
             api.put("/api/global-parameters/g", {"value": [1, {"a": None, "b": 1.5}]}, 201)
             api.put("/api/parameters/c/v/n", {"value": "x"}, 201)
+            assert api.get("/api/cluster-name") == {"name": "headrace@localhost"}
+            api.put("/api/cluster-name", {"name": "mill@river"}, 204)
         broker.restart()
         with Api(broker) as api:
+            assert api.get("/api/overview")["cluster_name"] == "mill@river"
+            assert {"name": "cluster_name", "value": "mill@river"} in api.get(
+                "/api/global-parameters"
+            )
             assert api.get("/api/vhosts/v")["description"] == "words"
             assert api.get("/api/global-parameters/g")["value"] == [1, {"a": None, "b": 1.5}]
             assert api.get("/api/parameters/c/v/n")["value"] == "x"

@@ -203,3 +203,18 @@ def test_large_batches_are_split() -> None:
 def test_unknown_properties_are_refused_at_home() -> None:
     with pytest.raises(TypeError, match="colour"):
         operations.message_fields("", "q", {"colour": "red"}, b"")
+
+
+def test_a_request_the_broker_hangs_up_on_is_not_sent_for_ever() -> None:
+    desk = Desk()
+    desk.greet()
+    future = desk.submit(None, operations.Call(Op.PING, {}, lambda reply: "pong", repeatable=True))
+    cuts = 0
+    while not future.done():
+        assert desk.said()
+        desk.cut()
+        desk.greet()
+        cuts += 1
+
+    assert 1 < cuts <= 10
+    assert isinstance(future.exception(0), ConnectionClosed)

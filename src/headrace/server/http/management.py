@@ -26,10 +26,13 @@ class Management:
     ports: Mapping[str, int]
     sampler: Sampler
     started: float = field(default_factory=time.time)
-    cluster_name: str = ""
     sessions: Sessions = field(default_factory=Sessions)
     lag: LagMeter = field(default_factory=LagMeter)
 
     @property
     def node(self) -> str:
         return f"headrace@{socket.gethostname()}"
+
+    @property
+    def cluster_name(self) -> str:
+        return self.broker.parameters.cluster_name(self.config.cluster_name)

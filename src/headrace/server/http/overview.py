@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace import __version__
 from headrace.core.exchange import KINDS
+from headrace.core.parameters import CLUSTER_NAME
 from headrace.server.http import replies, stats
 from headrace.server.http.call import Call
 from headrace.server.http.listing import reduced
@@ -129,7 +130,7 @@ async def _set_cluster_name(call: Call) -> Reply:
     name = call.value("name", str)
     if not 1 <= len(name) <= 255 or not name.isprintable():
         raise replies.bad_request("a cluster's name has 1 to 255 printable characters")
-    call.management.cluster_name = name
+    call.broker.parameters.set_global(CLUSTER_NAME, name)
     return replies.DONE
 
 

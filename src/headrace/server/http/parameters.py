@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.core.parameters import REPORT, Parameter
+from headrace.core.parameters import CLUSTER_NAME, REPORT, Parameter
 from headrace.server.http import replies
 from headrace.server.http.call import Call
 from headrace.server.http.listing import Row
@@ -53,7 +53,7 @@ async def _clear(call: Call) -> Reply:
 
 
 async def _globals(call: Call) -> Reply:
-    kept = call.broker.parameters.globals()
+    kept = {CLUSTER_NAME: call.management.cluster_name, **call.broker.parameters.globals()}
     return replies.data([{"name": name, "value": value} for name, value in kept.items()])
 
 

@@ -93,7 +93,6 @@ def assemble(
 ) -> tuple[Management, ServerState, Callable[[], asyncio.Protocol]]:
     """Everything that answers requests: the shared part, uvicorn's state, a protocol factory."""
     management = Management(broker, config, ports, Sampler(broker))
-    management.cluster_name = config.cluster_name
     application: Any = Application(management)
     settings = UvicornConfig(
         application,
