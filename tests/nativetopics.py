@@ -173,15 +173,16 @@ class NativeEngine:
         topic: str,
         reader: Reader,
         claim: Sequence[object],
-        ids: Sequence[tuple[Lane, int]],
+        ids: Sequence[tuple[Lane, int]] | None,
         delay_ms: int,
         reason: str = "",
     ) -> None:
+        named = {} if ids is None else {"ids": [[lane.label, one] for lane, one in ids]}
         self.line.call(
             NACK,
             topic=topic,
             claim=list(claim),
-            ids=[[lane.label, one] for lane, one in ids],
+            **named,
             delay_ms=delay_ms,
             reason=reason,
             **_who(reader),

@@ -234,7 +234,7 @@ class MemoryEngine:
         topic: str,
         reader: Reader,
         claim: Sequence[object],
-        ids: Sequence[tuple[Lane, int]],
+        ids: Sequence[tuple[Lane, int]] | None,
         delay_ms: int,
         reason: str = "",
     ) -> None:

@@ -7,6 +7,7 @@ Notes. Every engine that keeps its messages itself uses this.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from headrace.errors import BadTopicValue, ClaimLost
@@ -129,7 +130,7 @@ class Readers:
         self,
         reader: Reader,
         claim: Sequence[object],
-        ids: Iterable[tuple[Lane, int]],
+        ids: Iterable[tuple[Lane, int]] | None,
         delay_ms: int,
         reason: str,
         now: int,
@@ -137,15 +138,12 @@ class Readers:
         if not reader.group:
             raise BadTopicValue("only members of a group can have messages tried again later")
         group, number = self._claimed(reader.group, claim)
-        changed = group.nack(
-            number,
-            reader.token,
-            [_place(lane, one) for lane, one in ids],
-            due=now + delay_ms,
-            now=now,
-            max_attempts=reader.max_attempts,
-            reason=reason,
-        )
+        if ids is None:
+            nack = partial(group.nack_all, number, reader.token)
+        else:
+            places = [_place(lane, one) for lane, one in ids]
+            nack = partial(group.nack, number, reader.token, places)
+        changed = nack(due=now + delay_ms, now=now, max_attempts=reader.max_attempts, reason=reason)
         self._note(reader.group, group, changed)
 
     def renew(self, reader: Reader, claim: Sequence[object], now: int) -> None:

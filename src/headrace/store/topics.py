@@ -214,12 +214,13 @@ class TopicEngine(Protocol):
         topic: str,
         reader: Reader,
         claim: Sequence[object],
-        ids: Sequence[tuple[Lane, int]],
+        ids: Sequence[tuple[Lane, int]] | None,
         delay_ms: int,
         reason: str = "",
     ) -> None:
         """Of a group's claim: these are to be tried again after the delay, or are dead when they
         were tried often enough. They count as done in the claim, which still has to be committed.
+        Without ids it is the whole claim, which ends with that.
         """
 
     def renew(self, topic: str, reader: Reader, claim: Sequence[object]) -> None:

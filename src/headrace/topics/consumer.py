@@ -83,17 +83,23 @@ class Consumer:
         if _whole(batch).claim:
             self._engine.commit(self.topic, self.reader, batch.claim)
 
-    def nack(self, message: Message, delay: float = 0.0, reason: str = "") -> None:
-        """Try this one again after ``delay`` seconds, here or in another member; after too many
-        attempts it is dead. Commit the rest of its batch as usual."""
-        if not isinstance(message, Message):
-            raise BadTopicValue(f"nack() takes a single message, not {type(message).__name__}")
-        if not message.claim:
-            raise BadTopicValue("the message was not read by a consumer")
-        ids = [(lane_named(message.priority), message.id)]
+    def nack(self, failed: Message | Batch, delay: float = 0.0, reason: str = "") -> None:
+        """Try it again after ``delay`` seconds, here or in another member; after too many attempts
+        it is dead. One message: commit the rest of its batch as usual. A whole batch is settled
+        with that, and there is nothing to commit."""
+        if not isinstance(failed, Message | Batch):
+            raise BadTopicValue(
+                f"nack() takes a message or a batch of read(), not {type(failed).__name__}"
+            )
         delay_ms = round(arguments.seconds("delay", delay) * 1000)
         arguments.text("reason", reason)
-        self._engine.nack(self.topic, self.reader, message.claim, ids, delay_ms, reason)
+        ids = None
+        if isinstance(failed, Message):
+            if not failed.claim:
+                raise BadTopicValue("the message was not read by a consumer")
+            ids = [(lane_named(failed.priority), failed.id)]
+        if failed.claim:
+            self._engine.nack(self.topic, self.reader, failed.claim, ids, delay_ms, reason)
 
     def renew(self, batch: Batch) -> None:
         """The lease begins anew; ClaimLost when another member has the messages."""

@@ -211,17 +211,18 @@ class RemoteEngine:
         topic: str,
         reader: Reader,
         claim: Sequence[object],
-        ids: Sequence[tuple[Lane, int]],
+        ids: Sequence[tuple[Lane, int]] | None,
         delay_ms: int,
         reason: str = "",
     ) -> None:
         fields = {
             **values.reader(topic, reader),
             "claim": list(claim),
-            "ids": [[lane.label, number] for lane, number in ids],
             "delay_ms": delay_ms,
             "reason": reason,
         }
+        if ids is not None:
+            fields["ids"] = [[lane.label, number] for lane, number in ids]
         self._call(Op.TOPIC_NACK, fields, nothing)
 
     def renew(self, topic: str, reader: Reader, claim: Sequence[object]) -> None:

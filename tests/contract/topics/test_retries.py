@@ -175,3 +175,37 @@ def test_those_given_up_do_not_hide_what_is_due_behind_them(
 
     last = read_some(engine, topic, Reader("bob", "g", max_attempts=2))
     assert "d" in bodies(last)
+
+
+def test_a_whole_claim_is_given_back_and_ends(engine: TopicEngine, topic: str, fill: Fill) -> None:
+    fill(*"abc")
+    fill("h", lane=Lane.HIGH)
+    taken = engine.read(topic, ANN, 10)
+    first = taken.messages[0]
+    engine.nack(topic, ANN, taken.claim, [(first.lane, first.id)], 0, "alone")
+
+    engine.nack(topic, ANN, taken.claim, None, 0, "all")
+
+    with pytest.raises(ClaimLost):
+        engine.commit(topic, ANN, taken.claim)
+    found: list[str] = []
+    while len(found) < 4:
+        again = read_some(engine, topic, BOB)
+        assert {message.attempts for message in again.messages} == {2}
+        found += bodies(again)
+        engine.commit(topic, BOB, again.claim)
+    assert sorted(found) == ["a", "b", "c", "h"]
+    assert engine.read(topic, ANN, 10) == Taken()
+    assert all(lag.messages == 0 for lag in engine.lag(topic, ANN))
+
+
+def test_a_whole_claim_tried_often_enough_is_dead(
+    engine: TopicEngine, topic: str, fill: Fill
+) -> None:
+    fill(*"ab")
+    reader = Reader("ann", "g", max_attempts=1)
+    engine.nack(topic, reader, engine.read(topic, reader, 10).claim, None, LATER, "no use")
+
+    assert engine.read(topic, reader, 10) == Taken()
+    dead = engine.dead(topic, "g", 10)
+    assert [(one.body, reason) for one, reason in dead] == [(b"a", "no use"), (b"b", "no use")]

@@ -134,9 +134,20 @@ def test_what_is_no_delay_or_reason_is_refused(
     batch = consumer.read(1)
     with pytest.raises(BadTopicValue):
         consumer.nack(batch[0], **wrong)  # type: ignore[arg-type]
-    with pytest.raises(BadTopicValue, match="single message"):
-        consumer.nack(batch)  # type: ignore[arg-type]
+    with pytest.raises(BadTopicValue, match="a message or a batch"):
+        consumer.nack([batch[0]])  # type: ignore[arg-type]
     consumer.commit(batch)
+
+
+def test_a_batch_is_given_back_as_a_whole(store: topics.Store) -> None:
+    store.producer("t", token="p").append_many([b"a", b"b"])
+    consumer = store.consumer("t", token="c", group="g")
+    consumer.nack(consumer.read(5), reason="again")
+    again = consumer.read(5)
+    assert [(one.body, one.attempts) for one in again] == [(b"a", 2), (b"b", 2)]
+    consumer.commit(again)
+    consumer.nack(consumer.read(5))  # nothing is no error
+    assert consumer.lag()["middle"].messages == 0
 
 
 def test_a_time_may_be_a_number_of_seconds(store: topics.Store) -> None:

@@ -243,7 +243,7 @@ class ThreadedEngine:
         topic: str,
         reader: Reader,
         claim: Sequence[object],
-        ids: Sequence[tuple[Lane, int]],
+        ids: Sequence[tuple[Lane, int]] | None,
         delay_ms: int,
         reason: str,
         then: Then[None],

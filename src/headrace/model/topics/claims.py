@@ -282,6 +282,20 @@ class Claims:
                 changed.tracks.add(track)
         return changed
 
+    def nack_all(
+        self, number: int, token: str, *, due: int, now: int, max_attempts: int, reason: str = ""
+    ) -> Changed:
+        """The whole claim is to be tried again, and ends with that."""
+        claim = self._live(number, token, now)
+        places = [
+            (span.track, offset) for span in claim.spans for offset in range(span.start, span.stop)
+        ]
+        changed = self.nack(
+            number, token, places, due=due, now=now, max_attempts=max_attempts, reason=reason
+        )
+        changed.add(self.commit(number, token, now))
+        return changed
+
     def renew(self, number: int, token: str, now: int, lease_ms: int) -> None:
         """The lease begins anew, also one that has ended, as long as nobody has the messages."""
         self._claim(number, token).until = now + lease_ms

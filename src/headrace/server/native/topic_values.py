@@ -102,8 +102,11 @@ def claim_of(request: Request) -> list[object]:
     return claim
 
 
-def ids_of(request: Request) -> list[tuple[Lane, int]]:
+def ids_of(request: Request) -> list[tuple[Lane, int]] | None:
+    """None: all of the claim."""
     ids = request.fields.get("ids")
+    if ids is None:
+        return None
     if type(ids) is not list:
         raise CommandInvalid("'ids' must be an array of [lane, id]")
     found = []

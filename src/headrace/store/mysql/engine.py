@@ -181,7 +181,7 @@ class MySqlEngine(Extras):
         topic: str,
         reader: Reader,
         claim: Sequence[object],
-        ids: Sequence[tuple[Lane, int]],
+        ids: Sequence[tuple[Lane, int]] | None,
         delay_ms: int,
         reason: str = "",
     ) -> None:

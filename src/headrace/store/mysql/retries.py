@@ -26,7 +26,7 @@ def nack(
     topic: str,
     reader: Reader,
     keys: Sequence[ranges.Key],
-    ids: Sequence[tuple[Lane, int]],
+    ids: Sequence[tuple[Lane, int]] | None,
     delay_ms: int,
     reason: str,
 ) -> None:
@@ -36,8 +36,11 @@ def nack(
     """
     with session.transaction():
         held = _Held(ranges.locked(session, topic, reader, keys))
-        found = [one for lane, number in ids if (one := held.set_aside(lane, number))]
-        _check_messages(session, topic, found)
+        if ids is None:
+            found = _all_of(session, topic, held)
+        else:
+            found = [one for lane, number in ids if (one := held.set_aside(lane, number))]
+            _check_messages(session, topic, found)
         for at in range(0, len(found), _PORTION):
             _insert(session, topic, reader, found[at : at + _PORTION], delay_ms, reason)
         for claim_id, numbers in held.changed():
@@ -45,6 +48,8 @@ def nack(
                 f"UPDATE {schema.claims(topic)} SET nacked=%s WHERE id=%s",
                 (ranges.join_ids(numbers), claim_id),
             )
+        if ids is None:
+            ranges.end(session, topic, reader, keys)
 
 
 class _Held:
@@ -82,6 +87,12 @@ class _Held:
         self._changed.add(claim_id)
         return lane, number, attempts
 
+    def stretches(self) -> Iterator[tuple[Lane, int, int]]:
+        """What is left of it, tombstones included: lane, first and last id."""
+        for lane, stretches in self._live.items():
+            for one in stretches:
+                yield lane, one.start, one.end
+
     def changed(self) -> list[tuple[int, set[int]]]:
         return [(claim_id, self._aside[claim_id]) for claim_id in sorted(self._changed)]
 
@@ -107,6 +118,20 @@ def _without(start: int, end: int, gone: Iterable[int]) -> Iterator[tuple[int, i
         start = number + 1
     if start <= end:
         yield start, end
+
+
+def _all_of(session: Session, topic: str, held: _Held) -> list[_Retried]:
+    """Every message of the claim, set aside."""
+    found = []
+    for lane, start, end in list(held.stretches()):
+        for (number,) in session.rows(
+            f"SELECT id FROM {schema.messages(topic, lane)} "
+            "WHERE id BETWEEN %s AND %s AND flags=0 ORDER BY id",
+            (start, end),
+        ):
+            if (one := held.set_aside(lane, number)) is not None:
+                found.append(one)
+    return found
 
 
 def _check_messages(session: Session, topic: str, found: Sequence[_Retried]) -> None:
