@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -25,6 +26,12 @@ from waiting import wait_for
 # How fast the machine is must not decide whether a property holds.
 settings.register_profile("headrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("headrace")
+
+# Programs inherit what is ignored here, as Ctrl-C is in the background of a shell and a hang-up
+# with nohup; and tests send them these. A handler is not inherited.
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, lambda _number, _frame: None)
 
 
 @pytest.fixture(scope="module", autouse=True)
