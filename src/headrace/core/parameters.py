@@ -105,7 +105,8 @@ class Parameters:
 
     def cluster_name(self, configured: str) -> str:
         """What somebody called the cluster while it ran; as configured until then."""
-        name = self.globals().get(CLUSTER_NAME)
+        found = self.find(GLOBAL, _GLOBAL_COMPONENT, CLUSTER_NAME)
+        name = found.value if found is not None else None
         return name if isinstance(name, str) and name else configured
 
     # -- vhosts ---------------------------------------------------------------------------------

@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import ValuesView
 
+import pytest
+
+from headrace.model.topics import claims
 from headrace.model.topics.claims import Claim, Claims
 from headrace.model.topics.lanes import Lane
 from headrace.model.topics.spans import Bound
@@ -75,3 +78,18 @@ def test_claims_that_are_out_are_not_looked_at_before_a_lease_ends() -> None:
     group.renew(7, "ann", 2, 5)
     again = group.plan(1, 0, 7, bounds)
     assert [(span.start, span.attempts) for span in again] == [(7, 2)]
+
+
+def test_thousands_tried_again_are_given_back_without_a_search_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of them is a span of its own: a search through all for each held the broker up."""
+    group, bounds = Claims(), {(Lane.MIDDLE, 0): Bound(0, 5000)}
+    group.take(1, "m", group.plan(5000, 0, 1, bounds), 1, 30_000)
+    group.nack_all(1, "m", due=1, now=1, max_attempts=9)
+    group.take(2, "m", group.plan(5000, 0, 2, bounds), 2, 30_000)
+    monkeypatch.setattr(claims, "_span_with", None)
+
+    changed = group.nack_all(2, "m", due=2, now=2, max_attempts=9)
+
+    assert len(changed.retries) == 5000

@@ -267,7 +267,7 @@ class Claims:
     ) -> Changed:
         """These are to be tried again, or are dead; all or nothing."""
         claim = self._live(number, token, now)
-        found = [(place, _span_with(claim, place)) for place in places]
+        found = list(zip(places, _spans_with(claim, places), strict=True))
         changed = Changed()
         for (track, offset), span in found:
             dead = span.attempts >= max_attempts
@@ -398,9 +398,18 @@ class Claims:
         return progress
 
 
-def _span_with(claim: Claim, place: Place) -> Span:
+def _spans_with(claim: Claim, places: Sequence[Place]) -> list[Span]:
+    """The span of each. Messages that are tried again are a span each, thousands in a claim."""
+    if len(places) == 1:
+        return [_span_with(claim.spans, places[0])]
+    single = {(one.track, one.start): one for one in claim.spans if one.stop == one.start + 1}
+    wide = [one for one in claim.spans if one.stop > one.start + 1]
+    return [single.get(place) or _span_with(wide, place) for place in places]
+
+
+def _span_with(spans: Sequence[Span], place: Place) -> Span:
     track, offset = place
-    for span in claim.spans:
+    for span in spans:
         if span.track == track and span.start <= offset < span.stop:
             return span
     raise BadTopicValue("a message that is to be tried again is not in this claim")

@@ -43,13 +43,14 @@ def nack(
             _check_messages(session, topic, found)
         for at in range(0, len(found), _PORTION):
             _insert(session, topic, reader, found[at : at + _PORTION], delay_ms, reason)
+        if ids is None:
+            ranges.end(session, topic, reader, keys)
+            return
         for claim_id, numbers in held.changed():
             session.run(
                 f"UPDATE {schema.claims(topic)} SET nacked=%s WHERE id=%s",
                 (ranges.join_ids(numbers), claim_id),
             )
-        if ids is None:
-            ranges.end(session, topic, reader, keys)
 
 
 class _Held:
