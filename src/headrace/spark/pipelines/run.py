@@ -137,9 +137,20 @@ class Runner:
     def _views(self, sink: str) -> Views:
         return build(self.spark, self.pipeline, stream_of(self.spark, self.pipeline, sink))
 
-    def _checkpoint(self, name: str) -> str:
+    def _with_place(self, reason: str) -> str:
+        """Who is told to begin anew must know what to remove: those of all sinks, as they have the
+        same sources."""
+        if "new checkpoint" not in reason:
+            return reason
+        return f"{reason} (remove {self._checkpoints} for that)"
+
+    @property
+    def _checkpoints(self) -> str:
         pipeline = self.pipeline
-        base = pipeline.checkpoint or str(self.directory / "checkpoints" / pipeline.name)
+        return pipeline.checkpoint or str(self.directory / "checkpoints" / pipeline.name)
+
+    def _checkpoint(self, name: str) -> str:
+        base = self._checkpoints
         return f"{base.rstrip('/')}/{name}"
 
     def _begin(self, writer: DataStreamWriter, name: str) -> _Query:
@@ -168,7 +179,8 @@ class Runner:
             failed = None if one.query.isActive else one.query.exception()
             if failed is not None:
                 raise PipelineFailed(
-                    f"pipeline {self.pipeline.name}, {one.figures.sink}: {reason_in(str(failed))}"
+                    f"pipeline {self.pipeline.name}, {one.figures.sink}: "
+                    f"{self._with_place(reason_in(str(failed)))}"
                 )
         if self.shown is not None:
             queries = [one.figures for one in self._queries if one.figures.sink != BAD_RECORDS]
