@@ -3,11 +3,13 @@
 BIN   := .venv/bin
 STAMP := .venv/.installed
 T     ?= tests
+FAST  := not interop and not chaos and not spark
+SEED  := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 PAGE  := src/headrace/console/dist/index.html
 NODES := console/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test chaos interop spark check format docs bench console page build lock clean
+.PHONY: help setup run demo test fuzz chaos interop spark check format docs bench console page build lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,7 +27,13 @@ demo: setup page ## show what the broker does, once, and stop
 	@$(BIN)/headrace demo $(ARGS)
 
 test: setup page ## run all tests but the long ones below (T=path chooses)
-	@$(BIN)/python -m pytest -q -m "not interop and not chaos and not spark" $(T)
+	@$(BIN)/python -m pytest -q -n 4 --randomly-seed=1 -m "$(FAST)" $(T)
+
+fuzz: setup ## try property tests with new examples, ten times as many (SEED=N repeats a run)
+	@echo "fuzz: make fuzz SEED=$(SEED) repeats this run"
+	@$(BIN)/python -m pytest -q -n 4 --hypothesis-profile=fuzz --hypothesis-seed=$(SEED) \
+		--randomly-seed=$(SEED) --timeout=3600 -m "hypothesis and $(FAST)" $(T) || \
+		{ echo "fuzz: make fuzz SEED=$(SEED) repeats this run"; exit 1; }
 
 chaos: setup ## kill brokers and break disks for ten minutes (CHAOS_SEED=N repeats a run)
 	@$(BIN)/python -m pytest -q -m chaos tests

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
 
 import brokers
 
@@ -19,12 +20,27 @@ import brokers
 # in two threads at once ("AST constructor recursion depth mismatch").
 import headrace.server.http.protocol  # noqa: F401
 import mariadb
+import workers
 from brokers import Broker
 from mariadb import MariaDb
 from waiting import wait_for
 
 # How fast the machine is must not decide whether a property holds.
-settings.register_profile("headrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Without chance, a failure is a failure on every machine; `make fuzz` is for finding new ones.
+settings.register_profile(
+    "headrace",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "fuzz",
+    settings.get_profile("headrace"),
+    derandomize=False,
+    database=None,  # else the examples of earlier runs come first, and a seed does not repeat a run
+    max_examples=1000,
+    print_blob=True,
+)
 settings.load_profile("headrace")
 
 # Programs inherit what is ignored here, as Ctrl-C is in the background of a shell and a hang-up
@@ -89,6 +105,10 @@ def mariadb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Spark and the browser come last: the threads and sockets they leave in this process would
     disturb tests that count theirs."""
-    heavy = {"browser": 1, "spark": 2}
     root = Path(__file__).parent
-    items.sort(key=lambda item: heavy.get(item.path.relative_to(root).parts[0], 0))
+    items.sort(key=lambda item: workers.HEAVY.get(item.path.relative_to(root).parts[0], 0))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> workers.FileScheduling:
+    return workers.FileScheduling(config, log)

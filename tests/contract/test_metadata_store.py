@@ -288,7 +288,7 @@ def test_what_changes_after_save_is_not_seen(stage: Stage) -> None:
         PolicyRow("/", "p", "", "all", -(2**63) - 1, {}),
         PolicyRow("/", "p", "", "all", 0, {"n": 2**64}),
     ],
-    ids=ascii,
+    ids=["text", "object", "number", "priority", "definition"],
 )
 def test_a_row_that_cannot_be_kept_is_refused_alone(stage: Stage, row: Row) -> None:
     store = stage.start()

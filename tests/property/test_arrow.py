@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exploring import examples
 from headrace.model.topics.lanes import Lane
 from headrace.store.api import Placed
 from headrace.store.arrow.batches import Decoder, cut
@@ -84,7 +85,7 @@ def moment(ms: int | None) -> datetime | None:
     return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.lists(messages, min_size=1, max_size=5), min_size=1, max_size=5), st.booleans())
 def test_contents_of_queues(
     records: list[list[tuple[Properties, bytes, int]]], group: bool
@@ -116,7 +117,7 @@ def test_contents_of_queues(
         assert shown == known
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.lists(entries, min_size=1, max_size=5), min_size=1, max_size=5))
 def test_entries_of_topics(records: list[list[Entry]]) -> None:
     data, part = segment([[encode_entry(one) for one in record] for record in records], False)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exploring import examples
 from headrace.model.backlog import Backlog, PriorityBacklog
 from headrace.model.message import Route, Run
 
@@ -132,7 +133,7 @@ class Pair:
 
 
 @pytest.mark.parametrize("levels", [1, HIGHEST + 1], ids=["plain", "priorities"])
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(requests, max_size=30))
 def test_a_backlog_is_a_sorted_list(levels: int, steps: list[tuple[object, ...]]) -> None:
     pair = Pair(levels)

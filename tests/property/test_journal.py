@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from exploring import examples
 from headrace.store.api import Level, Placed
 from headrace.store.log import compaction
 from headrace.store.log.compaction import Rule
@@ -149,4 +150,4 @@ class JournalMachine(RuleBasedStateMachine):
 
 
 TestJournal = JournalMachine.TestCase
-TestJournal.settings = settings(max_examples=80, stateful_step_count=40)
+TestJournal.settings = settings(max_examples=examples(80), stateful_step_count=40)

@@ -9,6 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exploring import examples
 from handover import Handover
 from headrace.store.api import (
     BindingRow,
@@ -162,7 +163,7 @@ def started(store: Metadata) -> Metadata:
     return store
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(changes, max_size=40))
 def test_stores_hold_what_the_model_holds(sequence: list[tuple[str, object]]) -> None:
     with tempfile.TemporaryDirectory() as name:

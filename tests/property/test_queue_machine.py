@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from exploring import examples
 from headrace.core.consumer import Consumer
 from unit.core.stage import Inbox, Stage, ready
 
@@ -162,4 +163,6 @@ def _outstanding(inbox: Inbox) -> list[int]:
 
 
 TestQueueMachine = QueueMachine.TestCase
-TestQueueMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestQueueMachine.settings = settings(
+    max_examples=examples(60), stateful_step_count=40, deadline=None
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exploring import examples
 from headrace.errors import PreconditionFailed
 from headrace.model.message import Route, Run
 from headrace.model.unacked import Lease, Settled, Unacked
@@ -97,7 +98,7 @@ def settled(parts: list[Settled[int]]) -> list[tuple[int, int]]:
     return found
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(steps, max_size=40))
 def test_unacked_is_a_dict_of_tags(requests: list[tuple[object, ...]]) -> None:
     pair = Pair()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -40,11 +41,14 @@ def headrace(*args: str, without: tuple[str, ...]) -> subprocess.CompletedProces
         ("topic", "list", "--store", DATABASE),
         ("group", "list", "clicks", "--store", DATABASE),
         ("bench", "topics"),
-        ("serve", "--engine", f"db={DATABASE}", "--data-dir", "never-made"),
+        ("serve", "--engine", f"db={DATABASE}", "--data-dir", "data"),
     ],
     ids=lambda args: " ".join(args[:2]),
 )
-def test_what_needs_a_database_names_the_driver(args: tuple[str, ...]) -> None:
+def test_what_needs_a_database_names_the_driver(
+    args: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where the last one makes its data directory
     done = headrace(*args, without=MYSQL)
     assert done.returncode in (1, 2)
     assert done.stderr.count("\n") == 1, done.stderr

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from exploring import examples
 from headrace.model.topics.lanes import Lane
 from headrace.store.mysql import advance
 from headrace.store.mysql.driver import Session
@@ -280,7 +281,9 @@ def expected(stable: int, ids: set[int]) -> tuple[int, advance.Hole | None]:
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.integers(0, 5), st.sets(st.integers(1, 25)))
 @example(0, set())

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from link import Link, Site
 
+from exploring import examples
 from headrace.server.remoting.dispatch import HANDLERS
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Serialization
@@ -76,7 +77,9 @@ def link(server: Site, request: pytest.FixtureRequest) -> Iterator[Link]:
 
 
 @settings(
-    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(400),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     st.sampled_from(sorted(HANDLERS)),
@@ -90,7 +93,9 @@ def test_every_request_is_answered(link: Link, code: int, ext: dict[str, str], b
 
 
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(300),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     st.sampled_from(

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exploring import examples
 from headrace.core.clock import Clock, Timers
 from headrace.core.turn import Turn
 from headrace.core.vhost import Vhost
@@ -36,7 +37,7 @@ def a_vhost() -> Iterator[Vhost]:
         loop.close()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(kinds, min_size=4, max_size=4), arrows, keys, st.sampled_from(["1", "2", "3"]))
 def test_it_says_what_routing_does(
     chosen: list[str], given_arrows: list[tuple[int, int, str, str]], key: str, header: str
