@@ -23,17 +23,27 @@ COLUMNS = (
 )
 
 
+operator_option = click.option(
+    "--operator",
+    "kind",
+    flag_value="operator-policies",
+    default="policies",
+    help="Operator policies: limits that policies cannot exceed.",
+)
+
+
 @click.group()
 def policy() -> None:
     """List, set and clear policies."""
 
 
 @policy.command("list")
+@operator_option
 @json_option
 @http_options
-def list_policies(client: ManagementClient, as_json: bool) -> int:
+def list_policies(client: ManagementClient, kind: str, as_json: bool) -> int:
     """Show the policies of all vhosts."""
-    show(COLUMNS, client.get("policies"), as_json=as_json, nothing="no policies")
+    show(COLUMNS, client.get(kind), as_json=as_json, nothing="no policies")
     return DONE
 
 
@@ -43,6 +53,7 @@ def list_policies(client: ManagementClient, as_json: bool) -> int:
 @click.argument("definition")
 @click.option("--priority", default=0, help="Of several policies the highest counts. [0]")
 @click.option("--apply-to", default="all", help="all, queues or exchanges. [all]")
+@operator_option
 @vhost_option
 @json_option
 @http_options
@@ -53,6 +64,7 @@ def set_policy(
     definition: str,
     priority: int,
     apply_to: str,
+    kind: str,
     vhost: str,
     as_json: bool,
 ) -> int:
@@ -67,19 +79,20 @@ def set_policy(
         "priority": priority,
         "apply-to": apply_to,
     }
-    client.request("PUT", ("policies", vhost, name), body)
+    client.request("PUT", (kind, vhost, name), body)
     text = f"policy {escaped(name)} is set in vhost {escaped(vhost)}"
     return tell(text, {"vhost": vhost, "name": name, **body}, as_json=as_json)
 
 
 @policy.command()
 @click.argument("name")
+@operator_option
 @vhost_option
 @json_option
 @http_options
-def clear(client: ManagementClient, name: str, vhost: str, as_json: bool) -> int:
+def clear(client: ManagementClient, name: str, kind: str, vhost: str, as_json: bool) -> int:
     """Remove the policy NAME."""
-    client.request("DELETE", ("policies", vhost, name))
+    client.request("DELETE", (kind, vhost, name))
     text = f"cleared policy {escaped(name)} of vhost {escaped(vhost)}"
     return tell(text, {"vhost": vhost, "name": name}, as_json=as_json)
 

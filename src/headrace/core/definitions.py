@@ -11,6 +11,7 @@ from typing import Any
 from headrace.core.access_definitions import VHOST_LIMITS, each, import_access
 from headrace.core.broker import DEFAULT_VHOST, Broker
 from headrace.core.parameters import REPORT
+from headrace.core.policies import OPERATOR_POLICY
 from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError, ConfigError
 from headrace.model.policy import Policy
@@ -66,23 +67,19 @@ def _global_parameter(broker: Broker, item: Item) -> None:
 
 
 def _parameter(broker: Broker, item: Item) -> None:
+    vhost, component = _home(broker, item), item["component"]
+    if component == OPERATOR_POLICY:
+        vhost.operator_policies.set(
+            Policy.from_json(item["name"], vhost.name, item["value"], is_operator=True)
+        )
     # Limits are known by now; a report is made of messages, and never declared.
-    if item["component"] not in (VHOST_LIMITS, REPORT):
-        where = _home(broker, item).name
-        broker.parameters.set(where, item["component"], item["name"], item["value"])
+    elif component not in (VHOST_LIMITS, REPORT):
+        broker.parameters.set(vhost.name, component, item["name"], item["value"])
 
 
 def _policy(broker: Broker, item: Item) -> None:
-    _home(broker, item).policies.set(
-        Policy.checked(
-            name=item["name"],
-            vhost=item.get("vhost", DEFAULT_VHOST),
-            pattern=item["pattern"],
-            apply_to=item.get("apply-to", "all"),
-            priority=item.get("priority", 0),
-            definition=item["definition"],
-        )
-    )
+    vhost = _home(broker, item)
+    vhost.policies.set(Policy.from_json(item["name"], vhost.name, item))
 
 
 def _exchange(broker: Broker, item: Item) -> None:

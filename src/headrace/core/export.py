@@ -11,6 +11,8 @@ from headrace import __version__
 from headrace.core.access_definitions import export_access
 from headrace.core.broker import Broker
 from headrace.core.exchange import Exchange
+from headrace.core.parameters import Parameter
+from headrace.core.policies import OPERATOR_POLICY
 from headrace.core.queue import Queue
 from headrace.core.vhost import Vhost
 
@@ -24,7 +26,8 @@ def export_definitions(broker: Broker, version: str) -> Entry:
     parts = [_contents(vhost) for vhost in vhosts]
     parameters = [
         {"value": one.value, "vhost": one.vhost, "component": one.component, "name": one.name}
-        for one in broker.parameters.listed()
+        for vhost in vhosts
+        for one in _parameters(broker, vhost)
     ]
     return {
         "rabbit_version": version,
@@ -52,14 +55,22 @@ def export_vhost(broker: Broker, vhost: Vhost, version: str) -> Entry:
     for kind in ("queues", "exchanges", "bindings"):
         for entry in parts[kind]:
             del entry["vhost"]
-    parameters = broker.parameters.listed(vhost.name)
     return {
         "rabbit_version": version,
         "parameters": [
-            {"component": one.component, "name": one.name, "value": one.value} for one in parameters
+            {"component": one.component, "name": one.name, "value": one.value}
+            for one in _parameters(broker, vhost)
         ],
         **parts,
     }
+
+
+def _parameters(broker: Broker, vhost: Vhost) -> list[Parameter]:
+    """Those of a vhost; RabbitMQ has its operator policies among them."""
+    return broker.parameters.listed(vhost.name) + [
+        Parameter(vhost.name, OPERATOR_POLICY, name, policy.as_json())
+        for name, policy in sorted(vhost.operator_policies.items())
+    ]
 
 
 _KINDS = ("policies", "queues", "exchanges", "bindings")
@@ -68,15 +79,8 @@ _KINDS = ("policies", "queues", "exchanges", "bindings")
 def _contents(vhost: Vhost) -> dict[str, list[Entry]]:
     return {
         "policies": [
-            {
-                "vhost": vhost.name,
-                "name": policy.name,
-                "pattern": policy.pattern,
-                "apply-to": policy.apply_to,
-                "definition": dict(policy.definition),
-                "priority": policy.priority,
-            }
-            for _, policy in sorted(vhost.policies.items())
+            {"vhost": vhost.name, "name": name, **policy.as_json()}
+            for name, policy in sorted(vhost.policies.items())
         ],
         "queues": [_queue(queue) for _, queue in sorted(vhost.queues.items()) if _is_kept(queue)],
         "exchanges": [

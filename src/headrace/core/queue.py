@@ -14,6 +14,7 @@ from headrace.core.consumer import Consumer
 from headrace.core.counters import QueueCounters
 from headrace.core.dealing import Dealer
 from headrace.core.events import ACKNOWLEDGED, DEAD_LETTERED, DROPPED, EXPIRED, REDELIVERED
+from headrace.core.policies import NO_POLICIES
 from headrace.core.storage import LEVELS
 from headrace.core.tail import QueueTail
 from headrace.errors import AccessRefused
@@ -68,7 +69,7 @@ class Queue:
         "next_offset",
         "number",
         "owner",
-        "policy",
+        "policies",
         "settings",
         "unacked",
         "uuid",
@@ -99,7 +100,7 @@ class Queue:
         self.auto_delete = auto_delete
         self.owner = owner  # the connection of an exclusive queue
         self.arguments = arguments
-        self.policy: str | None = None
+        self.policies = NO_POLICIES
         self.backlog = self._new_backlog(settings)
         self.dealer = Dealer()
         self.next_offset = 0

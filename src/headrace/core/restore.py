@@ -7,6 +7,7 @@ import logging
 from headrace.core.broker import Broker
 from headrace.core.delays import NAME_PREFIX
 from headrace.core.exchange import Target
+from headrace.core.policies import restore_operator_policies
 from headrace.core.staging import NAME_PREFIX as PUBLISHED_PREFIX
 from headrace.errors import BrokerError
 from headrace.model.policy import Policy
@@ -20,7 +21,7 @@ def restore(broker: Broker, catalogue: Catalogue) -> None:
     for name in catalogue.vhosts:
         broker.ensure_vhost(name)
     broker.users.restore(catalogue)
-    broker.parameters.restore(catalogue.parameters)
+    broker.parameters.restore(restore_operator_policies(broker.vhosts, catalogue.parameters))
     for policy in catalogue.policies:
         found = Policy(
             policy.name,

@@ -15,7 +15,7 @@ from headrace.core.exchange import KINDS, Exchange, Target
 from headrace.core.limits import MAX_QUEUES, is_reached
 from headrace.core.pins import Held, Pins
 from headrace.core.pipelines import Pipelines
-from headrace.core.policies import Policies
+from headrace.core.policies import OperatorPolicies, Policies, policies_for
 from headrace.core.queue import Queue
 from headrace.core.replies import ReplyAddresses
 from headrace.core.routes import DefaultRouter, Routes
@@ -68,6 +68,7 @@ class Vhost:
         self.queues: dict[str, Queue] = {}
         self.exchanges: dict[str, Exchange] = {}
         self.policies = Policies(self)
+        self.operator_policies = OperatorPolicies(self)
         self.counters = VhostCounters()
         self.limits: dict[str, int] = {}
         self.replies = ReplyAddresses()
@@ -282,7 +283,7 @@ class Vhost:
             auto_delete=auto_delete,
             type_name=type_name,
         )
-        policy = self.policies.for_queue(name, arguments)
+        policies = policies_for(self, name, arguments)
         number = stored.id if stored else None
         if durable and owner is None and stored is None:
             number = self.storage.new_queue_number()
@@ -293,14 +294,14 @@ class Vhost:
             auto_delete=auto_delete,
             owner=owner,
             arguments=arguments,
-            settings=queue_settings(arguments, policy.definition if policy else _NOTHING),
+            settings=queue_settings(arguments, policies.definition),
             number=number,
             uuid=stored.uuid if stored else uuid4().hex,
         )
         if number is not None and stored is None:
             row = QueueRow(number, queue.uuid, self.name, name, auto_delete, arguments)
             self.storage.save(row)
-        queue.policy = policy.name if policy else None
+        queue.policies = policies
         self.queues[name] = queue
         self.counters.queues_created += 1
         if owner is not None:

@@ -10,7 +10,8 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from math import inf
+from typing import Any, Final
 
 from headrace.errors import PreconditionFailed
 from headrace.model.arguments import CHECKERS, plain_type_name
@@ -46,6 +47,16 @@ _LIKE_ARGUMENTS: Final = (
     "retention",
     "ack-timeout-action",
 )
+# What an operator policy may set: limits, so that the smaller of two values can win.
+OPERATOR_KEYS: Final = (
+    "message-ttl",
+    "expires",
+    "max-length",
+    "max-length-bytes",
+    "delivery-limit",
+    "max-in-memory-length",
+    "max-in-memory-bytes",
+)
 # Known, and without effect on the type of the value: parts of a cluster, streams, retention.
 _FREE: Final = ("max-age", "max-in-memory-length", "max-in-memory-bytes")
 _FREE_PREFIXES: Final = ("ha-", "federation-")
@@ -75,6 +86,8 @@ class Policy:
         apply_to: str = "all",
         priority: int = 0,
         definition: Mapping[str, object] | None = None,
+        *,
+        is_operator: bool = False,
     ) -> Policy:
         """Raise PreconditionFailed, naming the mistake, unless everything is as it must be."""
         if apply_to not in APPLY_TO:
@@ -91,9 +104,35 @@ class Policy:
             raise PreconditionFailed(f"policy '{name}' has an empty definition")
         for key, value in definition.items():
             wrong = _wrong_setting(key, value)
+            if wrong is None and is_operator and key not in OPERATOR_KEYS:
+                wrong = f"'{key}' cannot be set by an operator policy: {', '.join(OPERATOR_KEYS)}"
             if wrong is not None:
                 raise PreconditionFailed(f"invalid definition of policy '{name}': {wrong}")
         return cls(name, vhost, pattern, apply_to, priority, dict(definition))
+
+    @classmethod
+    def from_json(
+        cls, name: str, vhost: str, value: Mapping[str, Any], *, is_operator: bool = False
+    ) -> Policy:
+        """The policy of a definitions file; `checked`, and KeyError where something is missing."""
+        return cls.checked(
+            name,
+            vhost,
+            value["pattern"],
+            value.get("apply-to", "all"),
+            value.get("priority", 0),
+            value["definition"],
+            is_operator=is_operator,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields that `from_json` reads."""
+        return {
+            "pattern": self.pattern,
+            "apply-to": self.apply_to,
+            "definition": dict(self.definition),
+            "priority": self.priority,
+        }
 
     def applies(self, kind: str, name: str, queue_type: str = "classic") -> bool:
         """Whether this is meant for the queue or exchange (`kind`) of that name."""
@@ -110,6 +149,18 @@ def effective(
     """The one policy that counts: highest priority first, then the smaller name."""
     fitting = (policy for policy in policies if policy.applies(kind, name, queue_type))
     return min(fitting, key=lambda policy: (-policy.priority, policy.name), default=None)
+
+
+def bounded(policy: Policy | None, operator: Policy | None) -> Mapping[str, object]:
+    """The settings of a policy within the limits of an operator policy: the smaller values."""
+    settings = policy.definition if policy is not None else {}
+    limits = operator.definition if operator is not None else {}
+    both = {key: min(settings[key], limits[key], key=_limit) for key in settings.keys() & limits}
+    return {**settings, **limits, **both}
+
+
+def _limit(value: object) -> float:
+    return value if isinstance(value, int) and value >= 0 else inf  # a negative one is no limit
 
 
 def _wrong_setting(key: str, value: object) -> str | None:

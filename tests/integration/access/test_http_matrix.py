@@ -294,7 +294,6 @@ BY_TAG_ALONE = {
     "POST /api/vhosts/{vhost}/start/{node}",
     "PUT /api/policies/{vhost}/{name}",
     "DELETE /api/policies/{vhost}/{name}",
-    "PUT /api/operator-policies/{vhost}/{name}",
     "PUT /api/parameters/{component}/{vhost}/{name}",
     "DELETE /api/parameters/{component}/{vhost}/{name}",
 }

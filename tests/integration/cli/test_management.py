@@ -65,6 +65,10 @@ def test_policies_and_definitions(capsys: Told, tmp_path: Path) -> None:
     file = tmp_path / "definitions.json"
     assert call(capsys, "definitions", "export", str(file)).code == 0
     assert file.stat().st_mode & 0o777 == 0o600
+    capped = '{"max-length": 3}'
+    assert call(capsys, "policy", "set", "--operator", "o", "^q", capped).code == 0
+    assert call(capsys, "policy", "list", "--operator").out == "/\to\t^q\tall\t0\tmax-length=3\n"
+    assert call(capsys, "policy", "clear", "--operator", "o").code == 0
     assert call(capsys, "policy", "clear", "p").code == 0
     told = call(capsys, "definitions", "import", str(file))
     assert (told.code, "1 policy" in told.out) == (0, True)

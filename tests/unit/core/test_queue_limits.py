@@ -163,12 +163,12 @@ def test_a_limit_by_policy_counts_at_once_and_ends_with_it(stage: Stage) -> None
     stage.publish(*"abcd")
     stage.vhost.policies.set(policy(max_length=2))
     stage.run()
-    assert (ready(queue), queue.policy) == (["c", "d"], "p")
+    assert (ready(queue), queue.policies.policy) == (["c", "d"], "p")
 
     stage.vhost.policies.clear("p")
     stage.publish(*"ef")
 
-    assert (ready(queue), queue.policy) == (["c", "d", "e", "f"], None)
+    assert (ready(queue), queue.policies.policy) == (["c", "d", "e", "f"], None)
 
 
 def test_a_limit_in_bytes_by_policy_measures_bodies_from_then_on(stage: Stage) -> None:

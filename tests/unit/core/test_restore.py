@@ -114,7 +114,7 @@ def test_everything_declared_is_there_again(site: Site) -> None:
     exchange, queue = vhost.exchanges["x"], vhost.queues["q2"]
     assert (exchange.kind, exchange.auto_delete, exchange.internal) == ("topic", True, True)
     assert (queue.number, queue.uuid, queue.auto_delete) == (2, "u-2", True)
-    assert queue.policy == "p"
+    assert queue.policies.policy == "p"
     assert [one.name for one in vhost.routes.get("x", "a.b").destinations] == ["q2"]
     assert vhost.declare_queue("q3", durable=True).number == 3
 

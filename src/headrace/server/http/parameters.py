@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.parameters import CLUSTER_NAME, REPORT, Parameter
+from headrace.core.policies import OPERATOR_POLICY
 from headrace.server.http import replies
 from headrace.server.http.call import Call
 from headrace.server.http.listing import Row
@@ -37,6 +38,8 @@ async def _set(call: Call) -> Reply:
         raise replies.bad_request("[{key_missing,value}]")
     if call.params["component"] == REPORT:
         raise replies.bad_request("reports are kept with PUT /api/reports/VHOST/NAME")
+    if call.params["component"] == OPERATOR_POLICY:
+        raise replies.bad_request("set it with PUT /api/operator-policies/VHOST/NAME")
     if call.params["component"] == "vhost-limits":
         # Kept as a mere value it would limit nothing until somebody imports it.
         raise replies.bad_request("limits are set with PUT /api/vhost-limits/VHOST/NAME")

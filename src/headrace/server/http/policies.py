@@ -1,13 +1,26 @@
-"""/api/policies. Operator policies are for those who rent brokers out: there are none here."""
+"""/api/policies and /api/operator-policies."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+from operator import attrgetter
+
+from headrace.core.policies import OperatorPolicies, Policies
+from headrace.core.vhost import Vhost
 from headrace.model.policy import Policy
 from headrace.server.http import replies
 from headrace.server.http.call import Call
 from headrace.server.http.listing import Fields, Row, listed
 from headrace.server.http.replies import Reply
-from headrace.server.http.route import MANAGEMENT, SEES_VHOST, SETS_POLICY, Route
+from headrace.server.http.route import (
+    ADMINISTRATOR,
+    MANAGEMENT,
+    SEES_VHOST,
+    SETS_POLICY,
+    Route,
+    Rule,
+)
 
 _FIELDS: Fields[Policy] = Fields(
     {
@@ -25,68 +38,62 @@ def policy_row(policy: Policy) -> Row:
     return _FIELDS.row(policy)
 
 
-async def _policies(call: Call) -> Reply:
-    found = [
-        policy for vhost in call.visible_vhosts() for _, policy in sorted(vhost.policies.items())
-    ]
-    return await listed(call, found, _FIELDS)
+def _of(vhost: Vhost, kind: type[Policies]) -> Policies:
+    return vhost.operator_policies if kind is OperatorPolicies else vhost.policies
 
 
-async def _policy(call: Call) -> Reply:
-    policy = call.vhost.policies.get(call.name)
+async def _policies(kind: type[Policies], call: Call) -> Reply:
+    found = [one for vhost in call.visible_vhosts() for one in _of(vhost, kind).values()]
+    return await listed(call, sorted(found, key=attrgetter("vhost", "name")), _FIELDS)
+
+
+async def _policy(kind: type[Policies], call: Call) -> Reply:
+    policy = _of(call.vhost, kind).get(call.name)
     if policy is None:
         raise replies.not_found()
     return replies.data(policy_row(policy))
 
 
-async def _put(call: Call) -> Reply:
-    vhost = call.vhost
+async def _put(kind: type[Policies], call: Call) -> Reply:
+    policies = _of(call.vhost, kind)
     priority = call.json().get("priority", 0)
     if isinstance(priority, str) and priority.lstrip("-").isdigit():
         priority = int(priority[:12])  # rabbitmqadmin sends text
     policy = Policy.checked(
         name=call.name,
-        vhost=vhost.name,
+        vhost=call.vhost.name,
         pattern=call.value("pattern", str),
         apply_to=call.value("apply-to", str, "all"),
         priority=priority,
         definition=call.value("definition", dict),
+        is_operator=kind is OperatorPolicies,
     )
-    new = call.name not in vhost.policies
-    vhost.policies.set(policy)
+    new = call.name not in policies
+    policies.set(policy)
     return replies.created(new=new)
 
 
-async def _delete(call: Call) -> Reply:
-    vhost = call.vhost
-    if call.name not in vhost.policies:
+async def _delete(kind: type[Policies], call: Call) -> Reply:
+    policies = _of(call.vhost, kind)
+    if call.name not in policies:
         raise replies.not_found()
-    vhost.policies.clear(call.name)
+    policies.clear(call.name)
     return replies.DONE
 
 
-async def _operator_policies(call: Call) -> Reply:
-    return replies.data([])
+_BODY = {"pattern": "string", "definition": "object", "priority": "integer", "apply-to": "string"}
 
 
-async def _no_operator_policies(call: Call) -> Reply:
-    raise replies.bad_request("there are no operator policies here; set a policy")
+def _routes(path: str, kind: type[Policies], plural: str, setter: Rule) -> Iterator[Route]:
+    all_of, one = partial(_policies, kind), path + "/{vhost}/{name}"
+    yield Route("GET", path, all_of, MANAGEMENT, f"All {plural}")
+    yield Route("GET", path + "/{vhost}", all_of, SEES_VHOST, f"{plural.capitalize()} of a vhost")
+    yield Route("GET", one, partial(_policy, kind), SEES_VHOST, f"One {kind.called}")
+    yield Route("PUT", one, partial(_put, kind), setter, f"Set one {kind.called}", _BODY)
+    yield Route("DELETE", one, partial(_delete, kind), setter, f"Clear one {kind.called}")
 
-
-_ONE = "/api/policies/{vhost}/{name}"
 
 ROUTES = (
-    Route("GET", "/api/policies", _policies, MANAGEMENT, "All policies"),
-    Route("GET", "/api/policies/{vhost}", _policies, SEES_VHOST, "Policies of a vhost"),
-    Route("GET", _ONE, _policy, SEES_VHOST, "One policy"),
-    Route("PUT", _ONE, _put, SETS_POLICY, "Set a policy",
-          {"pattern": "string", "definition": "object", "priority": "integer",
-           "apply-to": "string"}),
-    Route("DELETE", _ONE, _delete, SETS_POLICY, "Clear a policy"),
-    Route("GET", "/api/operator-policies", _operator_policies, MANAGEMENT,
-          "Operator policies: none"),
-    Route("GET", "/api/operator-policies/{vhost}", _operator_policies, SEES_VHOST,
-          "Operator policies of a vhost: none"),
-    Route("PUT", "/api/operator-policies/{vhost}/{name}", _no_operator_policies, SETS_POLICY,
-          "Refused: there are none"),
-)  # fmt: skip
+    *_routes("/api/policies", Policies, "policies", SETS_POLICY),
+    *_routes("/api/operator-policies", OperatorPolicies, "operator policies", ADMINISTRATOR),
+)

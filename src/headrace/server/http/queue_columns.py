@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from json.encoder import encode_basestring_ascii as quoted
 from typing import TYPE_CHECKING
 
+from headrace.core.policies import NO_POLICIES
 from headrace.core.queue import Queue
 from headrace.model.message import STASHED
 from headrace.server.holding import Holding
@@ -52,7 +53,7 @@ class QueueColumns:
         return Fields(columns, groups=groups, optional=("message_stats", "idle_since"))
 
     def _identity(self, queue: Queue) -> Row:
-        policy = queue.policy
+        policies = queue.policies
         return {
             "name": queue.name,
             "vhost": queue.vhost.name,
@@ -63,14 +64,14 @@ class QueueColumns:
             "arguments": queue.arguments,
             "node": self._node,
             "state": "running",
-            "policy": policy,
-            "operator_policy": None,
-            "effective_policy_definition": _effective(queue) if policy is not None else {},
+            "policy": policies.policy,
+            "operator_policy": policies.operator_policy,
+            "effective_policy_definition": policies.definition,
             "recoverable_slaves": None,
         }
 
     def _identity_text(self, queue: Queue) -> str:
-        if queue.policy is not None:
+        if queue.policies is not NO_POLICIES:
             return members(self._identity(queue))
         arguments = encode_text(queue.arguments) if queue.arguments else "{}"
         return (
@@ -133,11 +134,6 @@ def _sizes_text(queue: Queue) -> str:
 
 def _consumers_text(queue: Queue) -> str:
     return members(consumer_columns(queue)) if len(queue.dealer) else _NO_CONSUMERS_TEXT
-
-
-def _effective(queue: Queue) -> Mapping[str, object]:
-    policy = queue.vhost.policies.get(queue.policy or "")
-    return policy.definition if policy is not None else {}
 
 
 def lengths(queue: Queue) -> Row:
