@@ -19,7 +19,7 @@ from attacks import load
 from attacks.measure import Outcome, measure
 
 HEAD = """\
-| attack | loop, CPU s | memory grown, MiB | round trip p50 / p99 / max, ms | loop CPU of it, p99 ms |{}
+| attack | loop CPU, s | grown, MiB | round trip p50 / p99 / max, ms | loop CPU in it, p99 ms |{}
 |---|---|---|---|---|{}
 """
 
