@@ -19,11 +19,12 @@ from pathlib import Path
 
 from headrace.errors import StoreError
 from headrace.store.directory import FORMAT, JOURNAL, need_catalogue
+from headrace.store.disk import extents
 from headrace.store.findings import Remedy
 from headrace.store.fsck import check
 from headrace.store.log.checkpoint import NAME as CHECKPOINT
 from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX
-from headrace.store.offline import FORMAT_FILE, check_format, held
+from headrace.store.offline import FORMAT_FILE, check_format, held, require_plain_files
 from headrace.store.sqlite.metadata import FILE_NAME
 
 _ATTEMPTS = 1000
@@ -79,6 +80,7 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, total: No
 def restore(source: Path, target: Path, progress: Progress = lambda done, total: None) -> Copied:
     """Put a backup into ``target``, which must be empty or absent. Damaged ones are refused."""
     _require_empty(target)
+    require_plain_files(source)
     with held(source):
         findings = check(source)
         if not findings.is_sound:
@@ -159,15 +161,15 @@ def _copy_file(fd: int, target: Path, chunk: int) -> int:
 
     A file that is being appended to is read page by page; larger reads could be overtaken.
     """
-    size = os.fstat(fd).st_size
     zeros = bytes(chunk)
     out = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
-        os.ftruncate(out, size)
-        for offset in range((max(size, 1) - 1) // chunk * chunk, -1, -chunk):
-            data = os.pread(fd, min(chunk, size - offset), offset)
-            if data != zeros:  # what was only set aside takes no space here
-                _write_all(out, data, offset)
+        os.ftruncate(out, os.fstat(fd).st_size)
+        for start, stop in reversed(list(extents(fd))):  # what was only set aside stays a hole
+            for offset in reversed(range(start, stop, chunk)):
+                data = os.pread(fd, min(chunk, stop - offset), offset)
+                if data != zeros:
+                    _write_all(out, data, offset)
         os.fsync(out)
         return os.fstat(out).st_blocks * 512
     finally:

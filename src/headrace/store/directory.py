@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from contextlib import ExitStack
 from pathlib import Path
 
 from headrace.errors import ConfigError, StoreError
@@ -34,26 +35,37 @@ def need_catalogue(path: Path) -> None:
         )
 
 
+def lock_directory(path: Path, stack: ExitStack, *, create: bool) -> None:
+    """Lock a data directory until the stack is closed. BlockingIOError when another has it.
+
+    The directory itself is locked, since a lock file can be removed while it is held; and the
+    file, because versions before this one look at nothing else. A copy has none until ``create``.
+    """
+    targets = [(path, os.O_RDONLY | os.O_DIRECTORY)]
+    if create or (path / _LOCK).exists():
+        targets.append((path / _LOCK, os.O_CREAT | os.O_RDWR if create else os.O_RDONLY))
+    for target, flags in targets:
+        fd = os.open(target, flags | os.O_CLOEXEC, 0o600)
+        stack.callback(os.close, fd)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 class DataDirectory:
     """Locked while it is open. The lock ends with the process, however that ends."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._locks = ExitStack()
         try:
             if path.exists() and not path.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, "it is a file", str(path))
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.chmod(0o700)
-            self._fd = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise ConfigError(f"cannot use data directory {path}: {error.strerror}") from error
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._fd)
-            raise ConfigError(f"data directory {path} is in use by another broker") from error
-        try:
+            lock_directory(path, self._locks, create=True)
             self._check_format()
+        except BlockingIOError as error:
+            self.close()
+            raise ConfigError(f"data directory {path} is in use by another broker") from error
         except OSError as error:
             self.close()
             raise ConfigError(f"cannot use data directory {path}: {error.strerror}") from error
@@ -95,6 +107,4 @@ class DataDirectory:
         new.rename(file)
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._locks.close()

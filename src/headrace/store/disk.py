@@ -5,6 +5,7 @@ Nothing here retries or hides an error: what a failed write or sync means is the
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,6 +95,25 @@ class RealFile:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def extents(fd: int) -> Iterator[tuple[int, int]]:
+    """Where the data of a file lies, start and stop; between them are holes, which are zeros."""
+    stop, size = 0, os.fstat(fd).st_size
+    while stop < size:
+        try:
+            start = os.lseek(fd, stop, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            return  # nothing but a hole
+        stop = os.lseek(fd, start, os.SEEK_HOLE)
+        yield start, stop
+
+
+def data_size(fd: int) -> int:
+    """The size of a file without the hole at its end, which may be larger than the memory."""
+    return max((stop for _, stop in extents(fd)), default=0)
 
 
 class RealDisk:

@@ -5,25 +5,25 @@ Reading here never writes: no tail is cut, no file is made, also where recovery 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from shutil import copyfile
 
 from headrace.errors import BrokerError, StoreError
 from headrace.store.api import Catalogue
-from headrace.store.directory import FORMAT, JOURNAL, need_catalogue
-from headrace.store.disk import RealFile
+from headrace.store.directory import FORMAT, JOURNAL, lock_directory, need_catalogue
+from headrace.store.disk import RealFile, data_size
 from headrace.store.log.log import CommitLog
+from headrace.store.log.segment import base_of
 from headrace.store.sqlite.metadata import FILE_NAME, SqliteMetadata
 
 FORMAT_FILE = "format"
-LOCK_FILE = "lock"
+LARGEST_SEGMENT = 1 << 33  # bytes; the size of a record has 32 bits
 
 
 @contextmanager
@@ -33,22 +33,34 @@ def held(path: Path, *, create: bool = False) -> Iterator[None]:
     A copy has no lock file; it gets one only with ``create``, which who writes should ask for.
     """
     check_format(path)
-    flags = os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
-    try:
-        fd = os.open(path / LOCK_FILE, flags | os.O_CLOEXEC, 0o600)
-    except FileNotFoundError:
-        yield
-        return
-    except OSError as error:
-        raise StoreError(f"cannot lock {path}: {error.strerror}") from error
-    try:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            lock_directory(path, stack, create=create)
+        except BlockingIOError as error:
             raise StoreError(f"a broker is running on {path}: stop it first") from error
+        except OSError as error:
+            raise StoreError(f"cannot lock {path}: {error.strerror}") from error
         yield
-    finally:
-        os.close(fd)
+
+
+def require_plain_files(path: Path) -> None:
+    """StoreError when a copy has links to other places, pipes, or files too large to be read."""
+    for entry in [*_entries(path), *_entries(path / JOURNAL)]:
+        if entry.is_symlink():
+            raise StoreError(f"{entry.path} is a symbolic link: a backup has none")
+        if not entry.is_file() and not entry.is_dir():
+            raise StoreError(f"{entry.path} is not a regular file")
+        if base_of(entry.name) is not None:
+            with open(entry.path, "rb") as file:
+                if data_size(file.fileno()) > LARGEST_SEGMENT:
+                    raise StoreError(f"{entry.path} is larger than any segment")
+
+
+def _entries(path: Path) -> list[os.DirEntry[str]]:
+    try:
+        return sorted(os.scandir(path), key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return []  # which is found out when it is read
 
 
 def check_format(path: Path) -> None:
@@ -96,6 +108,9 @@ class _ReadOnlyFile(RealFile):
     """What recovery does to torn tails and groups is left undone."""
 
     __slots__ = ()
+
+    def size(self) -> int:
+        return data_size(self.fileno())
 
     def write(self, data: bytes, offset: int) -> None:
         return

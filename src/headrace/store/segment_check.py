@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from headrace.store.disk import Disk
+from headrace.store.disk import Disk, data_size
 from headrace.store.findings import Findings, Place, Range, Remedy, SegmentFindings
 from headrace.store.log import record as r
 from headrace.store.log.index import Entry
@@ -40,7 +40,7 @@ class SegmentCheck:
         self._name = f"{JOURNAL}/{segment_name(base)}"
         file = disk.open(segment_name(base))
         try:
-            self._data = file.read(file.size(), 0)
+            self._data = file.read(data_size(file.fileno()), 0)
         finally:
             file.close()
         self._entries: set[tuple[int, Entry]] = set()  # as the records say

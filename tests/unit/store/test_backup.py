@@ -228,6 +228,65 @@ def test_a_damaged_backup_is_refused(data: Path, driver: LogDriver, tmp_path: Pa
     assert not (tmp_path / "again").exists()
 
 
+@pytest.fixture
+def copy(data: Path, driver: LogDriver, tmp_path: Path) -> Path:
+    put(driver, b"original")
+    driver.log.close()
+    backup(data, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+@pytest.mark.parametrize("name", ["format", "meta.db", "journal", "journal/checkpoint", "segment"])
+def test_restore_follows_no_symbolic_links(copy: Path, tmp_path: Path, name: str) -> None:
+    file = next((copy / "journal").glob("*.log")) if name == "segment" else copy / name
+    elsewhere = file.rename(tmp_path / "elsewhere")
+    file.symlink_to(elsewhere)
+
+    with pytest.raises(StoreError, match=f"{file.name} is a symbolic link"):
+        restore(copy, tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["format", "meta.db", "journal/checkpoint", f"journal/{7:020d}.log"]
+)
+def test_restore_does_not_wait_for_a_pipe(copy: Path, tmp_path: Path, name: str) -> None:
+    (copy / name).unlink(missing_ok=True)
+    os.mkfifo(copy / name)
+
+    with pytest.raises(StoreError, match="is not a regular file"):
+        restore(copy, tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
+def test_restore_reads_and_writes_only_what_a_sparse_segment_holds(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (file,) = (copy / "journal").glob("*.log")
+    os.truncate(file, 1 << 40)
+    reads, pread = [], os.pread
+    monkeypatch.setattr(backups.os, "pread", lambda *args: reads.append(args[1]) or pread(*args))
+
+    copied = restore(copy, tmp_path / "again")
+
+    (again,) = (tmp_path / "again" / "journal").glob("*.log")
+    assert again.stat().st_size == 1 << 40
+    assert sum(reads) < 1 << 20
+    assert copied.bytes < 1 << 16
+    os.truncate(again, 4096)
+    assert contents(tmp_path / "again") == [b"original"]
+
+
+def test_restore_refuses_a_file_larger_than_any_segment(copy: Path, tmp_path: Path) -> None:
+    (file,) = (copy / "journal").glob("*.log")
+    with file.open("r+b") as sparse:
+        sparse.seek(1 << 40)
+        sparse.write(b"x")
+
+    with pytest.raises(StoreError, match="is larger than any segment"):
+        restore(copy, tmp_path / "again")
+
+
 def test_a_backup_that_fails_leaves_nothing(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, StoreError
 from headrace.store.directory import FORMAT, DataDirectory
+from headrace.store.offline import held
 
 
 def mode(path: Path) -> int:
@@ -51,6 +52,20 @@ def test_a_second_broker_is_refused_until_the_first_is_gone(tmp_path: Path) -> N
     first.close()
 
     DataDirectory(tmp_path).close()
+
+
+def test_a_second_broker_is_refused_although_the_lock_file_was_removed(tmp_path: Path) -> None:
+    first = DataDirectory(tmp_path)
+    (tmp_path / "lock").unlink()
+
+    with pytest.raises(ConfigError, match="in use"):
+        DataDirectory(tmp_path)
+    with pytest.raises(StoreError, match="a broker is running"), held(tmp_path):
+        pass
+
+    first.close()
+    with held(tmp_path), pytest.raises(ConfigError, match="in use"):
+        DataDirectory(tmp_path)
 
 
 @pytest.mark.parametrize("content", ["headrace 2\n", "", "something else"])
