@@ -19,7 +19,12 @@ from headrace.core.secrets import Secrets
 from headrace.core.storage import Storage
 from headrace.errors import LoginRefused, NotFound, PreconditionFailed
 from headrace.model.passwords import LIGHT, NO_PASSWORD, SHA256, STRONG, PasswordHash
-from headrace.model.permissions import Permissions, TopicPermissions, expanded
+from headrace.model.permissions import (
+    Permissions,
+    TopicPermissions,
+    check_patterns,
+    expanded,
+)
 from headrace.store.api import (
     Catalogue,
     PermissionRow,
@@ -181,7 +186,7 @@ class Users:
         """Give rights in a vhost; True when the user had none there."""
         self._check_both(user, vhost)
         row = PermissionRow(user, vhost, configure, write, read)
-        Permissions(configure, write, read)  # refuses patterns that cannot be used
+        check_patterns(configure, write, read)
         is_new = (user, vhost) not in self._permissions
         self._permissions[user, vhost] = row
         self._storage.save(row)
@@ -216,7 +221,7 @@ class Users:
         """Restrict the routing keys of a topic exchange; True when there was no restriction."""
         self._check_both(user, vhost)
         row = TopicPermissionRow(user, vhost, exchange, write, read)
-        _topic_permissions(row)  # refuses patterns that cannot be used
+        check_patterns(expanded(write, user, vhost), expanded(read, user, vhost))
         is_new = (user, vhost, exchange) not in self._topics
         self._topics[user, vhost, exchange] = row
         self._storage.save(row)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from headrace.model.policy import compile_pattern
+from headrace.model.patterns import Pattern, compile_pattern, stored_pattern
 
 CONFIGURE: Final = "configure"
 WRITE: Final = "write"
 READ: Final = "read"
 DEFAULT_EXCHANGE: Final = "amq.default"  # how the exchange without a name is called here
-_MAX_REMEMBERED: Final = 4096
+NOTHING: Final = "^$"  # RabbitMQ reads '' as "the empty name", which nothing has
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,27 +22,17 @@ class Permissions:
     configure: str
     write: str
     read: str
-    _searches: dict[str, Callable[[str], re.Match[str] | None]] = field(
-        init=False, repr=False, compare=False, default_factory=dict
-    )
-    _answers: dict[tuple[str, str], bool] = field(
+    _patterns: dict[str, Pattern] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
 
     def __post_init__(self) -> None:
         for action in (CONFIGURE, WRITE, READ):
-            # RabbitMQ reads '' as "the empty name", which nothing has.
-            self._searches[action] = compile_pattern(getattr(self, action) or "^$").search
+            self._patterns[action] = stored_pattern(getattr(self, action) or NOTHING)
 
     def allows(self, action: str, resource: str) -> bool:
         """`action` is configure, write or read; the resource "" is the default exchange."""
-        answer = self._answers.get((action, resource))
-        if answer is None:
-            answer = self._searches[action](resource or DEFAULT_EXCHANGE) is not None
-            if len(self._answers) >= _MAX_REMEMBERED:  # names come from clients: stay bounded
-                self._answers.clear()
-            self._answers[action, resource] = answer
-        return answer
+        return self._patterns[action].matches(resource or DEFAULT_EXCHANGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +41,22 @@ class TopicPermissions:
 
     write: str
     read: str
-    _searches: dict[str, Callable[[str], re.Match[str] | None]] = field(
+    _patterns: dict[str, Pattern] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
 
     def __post_init__(self) -> None:
         for action in (WRITE, READ):
-            self._searches[action] = compile_pattern(getattr(self, action) or "^$").search
+            self._patterns[action] = stored_pattern(getattr(self, action) or NOTHING)
 
     def allows(self, action: str, key: str) -> bool:
-        return self._searches[action](key) is not None
+        return self._patterns[action].matches(key)
+
+
+def check_patterns(*patterns: str) -> None:
+    """Raise PreconditionFailed if one of them cannot be used; stored ones would match nothing."""
+    for pattern in patterns:
+        compile_pattern(pattern)
 
 
 def expanded(pattern: str, user: str, vhost: str) -> str:

@@ -3,8 +3,7 @@
 import pytest
 
 from headrace.errors import PreconditionFailed
-from headrace.model import permissions
-from headrace.model.permissions import Permissions, refusal_text
+from headrace.model.permissions import Permissions, check_patterns, refusal_text
 
 
 def test_each_action_has_its_own_pattern() -> None:
@@ -46,25 +45,26 @@ def test_the_answer_is_the_same_the_second_time() -> None:
     ]
 
 
-def test_remembered_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(permissions, "_MAX_REMEMBERED", 10)
-    some = Permissions("[02468]$", "", "")
-
-    assert [some.allows("configure", str(n)) for n in range(100)] == [True, False] * 50
-    assert len(some._answers) <= 10
-
-
 def test_equal_patterns_are_equal_permissions() -> None:
     used = Permissions("a", "b", "c")
     used.allows("read", "x")
 
     assert used == Permissions("a", "b", "c")
-    assert "_answers" not in repr(used)
+    assert "_patterns" not in repr(used)
 
 
-def test_a_bad_pattern_is_refused_at_once() -> None:
+def test_a_bad_pattern_is_refused_when_it_is_set_and_allows_nothing_when_it_is_stored() -> None:
     with pytest.raises(PreconditionFailed, match="invalid pattern"):
-        Permissions("(", "", "")
+        check_patterns(".*", "(", "")
+
+    assert not Permissions("(", "", "").allows("configure", "(")
+
+
+def test_a_pattern_that_takes_too_long_allows_nothing() -> None:
+    slow = Permissions(r"(?!x)(a|aa)+$", "", "")
+
+    assert not slow.allows("configure", "a" * 200 + "!")
+    assert slow.allows("configure", "aaa")
 
 
 def test_an_unknown_action_is_a_bug() -> None:
