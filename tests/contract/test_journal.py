@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -119,6 +120,55 @@ def test_what_is_not_committed_is_not_found_after_a_crash(stage: JournalStage) -
     stage.crash()
 
     assert stage.held() == {0: b"a"}
+
+
+def test_readers_by_offset_see_what_a_sync_covers(stage: JournalStage) -> None:
+    position = stage.put(b"a", level=Level.OS)
+    stage.commit()
+    assert stage.log.durable >= position  # confirmed
+    assert stage.log.bounds(1, stage.log.synced).end == 0
+
+    stage.log.sync()
+    stage.commit()
+
+    assert stage.log.bounds(1, stage.log.synced).end == 1
+
+
+def test_what_was_settled_before_a_sync_does_not_raise_the_end(stage: JournalStage) -> None:
+    stage.put(b"a", level=Level.OS)
+    stage.log.settle(1, [0])
+    stage.commit()
+    assert stage.log.bounds(1, stage.log.synced).end == 0
+
+    stage.put(b"b")
+    stage.commit()
+
+    assert stage.log.bounds(1, stage.log.synced).end == 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_sync_covers_segments_that_were_filled_without_one(seed: int) -> None:
+    disk = ForgetfulDisk()
+    stage = JournalStage(disk)
+    for _ in range(4):
+        stage.put(b"x" * 3000, level=Level.OS)
+        stage.commit()
+    stage.put(b"y")
+    stage.commit()
+
+    after = JournalStage(disk.crash(Random(seed)))
+
+    assert set(after.held()) == set(range(5))
+
+
+def test_what_was_written_without_a_sync_gets_one_when_tidying(stage: JournalStage) -> None:
+    stage.put(b"a", level=Level.OS)
+    stage.commit()
+
+    stage.log.tidy()
+    stage.commit()
+
+    assert stage.log.bounds(1, stage.log.synced).end == 1
 
 
 # -- what becomes of it --------------------------------------------------------------------------

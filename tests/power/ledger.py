@@ -59,17 +59,13 @@ class Ledger:
         self._handed.append(self._settling)
         self._settling = []
 
-    def written(self, *, synced: bool, checkpoint: bool) -> None:
-        """A job is done. A checkpoint tells of everything settled before it."""
-        safe = self._handed.pop(0)
-        if not synced:
-            self._written += safe
-            return
-        if checkpoint:
-            safe += self._written
+    def written(self, *, synced: bool) -> None:
+        """A job is done. A sync is one of everything written before it."""
+        self._written += self._handed.pop(0)
+        if synced:
+            for copy in self._written:
+                copy.settled_safely = True
             self._written = []
-        for copy in safe:
-            copy.settled_safely = True
 
     def durable(self, position: int) -> None:
         for copy in self.copies:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from headrace.store.log.writer import Job
 from power.workload import Mutation, Workload
 
 SEEDS = 60
@@ -62,6 +63,19 @@ def test_promises_are_kept_over_power_cuts(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(SEEDS, SEEDS + MANY_SEEDS))
 def test_promises_are_kept_over_many_power_cuts(seed: int) -> None:
     Workload(seed).run()
+
+
+def test_readers_of_what_no_sync_covers_see_offsets_given_twice() -> None:
+    """The rule of readers is needed: when every commit counts as a sync, an offset goes back."""
+
+    class Hasty(Workload):
+        def _done(self, job: Job) -> None:
+            super()._done(job)
+            job.sync = True  # the log takes it for one
+
+    with pytest.raises(AssertionError, match="went back"):
+        for seed in range(PATIENCE):
+            Hasty(seed).run()
 
 
 @pytest.mark.parametrize("what", MUTATIONS)

@@ -39,6 +39,7 @@ class Workload:
         self.log: CommitLog
         self._writer: HandWriter
         self._next: dict[int, int] = {}
+        self._readable = dict.fromkeys(QUEUES, 0)  # the end that a reader by offset was shown
         self._now = 1000
         self._is_recovering = False
         self._actions: list[tuple[Callable[[], object], int]] = [
@@ -50,6 +51,7 @@ class Workload:
             (lambda: self.log.flush(), 6),
             (lambda: self._writer.work(), 7),
             (self._call_back, 7),
+            (self._read_by_offset, 4),
             (lambda: self.log.checkpoint(), 1),
             (lambda: self.log.tidy(), 4),
         ]
@@ -85,8 +87,10 @@ class Workload:
         self._writer.on_done = self._done
 
     def _check_floors(self, found: dict[tuple[int, int], bytes]) -> None:
-        """Readers of a topic begin at the floor: nothing may lie below it."""
+        """Readers of a topic begin at the floor: nothing may lie below it. No offset that a reader
+        has seen is given to another message."""
         for queue in QUEUES:
+            assert self.log.next_offset(queue) >= self._readable[queue], f"queue {queue} went back"
             offsets = [offset for number, offset in found if number == queue]
             assert all(offset >= self.log.floor(queue) for offset in offsets)
             times = [one.time for one in self.log.extents(queue)]
@@ -140,7 +144,7 @@ class Workload:
         return self._mutation(operation, name, cold)
 
     def _done(self, job: Job) -> None:
-        self.ledger.written(synced=job.sync, checkpoint=job.task is not None)
+        self.ledger.written(synced=job.sync)
 
     # -- what happens in it ----------------------------------------------------------------------
 
@@ -148,6 +152,12 @@ class Workload:
         while self._writer.call_back():
             pass
         self.ledger.durable(self.log.durable)
+
+    def _read_by_offset(self) -> None:
+        """As a bulk reader does: it notes how far it has read, outside the broker."""
+        queue = self.rng.choice(QUEUES)
+        end = self.log.bounds(queue, self.log.synced).end
+        self._readable[queue] = max(self._readable[queue], end)
 
     def _content(self) -> bytes:
         self.ledger.sent += 1

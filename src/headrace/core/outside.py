@@ -42,7 +42,7 @@ def lag_of(vhost: Vhost, row: PinRow) -> tuple[Lag, ...]:
     for lane, partitions in lanes.items():
         position = end = 0
         for partition in partitions:
-            bounds = journal.bounds(held.numbers[partition], vhost.storage.durable)
+            bounds = journal.bounds(held.numbers[partition], vhost.storage.synced)
             at = int(str(row.positions.get(str(partition), 0)))
             position += min(max(at, bounds.first), bounds.end)
             end += bounds.end

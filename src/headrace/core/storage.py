@@ -44,7 +44,10 @@ class Storage:
         self._recording = False
         self.declared = 0  # the last ticket of a declaration; what readers did is not one
         self.durable = journal.durable if journal is not None else 0
-        self._gated: list[tuple[int, int]] = []  # (position, ticket it has to wait for)
+        self.synced = self.durable  # readers by offset see no further
+        # (durable, synced, the ticket that they have to wait for)
+        self._gated: list[tuple[int, int, int]] = []
+        self._unread: list[tuple[int, Callable[[], None]]] = []  # position, who waits to read
         self._waiting: set[Flushed] = set()
         self._stalled: list[Callable[[], None]] = []
         self.has_failed = False
@@ -121,27 +124,37 @@ class Storage:
         self._stalled.append(callback)
 
     def metadata_committed(self, ticket: int) -> None:
-        while self._gated and self._gated[0][1] <= ticket:
-            self.durable = self._gated.pop(0)[0]
+        while self._gated and self._gated[0][2] <= ticket:
+            self.durable, self.synced, _ = self._gated.pop(0)
         self._wake()
 
     def journal_committed(self) -> None:
         assert self.journal is not None
-        position = self.journal.durable
+        durable, synced = self.journal.durable, self.journal.synced
         if self.declared > self.committed:
             # A queue that these messages are in may not be on disk yet.
-            self._gated.append((position, self.declared))
+            self._gated.append((durable, synced, self.declared))
         elif not self._gated:
-            self.durable = position
+            self.durable, self.synced = durable, synced
         else:
-            self._gated.append((position, self._gated[-1][1]))
+            self._gated.append((durable, synced, self._gated[-1][2]))
         self._wake()
         if self._stalled and not self.is_behind:
             stalled, self._stalled = self._stalled, []
             for callback in stalled:
                 callback()
 
+    def when_synced(self, callback: Callable[[], None]) -> None:
+        """Call back once all that was written until now can be read by offset."""
+        if self.journal is None or self.synced >= self.durable:
+            callback()
+            return
+        self._unread.append((self.durable, callback))
+        self.journal.sync()
+
     def _wake(self) -> None:
+        while self._unread and self._unread[0][0] <= self.synced:
+            self._unread.pop(0)[1]()
         waiting, self._waiting = self._waiting, set()
         for session in waiting:
             if not session.marked:
@@ -160,6 +173,11 @@ class Storage:
     def flush(self) -> None:
         if self.journal is not None:
             self.journal.flush()
+
+    def sync(self) -> None:
+        """Do not leave it to the next sync of others: something waits for ``synced``."""
+        if self.journal is not None:
+            self.journal.sync()
 
     def tidy(self) -> None:
         """Free space in the background: quickly while there is some to free."""

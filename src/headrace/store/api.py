@@ -337,7 +337,7 @@ class Bounds:
 
     first: int  # the lowest that is there
     complete: int  # the lowest from which on nothing was removed
-    end: int  # behind the last that is safe on disk
+    end: int  # behind the last that a sync covers
     first_time: int | None = None
     last_time: int | None = None
 
@@ -346,11 +346,15 @@ class Journal(Protocol):
     """Messages and their fate. All methods are called on the loop; nothing here blocks on a sync.
 
     Positions rise with every append; ``durable`` is the position up to which everything is on
-    disk as the levels ask. What is appended between two flush() calls may be written together.
+    disk as the levels ask, ``synced`` the one up to which a sync covers it, whatever the level.
+    Readers by offset see what is synced: a power cut takes nothing of it away, so no offset that
+    they note ever belongs to another message. What is appended between two flush() calls may be
+    written together.
     """
 
     end: int
     durable: int
+    synced: int
     timings: Timings
     failed: Exception | None
     is_grouping: bool  # inside atomic(): what is appended cannot be read yet
@@ -409,13 +413,13 @@ class Journal(Protocol):
     def stored_bytes(self, queue: int) -> int:
         """About how many bytes the queue's messages take."""
 
-    def bounds(self, queue: int, durable: int) -> Bounds:
-        """What can be read by offset; ``durable`` as the whole storage sees it."""
+    def bounds(self, queue: int, synced: int) -> Bounds:
+        """What can be read by offset; ``synced`` as the whole storage sees it."""
 
     def first_at(self, queue: int, time: int) -> int:
         """The lowest offset stored at ``time`` or later."""
 
-    def locate(self, queue: int, start: int, stop: int, durable: int) -> tuple[list[Stretch], int]:
+    def locate(self, queue: int, start: int, stop: int, synced: int) -> tuple[list[Stretch], int]:
         """The records that hold start .. stop - 1, as far as they are safe and needed by somebody,
         for a process that maps the segments itself; and the offset at which to go on: ``stop``,
         unless there were too many for one answer."""
@@ -434,6 +438,9 @@ class Journal(Protocol):
 
     def flush(self) -> None:
         """Hand what was appended to the writer, if it is free."""
+
+    def sync(self) -> None:
+        """Soon sync what was written without, for a reader by offset that waits."""
 
     def tidy(self) -> bool:
         """Free space, a little at a time; False when there is nothing to do at present."""

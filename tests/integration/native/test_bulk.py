@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pika
 import pyarrow as pa
@@ -67,6 +68,13 @@ def publish(amqp: object, queue: str, *messages: bytes) -> None:
         amqp.basic_publish("", queue, body, PERSISTENT)  # type: ignore[attr-defined]
 
 
+def syncs_of(broker: Broker) -> float:
+    """How often the journal was synced."""
+    with urlopen(f"http://{broker.host}:{broker.ports['http']}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    return float(next(one for one in lines if one.startswith("rabbitmq_io_sync_ops")).split()[1])
+
+
 def refused(call: Callable[[], object]) -> HeadraceError:
     with pytest.raises(HeadraceError) as caught:
         call()
@@ -89,6 +97,22 @@ def test_a_queue_is_read_without_being_consumed(
     assert bodies(fetched(bulk, 1, 2, queue=queue)) == [b"b"]
     method, _, body = amqp.basic_get(queue, auto_ack=True)  # type: ignore[attr-defined]
     assert (method.redelivered, body) == (False, b"a")
+
+
+def test_messages_of_a_weaker_level_are_read_once_a_sync_covers_them(
+    bulk: BulkConnection, amqp: object, name: Namer, broker: Broker
+) -> None:
+    queue = name()
+    amqp.queue_declare(  # type: ignore[attr-defined]
+        queue, durable=True, arguments={"x-durability": "os"}
+    )
+    before = syncs_of(broker)
+    publish(amqp, queue, b"a", b"b", b"c")
+
+    part = bulk.bounds([{"queue": queue}])[0].parts[0]
+
+    assert part.end == 3
+    assert syncs_of(broker) > before
 
 
 def test_acknowledged_messages_are_not_shown_unless_pinned(

@@ -264,9 +264,9 @@ class LogTopic:
 
     def flush(self) -> None:
         """Something has become safe: let readers see it."""
-        pending, durable = self._pending, self._storage.durable
+        pending, synced = self._pending, self._storage.synced
         moved = False
-        while pending and pending[0][0] <= durable:
+        while pending and pending[0][0] <= synced:
             _, track, end = pending.popleft()
             track.end = end
             moved = True

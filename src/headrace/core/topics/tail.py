@@ -112,8 +112,9 @@ class Tail:
         """The journal got further: maybe far enough."""
         if self._stopped:
             return
-        if self._position > self._storage.durable:
+        if self._position > self._storage.synced:  # the queues may have a weaker level
             self._storage.wait(self)
+            self._storage.sync()
         elif self._claim:
             claim, self._claim = self._claim, ()
             try:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.core.auth import is_loopback
 from headrace.core.pins import Held
-from headrace.errors import DataLost, NotFound, PreconditionFailed, SourceChanged, Unsupported
+from headrace.errors import (
+    BrokerError,
+    DataLost,
+    NotFound,
+    PreconditionFailed,
+    SourceChanged,
+    Unsupported,
+)
 from headrace.model.permissions import READ
 from headrace.model.topics.spans import track_of
 from headrace.server.fetch.order import Order
@@ -94,16 +101,24 @@ def _bounds(session: Session, channel: Channel, request: Request) -> None:
     if len(wanted) > MAX_DESTINATIONS:
         raise PreconditionFailed(f"at most {MAX_DESTINATIONS} destinations at once")
     time = request.whole("time", 0)
-    rows = [_row(session, Request(request.kind, {**one, "rid": 0}), time) for one in wanted]
-    session.respond(request, rows=rows)
+
+    def answer() -> None:
+        try:
+            rows = [_row(session, Request(request.kind, {**one, "rid": 0}), time) for one in wanted]
+            session.respond(request, rows=rows)
+        except BrokerError as error:
+            session.refuse(request, error)
+
+    # What weaker levels have confirmed is readable with the next sync, not before.
+    session.broker.storage.when_synced(answer)
 
 
 def _row(session: Session, request: Request, time: int) -> dict[str, object]:
     held, lanes = _wanted(session, request)
-    journal, durable = _journal(session), session.broker.storage.durable
+    journal, synced = _journal(session), session.broker.storage.synced
     parts = []
     for partition, number in sorted(held.numbers.items()):
-        bounds = journal.bounds(number, durable)
+        bounds = journal.bounds(number, synced)
         at_time = min(journal.first_at(number, time), bounds.end) if time else None
         parts.append(
             [
@@ -165,10 +180,10 @@ def _job(session: Session, request: Request) -> tuple[Job, list[Stretch]]:
     number = held.numbers.get(partition)
     if number is None:
         raise NotFound(f"{held.kind} '{held.name}' has no partition {partition}")
-    journal, durable = _journal(session), session.broker.storage.durable
+    journal, synced = _journal(session), session.broker.storage.synced
     if request.flag("complete"):
-        _check_complete(held, partition, start, journal.bounds(number, durable).complete)
-    stretches, following = journal.locate(number, start, end, durable)
+        _check_complete(held, partition, start, journal.bounds(number, synced).complete)
+    stretches, following = journal.locate(number, start, end, synced)
     job = Job(
         kind=held.kind,
         source=held.name,

@@ -19,6 +19,9 @@ class Books:
     def __init__(self, queues: dict[int, QueueIndex], segments: Segments) -> None:
         self.queues = queues  # for checkpoints: look, do not touch
         self._segments = segments
+        self.grown: dict[int, int] = {}  # queues with messages that no job has taken, their ends
+        for index in queues.values():
+            index.synced_end = index.next_offset
         self._is_restoring = True  # queues have not said yet what they keep
 
     # -- what is there --------------------------------------------------------------------------
@@ -90,10 +93,18 @@ class Books:
                 index = self.queues[one.queue] = QueueIndex()
             stop = one.first + one.count
             index.add(Entry(one.first, stop, position, weight, time))
+            self.grown[one.queue] = stop
             segment.note(one.queue, one.first, stop)
             segment.total += one.count
             segment.live += one.count
             segment.live_bytes += one.count * weight
+
+    def synced(self, ends: dict[int, int]) -> None:
+        """A sync covers the queues up to these ends, also what was settled meanwhile."""
+        for queue, end in ends.items():
+            index = self.queues.get(queue)
+            if index is not None:
+                index.synced_end = end
 
     def settle(self, ranges: list[tuple[int, int, int]]) -> None:
         """(queue, first, stop) each. Queues that are gone are passed over."""

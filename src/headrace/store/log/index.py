@@ -59,6 +59,7 @@ class QueueIndex:
         "returned",
         "settled",
         "size",
+        "synced_end",
     )
 
     def __init__(self, next_offset: int = 0, settled: Intervals | None = None) -> None:
@@ -70,6 +71,7 @@ class QueueIndex:
         self._head = 0  # entries before it are released
         self.size = 0  # bytes of all that is indexed, settled or not
         self.next_offset = next_offset
+        self.synced_end = next_offset  # behind the last message that a sync covers
         self.settled = Intervals() if settled is None else settled
         self.gone = self.settled  # what need not be kept; less than settled if there is retention
         self.retention: Retention | None = None

@@ -24,20 +24,20 @@ class Locator:
         self._books = books
         self._segments = segments
 
-    def bounds(self, number: int, durable: int) -> Bounds:
+    def bounds(self, number: int, synced: int) -> Bounds:
         index = self._books.queues.get(number)
         if index is None:
             return Bounds(0, 0, 0, None, None)
         first = last = None
-        end = index.next_offset
+        end = index.synced_end
         for entry in index.entries():
             first = entry
             break
         for entry in index.backwards():
-            if self._is_safe(entry.position, durable):
+            if self._is_safe(entry.position, synced):
                 last = entry
                 break
-            end = entry.first
+            end = min(end, entry.first)
         complete = max(index.gone.highest(), first.first if first is not None else end)
         return Bounds(
             first.first if first is not None else end,
@@ -47,17 +47,17 @@ class Locator:
             last.time if last is not None else None,
         )
 
-    def _is_safe(self, position: int, durable: int) -> bool:
+    def _is_safe(self, position: int, synced: int) -> bool:
         """Copies of compaction count only when they are on disk, and lie behind everything that
         has come in since: their positions say nothing."""
-        return position < durable or self._segments.at(position).cold
+        return position < synced or self._segments.at(position).cold
 
     def first_at(self, number: int, time: int) -> int:
         """The lowest offset stored at ``time`` or later."""
         index = self._books.queues.get(number)
         return index.first_at(time) if index is not None else 0
 
-    def locate(self, number: int, start: int, stop: int, durable: int) -> tuple[list[Stretch], int]:
+    def locate(self, number: int, start: int, stop: int, synced: int) -> tuple[list[Stretch], int]:
         """The records that hold start .. stop - 1, as far as they are safe and needed by somebody,
         and the offset at which to go on: ``stop``, unless there were too many."""
         index = self._books.queues.get(number)
@@ -66,7 +66,7 @@ class Locator:
         found = index.columns(start, stop, MAX_RECORDS)
         count = len(found.firsts)
         following = found.stops[-1] if count == MAX_RECORDS else stop
-        while count and not self._is_safe(found.positions[count - 1], durable):
+        while count and not self._is_safe(found.positions[count - 1], synced):
             count -= 1
         stretches: list[Stretch] = []
         for base, low, high in self._by_segment(found.positions[:count]):
@@ -90,7 +90,7 @@ class Locator:
         self, index: QueueIndex, base: int, part: Columns, start: int, stop: int
     ) -> Stretch:
         file = self._segments.at(base).file
-        assert file is not None, "what is durable has a file"
+        assert file is not None, "what is synced has a file"
         fd = file.fileno()
         if index.gone.highest() <= max(start, part.firsts[0]):
             lows, highs = part.firsts[:], part.stops[:]

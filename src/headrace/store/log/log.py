@@ -76,8 +76,9 @@ class CommitLog:
         self._hot = Appender(self._segments, self._roll)
         self._cold = self.compactor.cold
         self._after_cold: Callable[[], None] | None = None
-        self.end = self.durable = self._segments.next_base
+        self.end = self.durable = self.synced = self._segments.next_base
         self._last_time = self._books.last_time()
+        self._ends: dict[int, int] = {}  # by queue: written, and not synced yet
         self._pending = Notes()
         self._group: Group | None = None
         self.is_grouping = False  # inside atomic(): what is appended cannot be read yet
@@ -149,7 +150,7 @@ class CommitLog:
                 raise writer.error
             writer.carry_out(self._next_job(sync=True))
             passing("close.synced")
-            self.durable = self.end
+            self.durable = self.synced = self.end
             for segment in (self._hot.trim(), self._cold.trim()):
                 if segment is not None:
                     self._segments.index_later(segment)
@@ -207,18 +208,18 @@ class CommitLog:
             queue, start, stop, max_bytes=max_bytes, with_settled=with_settled
         )
 
-    def bounds(self, queue: int, durable: int) -> Bounds:
-        """What can be read by offset; ``durable`` as the whole storage sees it."""
-        return self._locator.bounds(queue, durable)
+    def bounds(self, queue: int, synced: int) -> Bounds:
+        """What can be read by offset; ``synced`` as the whole storage sees it."""
+        return self._locator.bounds(queue, synced)
 
     def first_at(self, queue: int, time: int) -> int:
         """The lowest offset stored at ``time`` or later."""
         return self._locator.first_at(queue, time)
 
-    def locate(self, queue: int, start: int, stop: int, durable: int) -> tuple[list[Stretch], int]:
+    def locate(self, queue: int, start: int, stop: int, synced: int) -> tuple[list[Stretch], int]:
         """The records of start .. stop - 1 for a process that maps the segments, and where to go
         on."""
-        return self._locator.locate(queue, start, stop, durable)
+        return self._locator.locate(queue, start, stop, synced)
 
     # -- appending ------------------------------------------------------------------------------
 
@@ -355,9 +356,14 @@ class CommitLog:
         if self._busy is not None or self._writer is None or self.failed is not None:
             return
         self._take_pending_records()
-        if not self._hot.chunks and not self._cold.chunks and self._after_cold is None:
-            return
-        self._submit(self._next_job())
+        is_late = self._want_sync and self.synced < self.durable
+        if self._hot.chunks or self._cold.chunks or self._after_cold is not None or is_late:
+            self._submit(self._next_job())
+
+    def sync(self) -> None:
+        """Soon sync what weaker levels wrote without: readers by offset wait for it."""
+        self._want_sync = True
+        self.flush()
 
     def _next_job(
         self,
@@ -381,6 +387,7 @@ class CommitLog:
         job = Job(self._hot.take_chunks() + cold, self.end, sync=sync, then=then, task=task)
         self._want_sync = False
         job.began, self._began = self._began, None
+        job.ends, self._books.grown = self._books.grown, {}
         return job
 
     def _submit(self, job: Job) -> None:
@@ -405,6 +412,11 @@ class CommitLog:
         self.commits += 1
         self._note_times(job)
         self.durable = job.end
+        self._ends |= job.ends
+        if job.sync:  # of all that was written before it, too
+            self.synced = job.end
+            self._books.synced(self._ends)
+            self._ends = {}
         chunks = self._hot.chunks
         self._reader.forget_written(chunks[0].segment.base + chunks[0].offset if chunks else None)
         self._on_durable()
@@ -436,6 +448,8 @@ class CommitLog:
         busy = self.compactor.step()
         if not busy and self._has_work_for_a_checkpoint():
             self.checkpoint()
+        if self.synced < self.durable:
+            self.sync()
         return busy
 
     def _has_work_for_a_checkpoint(self) -> bool:

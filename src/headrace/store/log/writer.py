@@ -41,7 +41,7 @@ class Chunk:
 class Job:
     """One commit. ``then`` runs on the loop once it is done."""
 
-    __slots__ = ("began", "chunks", "end", "size", "sync", "sync_seconds", "task", "then",
+    __slots__ = ("began", "chunks", "end", "ends", "size", "sync", "sync_seconds", "task", "then",
                  "write_seconds")  # fmt: skip
 
     def __init__(
@@ -59,6 +59,7 @@ class Job:
         self.then = then
         self.task = task  # other work of the disk, done after the chunks; can be done again
         self.began: float | None = None  # when the first of its messages was appended
+        self.ends: dict[int, int] = {}  # by queue: behind the last of its messages
         self.size = 0
         self.write_seconds = self.sync_seconds = 0.0
 
@@ -82,6 +83,7 @@ class Writer:
         self.error: Exception | None = None
         self.reserve: Reserve | None = None
         self._is_full = False
+        self._unsynced: dict[int, File] = {}  # by base: written since the last sync
         self._thread = threading.Thread(target=self._run, name="headrace-journal", daemon=True)
 
     def start(self) -> None:
@@ -119,7 +121,6 @@ class Writer:
 
     def carry_out(self, job: Job) -> None:
         """Write, sync; raises when the disk fails."""
-        files: dict[int, File] = {}
         began = monotonic()
         for chunk in job.chunks:
             file = chunk.segment.file
@@ -130,12 +131,13 @@ class Writer:
             job.size += len(data)
             self._patiently(partial(file.write, data, chunk.offset))
             passing("journal.written")
-            files[chunk.segment.base] = file
+            self._unsynced[chunk.segment.base] = file
         written = monotonic()
         job.write_seconds = written - began
         if job.sync:
-            for file in files.values():
+            for file in self._unsynced.values():
                 file.sync()
+            self._unsynced.clear()
             job.sync_seconds = monotonic() - written
             passing("journal.synced")
         if job.task is not None:

@@ -37,7 +37,7 @@ class Refusing(MemoryEngine):
 class Ear:
     """In place of bridge and storage: hears what the tap gives."""
 
-    durable = 0
+    synced = 0
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
