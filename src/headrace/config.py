@@ -260,7 +260,9 @@ class Config:
         32 * MIB, "Files", "Size of one file of the journal; space comes back file by file.", _SIZE
     )
 
-    host: str = _option("127.0.0.1", "Listeners", "Address to listen on.", _TEXT)
+    host: str = _option(
+        "127.0.0.1", "Listeners", "Address to listen on; `::` is all, of IPv6 and IPv4.", _TEXT
+    )
     amqp: bool = _option(True, "Listeners", "Listen for AMQP 0-9-1 without TLS.", _YES_NO)
     amqp_port: int = _option(5672, "Listeners", "Port for AMQP; 0 takes any free one.", _PORT)
     amqps_port: int | None = _option(

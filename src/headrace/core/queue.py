@@ -482,12 +482,14 @@ class Queue:
         """The messages go back to their places, marked as redelivered."""
         back: list[Run] = []
         dead: list[Run] = []
-        limit = self.settings.delivery_limit
+        limit, now = self.settings.delivery_limit, self.vhost.clock.now_ms()
         for part in parts:
             run = self._measured(self._give_up(part))
             run.deliveries += 1
             if run.expires is not None:
                 self._expiring = True
+                if run.expires <= now:
+                    run.expires = -1  # no arrival of this turn any more, which is served first
             (dead if limit is not None and run.deliveries > limit else back).append(run)
         if self.deleted:
             return

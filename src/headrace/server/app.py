@@ -20,14 +20,13 @@ from headrace.core.broker import Broker
 from headrace.core.clock import Clock
 from headrace.core.definitions import load_definitions
 from headrace.core.turn import Turn
-from headrace.errors import ConfigError
 from headrace.server import descriptors, supervisor
 from headrace.server.amqp import handshake as amqp
 from headrace.server.amqp.session import Session as AmqpSession
 from headrace.server.engines import Engines
 from headrace.server.fetch.pool import FetchPool
 from headrace.server.http.door import Door
-from headrace.server.listener import Gate, Link, SessionLike
+from headrace.server.listener import Gate, Link, SessionLike, host_port, listening_socket
 from headrace.server.logs import configure_logging
 from headrace.server.native import handshake as native
 from headrace.server.native.session import Session as NativeSession
@@ -185,18 +184,10 @@ class Server:
         def link() -> Link:
             return Link(loop, gate, self._links, make_session)
 
-        try:
-            server = await loop.create_server(
-                link, config.host, port, ssl=context, backlog=BACKLOG, reuse_address=True
-            )
-        except OSError as error:
-            reason = (error.strerror or str(error)).rpartition(": ")[2]  # asyncio says more before
-            raise ConfigError(
-                f"cannot listen on {config.host}:{port} for {name}: {reason}; choose another "
-                f"--{name.replace('_', '-')}-port"
-            ) from error
+        opened = listening_socket(config.host, port, BACKLOG, name)
+        self.ports[name] = opened.getsockname()[1]
+        server = await loop.create_server(link, sock=opened, ssl=context, backlog=BACKLOG)
         self._listeners.append(server)
-        self.ports[name] = server.sockets[0].getsockname()[1]
 
     def renew_certificates(self) -> None:
         if self.certificates is not None:
@@ -259,7 +250,8 @@ def _banner(server: Server, seconds: float) -> str:
     lines = [f"Headrace {__version__} is ready after {seconds:.2f} s"]
     for name, port in server.ports.items():
         scheme = _SCHEMES.get(name, name)
-        address = f"{scheme}://{config.host}:{port}/" if scheme else f"{config.host}:{port}"
+        address = host_port(config.host, port)
+        address = f"{scheme}://{address}/" if scheme else address
         lines.append(f"  {_SHOWN.get(name, name):<9} {address}")
     lines += [
         f"  data      {config.data_dir} ({server.recovered})",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
+from headrace.errors import ConfigError
 from headrace.server import descriptors
 
 logger = logging.getLogger(__name__)
@@ -17,6 +19,30 @@ logger = logging.getLogger(__name__)
 WRITE_HIGH = 1 << 20
 WRITE_LOW = 1 << 18
 QUIET_SECONDS = 10.0
+
+
+def host_port(host: str, port: int) -> str:
+    """An address as people and URLs write it: an IPv6 one has brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def listening_socket(host: str, port: int, backlog: int, purpose: str) -> socket.socket:
+    """A socket that listens; `::` takes IPv4 clients too. ConfigError where that cannot be."""
+    try:
+        listening = socket.create_server(
+            (host, port),
+            family=socket.AF_INET6 if ":" in host else socket.AF_INET,
+            backlog=backlog,
+            dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6(),
+        )
+    except OSError as error:
+        reason = (error.strerror or str(error)).partition(" (while")[0].lower()
+        raise ConfigError(
+            f"cannot listen on {host_port(host, port)} for {purpose}: {reason}; choose another "
+            f"--{purpose.replace('_', '-')}-port"
+        ) from error
+    listening.setblocking(False)
+    return listening
 
 
 class SessionLike(Protocol):
@@ -96,7 +122,7 @@ class Link(asyncio.Protocol):
         self.peer, self.peer_port = _address(transport, "peername")
         self.host, self.port = _address(transport, "sockname")
         self.tls = transport.get_extra_info("ssl_object")
-        self.name = f"{self.peer}:{self.peer_port} -> {self.host}:{self.port}"
+        self.name = f"{host_port(self.peer, self.peer_port)} -> {host_port(self.host, self.port)}"
         if (why := descriptors.refusal(descriptor_of(transport))) is not None:
             self._gate.complain(self.name, why)
             transport.abort()
@@ -193,9 +219,13 @@ class Link(asyncio.Protocol):
         Closing at once could cut off what the peer has not read yet.
         """
         transport = self._transport
-        if transport is not None and not transport.is_closing() and transport.can_write_eof():
-            self._output_ended = True
-            transport.write_eof()
+        if transport is None or transport.is_closing():
+            return
+        if not transport.can_write_eof():  # TLS says goodbye by itself
+            transport.close()
+            return
+        self._output_ended = True
+        transport.write_eof()
         self.close_after(seconds)
 
     def abort(self) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+GOODBYE_SECONDS = 1.0  # for a peer to hang up once it has been sent everything
 UNREAD_HIGH = 8 << 20  # a peer that lets this much lie unread is not listened to any more
 READ_SHARE = 1 << 16  # a peer that sends more at once waits for the next turn
 
@@ -41,6 +42,7 @@ class Peer:
         "closed",
         "closing",
         "connected_at",
+        "ending",
         "heartbeat",
         "is_full",
         "link",
@@ -79,6 +81,7 @@ class Peer:
         self.ticket = 0  # of the metadata that our answers speak of
         self.position = 0  # in the journal, of what our answers speak of
         self.closing = False  # we said that the connection ends
+        self.ending = False  # nothing follows what is in the output
         self.closed = False
         self.blocked = False
         self.published = False
@@ -125,7 +128,7 @@ class Peer:
         """Publishes are held back; None: not any more."""
 
     def say_alive(self) -> None:
-        """Nothing was sent for half a heartbeat."""
+        """Nothing was sent for a while: send a heartbeat, and count it."""
 
     # -- login ----------------------------------------------------------------------------------
 
@@ -218,7 +221,8 @@ class Peer:
     def flush(self) -> None:
         """End of a turn: answer publishers, write everything at once."""
         storage = self.broker.storage
-        if self.answer_publishers():
+        waits = self.answer_publishers()
+        if waits:
             storage.wait(self)
         unsafe = self.ticket > storage.committed or self.position > storage.durable
         if unsafe and not self.closed:
@@ -234,6 +238,9 @@ class Peer:
             self.link.write(data)
             if not self.writable and self.link.unsent() > UNREAD_HIGH:
                 self.link.pause_reading("unread")
+        if self.ending and not out and not waits and not self.closed:
+            self.ending = False
+            self.link.end_output(GOODBYE_SECONDS)
         self.is_full = not self.writable
         if self.starved and self.writable:
             self.feed_starved()
@@ -278,25 +285,25 @@ class Peer:
     def start_heartbeat(self, seconds: int) -> None:
         if seconds:
             self.heartbeat = float(seconds)
-            self.link.call_later(seconds / 2, self._beat)
+            self.link.call_later(seconds / 4, self._beat)
 
     def _beat(self) -> None:
-        """Twice per interval: say that we live, see whether the peer does."""
+        """Four times per interval, so that no silence of ours lasts longer than half of one."""
         if self.closed:
             return
-        if self.sent == self._sent_seen:
+        before, self._sent_seen = self._sent_seen, self.sent
+        if self.sent == before:
             self.say_alive()
-        self._sent_seen = self.sent
         # While we do not read, silence is our own doing.
         quiet = self.received == self._seen and not self.link.is_paused
         self._idle_ticks = self._idle_ticks + 1 if quiet else 0
         self._seen = self.received
-        if self._idle_ticks > 4:
+        if self._idle_ticks > 9:
             logger.warning("connection %s: missed heartbeats, closed", self.link.name)
             self.release()
             self.link.abort()
         else:
-            self.link.call_later(self.heartbeat / 2, self._beat)
+            self.link.call_later(self.heartbeat / 4, self._beat)
 
     # -- life -----------------------------------------------------------------------------------
 

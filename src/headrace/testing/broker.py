@@ -21,6 +21,7 @@ from headrace.core.broker import DEFAULT_VHOST
 from headrace.core.clock import VirtualClock
 from headrace.errors import ConfigError, NotFound
 from headrace.server.app import Server
+from headrace.server.listener import host_port
 from headrace.testing.life import Life, core, leave_remains, pass_time, settle
 
 MEMORY = Path("/dev/shm")
@@ -87,7 +88,7 @@ class RunningBroker:
 
     @property
     def host(self) -> str:
-        return "127.0.0.1" if self.config.host in ("0.0.0.0", "::") else self.config.host
+        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.config.host, self.config.host)
 
     @property
     def data_dir(self) -> Path:
@@ -110,7 +111,7 @@ class RunningBroker:
         """For pika.URLParameters, aio_pika.connect, Celery's `broker`; the vhost is `/`."""
         if self.amqp_port is None:
             raise ConfigError("amqp is off, so there is no amqp_url")
-        return f"amqp://{self._login()}@{self.host}:{self.amqp_port}/%2F"
+        return f"amqp://{self._login()}@{host_port(self.host, self.amqp_port)}/%2F"
 
     def _login(self) -> str:
         user = quote(self.config.default_user, safe="")
@@ -121,17 +122,18 @@ class RunningBroker:
         """For topics.open(), ConnectionFactory.from_url(), Spark's `url`; the vhost is `/`."""
         if self.native_port is None:
             raise ConfigError("native is off, so there is no native_url")
-        return f"headrace://{self._login()}@{self.host}:{self.native_port}/"
+        return f"headrace://{self._login()}@{host_port(self.host, self.native_port)}/"
 
     @property
     def namesrv_addr(self) -> str | None:
         """For RocketMQ clients: the address of the name server; None with ``remoting=False``."""
         port = self.ports.get("namesrv")
-        return None if port is None else f"{self.host}:{port}"
+        return None if port is None else host_port(self.host, port)
 
     @property
     def http_url(self) -> str | None:
-        return None if self.http_port is None else f"http://{self.host}:{self.http_port}"
+        port = self.http_port
+        return None if port is None else f"http://{host_port(self.host, port)}"
 
     # -- what is in it
 

@@ -207,16 +207,22 @@ def _assert_answer_or_close(channel: RawChannel) -> None:
     [
         ("queue.declare", {"queue": b"\xff\xfe\x80", "exclusive": True}),
         ("exchange.declare", {"exchange": b"\xff\xfe\x80", "type": "no-type", "passive": True}),
-        ("queue.bind", {"queue": b"\xff", "exchange": b"\x80", "routing_key": b"\xc3"}),
+        ("queue.bind", {"queue": "q", "exchange": "amq.topic", "routing_key": b"\xc3"}),
         ("basic.consume", {"queue": b"\xc3\x28", "consumer_tag": b"\xff"}),
-        ("queue.declare", {"queue": b"new\nline\0nul", "exclusive": True}),
     ],
-    ids=["queue", "exchange", "binding", "consumer", "control characters"],
+    ids=["queue", "exchange", "binding", "consumer"],
 )
-def test_name_which_is_no_text_is_taken_or_refused(
+def test_name_which_is_no_text_is_a_frame_error(
     raw_channel: RawChannel, method: str, arguments: dict[str, Any]
 ) -> None:
     raw_channel.send(method, **arguments)
+
+    close = raw_channel.client.expect_close(501)
+    assert close.text == "FRAME_ERROR - Malformed UTF-8 in shortstr"
+
+
+def test_name_with_control_characters_is_taken(raw_channel: RawChannel) -> None:
+    raw_channel.send("queue.declare", queue=b"new\nline\0nul", exclusive=True)
 
     _assert_answer_or_close(raw_channel)
 

@@ -124,6 +124,15 @@ def test_bad_bodies_get_one_clear_line(api: Api, queue: str) -> None:
     assert wrong["reason"] == "'durable' must be true or false"
 
 
+def test_tracing_is_refused_because_there_is_none(api: Api, name: Namer) -> None:
+    vhost = name("v")
+    refusal = api.put(f"/api/vhosts/{vhost}", {"tracing": True}, 400)
+    assert "message tracing is not supported" in refusal["reason"]
+    api.get(f"/api/vhosts/{vhost}", 404)
+    api.put(f"/api/vhosts/{vhost}", {"tracing": False}, 201)
+    api.delete(f"/api/vhosts/{vhost}")
+
+
 def test_vhosts_come_and_go_with_everything_in_them(api: Api, name: Namer) -> None:
     vhost = name("v")
     api.put(f"/api/vhosts/{vhost}", {"description": "for tests", "tags": "a,b"}, 201)

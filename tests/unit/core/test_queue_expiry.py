@@ -115,6 +115,33 @@ def test_a_requeued_message_whose_time_is_over_expires(stage: Stage) -> None:
     assert (queue.backlog.count, queue.counters.expired) == (0, 1)
 
 
+def test_a_message_with_ttl_zero_is_not_delivered_again_when_requeued(stage: Stage) -> None:
+    """Not even in the millisecond of its arrival: a requeue is no arrival."""
+    queue = stage.queue(dead_letter_exchange="", dead_letter_routing_key="dead")
+    dead = stage.queue("dead")
+    inbox = Inbox()
+    inbox.consume(queue)
+    stage.publish("now", ttl_ms=0)
+
+    inbox.requeue()
+    stage.run()
+
+    assert (inbox.seen, queue.counters.expired, ready(dead)) == (["now"], 1, ["now"])
+
+
+def test_a_requeue_beside_an_arrival_does_not_renew_what_has_expired(stage: Stage) -> None:
+    queue = stage.queue(message_ttl=0)
+    inbox = Inbox()
+    inbox.consume(queue)
+    stage.publish("old")
+    stage.publish("new", turn=False)
+
+    inbox.requeue()
+    stage.run()
+
+    assert inbox.seen == ["old", "new"]
+
+
 def test_a_requeued_message_keeps_its_time(stage: Stage) -> None:
     queue = stage.queue(message_ttl=100)
     inbox = Inbox()

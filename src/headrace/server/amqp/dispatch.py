@@ -48,11 +48,9 @@ def _on_connection(session: Session, method: m.Method) -> None:
         for channel in session.channels.values():
             session.answer_confirms(channel)
         session.release()
-        session.closing = True
+        session.closing = session.ending = True
         session.send(0, m.ConnectionCloseOk())
         session.flush()
-        # The peer hangs up first; closing at once could cut off what it has not read yet.
-        session.link.close_after(1.0)
     elif isinstance(method, m.ConnectionUpdateSecret):
         session.send(0, m.ConnectionUpdateSecretOk())
     elif not isinstance(method, m.ConnectionCloseOk):

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.config import Config
 from headrace.core.broker import Broker
-from headrace.errors import ConfigError
-from headrace.server.listener import Gate
+from headrace.server.listener import Gate, listening_socket
 
 if TYPE_CHECKING:
     from headrace.server.http.management import Management
@@ -43,16 +42,7 @@ class Door:
 
     def listen(self, name: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Open a port; returns its number."""
-        host = self._config.host
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        try:
-            opened = socket.create_server((host, port), family=family, backlog=BACKLOG)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot listen on {host}:{port} for {name}: {error.strerror or error}; choose "
-                f"another --{name}-port"
-            ) from error
-        opened.setblocking(False)
+        opened = listening_socket(self._config.host, port, BACKLOG, name)
         self._sockets.append((opened, tls))
         number: int = opened.getsockname()[1]
         return number

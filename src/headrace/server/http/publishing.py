@@ -69,7 +69,7 @@ async def _publish(call: Call) -> Reply:
     if len(payload) > limits.max_message_size:
         raise PreconditionFailed(
             f"message size {len(payload)} is larger than configured max size "
-            f"{limits.max_message_size}"
+            f"{limits.max_message_size} (setting max_message_size)"
         )
     properties = read_properties(body.get("properties", {}))
     call.check("write", "exchange", name)

@@ -73,6 +73,10 @@ async def _put(call: Call) -> Reply:
         raise replies.bad_request(
             f"default_queue_type '{kind}' is not supported; say it with x-queue-type per queue"
         )
+    if call.boolean("tracing", default=False):
+        raise replies.bad_request(
+            "message tracing is not supported; to copy messages, bind a queue to their exchange"
+        )
     broker.add_vhost(name)
     if described:
         broker.parameters.describe_vhost(name, described)

@@ -134,7 +134,8 @@ class Publisher:
         limits = self._session.limits
         if len(body) > limits.max_message:
             raise PreconditionFailed(
-                f"message size {len(body)} is larger than configured max size {limits.max_message}"
+                f"message size {len(body)} is larger than configured max size "
+                f"{limits.max_message} (setting max_message_size)"
             )
         properties = fields.get("properties")
         if properties is not None and type(properties) is not dict:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-GOODBYE_SECONDS = 1.0
 FETCH_AHEAD = 4 << 20  # bytes of bulk reads that wait to be written
 Handler = Callable[["Session", Channel, Request], None]
 
@@ -42,7 +41,6 @@ class Session(Peer):
 
     protocol = "Headrace native"
     __slots__ = (
-        "_ended",
         "_held_back",
         "_relays",
         "_waiting",
@@ -67,7 +65,6 @@ class Session(Peer):
         self.pieces = Pieces()
         self._waiting: deque[tuple[int, bytes]] = deque()  # (position in the journal, answer)
         self._held_back: tuple[list[Frame], list[bytes]] = ([], [])  # what came during the login
-        self._ended = False  # the last byte is written
 
     # -- input ----------------------------------------------------------------------------------
 
@@ -138,7 +135,7 @@ class Session(Peer):
         self.release()
         fields = _refusal(rid, ch, error) | {"closed": True}
         self.link.resume_reading("alarm")
-        self._ended = True
+        self.ending = True
         self.send_bytes(message(kind, fields))
 
     def force_close(self, reason: str) -> None:
@@ -179,12 +176,6 @@ class Session(Peer):
         while waiting and waiting[0][0] <= durable:
             self.out.append(waiting.popleft()[1])
         return bool(waiting)
-
-    def flush(self) -> None:
-        super().flush()
-        if self._ended and not self.out and not self._waiting and not self.closed:
-            self.link.end_output(GOODBYE_SECONDS)
-            self._ended = False
 
     # -- rights ---------------------------------------------------------------------------------
 

@@ -178,7 +178,8 @@ def _entry(fields: Mapping[str, Any], token: str, max_body: int) -> Entry:
         raise CommandInvalid("'body' must be binary")
     if len(body) > max_body:
         raise BodyTooLarge(
-            f"a body of {len(body)} bytes is larger than {max_body}; nothing was appended"
+            f"a body of {len(body)} bytes is larger than {max_body} (setting max_message_size); "
+            "nothing was appended"
         )
     priority = fields.get("priority")
     if priority is not None and type(priority) is not str:

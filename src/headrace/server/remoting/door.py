@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from headrace.config import Config
 from headrace.core.broker import Broker
-from headrace.errors import ConfigError
-from headrace.server.listener import Gate, Link
+from headrace.server.listener import Gate, Link, listening_socket
 from headrace.server.remoting.greeter import Greeter
 
 if TYPE_CHECKING:
@@ -48,16 +47,7 @@ class Door:
 
     def listen(self, name: str, port: int) -> int:
         """Open a port; returns its number."""
-        host = self._config.host
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        try:
-            opened = socket.create_server((host, port), family=family, backlog=BACKLOG)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot listen on {host}:{port} for RocketMQ clients: {error.strerror or error}; "
-                f"choose another --{name}-port, or --no-remoting"
-            ) from error
-        opened.setblocking(False)
+        opened = listening_socket(self._config.host, port, BACKLOG, name)
         self._sockets.append(opened)
         number: int = opened.getsockname()[1]
         return number

@@ -17,7 +17,7 @@ from headrace.core.broker import DEFAULT_VHOST
 from headrace.errors import BrokerError, FatalError, InternalError
 from headrace.model.permissions import CONFIGURE, READ, WRITE
 from headrace.server.holding import Holding
-from headrace.server.peer import Peer
+from headrace.server.peer import GOODBYE_SECONDS, Peer
 from headrace.server.remoting.dispatch import dispatch
 from headrace.server.remoting.identity import identify
 from headrace.server.remoting.refusals import code_of
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 IDLE_SECONDS = 60  # twice that without a byte, and the connection is closed
-GOODBYE_SECONDS = 1.0
 FIRST_FRAME_MAX = 1 << 20  # bytes of the first frame, from somebody nobody knows yet
 ACTIONS = (READ, WRITE, CONFIGURE)
 EXCHANGE_PREFIX = "topic."  # a topic's permissions are those of its exchange
@@ -42,7 +41,7 @@ class Session(Peer):
     """State of one connection."""
 
     protocol = "RocketMQ"
-    __slots__ = ("_ending", "_opaques", "_waiting", "born_host", "hub", "is_signed", "reader")
+    __slots__ = ("_opaques", "_waiting", "born_host", "hub", "is_signed", "reader")
 
     def __init__(self, hub: Hub, link: Link) -> None:
         super().__init__(hub.broker, link)
@@ -52,7 +51,6 @@ class Session(Peer):
         self.reader = Reader(min(FIRST_FRAME_MAX, hub.settings.frame_max))
         self._waiting: deque[tuple[int, bytes]] = deque()  # (position in the journal, answer)
         self._opaques = count(1)
-        self._ending = False  # once everything is answered
 
     # -- input ----------------------------------------------------------------------------------
 
@@ -178,18 +176,11 @@ class Session(Peer):
     def _end(self, error: FatalError) -> None:
         """Nobody knows where the next frame begins: the connection ends."""
         logger.warning("connection %s closed: %s", self.link.name, error)
-        self.closing = self._ending = True
+        self.closing = self.ending = True  # once everything before the fault is answered
         self.release()
         self.link.close_after(GOODBYE_SECONDS)
         if not self.marked:
             self.turn.mark_session(self)
-
-    def flush(self) -> None:
-        """The requests before a fault were sound: their answers go first, then the end."""
-        super().flush()
-        if self._ending and not self.out and not self._waiting:
-            self._ending = False
-            self.link.end_output(GOODBYE_SECONDS)
 
     def force_close(self, reason: str) -> None:
         """There is no goodbye in this protocol; clients connect again by themselves."""

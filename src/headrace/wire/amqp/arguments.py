@@ -10,7 +10,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Annotated, Any, NamedTuple
 
-from headrace.errors import MalformedError
+from headrace.errors import FrameError, MalformedError
 from headrace.wire.amqp.values import (
     decode_table,
     encode_table,
@@ -60,6 +60,13 @@ def _put_reason(text: str) -> bytes:
     return short_string(raw[:cut])
 
 
+def _take_name(data: bytes, offset: int) -> tuple[str, int]:
+    text, offset = take_short(data, offset)
+    if not text.isascii() and any("\ud800" <= one <= "\udfff" for one in text):
+        raise FrameError("Malformed UTF-8 in shortstr")
+    return text, offset
+
+
 _OCTET = _integer(">B")
 BIT = _OCTET._replace()  # equal to an octet, but not the same: neighbours share one
 
@@ -68,7 +75,8 @@ U8 = Annotated[int, _OCTET]
 U16 = Annotated[int, _integer(">H")]
 U32 = Annotated[int, _integer(">I")]
 U64 = Annotated[int, _integer(">Q")]
-Short = Annotated[str, Kind(take_short, short_string)]
+Short = Annotated[str, Kind(_take_name, short_string)]
+Key = Annotated[str, Kind(take_short, short_string)]  # beside a content any bytes will do
 Reason = Annotated[str, Kind(take_short, _put_reason)]
 LongString = Annotated[bytes, Kind(take_long, _put_long)]
 Table = Annotated[dict[str, object], Kind(decode_table, encode_table)]

@@ -19,6 +19,7 @@ from headrace.wire.amqp.arguments import (
     U32,
     U64,
     Bit,
+    Key,
     Kind,
     LongString,
     Reason,
@@ -455,8 +456,8 @@ class BasicCancelOk(Method):
 @_method(60, 40)
 class BasicPublish(Method):
     ticket: U16 = 0
-    exchange: Short = ""
-    routing_key: Short = ""
+    exchange: Key = ""
+    routing_key: Key = ""
     mandatory: Bit = False
     immediate: Bit = False
 
@@ -465,17 +466,17 @@ class BasicPublish(Method):
 class BasicReturn(Method):
     reply_code: U16 = 0
     reply_text: Reason = ""
-    exchange: Short = ""
-    routing_key: Short = ""
+    exchange: Key = ""
+    routing_key: Key = ""
 
 
 @_method(60, 60)
 class BasicDeliver(Method):
-    consumer_tag: Short = ""
+    consumer_tag: Key = ""
     delivery_tag: U64 = 0
     redelivered: Bit = False
-    exchange: Short = ""
-    routing_key: Short = ""
+    exchange: Key = ""
+    routing_key: Key = ""
 
 
 @_method(60, 70)
@@ -489,8 +490,8 @@ class BasicGet(Method):
 class BasicGetOk(Method):
     delivery_tag: U64 = 0
     redelivered: Bit = False
-    exchange: Short = ""
-    routing_key: Short = ""
+    exchange: Key = ""
+    routing_key: Key = ""
     message_count: U32 = 0
 
 

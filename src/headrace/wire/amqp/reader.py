@@ -441,7 +441,8 @@ class Reader:
         if part.too_large:
             # Told at once, so that the peer does not send it all first; bodies are thrown away.
             error = PreconditionFailed(
-                f"message size {body} is larger than configured max size {self.max_message}"
+                f"message size {body} is larger than configured max size {self.max_message} "
+                "(setting max_message_size)"
             )
             events.append((TOO_LARGE, channel, error))
         if not body:

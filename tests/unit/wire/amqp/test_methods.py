@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from headrace.errors import InternalError, MalformedError
+from headrace.errors import FrameError, InternalError, MalformedError
 from headrace.wire.amqp.methods import (
     METHODS,
     AccessRequest,
@@ -148,7 +148,12 @@ def test_arguments_without_room_are_malformed(method: Method) -> None:
         method_frame(1, method)
 
 
-def test_names_that_are_no_utf8_survive() -> None:
-    payload = b"\x00\x32\x00\x0b\x02\xff\xfe" + bytes(8)
+def test_keys_of_messages_that_are_no_utf8_survive() -> None:
+    payload = b"\x00\x3c\x00\x28\x00\x00\x00\x02\xff\xfe\x00"
 
     assert method_frame(1, decode_method(payload))[7:-1] == payload
+
+
+def test_names_that_are_no_utf8_are_a_frame_error() -> None:
+    with pytest.raises(FrameError, match="Malformed UTF-8"):
+        decode_method(b"\x00\x32\x00\x0b\x02\xff\xfe" + bytes(8))

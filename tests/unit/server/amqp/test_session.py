@@ -1,0 +1,130 @@
+"""An AMQP session without a socket: heartbeats, and how a connection ends."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from headrace.core.broker import Broker
+from headrace.server.amqp.handshake import PROTOCOL_HEADER, Limits
+from headrace.server.amqp.session import Session
+from headrace.server.listener import Link
+from headrace.wire.amqp import methods as m
+
+LIMITS = Limits(
+    frame_max=131072, channel_max=10, heartbeat=60, max_message=1 << 16, cluster_name="test"
+)
+BEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"
+
+
+class Wire:
+    """A link that goes nowhere, with a clock of its own."""
+
+    peer, name, is_paused, certificate = "127.0.0.1", "test", False, None
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.written: list[tuple[float, bytes]] = []
+        self.ended_at: float | None = None
+        self.aborted_at: float | None = None
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+
+    def write(self, data: bytes) -> None:
+        self.written.append((self.now, bytes(data)))
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
+        heapq.heappush(self._timers, (self.now + seconds, len(self._timers), callback))
+
+    def advance(self, until: float) -> None:
+        while self._timers and self._timers[0][0] <= until:
+            self.now, _, callback = heapq.heappop(self._timers)
+            callback()
+        self.now = until
+
+    def beats(self) -> list[float]:
+        return [when for when, data in self.written if data == BEAT]
+
+    def end_output(self, seconds: float) -> None:
+        self.ended_at = self.now
+
+    def abort(self) -> None:
+        self.aborted_at = self.now
+
+    def unsent(self) -> int:
+        return 0
+
+    def pause_reading(self, reason: str) -> None: ...
+    def resume_reading(self, reason: str) -> None: ...
+    def close_after(self, seconds: float) -> None: ...
+    def authenticated(self) -> None: ...
+    def opened(self) -> None: ...
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    loop = asyncio.new_event_loop()
+    broker = Broker(loop, directory=tmp_path, memory_limit=1 << 40, disk_free_limit=0)
+    broker.users.ensure_somebody("guest", "guest")
+    yield broker
+    broker.close()
+    loop.close()
+
+
+@pytest.fixture
+def wire() -> Wire:
+    return Wire()
+
+
+@pytest.fixture
+def session(broker: Broker, wire: Wire) -> Session:
+    """Opened at second 0, with heartbeats every 60 seconds."""
+    session = Session(broker, LIMITS, cast(Link, wire))
+    login = m.ConnectionStartOk({}, "PLAIN", b"\x00guest\x00guest", "en_US")
+    session.receive(PROTOCOL_HEADER + m.method_frame(0, login))
+    assert session.login is not None
+    broker.loop.run_until_complete(session.login)
+    session.receive(
+        m.method_frame(0, m.ConnectionTuneOk(10, 131072, 60))
+        + m.method_frame(0, m.ConnectionOpen("/"))
+    )
+    broker.turn.finish()
+    return session
+
+
+def test_the_first_heartbeat_comes_after_half_an_interval(session: Session, wire: Wire) -> None:
+    wire.advance(100)
+
+    assert wire.beats() == [30, 60, 90]
+
+
+def test_a_heartbeat_follows_half_an_interval_after_any_traffic(
+    session: Session, wire: Wire
+) -> None:
+    for second in (10, 16, 31, 46):
+        wire.advance(second)
+        session.receive(m.method_frame(0, m.ConnectionUpdateSecret(b"", "")))
+        session.broker.turn.finish()
+    wire.advance(46 + 30)
+
+    assert len(wire.beats()) == 1
+
+
+def test_a_peer_that_is_silent_for_two_intervals_is_gone(session: Session, wire: Wire) -> None:
+    wire.advance(120)
+    assert wire.aborted_at is None
+
+    wire.advance(180)
+    assert wire.aborted_at is not None
+
+
+def test_the_output_ends_with_close_ok(session: Session, wire: Wire) -> None:
+    session.receive(m.method_frame(0, m.ConnectionClose(200, "bye", 0, 0)))
+    session.broker.turn.finish()
+
+    assert wire.written[-1][1] == m.method_frame(0, m.ConnectionCloseOk())
+    assert wire.ended_at == wire.now
