@@ -153,6 +153,8 @@ class ForgetfulDisk:
         self._enter(old, new, self._files[old])
 
     def remove(self, name: str) -> None:
+        if name not in self._files:
+            raise FileNotFoundError(name)
         del self._files[name]
         self._unsynced.append((name, None, None))
         self.tick()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from time import monotonic
 
 from headrace.core.clock import Timers
 from headrace.core.turn import Flushed, Turn
@@ -120,6 +121,12 @@ class Storage:
         journal = self.journal
         return journal is not None and journal.end - journal.durable > BEHIND_LIMIT
 
+    @property
+    def waited_seconds(self) -> float:
+        """How long the oldest work has been waiting for the journal."""
+        since = self.journal.waiting_since if self.journal is not None else None
+        return monotonic() - since if since is not None else 0.0
+
     def when_caught_up(self, callback: Callable[[], None]) -> None:
         self._stalled.append(callback)
 
@@ -181,10 +188,13 @@ class Storage:
 
     def tidy(self) -> None:
         """Free space in the background: quickly while there is some to free."""
-        self.before_tidying()
-        self.flush()  # it may have settled messages, and nobody else is about to commit
-        busy = self.journal is not None and self.journal.tidy()
-        self._timers.after(TIDY_BUSY_MS if busy else TIDY_IDLE_MS, self.tidy)
+        busy = False
+        try:
+            self.before_tidying()
+            self.flush()  # it may have settled messages, and nobody else is about to commit
+            busy = self.journal is not None and self.journal.tidy()
+        finally:  # an error is logged, and must not be the end of tidying
+            self._timers.after(TIDY_BUSY_MS if busy else TIDY_IDLE_MS, self.tidy)
 
     def start_tidying(self, timers: Timers) -> None:
         self._timers = timers

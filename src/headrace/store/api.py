@@ -359,6 +359,10 @@ class Journal(Protocol):
     failed: Exception | None
     is_grouping: bool  # inside atomic(): what is appended cannot be read yet
 
+    @property
+    def waiting_since(self) -> float | None:
+        """When the oldest work that is not on disk yet came, by the monotonic clock."""
+
     def live(self, queue: int) -> tuple[int, int]:
         """How many messages of the queue are alive, and about how many bytes."""
 

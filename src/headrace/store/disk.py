@@ -6,10 +6,13 @@ Nothing here retries or hides an error: what a failed write or sync means is the
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
+
+logger = logging.getLogger(__name__)
 
 
 class File(Protocol):
@@ -51,6 +54,23 @@ class Disk(Protocol):
 
     def sync_directory(self) -> None:
         """Return once creations, renames and removals are on the disk."""
+
+
+def temporary_name(disk: Disk, name: str) -> str:
+    """A free name for the file that will replace ``name``.
+
+    What a crash left there is removed; if that fails, another name is as good.
+    """
+    for temporary in (f"{name}.new", f"{name}.2.new", f"{name}.3.new"):
+        try:
+            disk.remove(temporary)
+        except FileNotFoundError:
+            break
+        except OSError as error:
+            logger.warning("%s cannot be removed: %s", temporary, error)
+        else:
+            break
+    return temporary
 
 
 class RealFile:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import httpx
 import pika
@@ -13,6 +15,8 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from headrace import __version__
 from headrace.client import ConnectionFactory
+from headrace.server.http import health
+from headrace.store.disk import RealFile
 from headrace.testing import RunningBroker, run_broker, wait_for
 
 Namer = Callable[[str], str]
@@ -180,6 +184,34 @@ def test_an_alarm_fails_the_checks_and_holds_publishers_back() -> None:
         body = {"routing_key": "q", "payload": "", "payload_encoding": "string"}
         refusal = api.post("/api/exchanges/%2F/amq.default/publish", body, 503)
         assert refusal["reason"] == "publishers are held back: low on disk"
+
+
+def test_work_that_waits_for_the_log_fails_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Event()
+    is_waiting = Event()
+    sync = RealFile.sync
+
+    def slow(file: RealFile) -> None:
+        is_waiting.set()
+        assert gate.wait(30)
+        sync(file)
+
+    body = {"properties": {"delivery_mode": 2}, "routing_key": "q", "payload": "x",
+            "payload_encoding": "string"}  # fmt: skip
+    with run_broker() as broker, Api(broker) as api, ThreadPoolExecutor() as pool:
+        api.put("/api/queues/%2F/q", {"durable": True}, 201)
+        monkeypatch.setattr(RealFile, "sync", slow)
+        publish = pool.submit(api.post, "/api/exchanges/%2F/amq.default/publish", body)
+        try:
+            assert is_waiting.wait(30)
+            assert api.get("/healthz")["status"] == "ok"  # slow is not ill
+            monkeypatch.setattr(health, "LONGEST_WAIT_SECONDS", 0.0)
+            answer = api.get("/healthz", 503)
+        finally:
+            gate.set()
+        assert answer["reason"] == "work has waited 0 s for the log"
+        assert publish.result(30)["routed"]
+        wait_for(lambda: api.call("GET", "/healthz").status_code == 200)  # idle: nothing waits
 
 
 def test_definitions_go_out_and_come_in_again(name: Namer) -> None:

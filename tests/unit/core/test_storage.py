@@ -13,6 +13,7 @@ from headrace.core.clock import Timers, VirtualClock
 from headrace.core.storage import Storage
 from headrace.core.turn import Turn
 from headrace.store.api import ExchangeRow, QueueRow
+from headrace.store.log import log as log_module
 from headrace.store.memory import MemoryMetadata
 from headrace.store.scratch import Scratch
 from power.forgetful import ForgetfulDisk
@@ -199,3 +200,45 @@ def test_closing_makes_everything_safe(stage: StorageStage) -> None:
 
     assert stage.journal.log.durable >= position
     assert stage.journal.open().report.clean
+
+
+def test_an_error_in_tidying_is_not_the_end_of_it(stage: StorageStage) -> None:
+    clock = VirtualClock()
+    calls: list[int] = []
+
+    def fail() -> None:
+        calls.append(clock.now_ms())
+        raise OSError("made to fail")
+
+    stage.storage.before_tidying = fail
+    with pytest.raises(OSError, match="made to fail"):
+        stage.storage.start_tidying(Timers(clock, stage.loop))
+    clock.advance(3 * storage_module.TIDY_IDLE_MS)
+
+    assert len(calls) == 4
+
+
+def test_only_work_that_is_not_on_disk_is_waited_for(
+    stage: StorageStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(storage_module, "monotonic", lambda: now)
+    monkeypatch.setattr(log_module, "monotonic", lambda: now)
+    assert stage.storage.waited_seconds == 0
+
+    stage.journal.put(b"a")
+    now += 3
+    assert stage.storage.waited_seconds == 3
+    stage.journal.log.flush()
+    now += 2
+    stage.journal.put(b"b")
+    assert stage.storage.waited_seconds == 5
+    assert stage.journal.writer.work() and stage.journal.writer.call_back()
+    now += 1
+    assert stage.storage.waited_seconds == 1, "the first is done, the second is under way"
+    stage.journal.commit()
+    assert stage.storage.waited_seconds == 0
+
+    stage.journal.log.checkpoint()
+    now += 4
+    assert stage.storage.waited_seconds == 4

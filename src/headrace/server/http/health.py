@@ -17,6 +17,7 @@ from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import Properties
 
 ALIVENESS = "aliveness-test"
+LONGEST_WAIT_SECONDS = 10.0  # for the log, before the broker counts as ill
 _SECONDS = {"days": 86400, "weeks": 7 * 86400, "months": 30 * 86400, "years": 365 * 86400}
 
 
@@ -33,6 +34,9 @@ async def _healthz(call: Call) -> Reply:
     broker = call.broker
     if broker.storage.has_failed:
         return _failed("storage has failed")
+    waited = broker.storage.waited_seconds
+    if waited > LONGEST_WAIT_SECONDS:
+        return _failed(f"work has waited {waited:.0f} s for the log", alarm=broker.alarms.reason)
     return _ok(alarm=broker.alarms.reason)
 
 
@@ -112,7 +116,7 @@ async def _aliveness(call: Call) -> Reply:
 _CHECKS = "/api/health/checks"
 
 ROUTES = (
-    Route("GET", "/healthz", _healthz, ANYBODY, "Alive; 503 when storage has failed"),
+    Route("GET", "/healthz", _healthz, ANYBODY, "Alive; 503 when storage has failed or hangs"),
     Route("GET", "/api/aliveness-test/{vhost}", _aliveness, ENTERS_VHOST,
           "Declares a queue, publishes, gets"),
     Route("GET", "/api/healthchecks/node", _node, MONITORING, "No alarm is on"),

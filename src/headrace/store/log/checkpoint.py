@@ -15,7 +15,7 @@ from zlib import crc32
 
 from headrace.errors import StoreError
 from headrace.model.intervals import Intervals
-from headrace.store.disk import Disk
+from headrace.store.disk import Disk, temporary_name
 from headrace.store.failpoints import passing
 from headrace.store.log.index import QueueIndex
 
@@ -76,9 +76,7 @@ def read_checkpoint(data: bytes) -> Checkpoint:
 def write_checkpoint(disk: Disk, data: bytes) -> None:
     """Replace the checkpoint; whatever happens meanwhile, the old or the new one is there."""
     passing("checkpoint.write")
-    temporary = NAME + ".new"
-    if temporary in disk.names():
-        disk.remove(temporary)
+    temporary = temporary_name(disk, NAME)
     file = disk.create(temporary)
     try:
         file.write(data, 0)

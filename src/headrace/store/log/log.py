@@ -194,6 +194,11 @@ class CommitLog:
         """Whether a commit is under way."""
         return self._busy is not None
 
+    @property
+    def waiting_since(self) -> float | None:
+        """When the oldest work that is not on disk yet came, by the monotonic clock."""
+        return self._began if self._busy is None else self._busy.began
+
     def read_from(
         self,
         queue: int,
@@ -386,8 +391,9 @@ class CommitLog:
 
         job = Job(self._hot.take_chunks() + cold, self.end, sync=sync, then=then, task=task)
         self._want_sync = False
-        job.began, self._began = self._began, None
         job.ends, self._books.grown = self._books.grown, {}
+        job.is_timed = self._began is not None
+        job.began, self._began = self._began or monotonic(), None
         return job
 
     def _submit(self, job: Job) -> None:
@@ -403,7 +409,7 @@ class CommitLog:
         if job.sync:
             timings.syncs += 1
             timings.sync.observe(job.sync_seconds)
-        if job.began is not None:
+        if job.is_timed:
             timings.confirm.observe(monotonic() - job.began)
 
     def _committed(self, job: Job) -> None:
@@ -444,6 +450,7 @@ class CommitLog:
         """Free space, a little at a time; False when there is nothing to do at present."""
         if self._writer is None or self.failed is not None:
             return False
+        self._segments.remove_leftovers()
         self._books.end_retention(self._time())
         busy = self.compactor.step()
         if not busy and self._has_work_for_a_checkpoint():

@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from struct import Struct
 from zlib import crc32
 
 from headrace.errors import StoreError
 from headrace.model.intervals import Intervals
-from headrace.store.disk import Disk
+from headrace.store.disk import Disk, temporary_name
 from headrace.store.failpoints import passing
 from headrace.store.log import record as r
 from headrace.store.log.checkpoint import Checkpoint, load_checkpoint
@@ -116,13 +117,18 @@ def _enter(found: list[tuple[int, Entry]], state: State) -> None:
 def _drop_empty(disk: Disk, state: State) -> None:
     """A segment without any record: its place is free again."""
     for segment in [one for one in state.segments if not one.used]:
-        state.segments.remove(segment)
         if segment in state.unindexed:
             state.unindexed.remove(segment)
+        try:
+            disk.remove(segment_name(segment.base))
+        except OSError as error:
+            # It keeps its place; the next checkpoint finds it dead, and tries again.
+            logger.warning("%s cannot be removed: %s", segment_name(segment.base), error)
+            continue
+        state.segments.remove(segment)
         assert segment.file is not None
         segment.file.close()
-        disk.remove(segment_name(segment.base))
-        if index_name(segment.base) in disk.names():
+        with suppress(OSError):
             disk.remove(index_name(segment.base))
 
 
@@ -296,9 +302,7 @@ def read_index(disk: Disk, segment: Segment) -> list[tuple[int, Entry]] | None:
 
 def write_index(disk: Disk, base: int, data: bytes) -> None:
     """Not synced: an index that does not survive is made again."""
-    temporary = index_name(base) + ".new"
-    if temporary in disk.names():
-        disk.remove(temporary)
+    temporary = temporary_name(disk, index_name(base))
     file = disk.create(temporary)
     try:
         file.write(data, 0)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from collections.abc import Container, Sequence
 
 from headrace.store.disk import Disk
 from headrace.store.failpoints import passing
 from headrace.store.log.segment import Segment, index_name, segment_name
+
+logger = logging.getLogger(__name__)
 
 
 class Segments:
@@ -21,6 +24,7 @@ class Segments:
         ends = (one.base + max(one.capacity, 8) for one in found)
         self.next_base = max([start, *ends])
         self._unindexed: list[Segment] = []  # waiting for their index files
+        self._leftovers: list[str] = []  # names of files that could not be removed yet
 
     def as_sequence(self) -> Sequence[Segment]:
         """For statistics: look, do not touch."""
@@ -78,17 +82,31 @@ class Segments:
     # -- files ----------------------------------------------------------------------------------
 
     def remove(self, segment: Segment) -> None:
-        """Delete its files. Nobody may need it any more, after a crash neither."""
+        """Delete its files. Nothing may need it any more, after a crash neither."""
         passing("segment.remove")
         self._all.remove(segment)
         self.bases.remove(segment.base)
         assert segment.file is not None
         segment.file.close()
-        names = set(self._disk.names())
-        for name in (index_name(segment.base), segment_name(segment.base)):
-            if name in names:
-                self._disk.remove(name)
+        names = (index_name(segment.base), segment_name(segment.base))
+        self._leftovers += [name for name in names if not self._is_removed(name)]
         passing("segment.removed")
+
+    def remove_leftovers(self) -> None:
+        """Try again. After a restart they are found dead, as the checkpoint says, and removed."""
+        if self._leftovers:
+            self._leftovers = [one for one in self._leftovers if not self._is_removed(one)]
+
+    def _is_removed(self, name: str) -> bool:
+        try:
+            self._disk.remove(name)
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            if name not in self._leftovers:
+                logger.warning("%s cannot be removed, it is tried again: %s", name, error)
+            return False
+        return True
 
     def close(self) -> None:
         for segment in self._all:

@@ -41,8 +41,8 @@ class Chunk:
 class Job:
     """One commit. ``then`` runs on the loop once it is done."""
 
-    __slots__ = ("began", "chunks", "end", "ends", "size", "sync", "sync_seconds", "task", "then",
-                 "write_seconds")  # fmt: skip
+    __slots__ = ("began", "chunks", "end", "ends", "is_timed", "size", "sync", "sync_seconds",
+                 "task", "then", "write_seconds")  # fmt: skip
 
     def __init__(
         self,
@@ -58,8 +58,9 @@ class Job:
         self.sync = sync
         self.then = then
         self.task = task  # other work of the disk, done after the chunks; can be done again
-        self.began: float | None = None  # when the first of its messages was appended
         self.ends: dict[int, int] = {}  # by queue: behind the last of its messages
+        self.began = 0.0  # when the first of its messages was appended, else when it was made
+        self.is_timed = False  # it has messages
         self.size = 0
         self.write_seconds = self.sync_seconds = 0.0
 
@@ -105,11 +106,21 @@ class Writer:
                 self.carry_out(job)
                 if self._is_full:
                     self._look_for_room()
-                self._call_soon(lambda job=job: job.then(job))  # type: ignore[misc]
+                self._call_soon(partial(self._finished, job))
         except Exception as error:
             logger.critical("the journal cannot be written: %s", error)
             self.error = error
             self._call_soon(lambda error=error: self._on_failure(error))  # type: ignore[misc]
+
+    def _finished(self, job: Job) -> None:
+        """On the loop. A log that has lost count of its commits must end, not wait silently."""
+        try:
+            job.then(job)
+        except Exception as error:
+            logger.critical("the journal cannot go on after a commit", exc_info=error)
+            self.error = error
+            self._jobs.put(None)
+            self._on_failure(error)
 
     def _next_job(self) -> Job | None:
         while self._is_full:
