@@ -38,7 +38,7 @@ from headrace.client.state import ChannelState, Completion
 from headrace.client.topology import Topology
 from headrace.errors import BrokerError
 from headrace.wire.native.frames import FRAME_MAX, Reader, frame
-from headrace.wire.native.messages import VERSION, Op, unpack
+from headrace.wire.native.messages import VERSION, Op, request_size, unpack
 
 logger = logging.getLogger(__name__)
 
@@ -137,9 +137,10 @@ class Core:
 
     def _say(self, number: int, rid: int, channel: int, fields: Mapping[str, Any]) -> None:
         packed = self._pack({"rid": rid, "ch": channel, **fields})
-        if len(packed) > self._frame_max:  # the broker would hang up, and we would send it again
+        most = min(self._frame_max, request_size(number))
+        if len(packed) > most:  # the broker would hang up, and we would send it again
             raise ResourceExhausted(
-                f"a request of {len(packed):,} bytes; the broker takes {self._frame_max:,} at most"
+                f"a request of {len(packed):,} bytes; the broker takes {most:,} at most"
             )
         self._output.append(frame(number, packed))
 

@@ -24,7 +24,7 @@ from headrace.server.native.publishing import Publisher
 from headrace.server.native.refusals import code_of, ends_connection
 from headrace.server.peer import Peer
 from headrace.wire.native.frames import Frame, Reader
-from headrace.wire.native.messages import Op, Request, message, unpack
+from headrace.wire.native.messages import Op, Request, message, request_size, unpack
 from headrace.wire.native.pushes import Pieces
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Session(Peer):
         self._relays: dict[Relay, Callable[[], None] | None] = {}
         self.limits = limits
         self.client_properties: Mapping[str, str] = {}
-        self.reader = Reader(min(HELLO_MAX, limits.frame_max), first=Op.HELLO)
+        self.reader = Reader(min(HELLO_MAX, limits.frame_max), Op.HELLO, request_size)
         self.channels: dict[int | str, Channel] = {}
         self.publisher = Publisher(self)
         self.pieces = Pieces()

@@ -5,12 +5,14 @@ int32 type | int32 length | payload[length]          big-endian
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
 
 from headrace.errors import CommandInvalid, FatalError, FrameError
 
 HEAD = Struct(">ii")  # type, length
 FRAME_MAX = 64 << 20
+SMALL = 1 << 16  # the largest frame of most types: what is in it is decoded in milliseconds
 
 Frame = tuple[int, bytes]  # type, payload
 
@@ -23,13 +25,19 @@ def frame(kind: int, payload: bytes) -> bytes:
 class Reader:
     """Cuts a stream into frames. A length is judged before anything is kept for it."""
 
-    __slots__ = ("_buffer", "_first", "_needed", "fault", "frame_max")
+    __slots__ = ("_buffer", "_first", "_needed", "_size_of", "fault", "frame_max")
 
-    def __init__(self, frame_max: int = FRAME_MAX, first: int | None = None) -> None:
-        """``first``: the type that the first frame must have; anybody else is a stranger."""
+    def __init__(
+        self,
+        frame_max: int = FRAME_MAX,
+        first: int | None = None,
+        size_of: Callable[[int], int] | None = None,
+    ) -> None:
+        """``first``: the type of the first frame. ``size_of``: a type's largest payload."""
         self.frame_max = frame_max  # may be raised between two calls of feed
         self.fault: FatalError | None = None  # after it, everything is ignored
         self._first = first
+        self._size_of = size_of
         self._buffer = bytearray()
         self._needed = HEAD.size  # bytes in the buffer before another look is worth it
 
@@ -71,6 +79,9 @@ class Reader:
     def _fault(self, kind: int, length: int) -> FatalError | None:
         if self._first not in (None, kind):
             return CommandInvalid(f"the first frame has type {kind:#x}, not {self._first:#x}")
-        if not 0 <= length <= self.frame_max:
-            return FrameError(f"a frame of {length} bytes; 0 to {self.frame_max} are allowed")
+        most = self.frame_max
+        if length > SMALL and self._size_of is not None:
+            most = min(most, self._size_of(kind))
+        if not 0 <= length <= most:
+            return FrameError(f"a frame of {length} bytes; 0 to {most} are allowed")
         return None

@@ -5,20 +5,25 @@ Decoding raises only CommandInvalid, whatever the bytes; extension types are ref
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sized
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import msgpack
 
 from headrace.errors import CommandInvalid
-from headrace.wire.native.frames import HEAD, frame
+from headrace.wire.native.frames import HEAD, SMALL, frame
+
+C = TypeVar("C", bound=Sized)
 
 VERSION = 1
 # An array is allocated by its announced length: up to 64 KiB for each level of nesting.
 MAX_ARRAY = 8192
 MAX_MAP = 4096
 MAX_NAME = 255  # bytes; AMQP has no room for longer names and keys
+# Containers and values of a payload: 32 for each of MAX_ARRAY messages. They are counted while the
+# payload is decoded, because a byte of it can become an object of 72.
+MAX_VALUES = 32 * MAX_ARRAY
 
 
 class Op(IntEnum):
@@ -66,6 +71,18 @@ class Op(IntEnum):
     LOCATE = 0x37
 
 
+_SIZES: dict[int, int] = {
+    **dict.fromkeys((Op.PUBLISH, Op.APPEND, Op.STAGE), 1 << 31),  # as the settings say
+    **dict.fromkeys((Op.COMMIT, Op.TOPIC_NACK, Op.RENEW, Op.PUBLISH_STAGED), 1 << 20),  # lists
+    Op.TELL_PIPELINE: 1 << 20,  # has a limit that refuses without ending the connection
+}
+
+
+def request_size(kind: int) -> int:
+    """Bytes of the largest payload that a request of this type may have, if frames allow it."""
+    return _SIZES.get(kind, SMALL)
+
+
 def _plain(value: object) -> object:
     """Values that msgpack has no type for, such as decimals, travel as text."""
     return str(value)
@@ -83,6 +100,7 @@ def pack(value: object) -> bytes:
 
 def unpack(payload: bytes) -> dict[str, Any]:
     """The map in a payload; CommandInvalid when it is none."""
+    count = _counter() if len(payload) > SMALL else None
     try:
         value = msgpack.unpackb(
             payload,
@@ -90,6 +108,8 @@ def unpack(payload: bytes) -> dict[str, Any]:
             max_map_len=MAX_MAP,
             max_ext_len=0,
             ext_hook=_no_extension,
+            object_hook=count,
+            list_hook=count,
         )
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         text = str(error) or type(error).__name__
@@ -97,6 +117,19 @@ def unpack(payload: bytes) -> dict[str, Any]:
     if type(value) is not dict:
         raise CommandInvalid(f"the payload is no map but a {type(value).__name__}")
     return value
+
+
+def _counter() -> Callable[[C], C]:
+    left = MAX_VALUES
+
+    def count(container: C) -> C:
+        nonlocal left
+        left -= len(container) + 1
+        if left < 0:
+            raise ValueError(f"more than {MAX_VALUES} values")
+        return container
+
+    return count
 
 
 def unpack_trusted(payload: bytes | bytearray) -> dict[str, Any]:

@@ -8,7 +8,16 @@ import msgpack
 import pytest
 
 from headrace.errors import CommandInvalid
-from headrace.wire.native.messages import MAX_ARRAY, Op, Request, message, pack, unpack
+from headrace.wire.native.messages import (
+    MAX_ARRAY,
+    MAX_VALUES,
+    Op,
+    Request,
+    message,
+    pack,
+    request_size,
+    unpack,
+)
 
 
 def request(**fields: object) -> Request:
@@ -106,3 +115,36 @@ def test_fields_of_a_wrong_type_are_refused(read: str, value: object) -> None:
 
 def test_a_name_may_have_255_bytes() -> None:
     assert request(field="\u00e9" * 127 + "x").name("field") == "\u00e9" * 127 + "x"
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        pytest.param(b"\x80" * 8192, id="maps"),
+        pytest.param(b"\x90" * 8192, id="arrays"),
+        pytest.param(b"\xa3abc" * 8192, id="texts"),
+        pytest.param((b"\x81\xa1a" * 31 + b"\x80") * 256 + b"\xc0" * 7936, id="nested maps"),
+    ],
+)
+def test_the_values_of_a_payload_are_counted_before_all_are_built(inner: bytes) -> None:
+    rows = b"\xdc\x20\x00" + inner
+    payload = b"\x82\xa3rid\x01\xa5batch\xdc\x00\x40" + rows * 64
+
+    with pytest.raises(CommandInvalid, match=f"more than {MAX_VALUES} values"):
+        unpack(payload)
+
+
+def test_a_full_batch_with_properties_is_read() -> None:
+    properties = {"message_id": "a", "delivery_mode": 2, "headers": {str(n): n for n in range(16)}}
+    one = {"exchange": "", "key": "k", "properties": properties, "body": b"x" * 100}
+    fields = {"rid": 1, "ch": 1, "batch": [one] * MAX_ARRAY}
+
+    assert unpack(pack(fields)) == fields
+
+
+def test_only_types_that_carry_messages_may_be_large() -> None:
+    large = {kind for kind in Op if request_size(kind) > 1 << 20}
+
+    assert large == {Op.PUBLISH, Op.APPEND, Op.STAGE}
+    assert request_size(Op.PUBLISH_STAGED) == 1 << 20
+    assert request_size(Op.LIST) == request_size(0x7F) == 1 << 16
