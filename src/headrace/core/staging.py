@@ -1,41 +1,66 @@
 """Messages put aside, invisible, until all of a batch are published in one step, once.
 
-What is staged lies in unnamed files and does not survive a restart: whoever staged it does so
-again. That a batch was published is part of the same atomic record as its messages: the journal
-has a destination for each query, whose offsets are the numbers of the published batches.
+What is staged lies in unnamed files, one for each batch, and does not survive a restart: clients
+stage it again. That a batch was published is part of the same atomic record as its messages: the
+journal has a destination for each query, whose offsets are the numbers of the published batches.
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from itertools import chain
+from pathlib import Path
 from uuid import uuid4
 
 from headrace.core.clock import Timer, Timers
 from headrace.core.storage import Storage
-from headrace.errors import NotFound, PreconditionFailed
+from headrace.errors import NotFound, PreconditionFailed, ResourceError
 from headrace.store.api import Level, Placed, QueueRow
 
 NAME_PREFIX = "amq.published."
 MAX_BATCH_BYTES = 256 << 20  # they become one record
+MAX_USER_BATCHES = 256  # open at the same time, each with a file
+MAX_USER_BYTES = 1 << 30
+MIN_PIECE = 4096  # bytes that a request counts, however small: it is a few objects in memory too
 FORGET_AFTER_MS = 3_600_000
 
 Key = tuple[str, int]  # query, batch
 Prepare = Callable[[bytes], Callable[[], None]]  # checks; what it returns publishes
+Refusal = Callable[[int], str | None]  # why a file with this descriptor cannot stay open
 
 
 class _Pile:
-    """What was staged for one batch, by attempt."""
+    """What was staged for one batch: a file, and where in it the pieces of each attempt are."""
 
-    def __init__(self) -> None:
-        self.attempts: dict[str, BinaryIO] = {}
-        self.size = 0
+    def __init__(self, owner: str, directory: Path | None) -> None:
+        self.owner = owner
+        self.attempts: dict[str, list[tuple[int, int]]] = {}  # offset and length
+        self.size = 0  # as counted against the limits
         self.timer: Timer | None = None
+        self._file = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115 - kept open
+        self._end = 0
+
+    @property
+    def descriptor(self) -> int:
+        return self._file.fileno()
+
+    def add(self, attempt: str, data: bytes) -> None:
+        """Raises OSError when the disk is full."""
+        view = memoryview(data)
+        while view:
+            view = view[os.pwrite(self.descriptor, view, self._end + len(data) - len(view)) :]
+        self.attempts.setdefault(attempt, []).append((self._end, len(data)))
+        self._end += len(data)
+        self.size += max(len(data), MIN_PIECE)
+
+    def read(self, attempt: str) -> Iterator[bytes]:
+        for offset, length in self.attempts[attempt]:
+            yield os.pread(self.descriptor, length, offset)
 
     def close(self) -> None:
-        for file in self.attempts.values():
-            file.close()
+        self._file.close()
         if self.timer is not None:
             self.timer.cancel()
 
@@ -53,26 +78,51 @@ class Staging:
 
     # -- staging --------------------------------------------------------------------------------
 
-    def stage(self, query: str, batch: int, attempt: str, data: bytes) -> None:
-        """Put encoded messages aside."""
+    def stage(
+        self, owner: str, query: str, batch: int, attempt: str, data: bytes, refusal: Refusal
+    ) -> None:
+        """Keep encoded messages of a user until they are published or discarded."""
         pile = self._piles.get((query, batch))
         if pile is None:
-            pile = self._piles[query, batch] = _Pile()
+            pile = self._opened(owner, query, batch, refusal)
         if pile.size + len(data) > MAX_BATCH_BYTES:
             self.discard(query, batch)
             raise PreconditionFailed(
                 f"batch {batch} of '{query}' has more than {MAX_BATCH_BYTES} bytes: make smaller "
                 "batches (maxRowsPerTrigger). What was staged of it is gone"
             )
-        file = pile.attempts.get(attempt)
-        if file is None:
-            file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - kept open
-            pile.attempts[attempt] = file
-        file.write(len(data).to_bytes(4, "big") + data)
-        pile.size += len(data)
+        if sum(one.size for one in self._of(owner)) + len(data) > MAX_USER_BYTES:
+            raise PreconditionFailed(
+                f"user '{owner}' has {MAX_USER_BYTES} bytes staged, which is the limit: publish or "
+                "discard batches first"
+            )
+        try:
+            pile.add(attempt, data)
+        except OSError as error:
+            raise ResourceError(f"cannot stage {len(data)} bytes: {error.strerror}") from None
         if pile.timer is not None:
             pile.timer.cancel()
         pile.timer = self._timers.after(FORGET_AFTER_MS, lambda: self.discard(query, batch))
+
+    def _of(self, owner: str) -> list[_Pile]:
+        return [pile for pile in self._piles.values() if pile.owner == owner]
+
+    def _opened(self, owner: str, query: str, batch: int, refusal: Refusal) -> _Pile:
+        if len(self._of(owner)) >= MAX_USER_BATCHES:
+            raise PreconditionFailed(
+                f"user '{owner}' has {MAX_USER_BATCHES} staged batches, which is the limit: "
+                "publish or discard some first"
+            )
+        try:
+            pile = _Pile(owner, self._directory)
+        except OSError as error:
+            raise ResourceError(f"cannot open a file for the batch: {error.strerror}") from None
+        why = refusal(pile.descriptor)
+        if why is not None:
+            pile.close()
+            raise ResourceError(f"cannot open a file for the batch: {why}")
+        self._piles[query, batch] = pile
+        return pile
 
     def discard(self, query: str, batch: int) -> None:
         """Forget what was staged; nothing there is no error."""
@@ -102,8 +152,8 @@ class Staging:
                 f"nothing is staged for attempt '{missing[0]}' of batch {batch} of '{query}': the "
                 "broker was restarted or an hour has passed. Stage the batch again"
             )
-        files = [pile.attempts[attempt] for attempt in sorted(attempts)] if pile else []
-        steps = [prepare(data) for file in files for data in _pieces(file)]
+        pieces = chain.from_iterable(map(pile.read, sorted(attempts))) if pile else ()
+        steps = [prepare(data) for data in pieces]
         row = self._row(query)
         last = journal.next_offset(row.id)
         with self._storage.atomic():
@@ -141,9 +191,3 @@ class Staging:
         for pile in self._piles.values():
             pile.close()
         self._piles.clear()
-
-
-def _pieces(file: BinaryIO) -> Iterator[bytes]:
-    file.seek(0)
-    while head := file.read(4):
-        yield file.read(int.from_bytes(head, "big"))

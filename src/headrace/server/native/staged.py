@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import PreconditionFailed
 from headrace.model.permissions import WRITE
+from headrace.server import descriptors
 from headrace.server.native import topic_values
 from headrace.server.native.channel import Channel
-from headrace.wire.native.messages import MAX_ARRAY, Op, Request, pack, unpack_trusted
+from headrace.wire.native.messages import Op, Request, pack, unpack_trusted
 
 if TYPE_CHECKING:
     from headrace.server.native.session import Handler, Session
@@ -21,8 +22,8 @@ def _stage(session: Session, channel: Channel, request: Request) -> None:
     """Only the right to write is checked: what is wrong with a message is told at publication."""
     query, batch, attempt = request.name("query"), _batch(request), request.name("attempt")
     messages = request.maps("messages")
-    if len(messages) > MAX_ARRAY:
-        raise PreconditionFailed(f"at most {MAX_ARRAY} messages at once")
+    if not messages:  # nothing that a right could be asked for
+        raise PreconditionFailed("no messages to stage")
     topic = request.name("topic", "") or None
     if topic is not None:
         session.check(WRITE, "topic", f"topic.{topic}")
@@ -30,7 +31,8 @@ def _stage(session: Session, channel: Channel, request: Request) -> None:
         for exchange in {str(one.get("exchange") or "") for one in messages}:
             session.check(WRITE, "exchange", exchange)
     data = pack({"topic": topic, "batch": messages})
-    session.open_vhost.staging.stage(_owned(session, query), batch, attempt, data)
+    staging, owner = session.open_vhost.staging, session.user.name
+    staging.stage(owner, _owned(session, query), batch, attempt, data, descriptors.refusal)
     session.respond(request)
 
 

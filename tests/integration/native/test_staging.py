@@ -1,0 +1,100 @@
+"""Staged batches: how much one user may stage, and what that takes of the broker."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.client.bulk import BulkConnection
+from headrace.client.errors import HeadraceError
+from headrace.client.settings import Settings
+from headrace.core import staging
+from headrace.server import descriptors
+from headrace.testing import run_broker
+from headrace.wire.native.messages import Op
+
+MESSAGE = {"exchange": "", "key": "q", "body": b"x"}
+
+
+@pytest.fixture
+def bulk(tmp_path: Path) -> Iterator[BulkConnection]:
+    with (
+        run_broker(data_dir=tmp_path) as running,
+        BulkConnection(Settings(port=running.native_port or 0)) as connection,
+    ):
+        yield connection
+
+
+def staged_files(data_dir: Path) -> int:
+    """Open files of this process that have no name in the data directory."""
+    links = [os.readlink(one) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
+    return sum(link.startswith(str(data_dir)) and link.endswith("(deleted)") for link in links)
+
+
+def refusal(bulk: BulkConnection, query: str, messages: list[dict[str, object]]) -> str:
+    with pytest.raises(HeadraceError) as caught:
+        bulk.stage(query, 0, "a", messages)
+    return str(caught.value)
+
+
+def test_a_request_without_messages_opens_nothing(bulk: BulkConnection, tmp_path: Path) -> None:
+    assert "no messages to stage" in refusal(bulk, "q", [])
+    assert staged_files(tmp_path) == 0
+
+
+def test_a_batch_has_one_file_however_many_attempts_there_are(
+    bulk: BulkConnection, tmp_path: Path
+) -> None:
+    for n in range(50):
+        bulk.stage("sink", 0, f"{n}", [MESSAGE])
+
+    assert staged_files(tmp_path) == 1
+    bulk.discard_staged("sink", 0)
+    assert staged_files(tmp_path) == 0
+
+
+def test_pieces_of_attempts_are_published_in_their_order(bulk: BulkConnection) -> None:
+    bulk.call(Op.QUEUE_DECLARE, name="q", durable=True)
+    for body, attempt in ((b"1", "a"), (b"3", "b"), (b"2", "a")):
+        bulk.stage("sink", 0, attempt, [{**MESSAGE, "body": body}])
+
+    assert bulk.publish_staged("sink", 0, ["b", "a"])
+    got = [bulk.call(Op.GET, queue="q", auto_ack=True)["message"]["body"] for _ in range(3)]
+    assert got == [b"1", b"2", b"3"]
+
+
+def test_a_user_has_a_limited_number_of_batches(
+    bulk: BulkConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "MAX_USER_BATCHES", 3)
+    for n in range(3):
+        bulk.stage(f"q{n}", 0, "a", [MESSAGE])
+
+    assert "3 staged batches, which is the limit" in refusal(bulk, "q3", [MESSAGE])
+    bulk.stage("q0", 0, "b", [MESSAGE])
+    bulk.discard_staged("q0", 0)
+    bulk.stage("q3", 0, "a", [MESSAGE])
+
+
+def test_a_user_has_a_limited_number_of_bytes(
+    bulk: BulkConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "MAX_USER_BYTES", 3 * staging.MIN_PIECE)
+    for n in range(3):
+        bulk.stage(f"q{n}", 0, "a", [MESSAGE])  # tiny, but not free
+
+    assert "bytes staged, which is the limit" in refusal(bulk, "q0", [MESSAGE])
+    bulk.discard_staged("q1", 0)
+    bulk.stage("q0", 0, "a", [MESSAGE])
+
+
+def test_files_of_batches_leave_the_reserve_of_descriptors(
+    bulk: BulkConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(descriptors, "refusal", lambda descriptor: f"{descriptor} is too high")
+
+    assert "is too high" in refusal(bulk, "q", [MESSAGE])
+    assert staged_files(tmp_path) == 0
