@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -18,27 +18,38 @@ from pika.exceptions import AMQPError
 
 import brokers
 from brokers import Broker
+from headrace.client.bulk import BulkConnection
+from headrace.client.settings import Settings
 from waiting import wait_for
 
 ALLOWED = 100
 
 
-@pytest.fixture
-def cramped(tmp_path: Path) -> Iterator[Broker]:
+@contextmanager
+def cramped_broker(tmp_path: Path) -> Iterator[Broker]:
     """A broker with few descriptors and small segments."""
     ready, output = tmp_path / "ready.json", tmp_path / "output.txt"
     ports = [f"--{one}-port=0" for one in ("amqp", "native", "http", "namesrv", "remoting")]
-    serve = [sys.executable, "-m", "headrace", "serve", *ports, "--segment-size", "1MiB"]
+    serve = [sys.executable, "-m", "headrace", "serve", *ports, "--segment-size", "64KiB"]
     serve += ["--data-dir", str(tmp_path / "data"), "--ready-file", str(ready)]
     serve += ["--max-unauthenticated-per-address", "1000"]
     limited = ["bash", "-c", f'ulimit -Sn 60 && ulimit -Hn {ALLOWED} && exec "$@"', "-", *serve]
     with output.open("wb") as sink:
         process = subprocess.Popen(limited, stdout=sink, stderr=sink, env=brokers._environment({}))
     wait_for(lambda: ready.exists() or process.poll() is not None, timeout=60)
+    assert process.returncode is None, output.read_text()
     found = json.loads(ready.read_text())
     yield Broker(found["amqp"], ports=found, process=process, pid=process.pid, output=output)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 0, output.read_text()
+    if process.returncode is None:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0, output.read_text()
+    ready.unlink()
+
+
+@pytest.fixture
+def cramped(tmp_path: Path) -> Iterator[Broker]:
+    with cramped_broker(tmp_path) as broker:
+        yield broker
 
 
 def test_a_crowd_of_clients_leaves_the_journal_its_files(cramped: Broker) -> None:
@@ -53,7 +64,7 @@ def test_a_crowd_of_clients_leaves_the_journal_its_files(cramped: Broker) -> Non
 
         for _ in range(20):  # several segments
             properties = pika.BasicProperties(delivery_mode=2)
-            channel.basic_publish("", "q", b"x" * 200_000, properties)
+            channel.basic_publish("", "q", b"x" * 20_000, properties)
 
         page = f"http://{cramped.host}:{cramped.ports['http']}/healthz"
         assert httpx.get(page).json() == {"status": "ok", "alarm": None}
@@ -68,3 +79,30 @@ def test_a_crowd_of_clients_leaves_the_journal_its_files(cramped: Broker) -> Non
         return True
 
     assert wait_for(is_welcome)
+
+
+def test_the_journal_may_have_more_files_than_a_process_may_open(tmp_path: Path) -> None:
+    count = ALLOWED + 20
+    with cramped_broker(tmp_path) as broker:
+        with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+            channel = connection.channel()
+            channel.queue_declare("q", durable=True)
+            channel.confirm_delivery()
+            for number in range(count):
+                properties = pika.BasicProperties(delivery_mode=2)
+                channel.basic_publish("", "q", b"%3d," % number * 12_000, properties)
+        assert len(list((tmp_path / "data" / "journal").glob("*.log"))) > ALLOWED
+        broker.kill()
+
+    with cramped_broker(tmp_path) as broker:
+        with BulkConnection(Settings(port=broker.native_port)) as bulk:
+            pieces = list(bulk.fetch(0, count, queue="q", columns=["offset", "body"]))
+            located = bulk.locate(0, count, queue="q")
+        assert sum(map(len, pieces)) > count * 48_000
+        assert located is not None and all(Path(one[0]).exists() for one in located.files)
+        with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+            channel = connection.channel()
+            for number in range(count):
+                _, _, body = channel.basic_get("q", auto_ack=True)
+                assert body is not None and body.startswith(b"%3d," % number)
+        assert "Traceback" not in broker.log()

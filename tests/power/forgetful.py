@@ -9,6 +9,7 @@ sectors; of the unsynced directory operations any of them, whatever became of th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from random import Random
 
@@ -106,7 +107,7 @@ class ForgetfulFile:
         self._use().resize(size)
         self._disk.tick()
 
-    def fileno(self) -> int:
+    def lent(self) -> AbstractContextManager[int]:
         raise OSError("this disk is a dictionary")
 
     def close(self) -> None:
@@ -147,6 +148,8 @@ class ForgetfulDisk:
         return ForgetfulFile(self, name, inode)
 
     def open(self, name: str) -> ForgetfulFile:
+        if name not in self._files:
+            raise FileNotFoundError(name)
         return ForgetfulFile(self, name, self._files[name])
 
     def rename(self, old: str, new: str) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from headrace.model.retention import Retention
+from headrace.store.disk import File
 from headrace.store.timings import Timings
 
 
@@ -324,7 +325,7 @@ class Stretch:
     """Records of one destination in one segment, as columns of 64-bit numbers."""
 
     base: int  # the position at which the segment begins
-    fileno: int
+    file: File
     positions: array[int]
     firsts: array[int]  # the offset of each record's first message
     lows: array[int]  # which offsets of each record are wanted: lows .. highs - 1

@@ -8,15 +8,23 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Protocol
+from threading import RLock
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
+MAX_OPEN = 48  # files of one directory
+NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
+
 
 class File(Protocol):
-    """An open file."""
+    """A file that can be read and written until it is closed."""
 
     def write(self, data: bytes, offset: int) -> None:
         """Write all of it."""
@@ -31,8 +39,8 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None: ...
 
-    def fileno(self) -> int:
-        """For another process that reads on its own."""
+    def lent(self) -> AbstractContextManager[int]:
+        """Its descriptor, for another process that reads by itself."""
 
     def close(self) -> None: ...
 
@@ -73,48 +81,128 @@ def temporary_name(disk: Disk, name: str) -> str:
     return temporary
 
 
+class OpenFiles:
+    """A pool of descriptors: a file that was not used for long is closed, and opened when needed.
+
+    The journal has a file per 32 MiB, far more than a process may have open. Files in use, and
+    those with unsynced writes (their errors are reported to an open descriptor only), stay open.
+    """
+
+    def __init__(self) -> None:
+        self._lock = RLock()  # the loop reads while the writer's thread writes
+        self._open: OrderedDict[RealFile, None] = OrderedDict()  # the latest used last
+
+    def take(self, file: RealFile) -> int:
+        """A descriptor that stays valid until give_back()."""
+        with self._lock:
+            if file.is_closed:
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF), str(file.path))
+            if file.fd < 0:
+                file.fd = self.patiently(lambda: os.open(file.path, file.flags))
+            self._open[file] = None
+            self._open.move_to_end(file)
+            file.users += 1
+            while len(self._open) > MAX_OPEN and self._close_one():
+                pass
+            return file.fd
+
+    def give_back(self, file: RealFile) -> None:
+        with self._lock:
+            file.users -= 1
+
+    def close(self, file: RealFile) -> None:
+        with self._lock:
+            file.is_closed = True
+            self._open.pop(file, None)
+            if file.fd >= 0:
+                os.close(file.fd)
+                file.fd = -1
+
+    def patiently(self, action: Callable[[], T]) -> T:
+        """Do what needs a descriptor; when there is none, ours are closed one by one for it."""
+        while True:
+            try:
+                return action()
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTOR or not self._close_one():
+                    raise
+
+    def _close_one(self) -> bool:
+        """Close the file that was not used for longest; False when all are needed."""
+        with self._lock:
+            for file in self._open:
+                if not file.users and not file.is_dirty:
+                    del self._open[file]
+                    os.close(file.fd)
+                    file.fd = -1
+                    return True
+            return False
+
+
 class RealFile:
-    """A file of the operating system."""
+    """A file of the operating system, open while it is used."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("_pool", "fd", "flags", "is_closed", "is_dirty", "path", "users")
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
+    def __init__(self, pool: OpenFiles, path: Path, fd: int = -1, flags: int = os.O_RDWR) -> None:
+        self._pool = pool
+        self.path = path
+        self.fd = fd
+        self.flags = flags | os.O_CLOEXEC
+        self.users = 0
+        self.is_closed = False
+        self.is_dirty = False  # has writes that are not synced
+        with self.lent():  # an error shows at once
+            pass
+
+    @contextmanager
+    def lent(self) -> Iterator[int]:
+        fd = self._pool.take(self)
+        try:
+            yield fd
+        finally:
+            self._pool.give_back(self)
 
     def write(self, data: bytes, offset: int) -> None:
         view = memoryview(data)
-        while view:
-            written = os.pwrite(self._fd, view, offset)
-            offset += written
-            view = view[written:]
+        self.is_dirty = True
+        with self.lent() as fd:
+            while view:
+                written = os.pwrite(fd, view, offset)
+                offset += written
+                view = view[written:]
 
     def read(self, size: int, offset: int) -> bytes:
         parts = []
-        while size > 0:
-            part = os.pread(self._fd, size, offset)
-            if not part:
-                break
-            parts.append(part)
-            offset += len(part)
-            size -= len(part)
+        fd = self._pool.take(self)
+        try:
+            while size > 0:
+                part = os.pread(fd, size, offset)
+                if not part:
+                    break
+                parts.append(part)
+                offset += len(part)
+                size -= len(part)
+        finally:
+            self._pool.give_back(self)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def sync(self) -> None:
-        os.fdatasync(self._fd)
+        with self.lent() as fd:
+            os.fdatasync(fd)
+        self.is_dirty = False
 
     def size(self) -> int:
-        return os.fstat(self._fd).st_size
-
-    def fileno(self) -> int:
-        return self._fd
+        with self.lent() as fd:
+            return os.fstat(fd).st_size
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
+        self.is_dirty = True
+        with self.lent() as fd:
+            os.ftruncate(fd, size)
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._pool.close(self)
 
 
 def extents(fd: int) -> Iterator[tuple[int, int]]:
@@ -141,25 +229,28 @@ class RealDisk:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._files = OpenFiles()
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def names(self) -> Iterator[str]:
-        return iter(sorted(entry.name for entry in os.scandir(self.directory)))
+        entries = self._files.patiently(lambda: os.scandir(self.directory))
+        return iter(sorted(entry.name for entry in entries))
 
     def create(self, name: str, size: int = 0) -> RealFile:
         flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC
-        fd = os.open(self.directory / name, flags, 0o600)
+        path = self.directory / name
+        fd = self._files.patiently(lambda: os.open(path, flags, 0o600))
         if size:
             try:
                 os.posix_fallocate(fd, 0, size)
             except OSError:
                 os.close(fd)
-                os.unlink(self.directory / name)
+                os.unlink(path)
                 raise
-        return RealFile(fd)
+        return RealFile(self._files, path, fd)
 
     def open(self, name: str) -> RealFile:
-        return RealFile(os.open(self.directory / name, os.O_RDWR | os.O_CLOEXEC))
+        return RealFile(self._files, self.directory / name)
 
     def rename(self, old: str, new: str) -> None:
         os.replace(self.directory / old, self.directory / new)
@@ -168,7 +259,8 @@ class RealDisk:
         os.unlink(self.directory / name)
 
     def sync_directory(self) -> None:
-        fd = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        fd = self._files.patiently(lambda: os.open(self.directory, flags))
         try:
             os.fsync(fd)
         finally:

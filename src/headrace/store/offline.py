@@ -17,7 +17,7 @@ from shutil import copyfile
 from headrace.errors import BrokerError, StoreError
 from headrace.store.api import Catalogue
 from headrace.store.directory import FORMAT, JOURNAL, lock_directory, need_catalogue
-from headrace.store.disk import RealFile, data_size
+from headrace.store.disk import OpenFiles, RealFile, data_size
 from headrace.store.log.log import CommitLog
 from headrace.store.log.segment import base_of
 from headrace.store.sqlite.metadata import FILE_NAME, SqliteMetadata
@@ -110,7 +110,8 @@ class _ReadOnlyFile(RealFile):
     __slots__ = ()
 
     def size(self) -> int:
-        return data_size(self.fileno())
+        with self.lent() as fd:
+            return data_size(fd)
 
     def write(self, data: bytes, offset: int) -> None:
         return
@@ -131,6 +132,7 @@ class ReadOnlyDisk:
     def __init__(self, directory: Path, on_open: Callable[[str], None] = lambda name: None) -> None:
         self._directory = directory
         self._on_open = on_open
+        self._files = OpenFiles()
 
     def names(self) -> Iterator[str]:
         if not self._directory.is_dir():
@@ -142,8 +144,10 @@ class ReadOnlyDisk:
         raise StoreError(f"{name} was to be made by a check")
 
     def open(self, name: str) -> RealFile:
+        if name.endswith(".idx"):
+            raise FileNotFoundError(name)
         self._on_open(name)
-        return _ReadOnlyFile(os.open(self._directory / name, os.O_RDONLY | os.O_CLOEXEC))
+        return _ReadOnlyFile(self._files, self._directory / name, flags=os.O_RDONLY)
 
     def rename(self, old: str, new: str) -> None:
         raise StoreError(f"{old} was to be renamed by a check")

@@ -40,7 +40,8 @@ class SegmentCheck:
         self._name = f"{JOURNAL}/{segment_name(base)}"
         file = disk.open(segment_name(base))
         try:
-            self._data = file.read(data_size(file.fileno()), 0)
+            with file.lent() as fd:
+                self._data = file.read(data_size(fd), 0)
         finally:
             file.close()
         self._entries: set[tuple[int, Entry]] = set()  # as the records say

@@ -11,7 +11,8 @@ from random import Random
 
 import pytest
 
-from headrace.store.disk import Disk, RealDisk, RealFile
+from descriptors import descriptors
+from headrace.store.disk import MAX_OPEN, Disk, RealDisk, RealFile
 from power.forgetful import SECTOR, ForgetfulDisk, PowerCut
 
 DISKS: dict[str, Callable[[Path], Disk]] = {
@@ -107,6 +108,73 @@ def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert file.read(20, 0) == b"\x00\x000123456789"
     assert isinstance(file, RealFile)
     file.close()
+
+
+def opened(directory: Path) -> list[str]:
+    return [one for one in descriptors() if one.startswith(f"{directory}/")]
+
+
+def test_few_of_many_files_are_open(tmp_path: Path) -> None:
+    disk = RealDisk(tmp_path)
+    files = [disk.create(f"{number:03}") for number in range(4 * MAX_OPEN)]
+    for number, file in enumerate(files):
+        file.write(b"%03d" % number, 0)
+        file.sync()
+        assert len(opened(tmp_path)) <= MAX_OPEN
+
+    assert [int(file.read(3, 0)) for file in files] == list(range(len(files)))
+    assert len(opened(tmp_path)) <= MAX_OPEN
+    for file in files:
+        file.close()
+    assert opened(tmp_path) == []
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        files[0].read(3, 0)
+
+
+def test_files_that_are_used_or_not_synced_stay_open(tmp_path: Path) -> None:
+    disk = RealDisk(tmp_path)
+    written, lent = disk.create("written"), disk.create("lent")
+    written.write(b"x", 0)
+    with lent.lent() as fd:
+        others = [disk.create(f"{number:03}") for number in range(2 * MAX_OPEN)]
+        os.pwrite(fd, b"y", 0)
+        assert {str(tmp_path / name) for name in ("written", "lent")} <= set(opened(tmp_path))
+    written.sync()
+    for other in others:
+        other.size()
+
+    assert not {str(tmp_path / name) for name in ("written", "lent")} & set(opened(tmp_path))
+    assert (written.read(1, 0), lent.read(1, 0)) == (b"x", b"y")
+    for file in (written, lent, *others):
+        file.close()
+
+
+def test_without_a_free_descriptor_files_that_are_not_used_make_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = RealDisk(tmp_path)
+    files = [disk.create(f"{number:03}") for number in range(5)]
+    real_open = os.open
+
+    def limited(*args: object, **more: object) -> int:
+        if len(opened(tmp_path)) >= 5:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return real_open(*args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", limited)
+    disk.sync_directory()
+    files.append(disk.create("one-more"))
+    assert len(opened(tmp_path)) == 5
+    for file in files:
+        file.write(b"x", 0)
+        file.sync()
+
+    for file in files[:5]:
+        file.write(b"x", 0)  # unsynced: all five are needed
+    with pytest.raises(OSError, match="Too many open files"):
+        disk.open("one-more")
+    for file in files:
+        file.close()
 
 
 # -- the forgetful one --------------------------------------------------------------------------

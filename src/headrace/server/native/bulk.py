@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +16,7 @@ from headrace.errors import (
     NotFound,
     PreconditionFailed,
     SourceChanged,
+    StoreError,
     Unsupported,
 )
 from headrace.model.permissions import READ
@@ -22,6 +24,7 @@ from headrace.model.topics.spans import track_of
 from headrace.server.fetch.order import Order
 from headrace.server.native.channel import Channel
 from headrace.store.api import Journal, Stretch
+from headrace.store.disk import File
 from headrace.store.job import Job, Piece
 from headrace.wire.native.messages import Op, Request
 
@@ -143,7 +146,12 @@ def _fetch(session: Session, channel: Channel, request: Request, is_second: bool
     assert request.ch is not None
     order = Order(request.rid, request.ch, job)
     again = None if is_second else lambda: _fetch(session, channel, request, is_second=True)
-    session.fetch(order, [one.fileno for one in stretches], again)
+    with ExitStack() as lent:
+        try:
+            files = [lent.enter_context(one.file.lent()) for one in stretches]
+        except OSError as error:
+            raise StoreError(f"the messages cannot be read now: {error}") from error
+        session.fetch(order, files, again)
 
 
 def _locate(session: Session, channel: Channel, request: Request) -> None:
@@ -155,17 +163,18 @@ def _locate(session: Session, channel: Channel, request: Request) -> None:
         raise Unsupported("files are named only to readers on the broker's own machine")
     job, stretches = _job(session, request)
     try:
-        files = [_file(one.fileno) for one in stretches]
+        files = [_file(one.file) for one in stretches]
         boot = Path(BOOT_ID).read_text().strip()
     except OSError as error:
         raise Unsupported(f"the files cannot be named here: {error}") from None
     session.respond(request, job=job.encode(), files=files, boot=boot)
 
 
-def _file(fd: int) -> list[object]:
+def _file(file: File) -> list[object]:
     """A file's name, and what tells it from another of that name."""
-    known = os.fstat(fd)
-    return [os.readlink(f"/proc/self/fd/{fd}"), known.st_dev, known.st_ino]
+    with file.lent() as fd:
+        known = os.fstat(fd)
+        return [os.readlink(f"/proc/self/fd/{fd}"), known.st_dev, known.st_ino]
 
 
 def _job(session: Session, request: Request) -> tuple[Job, list[Stretch]]:

@@ -9,12 +9,13 @@ from itertools import groupby
 
 from headrace.model.intervals import Intervals
 from headrace.store.api import Bounds, Stretch
+from headrace.store.disk import File
 from headrace.store.log.books import Books
 from headrace.store.log.index import Columns, QueueIndex
 from headrace.store.log.segments import Segments
 
 MAX_RECORDS = 32_768  # of one answer: to find them must not take the loop long
-MAX_SEGMENTS = 64
+MAX_SEGMENTS = 32  # their files are open at once
 
 
 class Locator:
@@ -91,17 +92,16 @@ class Locator:
     ) -> Stretch:
         file = self._segments.at(base).file
         assert file is not None, "what is synced has a file"
-        fd = file.fileno()
         if index.gone.highest() <= max(start, part.firsts[0]):
             lows, highs = part.firsts[:], part.stops[:]
             lows[0] = max(lows[0], start)
             highs[-1] = min(highs[-1], stop)
-            return Stretch(base, fd, part.positions, part.firsts, lows, highs)
-        return _without_gone(index.gone, base, fd, part, start, stop)
+            return Stretch(base, file, part.positions, part.firsts, lows, highs)
+        return _without_gone(index.gone, base, file, part, start, stop)
 
 
 def _without_gone(
-    gone: Intervals, base: int, fd: int, part: Columns, start: int, stop: int
+    gone: Intervals, base: int, file: File, part: Columns, start: int, stop: int
 ) -> Stretch:
     """Messages that nobody needs may be missing tomorrow: they are not shown today."""
     columns = [array("Q") for _ in range(4)]
@@ -109,4 +109,4 @@ def _without_gone(
         for low, high in gone.missing(max(first, start), min(end, stop)):
             for column, value in zip(columns, (position, first, low, high), strict=True):
                 column.append(value)
-    return Stretch(base, fd, *columns)
+    return Stretch(base, file, *columns)

@@ -279,10 +279,10 @@ def index_bytes(entries: list[tuple[int, Entry]], used: int) -> bytes:
 
 def read_index(disk: Disk, segment: Segment) -> list[tuple[int, Entry]] | None:
     """The index of a sealed segment; None when it is missing or damaged: it can be made again."""
-    name = index_name(segment.base)
-    if name not in disk.names():
+    try:
+        file = disk.open(index_name(segment.base))
+    except FileNotFoundError:
         return None
-    file = disk.open(name)
     try:
         data = file.read(file.size(), 0)
     finally:

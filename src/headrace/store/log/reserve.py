@@ -7,8 +7,11 @@ written first.
 from __future__ import annotations
 
 import errno
+import logging
 
-from headrace.store.disk import Disk
+from headrace.store.disk import NO_DESCRIPTOR, Disk
+
+logger = logging.getLogger(__name__)
 
 NAME = "reserve"
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -23,19 +26,22 @@ class Reserve:
 
     def set_aside(self) -> bool:
         """See that the space is set aside; False when the disk has too little."""
-        if NAME in self._disk.names():
-            return True
         try:
-            self._disk.create(NAME, self._size).close()
+            if NAME not in self._disk.names():
+                self._disk.create(NAME, self._size).close()
         except OSError as error:
-            if error.errno not in FULL:
+            if error.errno not in (*FULL, *NO_DESCRIPTOR):
                 raise
             return False
         return True
 
     def give_up(self) -> bool:
         """Free the space; False when there is none any more."""
-        if NAME not in self._disk.names():
+        try:
+            self._disk.remove(NAME)
+        except FileNotFoundError:
             return False
-        self._disk.remove(NAME)
+        except OSError as error:
+            logger.warning("%s cannot be removed: %s", NAME, error)
+            return False
         return True

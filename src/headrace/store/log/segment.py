@@ -62,7 +62,8 @@ class Segment:
     def create(self, disk: Disk) -> File:
         """Make the file; its name is durable when this returns."""
         passing("segment.create")
-        self.file = disk.create(segment_name(self.base), self.capacity)
+        if self.file is None:  # else only the sync failed, and is tried again
+            self.file = disk.create(segment_name(self.base), self.capacity)
         disk.sync_directory()
         passing("segment.created")
         return self.file

@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TypeVar
 
-from headrace.store.disk import Disk, File
+from headrace.store.disk import NO_DESCRIPTOR, Disk, File
 from headrace.store.failpoints import passing
 from headrace.store.log.reserve import FULL, Reserve
 from headrace.store.log.segment import Segment
@@ -155,15 +155,16 @@ class Writer:
             self._patiently(job.task)
 
     def _patiently(self, action: Callable[[], T]) -> T:
-        """Try again while the disk is full; anything else is an error."""
+        """Try again while there is no room or no descriptor; anything else is an error."""
         while True:
             try:
                 return action()
             except OSError as error:
-                if error.errno not in FULL:
+                if error.errno not in (*FULL, *NO_DESCRIPTOR):
                     raise
-                self._set_full(True)
-                if self.reserve is not None and self.reserve.give_up():
+                is_disk = error.errno in FULL
+                self._set_full(True, "the disk is full" if is_disk else "too many files are open")
+                if is_disk and self.reserve is not None and self.reserve.give_up():
                     continue
                 if self._stopping.is_set():
                     raise
@@ -171,14 +172,15 @@ class Writer:
 
     def _look_for_room(self) -> None:
         """The disk is full no longer when what was given up can be set aside again."""
-        self._set_full(self.reserve is not None and not self.reserve.set_aside())
+        full = self.reserve is not None and not self.reserve.set_aside()
+        self._set_full(full, "the disk is full")
 
-    def _set_full(self, full: bool) -> None:
+    def _set_full(self, full: bool, why: str) -> None:
         if full == self._is_full:
             return
         self._is_full = full
         if full:
-            logger.error("the disk is full; publishers wait")
+            logger.error("%s; publishers wait", why)
         else:
-            logger.warning("there is room on the disk again")
+            logger.warning("the journal can be written again")
         self._call_soon(lambda: self._on_full(full))

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from headrace.store.disk import RealDisk
+from headrace.store.log import writer
 from headrace.store.log.checkpoint import NAME as CHECKPOINT
+from headrace.store.log.reserve import NAME, Reserve
 from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX
 from power.forgetful import ForgetfulDisk
 from unit.store.log.journals import EAGER, JournalStage
-from unit.store.log.test_writer import Threaded
+from unit.store.log.test_writer import Threaded, broken
 
 ERRORS = (errno.EIO, errno.EPERM)
 
@@ -164,3 +167,32 @@ def test_a_callback_that_fails_ends_the_log_instead_of_halting_it(
     assert str(threaded.log.failed) == "made to fail"
     assert "made to fail" in caplog.text
     threaded.log.close()
+
+
+@pytest.mark.parametrize("action", ["create", "sync_directory"])
+def test_too_many_open_files_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    monkeypatch.setattr(writer, "RETRY_SECONDS", 0.001)
+    threaded = Threaded(tmp_path)
+    position = threaded.put(b"a")
+    threaded.wait_until(lambda: threaded.log.durable >= position)
+    with monkeypatch.context() as patch:
+        patch.setattr(RealDisk, action, broken(errno.EMFILE))
+        position = threaded.put(b"b" * 4096)  # the next segment
+        threaded.wait_until(lambda: threaded.full == [True])
+        assert threaded.log.durable < position
+    threaded.wait_until(lambda: threaded.log.durable >= position)
+
+    assert threaded.failures == []
+    assert threaded.full == [True, False]
+    threaded.log.close()
+
+
+def test_a_reserve_that_cannot_be_removed_is_not_the_end(disk: StubbornDisk) -> None:
+    reserve = Reserve(disk, 100)
+    assert reserve.set_aside()
+    disk.error = errno.EIO
+
+    assert not reserve.give_up()
+    assert NAME in disk.names()
