@@ -18,6 +18,7 @@ from headrace.store.directory import JOURNAL, DataDirectory, need_catalogue
 from headrace.store.disk import RealDisk
 from headrace.store.log.compaction import Rule
 from headrace.store.log.log import SEGMENT_SIZE, CommitLog
+from headrace.store.positions import readers_ahead
 from headrace.store.scratch import Scratch
 from headrace.store.sqlite.metadata import SqliteMetadata
 
@@ -53,6 +54,9 @@ class Stores:
             self._directory.close()
             raise
         self._journal.retain_only(set(self._catalogue.destinations()))
+        for one in readers_ahead(self._catalogue, self._journal.next_offset):
+            logger.error("%s; new ones get offsets from %d on", one, one.offset)
+            self._journal.raise_next_offset(one.number, one.offset)
         if not self._journal.report.clean:
             self._journal.suspect_all()
         self.storage = Storage(

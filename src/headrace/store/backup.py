@@ -4,6 +4,9 @@ The journal is only appended to, so a copy needs no stop. What could go wrong is
 deleted meanwhile: its acknowledgements live on in the checkpoint that came before the deletion.
 So the checkpoint is read first, then all segments are opened (an open file outlives its name), and
 if there is another checkpoint by then, all this begins again; it takes milliseconds.
+
+Positions of readers are taken before the journal, so that none is ahead of it; declarations after
+it, so that every queue which has messages in it is there.
 """
 
 from __future__ import annotations
@@ -12,12 +15,14 @@ import os
 import resource
 import shutil
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import StoreError
+from headrace.store.api import Catalogue
 from headrace.store.directory import FORMAT, JOURNAL, need_catalogue
 from headrace.store.disk import extents
 from headrace.store.findings import Remedy
@@ -25,7 +30,8 @@ from headrace.store.fsck import check
 from headrace.store.log.checkpoint import NAME as CHECKPOINT
 from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX
 from headrace.store.offline import FORMAT_FILE, check_format, held, require_plain_files
-from headrace.store.sqlite.metadata import FILE_NAME
+from headrace.store.positions import set_back
+from headrace.store.sqlite.metadata import FILE_NAME, SqliteMetadata
 
 _ATTEMPTS = 1000
 _PAGE = 4096
@@ -83,8 +89,10 @@ def restore(source: Path, target: Path, progress: Progress = lambda done, total:
     require_plain_files(source)
     with held(source):
         findings = check(source)
-        if not findings.is_sound:
-            hopeless = any(place.remedy is Remedy.NONE for place in findings.places)
+        # Readers that are ahead of the log are no hindrance: the start of a broker sees to them.
+        damaged = [place for place in findings.places if place.remedy is not Remedy.RAISE]
+        if damaged:
+            hopeless = any(place.remedy is Remedy.NONE for place in damaged)
             way_out = "take another backup" if hopeless else "with --repair it can be used"
             raise StoreError(f"{source} is damaged: see `headrace fsck {source}`; {way_out}")
         try:
@@ -110,6 +118,7 @@ def _copy_all(source: Path, target: Path, progress: Progress) -> Copied:
     journal = target / JOURNAL
     journal.mkdir(mode=0o700)
     size = 0
+    positions = _catalogue_now(source / FILE_NAME)
     with _snapshot(source / JOURNAL) as snapshot:
         if snapshot.checkpoint is not None:
             _write(journal / CHECKPOINT, snapshot.checkpoint)
@@ -118,8 +127,10 @@ def _copy_all(source: Path, target: Path, progress: Progress) -> Copied:
             size += _copy_file(fd, journal / name, _CHUNK if is_sealed else _PAGE)
             progress(number, len(snapshot.files))
         segments = sum(1 for name in snapshot.files if name.endswith(SUFFIX))
-    # After the journal, so that every queue which has messages in it is there.
     _copy_metadata(source / FILE_NAME, target / FILE_NAME)
+    if positions is not None:
+        set_back(target, positions)
+        _end_wal(target / FILE_NAME)
     _sync_directory(journal)
     # Last: without it no broker starts on a copy that is not complete.
     _write(target / FORMAT_FILE, FORMAT.encode() + b"\n")
@@ -194,12 +205,30 @@ def _copy_metadata(source: Path, target: Path) -> None:
         closing(sqlite3.connect(target)) as copy,
     ):
         origin.backup(copy)
-        copy.execute("PRAGMA journal_mode = DELETE")
-    fd = os.open(target, os.O_RDWR | os.O_CLOEXEC)
+
+
+def _end_wal(file: Path) -> None:
+    """The file alone is the database, and it is on disk."""
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+    fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     try:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def _catalogue_now(file: Path) -> Catalogue | None:
+    """Everything in a meta.db that is in use; None when there is no such file."""
+    if not file.exists():
+        return None
+    with tempfile.TemporaryDirectory(prefix="headrace-") as name:
+        _copy_metadata(file, Path(name) / FILE_NAME)
+        metadata = SqliteMetadata(Path(name))
+        try:
+            return metadata.load()
+        finally:
+            metadata.close()
 
 
 def _read(file: Path) -> bytes | None:

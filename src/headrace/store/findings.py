@@ -19,6 +19,7 @@ class Remedy(enum.Enum):
     SETTLE = "mark the messages as done with"
     CUT = "cut the file there"
     RENEW = "write the file again"
+    RAISE = "give new messages offsets behind those of the reader"
     NONE = "restore a backup"
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from headrace.errors import StoreError
 from headrace.model.intervals import join_ranges
+from headrace.store.api import Catalogue
 from headrace.store.directory import JOURNAL
 from headrace.store.disk import RealDisk
 from headrace.store.findings import Findings, Place, Range, Remedy
@@ -21,6 +22,7 @@ from headrace.store.log.index import Entry, QueueIndex
 from headrace.store.log.recovery import recover
 from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX, base_of
 from headrace.store.offline import FORMAT_FILE, ReadOnlyDisk, read_catalogue
+from headrace.store.positions import readers_ahead
 from headrace.store.segment_check import SegmentCheck
 from headrace.store.sqlite.metadata import FILE_NAME
 
@@ -32,22 +34,35 @@ def check(path: Path, progress: Progress = lambda done, total: None) -> Findings
     findings = Findings()
     if not (path / FORMAT_FILE).exists():
         findings.places.append(Place(FORMAT_FILE, 0, 0, "the file is missing", Remedy.RENEW))
-    _check_metadata(path, findings)
+    catalogue = _check_metadata(path, findings)
     _check_checkpoint(path / JOURNAL / CHECKPOINT, findings)
     try:
         _check_journal(path / JOURNAL, findings, progress)
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error}") from error
+    _check_positions(catalogue, findings)
     return findings
 
 
-def _check_metadata(path: Path, findings: Findings) -> None:
+def _check_metadata(path: Path, findings: Findings) -> Catalogue:
     try:
         catalogue = read_catalogue(path)
     except StoreError as error:
         findings.places.append(Place(FILE_NAME, 0, 0, str(error), Remedy.NONE))
-        return
+        return Catalogue()
     findings.queues = catalogue.destinations()
+    return catalogue
+
+
+def _check_positions(catalogue: Catalogue, findings: Findings) -> None:
+    queues = findings.state.queues
+
+    def next_offset(number: int) -> int:
+        return queues[number].next_offset if number in queues else 0
+
+    for one in readers_ahead(catalogue, next_offset):
+        lost = [(one.number, one.end, one.offset)]
+        findings.places.append(Place(FILE_NAME, 0, 0, str(one), Remedy.RAISE, lost))
 
 
 def _check_checkpoint(file: Path, findings: Findings) -> None:

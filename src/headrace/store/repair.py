@@ -18,7 +18,7 @@ from headrace.store.findings import Findings, Place, Remedy, SegmentFindings
 from headrace.store.log import record as r
 from headrace.store.log.checkpoint import NAME as CHECKPOINT
 from headrace.store.log.checkpoint import checkpoint_bytes, write_checkpoint
-from headrace.store.log.index import Entry
+from headrace.store.log.index import Entry, QueueIndex
 from headrace.store.log.recovery import index_bytes, write_index
 from headrace.store.log.segment import Found, base_of, index_name, segment_name, walk
 from headrace.store.offline import FORMAT_FILE
@@ -56,6 +56,7 @@ class _Repair:
         for place in self._places:
             yield from self._fill(place)
             yield from self._settle(place)
+            yield from self._raise(place)
         yield self._write_checkpoint(disk)
         for segment in self._findings.segments:
             yield from self._cut(disk, segment)
@@ -103,6 +104,14 @@ class _Repair:
         for queue, first, stop in place.lost:
             self._findings.state.queues[queue].settled.add(first, stop)
         yield f"marked {place.messages} damaged messages of {place.file} as done with"
+
+    def _raise(self, place: Place) -> Iterator[str]:
+        if place.remedy is Remedy.RAISE:
+            for queue, _, stop in place.lost:
+                index = self._findings.state.queues.setdefault(queue, QueueIndex())
+                if stop > index.next_offset:
+                    index.raise_next_offset(stop)
+                yield f"{self._findings.queue_name(queue)} goes on at offset {index.next_offset}"
 
     def _write_checkpoint(self, disk: RealDisk) -> str:
         state = self._findings.state

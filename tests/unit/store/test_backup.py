@@ -12,7 +12,7 @@ import pytest
 from headrace.errors import StoreError
 from headrace.model.retention import Retention
 from headrace.store import backup as backups
-from headrace.store.api import Level, Placed, QueueRow
+from headrace.store.api import CursorRow, Level, PinRow, Placed, QueueRow, RetryRow
 from headrace.store.backup import backup, restore
 from headrace.store.compact import compact
 from headrace.store.directory import DataDirectory
@@ -21,6 +21,7 @@ from headrace.store.fsck import check
 from headrace.store.log.log import CommitLog
 from headrace.store.offline import LogDriver, read_catalogue
 from headrace.store.sqlite.metadata import SqliteMetadata
+from waiting import wait_for
 
 QUEUE = 1
 
@@ -363,3 +364,48 @@ def test_compacting_is_no_clean_end(data: Path, driver: LogDriver) -> None:
 
     assert not check(data).is_clean_end
     assert contents(data) == [b"b"]
+
+
+# -- positions -------------------------------------------------------------------------------------
+
+
+def cursor(group: str, floor: int) -> CursorRow:
+    return CursorRow("topic-uuid", group, "", 0, 0, floor=floor)
+
+
+def pin(query: str, offset: int, uuid: str = "u1") -> PinRow:
+    return PinRow("/", query, "queue", "orders", uuid, 1 << 20, 1, {"0": offset})
+
+
+def test_readers_in_a_copy_are_where_they_were_before_the_journal_was_copied(
+    data: Path, driver: LogDriver, tmp_path: Path
+) -> None:
+    put(driver, b"a")
+    metadata = SqliteMetadata(data)
+    metadata.start(lambda callback: None, lambda ticket: None, lambda error: None)
+    retry = RetryRow("topic-uuid", "stays", 0, 0, 7)
+    kept, changed = pin("q", 3), pin("other", 3)
+    for row in (cursor("stays", 10), cursor("goes", 10), retry, kept, changed):
+        metadata.save(row)
+    wait_for(lambda: metadata.committed == metadata.issued)
+
+    def meanwhile(done: int, total: int) -> None:
+        metadata.save(cursor("stays", 50))
+        metadata.delete(retry)
+        metadata.save(RetryRow("topic-uuid", "stays", 0, 0, 40))
+        metadata.forget_reader("topic-uuid", "goes", "")
+        metadata.save(cursor("comes", 60))
+        metadata.save(pin("q", 44))
+        metadata.save(pin("other", 1, "made again"))
+        metadata.save(QueueRow(2, "u2", "/", "new"))
+        wait_for(lambda: metadata.committed == metadata.issued)
+
+    backup(data, tmp_path / "copy", meanwhile)
+    metadata.close()
+    driver.log.close()
+
+    found = read_catalogue(tmp_path / "copy")
+    assert found.cursors == [cursor("comes", 60), cursor("stays", 10)]
+    assert found.retries == [retry]
+    assert found.pins == [pin("other", 1, "made again"), kept]
+    assert [queue.name for queue in found.queues] == ["orders", "new"]

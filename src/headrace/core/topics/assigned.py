@@ -5,11 +5,11 @@ The broker only keeps what they say: the next offset of each queue, the last wor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from headrace.core.storage import Storage
 from headrace.model.topics.lanes import Lane
-from headrace.model.topics.spans import Track
+from headrace.model.topics.spans import Bound, Track
 from headrace.store.api import CursorRow
 
 ASSIGNED = "assigned"
@@ -19,9 +19,10 @@ _TOKEN = "@"  # no consumer has it: a row of a group with claims is another row
 class Assigned:
     """Offsets of one topic, by group and track."""
 
-    def __init__(self, storage: Storage, uuid: str) -> None:
+    def __init__(self, storage: Storage, uuid: str, bound: Callable[[Track], Bound]) -> None:
         self._storage = storage
         self._uuid = uuid
+        self._bound = bound
         self._offsets: dict[str, dict[Track, int]] = {}
 
     def restore(self, rows: Iterable[CursorRow]) -> None:
@@ -38,8 +39,10 @@ class Assigned:
         if known.get(track) == offset:
             return
         known[track] = offset
+        # A member may name any offset. What is stored counts as seen, so it ends with the log.
+        floor = min(offset, self._bound(track).end)
         row = CursorRow(
-            self._uuid, group, _TOKEN, int(track[0]), track[1], kind=ASSIGNED, floor=offset
+            self._uuid, group, _TOKEN, int(track[0]), track[1], kind=ASSIGNED, floor=floor
         )
         self._storage.save(row)
 

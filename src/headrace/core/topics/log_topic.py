@@ -74,7 +74,7 @@ class LogTopic:
         self.deleted = False
         self.notes = RowNotes(storage, vhost.clock, row.uuid)
         self.readers = Readers(row.uuid, self, self.notes, boot, number)
-        self.assigned = Assigned(storage, row.uuid)
+        self.assigned = Assigned(storage, row.uuid, self.bound)
 
     # -- what it is ------------------------------------------------------------------------------
 

@@ -163,6 +163,12 @@ class Books:
 
     # -- at start -------------------------------------------------------------------------------
 
+    def raise_next_offset(self, queue: int, offset: int) -> None:
+        """Offsets below ``offset`` were used, and what is not found of them is lost."""
+        index = self.queues.setdefault(queue, QueueIndex())
+        if offset > index.next_offset:
+            index.raise_next_offset(offset)
+
     def suspect_all(self) -> None:
         """After a crash: nobody noted what was being delivered, so it may have been anything."""
         for index in self.queues.values():
@@ -209,7 +215,7 @@ class Books:
             return
         gone = index.settled
         if is_wanted and self._is_restoring:
-            gone = Intervals(_first_offset(index))  # what was kept is still in the files
+            gone = _not_found(index)  # what was kept is still in the files
         elif is_wanted:
             # What was settled before may have gone with its segment.
             gone = Intervals(gone.floor, gone.ranges())
@@ -249,6 +255,13 @@ class Books:
         index.release()
 
 
-def _first_offset(index: QueueIndex) -> int:
-    """The lowest offset that is still stored."""
-    return next((entry.first for entry in index.entries()), index.next_offset)
+def _not_found(index: QueueIndex) -> Intervals:
+    """What was settled and is not stored any more."""
+    at = next((entry.first for entry in index.entries()), index.next_offset)
+    gone = Intervals(at)
+    for first, stop in [*((one.first, one.stop) for one in index.entries()),
+                        (index.next_offset, index.next_offset)]:  # fmt: skip
+        if at < first and not index.settled.count_missing(at, first):
+            gone.add(at, first)
+        at = stop
+    return gone

@@ -93,6 +93,11 @@ class QueueIndex:
         if entry.stop > self.next_offset:
             self.next_offset = entry.stop
 
+    def raise_next_offset(self, offset: int) -> None:
+        """Offsets below ``offset`` were used, and what is not found of them is lost."""
+        self.settled.add(self.next_offset, offset)
+        self.next_offset = self.synced_end = offset
+
     def entries(self, start: int = 0, stop: int | None = None) -> Iterator[Entry]:
         """Entries that hold offsets of start .. stop - 1, in order."""
         where = max(bisect_right(self._firsts, start, self._head) - 1, self._head)

@@ -117,6 +117,10 @@ class CommitLog:
             self._writer.reserve = Reserve(self._disk, self._reserve)
         self._writer.start()
 
+    def raise_next_offset(self, queue: int, offset: int) -> None:
+        """At start: a reader has seen offsets below ``offset``; none of them is given again."""
+        self._books.raise_next_offset(queue, offset)
+
     def retain_only(self, queues: set[int]) -> None:
         """At start: messages of queues that are not declared are dead."""
         for number in set(self._books.queues) - queues:
