@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from uuid import uuid4
 
 import click
 
@@ -211,16 +212,28 @@ def read(
     """Print messages of the topic NAME, high priority first, and commit them.
 
     They are committed after they were printed. With --peek the position stays where it is (of a
-    group: they are handed out again after a second).
+    group: they are handed out again after a second), and no new reader is left behind.
     """
     write = printer(as_json=as_json, lines=lines)
     lease = 1.0 if peek else 30.0
+    passing = peek and not _has_reader(store, name, token, group)
+    if passing:  # under another name: a reader that comes meanwhile must not be forgotten
+        token, group = f"headrace-peek-{uuid4().hex}", None
     with store.consumer(name, token, group, start=start, lease=lease) as consumer:
-        batch = consumer.read(count, wait)
-        write(batch)
-        if not peek:
-            consumer.commit(batch)
+        try:
+            batch = consumer.read(count, wait)
+            write(batch)
+            if not peek:
+                consumer.commit(batch)
+        finally:
+            if passing:
+                store.engine.forget_group(name, consumer.reader)
     return DONE
+
+
+def _has_reader(store: Store, topic: str, token: str, group: str | None) -> bool:
+    found = store.groups(topic)
+    return any(one.group == group if group else one.token == token for one in found)
 
 
 @topic.command()

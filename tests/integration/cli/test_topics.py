@@ -132,3 +132,23 @@ def test_a_report_names_those_who_read_alone(
     found = groups.group_lag(f"headrace://guest:guest@127.0.0.1:{site.native_port}/")
     assert found is not None
     assert [row[:2] for row in found.rows] == [(topic, "auditor (alone)"), (topic, "post")]
+
+
+def test_a_peek_leaves_no_reader_behind(capsys: pytest.CaptureFixture[str], topic: str) -> None:
+    call(capsys, "topic", "append", topic, "x", "--count", "3")
+    for reader in ((), ("--group", "new"), ("--token", "other")):
+        told = call(capsys, "topic", "read", topic, "--peek", "--lines", *reader)
+        assert (told.code, told.out) == (0, "x\nx\nx\n")
+    assert found(capsys, "group", "list", topic) == []
+
+
+def test_a_peek_shows_what_a_reader_gets_next(
+    capsys: pytest.CaptureFixture[str], topic: str
+) -> None:
+    for body in "abc":
+        call(capsys, "topic", "append", topic, body, "--key", "one")
+    assert call(capsys, "topic", "read", topic, "-n", "1", "--lines").out == "a\n"
+    for _ in range(2):
+        assert call(capsys, "topic", "read", topic, "--peek", "--lines").out == "b\nc\n"
+    [row] = found(capsys, "group", "list", topic)  # type: ignore[misc]
+    assert row["messages"] == 2
