@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headrace.core.clock import VirtualClock
-    from headrace.testing.broker import QueueState, RunningBroker, run_broker
+    from headrace.server.embedded import QueueState
+    from headrace.testing.broker import RunningBroker, run_broker
     from headrace.testing.waiting import wait_for
 
 __all__ = ["QueueState", "RunningBroker", "VirtualClock", "run_broker", "wait_for"]
 
 _HOMES = {
-    "QueueState": "headrace.testing.broker",
+    "QueueState": "headrace.server.embedded",
     "RunningBroker": "headrace.testing.broker",
     "VirtualClock": "headrace.core.clock",
     "run_broker": "headrace.testing.broker",

@@ -1,28 +1,22 @@
-"""A real broker in a thread of the test's process: free ports, files of its own, gone at the end.
-
-It is the server that `headrace serve` runs, sockets and disk included; only the process is shared.
-The event loop belongs to the thread: everything here reaches the server through `Life.call`.
-"""
+"""Brokers for tests: a `headrace.Broker` with files of its own, a clock to move, and crashes."""
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
-from urllib.parse import quote
+from typing import Literal
 
-from headrace.config import MIB, Config, load, options
-from headrace.core.broker import DEFAULT_VHOST
+from headrace.config import MIB
+from headrace.core.broker import Broker as CoreBroker
 from headrace.core.clock import VirtualClock
-from headrace.errors import ConfigError, NotFound
+from headrace.errors import ConfigError
 from headrace.server.app import Server
-from headrace.server.listener import host_port
-from headrace.testing.life import Life, core, leave_remains, pass_time, settle
+from headrace.server.embedded import Broker, core
+from headrace.store.log.log import CommitLog
 
 MEMORY = Path("/dev/shm")
 # Containers often have 64 MB there; a broker that runs out of it would hold its publishers back.
@@ -30,20 +24,6 @@ MEMORY_WANTED = 256 * MIB
 
 # A connection that a test forgot must not cost it seconds, nor a small journal much space.
 _DEFAULTS: Mapping[str, object] = {"shutdown_timeout": 0.5, "segment_size": MIB}
-
-
-_PATIENCE = 5.0  # seconds for a port that was ours to become free again
-
-
-class QueueState(NamedTuple):
-    """What is in a queue at one moment."""
-
-    messages: int  # ready to be delivered
-    unacknowledged: int
-    consumers: int
-
-
-# -- public ------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -69,93 +49,19 @@ def run_broker(
             home = tempfile.TemporaryDirectory(prefix="headrace-", dir=place)
             data_dir = Path(stack.enter_context(home)) / "data"
         chosen = VirtualClock() if clock == "virtual" else clock
-        broker = RunningBroker(_settings(Path(data_dir), config), chosen)
-        stack.callback(broker.stop)
-        broker.start()
-        yield broker
+        yield stack.enter_context(RunningBroker(data_dir, chosen, **{**_DEFAULTS, **config}))
 
 
-class RunningBroker:
-    """What `run_broker()` yields. Methods may be called from any thread but the broker's."""
+class RunningBroker(Broker):
+    """What `run_broker()` yields."""
 
-    def __init__(self, config: Config, clock: VirtualClock | None) -> None:
-        self.config = config
+    clock: VirtualClock | None
+
+    def __init__(
+        self, data_dir: Path | str, clock: VirtualClock | None, **settings: object
+    ) -> None:
+        super().__init__(data_dir, **settings)
         self.clock = clock
-        self.ports: Mapping[str, int] = {}
-        self._life: Life | None = None
-
-    # -- where it is
-
-    @property
-    def host(self) -> str:
-        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.config.host, self.config.host)
-
-    @property
-    def data_dir(self) -> Path:
-        return self.config.data_dir
-
-    @property
-    def amqp_port(self) -> int | None:
-        return self.ports.get("amqp")
-
-    @property
-    def native_port(self) -> int | None:
-        return self.ports.get("native")
-
-    @property
-    def http_port(self) -> int | None:
-        return self.ports.get("http")
-
-    @property
-    def amqp_url(self) -> str:
-        """For pika.URLParameters, aio_pika.connect, Celery's `broker`; the vhost is `/`."""
-        if self.amqp_port is None:
-            raise ConfigError("amqp is off, so there is no amqp_url")
-        return f"amqp://{self._login()}@{host_port(self.host, self.amqp_port)}/%2F"
-
-    def _login(self) -> str:
-        user = quote(self.config.default_user, safe="")
-        return f"{user}:{quote(self.config.default_password, safe='')}"
-
-    @property
-    def native_url(self) -> str:
-        """For topics.open(), ConnectionFactory.from_url(), Spark's `url`; the vhost is `/`."""
-        if self.native_port is None:
-            raise ConfigError("native is off, so there is no native_url")
-        return f"headrace://{self._login()}@{host_port(self.host, self.native_port)}/"
-
-    @property
-    def namesrv_addr(self) -> str | None:
-        """For RocketMQ clients: the address of the name server; None with ``remoting=False``."""
-        port = self.ports.get("namesrv")
-        return None if port is None else host_port(self.host, port)
-
-    @property
-    def http_url(self) -> str | None:
-        port = self.http_port
-        return None if port is None else f"http://{host_port(self.host, port)}"
-
-    # -- what is in it
-
-    def queue(self, name: str, vhost: str = DEFAULT_VHOST) -> QueueState:
-        """The state of a queue; NotFound when there is none."""
-        found = self.queues(vhost).get(name)
-        if found is None:
-            raise NotFound(f"no queue '{name}' in vhost '{vhost}'")
-        return found
-
-    def queues(self, vhost: str = DEFAULT_VHOST) -> dict[str, QueueState]:
-        """All queues of a vhost."""
-
-        async def look(server: Server) -> dict[str, QueueState]:
-            return {
-                queue.name: QueueState(queue.backlog.count, queue.unacked, len(queue.dealer))
-                for queue in core(server).get_vhost(vhost).queues.values()
-            }
-
-        return self._running().call(look)
-
-    # -- time
 
     def advance(self, seconds: float) -> None:
         """Let time pass on the virtual clock.
@@ -175,51 +81,6 @@ class RunningBroker:
 
         self._running().call(advance)
 
-    # -- life
-
-    @property
-    def is_running(self) -> bool:
-        return self._life is not None and self._life.is_alive
-
-    def start(self) -> None:
-        """Start it after stop() or crash(), on the ports and the data it had."""
-        if self._life is not None:
-            raise RuntimeError("the broker runs already")
-        self.ports = self._begin()
-        # Clients that reconnect after a restart look for it where it was.
-        known: dict[str, Any] = {f"{name}_port": port for name, port in self.ports.items()}
-        self.config = replace(self.config, **{k: v for k, v in known.items() if k in options()})
-
-    def _begin(self) -> dict[str, int]:
-        """The ports of a new life.
-
-        While it was down, somebody's outgoing connection may have got one of its ports from the
-        system: such connections end, so a second start waits for that.
-        """
-        deadline = time.monotonic() + (_PATIENCE if self.ports else 0.0)
-        while True:
-            life = Life(self.config, self.clock)
-            try:
-                found = dict(life.start().ports)
-            except ConfigError as error:
-                if "cannot listen" not in str(error) or time.monotonic() >= deadline:
-                    raise
-                time.sleep(0.05)
-            else:
-                self._life = life
-                return found
-
-    def stop(self) -> None:
-        """Stop it cleanly; no-op when it is not running. StoreError when its storage failed."""
-        life, self._life = self._life, None
-        if life is not None:
-            life.stop()
-
-    def restart(self) -> None:
-        """Stop it cleanly, unless that is done, and start it again."""
-        self.stop()
-        self.start()
-
     def crash(self) -> None:
         """End it as `kill -9` would, at a moment when the disk was idle; start() comes next.
 
@@ -236,27 +97,55 @@ class RunningBroker:
         finally:
             shutil.rmtree(remains)
 
-    def _running(self) -> Life:
-        if self._life is None:
-            raise RuntimeError("the broker is not running")
-        return self._life
+
+# -- on the loop -------------------------------------------------------------------------------
 
 
-# -- settings ----------------------------------------------------------------------------------
+def pass_time(broker: CoreBroker, clock: VirtualClock, ms: int) -> None:
+    """From one moment at which something is due to the next.
+
+    A message that expires into another queue has to be there before time goes on.
+    """
+    # Housekeeping twice a second would make a day cost nine; once at the end does the same.
+    housekeeping = (broker.alarms.start, broker.storage.tidy)
+    for _, _, timer in broker.timers._heap:
+        if timer.callback in housekeeping:
+            timer.cancel()
+    end = clock.now_ms() + ms
+    while clock._waiting and (due := clock._waiting[0][0]) <= end:
+        clock.advance(max(0, due - clock.now_ms()))
+        broker.turn.finish()
+    clock.advance(end - clock.now_ms())
+    for task in housekeeping:
+        task()
 
 
-def _settings(data_dir: Path, given: Mapping[str, object]) -> Config:
-    """Defaults for tests below what was given. Any listener that has a port gets a free one."""
-    for name in given:
-        if name not in options():
-            raise ConfigError(f"unknown setting {name!r}; allowed: {', '.join(options())}")
-    ports = [
-        name
-        for name, option in options().items()
-        if name.endswith("_port") and option.default is not None
-    ]
-    flags = {**dict.fromkeys(ports, 0), **_DEFAULTS, **given, "data_dir": data_dir}
-    return load(flags=flags)
+async def settle(broker: CoreBroker) -> None:
+    """Until everything known is stored and told."""
+    storage = broker.storage
+    while not storage.has_failed:
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        broker.turn.at_end(lambda written=written: written.set_result(None))  # type: ignore[misc]
+        await written
+        journal = storage.journal
+        busy = isinstance(journal, CommitLog) and journal.is_writing
+        behind = journal is not None and journal.durable < journal.end
+        if not busy and not behind and storage.committed >= storage.issued:
+            return
+        await asyncio.sleep(0.001)
+
+
+async def leave_remains(server: Server, copy: Path) -> None:
+    """Copy the files as they are while the disk is idle; then cut every connection."""
+    for link in server._links:
+        link.pause_reading("crash")
+    await settle(core(server))
+    shutil.copytree(server.config.data_dir, copy)
+    for link in tuple(server._links):
+        link.abort()
+
+
+# -- files -------------------------------------------------------------------------------------
 
 
 def _memory_directory() -> Path | None:

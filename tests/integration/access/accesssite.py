@@ -14,8 +14,8 @@ from pika.adapters.blocking_connection import BlockingChannel
 from headrace.core.broker import Broker
 from headrace.model.passwords import LIGHT, PasswordHash
 from headrace.server.app import Server
+from headrace.server.embedded import core
 from headrace.testing import RunningBroker
-from headrace.testing.life import core
 
 T = TypeVar("T")
 

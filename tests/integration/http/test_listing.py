@@ -19,9 +19,9 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from headrace.core.queue import Queue
 from headrace.server.app import Server
+from headrace.server.embedded import core
 from headrace.server.http import listing, queue_columns
 from headrace.testing import RunningBroker, run_broker, wait_for
-from headrace.testing.life import core
 
 MANY = 10_000
 

@@ -18,9 +18,9 @@ from headrace.model.passwords import LIGHT, PasswordHash
 from headrace.rocketmq import Message, Producer, ProducerConfig
 from headrace.rocketmq.errors import RocketMQError
 from headrace.server.app import Server
+from headrace.server.embedded import core
 from headrace.server.remoting import identity
 from headrace.testing import RunningBroker, run_broker
-from headrace.testing.life import core
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Serialization
 from headrace.wire.remoting.flags import PullFlag

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.server.app import Server
+from headrace.server.embedded import core
 from headrace.testing import RunningBroker
-from headrace.testing.life import core
 
 
 @dataclass(frozen=True)
