@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 from headrace.client import operations
 from headrace.client.base import ChannelBase
 from headrace.client.calls import Calls
-from headrace.client.dispatch import Callback, CallbackSink, Dispatcher, Lane, OnCancel
+from headrace.client.dispatch import CallbackSink, Dispatcher, Lane, OnCancel
 from headrace.client.errors import ChannelClosed, HeadraceError
+from headrace.client.failures import Callback, DeliveryHandler, callback_of
 from headrace.client.ledger import Delivery
 from headrace.client.operations import REPLY_TO, Arguments, Call, Message, QueueInfo
 from headrace.client.properties import Properties
@@ -193,7 +194,7 @@ class Channel(ChannelBase[Delivery]):
         self,
         queue: str,
         auto_ack: bool,
-        callback: Callback,
+        callback: Callback | DeliveryHandler,
         *,
         consumer_tag: str | None = None,
         exclusive: bool = False,
@@ -204,18 +205,17 @@ class Channel(ChannelBase[Delivery]):
         """Call ``callback(consumer_tag, properties, body)`` for each message; the consumer's tag.
 
         Callbacks run in threads of the connection, those of one channel in order.
+        An object with a method `handle_delivery` may stand for the function.
         ``auto_ack=True``: acknowledged when the callback has returned. A callback that raises is
         logged, and ``on_failure`` says what becomes of the message. ``on_cancel(consumer_tag,
         error)`` is called when the consumer ends without having been asked to.
         """
-        if not callable(callback):
-            raise TypeError(f"callback must be callable, not {callback!r:.80}")
         if self._lane is None:
             self._lane = Lane(self._dispatcher)
         sink = CallbackSink(
             self._lane,
             self.state.ledger,
-            callback,
+            callback_of(callback),
             auto_ack=auto_ack or queue == REPLY_TO,
             on_failure=OnFailure(on_failure or self.connection.settings.on_failure),
             on_cancel=on_cancel,

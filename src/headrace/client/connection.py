@@ -8,7 +8,7 @@ import time
 import weakref
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import count
 from types import TracebackType
 from typing import Any, TypeVar
@@ -29,13 +29,14 @@ from headrace.wire.native.messages import Op
 T = TypeVar("T")
 _numbers = count(1)
 _GRACE = 5.0  # seconds for the last words of a closing connection
+_SETTINGS = tuple(field.name for field in fields(Settings))
 _living: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
 class ConnectionFactory:
     """Where a broker is and how to behave towards it; makes connections.
 
-    The keywords are the fields of `Settings`.
+    The keywords are the fields of `Settings`, and so are its attributes, which may be set.
     """
 
     def __init__(
@@ -49,6 +50,16 @@ class ConnectionFactory:
     ) -> None:
         self.settings = replace(Settings(host, port, user, password, vhost), **options)
 
+    def __setattr__(self, name: str, value: Any) -> None:  # noqa: ANN401 - of any setting
+        """`factory.host = ...`: a setting of the connections made from now on."""
+        if name != "settings":
+            name, value = "settings", replace(self.settings, **{_known(name): value})
+        object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of any setting
+        known = _known(name)  # before `settings`, which a copy does not have yet
+        return getattr(self.settings, known)
+
     @classmethod
     def from_url(cls, url: str, **options: Any) -> ConnectionFactory:  # noqa: ANN401
         """From `headrace://user:password@host:port/vhost`; `headraces://` is over TLS."""
@@ -59,6 +70,14 @@ class ConnectionFactory:
     def new_connection(self) -> Connection:
         """Connect and log in; LoginRefused, ConnectionClosed or RequestTimeout when it fails."""
         return Connection(self.settings)
+
+
+def _known(name: str) -> str:
+    if name not in _SETTINGS:
+        raise AttributeError(
+            f"a ConnectionFactory has no setting {name!r}; there are {', '.join(_SETTINGS)}"
+        )
+    return name
 
 
 class Connection:

@@ -5,7 +5,6 @@ Whatever a callback raises is logged and decided upon; it never ends a thread.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections import deque
@@ -15,14 +14,14 @@ from queue import SimpleQueue
 from threading import Condition, Lock, Thread, get_ident
 from typing import Any
 
-from headrace.client.errors import AlreadySettled, HeadraceError
+from headrace.client.errors import HeadraceError
+from headrace.client.failures import Callback, Failures
 from headrace.client.ledger import Batch, Ledger, Row
-from headrace.client.properties import BasicProperties, received_properties
+from headrace.client.properties import received_properties
 from headrace.client.settings import OnFailure
 
 logger = logging.getLogger(__name__)
 
-Callback = Callable[[str, BasicProperties, bytes], Any]
 OnCancel = Callable[[str, HeadraceError], Any]
 _SHARE = 256  # deliveries of one channel before others get their turn
 
@@ -151,7 +150,7 @@ class CallbackSink:
         self._ledger = ledger
         self._callback = callback
         self._auto_ack = auto_ack
-        self._on_failure = on_failure
+        self._failures = Failures(ledger, on_failure)
         self._on_cancel = on_cancel
 
     def deliver(self, batch: Batch) -> None:
@@ -179,23 +178,8 @@ class CallbackSink:
         try:
             self._callback(self.consumer_tag, received_properties(row, tag), row["body"])
         except BaseException:  # sys.exit() in a callback must not end a thread of ours either
-            settle_failed(ledger, tag, row, self.consumer_tag, self._on_failure)
+            self._failures.failed(tag, row, self.consumer_tag)
         else:
+            self._failures.succeeded(row)
             if self._auto_ack:
                 ledger.ack_unless_settled(tag)
-
-
-def settle_failed(
-    ledger: Ledger, tag: int, row: Row, consumer_tag: str, on_failure: OnFailure
-) -> None:
-    """A callback raised: log it, and do with its message what the settings say."""
-    logger.exception(
-        "callback of consumer %s failed; message %s: %s",
-        consumer_tag,
-        row["properties"]["message_id"],
-        on_failure.value,
-    )
-    if on_failure is OnFailure.LEAVE:
-        return
-    with contextlib.suppress(AlreadySettled):  # the callback had settled it before it failed
-        ledger.nack(tag, on_failure is OnFailure.REQUEUE)

@@ -15,6 +15,7 @@ from headrace.client.properties import BasicProperties, received_properties
 Row = Mapping[str, Any]
 Batch = Mapping[int, Row]
 """Messages by tag, in their order."""
+Later = Callable[[float, Callable[[], None]], object]
 _MANY = 256
 
 
@@ -98,12 +99,15 @@ def name_of(row: Row) -> tuple[str, str]:
 class Settlement:
     """One request's worth: an ack or a nack (``requeue`` is not None) of a tag of the wire."""
 
-    __slots__ = ("multiple", "requeue", "tag")
+    __slots__ = ("keep", "multiple", "requeue", "tag")
 
-    def __init__(self, tag: int, multiple: bool = False, requeue: bool | None = None) -> None:
+    def __init__(
+        self, tag: int, multiple: bool = False, requeue: bool | None = None, keep: bool = False
+    ) -> None:
         self.tag = tag
         self.multiple = multiple
         self.requeue = requeue
+        self.keep = keep
 
 
 class Ledger:
@@ -113,12 +117,13 @@ class Ledger:
     program kept over a reconnection can never settle somebody else's message.
     """
 
-    def __init__(self, notify: Callable[[bool], None]) -> None:
+    def __init__(self, notify: Callable[[bool], None], later: Later) -> None:
         """``notify`` is called when there is something to send where there was nothing.
 
         With True when so much has come together that it should be sent at once: the broker is
-        to send more before the consumer has run dry.
+        to send more before the consumer has run dry. ``later`` calls back after some seconds.
         """
+        self._later = later
         self.outstanding: dict[int, Row] = {}  # in the order of tags
         self.current = 0
         """The message that a callback is at: most probably the next to be settled."""
@@ -127,7 +132,7 @@ class Ledger:
         self._base = 0
         self._last = 0
         self._acks: list[int] = []
-        self._nacks: list[tuple[int, bool]] = []
+        self._nacks: list[tuple[int, bool, bool]] = []
         self._forgotten: set[int] = set()
         self._by_id: dict[tuple[str, str], int] | None = None  # made when first asked for
         self._lock = Lock()
@@ -176,14 +181,20 @@ class Ledger:
         except AlreadySettled:
             return
 
-    def nack(self, tag: int, requeue: bool) -> None:
+    def nack(self, tag: int, requeue: bool, keep: bool = False) -> None:
+        """``keep``: where the queue has no dead letters the message stays unacknowledged."""
         with self._lock:
             if not self._settled(tag, self.outstanding.pop(tag, None)):
                 return
             is_first = not self._acks and not self._nacks
-            self._nacks.append((tag, requeue))
+            self._nacks.append((tag, requeue, keep))
         if is_first:
             self._notify(False)
+
+    def nack_later(self, tag: int, seconds: float) -> None:
+        """Requeue the message after a pause, unless it is settled by then."""
+        if tag in self.outstanding:
+            self._later(seconds, lambda: self.give_back((tag,)))
 
     def expect(self, prefetch: int) -> None:
         """How many messages the broker sends without an acknowledgement; 0 = no limit."""
@@ -261,7 +272,7 @@ class Ledger:
             self._acks, self._nacks = [], []
             floor = next(iter(self.outstanding), self._last + 1)
         # Nacks first: an ack of many covers everything below it that is not settled yet.
-        found = [Settlement(tag - base, requeue=requeue) for tag, requeue in nacks]
+        found = [Settlement(tag - base, False, requeue, keep) for tag, requeue, keep in nacks]
         acks.sort()
         below = [tag for tag in acks if tag < floor]
         if below:

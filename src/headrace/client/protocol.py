@@ -29,7 +29,7 @@ from headrace.client.errors import (
     ResourceExhausted,
     error_of,
 )
-from headrace.client.ledger import Ledger
+from headrace.client.ledger import Later, Ledger
 from headrace.client.operations import Call
 from headrace.client.recovery import CONTROL, Plan, recovery
 from headrace.client.requests import Pending, Requests
@@ -62,9 +62,10 @@ class Core:
     """The state of a connection.
 
     ``wake`` is called when there is output nobody asked for; True: it should go at once.
+    ``later`` calls back after some seconds.
     """
 
-    def __init__(self, settings: Settings, wake: Callable[[bool], None]) -> None:
+    def __init__(self, settings: Settings, wake: Callable[[bool], None], later: Later) -> None:
         self.settings = settings
         self.state = State.CONNECTING
         self.topology = Topology()
@@ -74,6 +75,7 @@ class Core:
         self.was_ready = False
         self.requests = Requests()
         self._wake = wake
+        self._later = later
         self._pack = msgpack.Packer().pack
         self._limits: dict[str, Any] = {}
         self._frame_max = FRAME_MAX
@@ -91,7 +93,7 @@ class Core:
     def new_channel(self) -> ChannelState:
         """A channel that is not open yet."""
         self._last_channel += 1
-        ledger = Ledger(lambda urgent: self._touched(channel, urgent))
+        ledger = Ledger(lambda urgent: self._touched(channel, urgent), self._later)
         channel = ChannelState(self._last_channel, ledger)
         return channel
 
@@ -150,7 +152,8 @@ class Core:
             if one.requeue is None:
                 self._say(Op.ACK, _SETTLE, channel.id, fields)
             else:
-                self._say(Op.NACK, _SETTLE, channel.id, {**fields, "requeue": one.requeue})
+                fields |= {"requeue": one.requeue, **({"keep": True} if one.keep else {})}
+                self._say(Op.NACK, _SETTLE, channel.id, fields)
 
     # -- for the socket --------------------------------------------------------------------------
 

@@ -12,6 +12,9 @@ import os
 import selectors
 import socket
 import time
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
 from threading import Condition, Thread, get_ident
 
 from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
@@ -24,6 +27,7 @@ logger = logging.getLogger(__name__)
 _READ = 1 << 18
 _HIGH = 4 << 20  # bytes that the socket has not taken; publishers wait above it
 _TICK = 0.5
+_order = count()
 
 
 class Transport:
@@ -32,7 +36,8 @@ class Transport:
     def __init__(self, settings: Settings, name: str) -> None:
         self.lock = Condition()
         """Guards the core and everything here. Notified when the socket has taken something."""
-        self.core = Core(settings, self._wake)
+        self.core = Core(settings, self._wake, self._call_later)
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._settings = settings
         self._tls = settings.tls_context()
         self._socket: socket.socket | TlsSocket | None = None
@@ -61,6 +66,11 @@ class Transport:
             self._woken = True
             with contextlib.suppress(OSError):  # full: it will wake; closed: nothing to do
                 self._bell.send(b"!")
+
+    def _call_later(self, seconds: float, callback: Callable[[], None]) -> None:
+        with self.lock:
+            heappush(self._timers, (time.monotonic() + seconds, next(_order), callback))
+        self.wake()
 
     def _wake(self, urgent: bool) -> None:
         if not urgent or self.is_reader():
@@ -174,7 +184,8 @@ class Transport:
         while not self._stopping and core.error is None and core.state is not State.CLOSED:
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
             self._selector.modify(connected, events)
-            ready = self._selector.select(max(0.0, next_tick - time.monotonic()))
+            until = min(next_tick, self._timers[0][0]) if self._timers else next_tick
+            ready = self._selector.select(max(0.0, until - time.monotonic()))
             for key, mask in ready:
                 if key.fileobj is self._alarm:
                     self._hear_alarm()
@@ -182,6 +193,8 @@ class Transport:
                     self._read(connected)
             now = time.monotonic()
             with self.lock:
+                while self._timers and self._timers[0][0] <= now:
+                    heappop(self._timers)[2]()
                 if now >= next_tick:
                     core.tick(now)
                     next_tick = now + _TICK

@@ -103,6 +103,11 @@ class Unacked(Generic[Owner]):
         self._trim()
         return settled, unknown
 
+    def owner_of(self, tag: int) -> Owner | None:
+        """Who was given the tag, while it is outstanding."""
+        lease = self._find(tag)
+        return None if lease is None else lease.owner
+
     def knows(self, tag: int) -> bool:
         """Whether the tag is outstanding (or was taken back, so that settling it is no error)."""
         return tag in self.expired or self._find(tag) is not None

@@ -43,7 +43,7 @@ class Desk:
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - fields of Settings
         self.now = 100.0
         self.wakes = 0
-        self.core = Core(replace(Settings(), **options), self._wake)
+        self.core = Core(replace(Settings(), **options), self._wake, lambda *_: None)
 
     def _wake(self, urgent: bool) -> None:
         self.wakes += 1

@@ -11,7 +11,7 @@ from unit.client.desk import row
 
 def ledger_with(*tags: int) -> tuple[Ledger, list[Delivery], list[bool]]:
     notes: list[bool] = []
-    ledger = Ledger(notes.append)
+    ledger = Ledger(notes.append, lambda *_: None)
     return ledger, delivered(ledger, *tags), notes
 
 

@@ -11,15 +11,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from types import CoroutineType, TracebackType
 from typing import Any
 
-from headrace.client.dispatch import settle_failed
 from headrace.client.errors import HeadraceError
+from headrace.client.failures import Callback, Failures
 from headrace.client.ledger import Batch, Ledger, Received, Row
-from headrace.client.properties import BasicProperties, received_properties
+from headrace.client.properties import received_properties
 from headrace.client.settings import OnFailure
 
 logger = logging.getLogger(__name__)
 
-Callback = Callable[[str, BasicProperties, bytes], Any]
 OnCancel = Callable[[str, HeadraceError], Any]
 _TURN = 0.001  # seconds after which callbacks that never wait let others run
 
@@ -98,7 +97,7 @@ class CallbackSink:
         self._ledger = ledger
         self._callback = callback
         self._auto_ack = auto_ack
-        self._on_failure = on_failure
+        self._failures = Failures(ledger, on_failure)
         self._on_cancel = on_cancel
 
     def deliver(self, batch: Batch) -> None:
@@ -132,8 +131,9 @@ class CallbackSink:
             ):
                 await result
         except Exception:
-            settle_failed(ledger, tag, row, self.consumer_tag, self._on_failure)
+            self._failures.failed(tag, row, self.consumer_tag)
         else:
+            self._failures.succeeded(row)
             if self._auto_ack:
                 ledger.ack_unless_settled(tag)
 

@@ -61,7 +61,7 @@ class Transport:
 
     def __init__(self, settings: Settings) -> None:
         self.loop = asyncio.get_running_loop()
-        self.core = Core(settings, self._wake)
+        self.core = Core(settings, self._wake, self.loop.call_later)
         self.room = asyncio.Event()
         self.room.set()
         self._settings = settings

@@ -164,7 +164,10 @@ def _ack(session: Session, channel: Channel, request: Request) -> None:
 
 def _nack(session: Session, channel: Channel, request: Request) -> None:
     multiple, requeue = request.flag("multiple"), request.flag("requeue", True)
-    channel.reject(_tag(session, channel, request), multiple=multiple, requeue=requeue)
+    tag = _tag(session, channel, request)
+    owner = channel.unacked.owner_of(tag) if request.flag("keep") else None
+    if owner is None or owner.queue.settings.dead_letter_exchange is not None:
+        channel.reject(tag, multiple=multiple, requeue=requeue)
     session.respond(request)
 
 

@@ -1,0 +1,81 @@
+"""What becomes of messages whose callback raised: pauses, attempts, and an end. No I/O."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from headrace.client.errors import AlreadySettled
+from headrace.client.ledger import Ledger, Row, name_of
+from headrace.client.properties import BasicProperties
+from headrace.client.settings import OnFailure
+
+logger = logging.getLogger(__name__)
+
+Callback = Callable[[str, BasicProperties, bytes], Any]
+ATTEMPTS = 16
+FIRST_PAUSE = 0.1  # seconds; each further one is twice as long
+LAST_PAUSE = 30.0
+_REMEMBERED = 10_000  # messages; the oldest are forgotten, as others may have consumed them
+
+
+class DeliveryHandler(Protocol):
+    """An object that may be given in place of a callback."""
+
+    def handle_delivery(
+        self, consumer_tag: str, properties: BasicProperties, body: bytes, /
+    ) -> object: ...
+
+
+def callback_of(consumer: Callback | DeliveryHandler) -> Callback:
+    """The function to call: ``consumer`` itself, or its method `handle_delivery`."""
+    found = getattr(consumer, "handle_delivery", consumer)
+    if not callable(found):
+        raise TypeError(f"callback must be callable or have handle_delivery, not {consumer!r:.80}")
+    return found
+
+
+class Failures:
+    """Settles the messages of one consumer whose callback failed."""
+
+    def __init__(self, ledger: Ledger, on_failure: OnFailure) -> None:
+        self._ledger = ledger
+        self._on_failure = on_failure
+        self._attempts: dict[tuple[str, str], int] = {}
+
+    def succeeded(self, row: Row) -> None:
+        """Forget earlier attempts."""
+        if self._attempts:
+            self._attempts.pop(name_of(row), None)
+
+    def failed(self, tag: int, row: Row, consumer_tag: str) -> None:
+        """Call it in the handler of the exception, which is logged."""
+        name = name_of(row)
+        attempt = self._attempts.pop(name, 0) + 1
+        is_last = self._on_failure is OnFailure.REQUEUE and attempt >= ATTEMPTS
+        if is_last:
+            logger.error(
+                "callback of consumer %s gave up message %s after %d attempts: to the dead letters "
+                "of queue %s, or unacknowledged where it has none",
+                consumer_tag, name[1], attempt, name[0],
+            )  # fmt: skip
+        else:
+            logger.exception(
+                "callback of consumer %s failed; message %s: %s (attempt %d)",
+                consumer_tag, name[1], self._on_failure.value, attempt,
+            )  # fmt: skip
+        with contextlib.suppress(AlreadySettled):  # the callback had settled it before it failed
+            if is_last:
+                self._ledger.nack(tag, requeue=False, keep=True)
+            elif self._on_failure is OnFailure.DROP:
+                self._ledger.nack(tag, requeue=False)
+            elif self._on_failure is OnFailure.REQUEUE:
+                self._again(tag, name, attempt)
+
+    def _again(self, tag: int, name: tuple[str, str], attempt: int) -> None:
+        if len(self._attempts) >= _REMEMBERED:
+            del self._attempts[next(iter(self._attempts))]
+        self._attempts[name] = attempt
+        self._ledger.nack_later(tag, min(FIRST_PAUSE * 2 ** (attempt - 1), LAST_PAUSE))
