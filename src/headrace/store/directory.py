@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from headrace.errors import ConfigError, StoreError
+from headrace.store.disk import make_directory, sync_parent
 from headrace.store.log.segment import SUFFIX
 from headrace.store.sqlite.metadata import FILE_NAME
 
@@ -59,7 +60,7 @@ class DataDirectory:
         try:
             if path.exists() and not path.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, "it is a file", str(path))
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directory(path)
             path.chmod(0o700)
             lock_directory(path, self._locks, create=True)
             self._check_format()
@@ -84,6 +85,7 @@ class DataDirectory:
                     f"data directory {self.path} has no format file; "
                     f"`headrace fsck {self.path} --repair` writes it again"
                 ) from None
+            sync_parent(self.path)  # an earlier start may have ended before it did that
             self._write_format(file)
             return
         if found != FORMAT:

@@ -10,7 +10,7 @@ import logging
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 from typing import Protocol, TypeVar
@@ -224,13 +224,38 @@ def data_size(fd: int) -> int:
     return max((stop for _, stop in extents(fd)), default=0)
 
 
+def make_directory(path: Path) -> None:
+    """Make it, for its owner alone, with its parents. A power cut does not take it away again."""
+    missing = [one for one in (path, *path.parents) if not one.exists()]
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # An empty one may be what a start left that was interrupted before the sync.
+    if missing or not os.listdir(path):
+        for one in missing or [path]:
+            sync_parent(one)
+
+
+def sync_parent(path: Path) -> None:
+    """Return once the name of a directory is on the disk."""
+    with suppress(PermissionError):  # a parent that may be written to, and not be read
+        sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Return once creations, renames and removals are on the disk."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 class RealDisk:
     """A directory of the operating system."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._files = OpenFiles()
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(directory)
 
     def names(self) -> Iterator[str]:
         entries = self._files.patiently(lambda: os.scandir(self.directory))
@@ -259,9 +284,4 @@ class RealDisk:
         os.unlink(self.directory / name)
 
     def sync_directory(self) -> None:
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        fd = self._files.patiently(lambda: os.open(self.directory, flags))
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        self._files.patiently(lambda: sync_directory(self.directory))

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ConfigError, StoreError
-from headrace.store.directory import FORMAT, DataDirectory
+from headrace.store.directory import FORMAT, JOURNAL, DataDirectory
+from headrace.store.disk import RealDisk
 from headrace.store.offline import held
 
 
@@ -132,3 +133,31 @@ def test_the_lock_ends_with_the_process_that_holds_it(tmp_path: Path) -> None:
     assert os.waitpid(child, 0)[1] == 0
 
     DataDirectory(tmp_path).close()
+
+
+def test_the_names_of_new_directories_are_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a" / "b" / "data"
+    names: dict[Path, set[str]] = {}  # as the last sync of each directory found them
+    fsync = os.fsync
+
+    def spy(fd: int) -> None:
+        target = Path(os.readlink(f"/proc/self/fd/{fd}"))
+        if target.is_dir():
+            names[target] = set(os.listdir(target))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", spy)
+    DataDirectory(path).close()
+    RealDisk(path / JOURNAL)
+
+    for one in (path / JOURNAL, path, path.parent, path.parent.parent):
+        assert one.name in names.get(one.parent, ()), f"{one} may be gone after a power cut"
+    assert "format" in names[path]
+
+    names.clear()
+    (path / "format").unlink()  # as if the first start had ended before
+    (path / JOURNAL).rmdir()
+    DataDirectory(path).close()
+    assert path.name in names[path.parent]

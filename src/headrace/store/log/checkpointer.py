@@ -49,8 +49,7 @@ class Checkpointer:
 
         def done() -> None:
             self._position = position
-            for segment in dead:
-                self._segments.remove(segment)
+            self._segments.remove(dead)
 
         return write, done
 

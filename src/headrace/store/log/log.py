@@ -454,14 +454,14 @@ class CommitLog:
         """Free space, a little at a time; False when there is nothing to do at present."""
         if self._writer is None or self.failed is not None:
             return False
-        self._segments.remove_leftovers()
+        is_removing = self._segments.remove_leftovers()
         self._books.end_retention(self._time())
         busy = self.compactor.step()
         if not busy and self._has_work_for_a_checkpoint():
             self.checkpoint()
         if self.synced < self.durable:
             self.sync()
-        return busy
+        return busy or is_removing
 
     def _has_work_for_a_checkpoint(self) -> bool:
         dead = any(not segment.live for segment in self._idle_segments())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Container, Sequence
 
 from headrace.store.disk import Disk
@@ -11,6 +12,8 @@ from headrace.store.failpoints import passing
 from headrace.store.log.segment import Segment, index_name, segment_name
 
 logger = logging.getLogger(__name__)
+
+REMOVED_AT_ONCE = 32  # files; the loop must not wait long
 
 
 class Segments:
@@ -24,7 +27,8 @@ class Segments:
         ends = (one.base + max(one.capacity, 8) for one in found)
         self.next_base = max([start, *ends])
         self._unindexed: list[Segment] = []  # waiting for their index files
-        self._leftovers: list[str] = []  # names of files that could not be removed yet
+        self._leftovers: deque[str] = deque()  # names of files that are still to be removed
+        self._stubborn: set[str] = set()  # those that could not be
 
     def as_sequence(self) -> Sequence[Segment]:
         """For statistics: look, do not touch."""
@@ -81,29 +85,42 @@ class Segments:
 
     # -- files ----------------------------------------------------------------------------------
 
-    def remove(self, segment: Segment) -> None:
-        """Delete its files. Nothing may need it any more, after a crash neither."""
-        passing("segment.remove")
-        self._all.remove(segment)
-        self.bases.remove(segment.base)
-        assert segment.file is not None
-        segment.file.close()
-        names = (index_name(segment.base), segment_name(segment.base))
-        self._leftovers += [name for name in names if not self._is_removed(name)]
-        passing("segment.removed")
+    def remove(self, segments: list[Segment]) -> None:
+        """Delete their files. Nothing may need them any more, after a crash neither."""
+        for segment in segments:
+            passing("segment.remove")
+            where = bisect_left(self.bases, segment.base)
+            del self._all[where], self.bases[where]
+            assert segment.file is not None
+            segment.file.close()
+            self._leftovers += (index_name(segment.base), segment_name(segment.base))
+        self.remove_leftovers()
 
-    def remove_leftovers(self) -> None:
-        """Try again. After a restart they are found dead, as the checkpoint says, and removed."""
-        if self._leftovers:
-            self._leftovers = [one for one in self._leftovers if not self._is_removed(one)]
+    def remove_leftovers(self) -> bool:
+        """Delete some files; True when it should go on soon.
+
+        Those that cannot be deleted are tried again. After a restart they are found dead, as the
+        checkpoint says.
+        """
+        removed = 0
+        for _ in range(min(REMOVED_AT_ONCE, len(self._leftovers))):
+            name = self._leftovers.popleft()
+            if self._is_removed(name):
+                removed += 1
+                self._stubborn.discard(name)
+            else:
+                self._leftovers.append(name)
+        return removed > 0 and bool(self._leftovers)
 
     def _is_removed(self, name: str) -> bool:
         try:
             self._disk.remove(name)
+            passing("segment.removed")
         except FileNotFoundError:
             return True
         except OSError as error:
-            if name not in self._leftovers:
+            if name not in self._stubborn:
+                self._stubborn.add(name)
                 logger.warning("%s cannot be removed, it is tried again: %s", name, error)
             return False
         return True

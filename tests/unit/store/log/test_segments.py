@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.store.log.segment import Segment, segment_name
-from headrace.store.log.segments import Segments
+from headrace.store.log.segments import REMOVED_AT_ONCE, Segments
 from power.forgetful import ForgetfulDisk
 
 
@@ -35,8 +35,7 @@ def test_a_position_belongs_to_the_last_segment_that_begins_before_it(disk: Forg
 
 def test_positions_are_never_given_twice(disk: ForgetfulDisk) -> None:
     segments = make(disk, 1, 1)
-    for segment in list(segments.as_sequence()):
-        segments.remove(segment)
+    segments.remove(list(segments.as_sequence()))
 
     assert segments.new(1).base == 264
     assert segments.at(264).base == 264
@@ -66,3 +65,16 @@ def test_each_segment_is_indexed_once(disk: ForgetfulDisk) -> None:
     assert segments.has_unindexed
     assert bases(segments.take_unindexed()) == [64]
     assert (segments.has_unindexed, segments.take_unindexed()) == (False, [])
+
+
+def test_many_dead_segments_are_removed_a_few_at_a_time(disk: ForgetfulDisk) -> None:
+    segments = make(disk, *[1] * 4 * REMOVED_AT_ONCE)
+    segments.remove(list(segments.as_sequence()))
+    assert len(list(disk.names())) >= 3 * REMOVED_AT_ONCE
+
+    steps = 1
+    while segments.remove_leftovers():
+        steps += 1
+
+    assert steps >= 4
+    assert list(disk.names()) == []
