@@ -203,5 +203,9 @@ class ForgetfulDisk:
         """The bytes of a file, to look at or to spoil."""
         return self._files[name].data
 
+    def is_durable(self, name: str) -> bool:
+        """Whether a power cut leaves the file of that name, as far as the directory goes."""
+        return self._durable.get(name) is self._files.get(name)
+
     def total_size(self) -> int:
         return sum(len(inode.data) for inode in self._files.values())

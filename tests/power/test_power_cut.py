@@ -30,9 +30,6 @@ MUTATIONS: dict[str, Mutation] = {
     "the checkpoint is not synced": lambda operation, name, cold: (
         operation == "sync" and name.startswith("checkpoint")
     ),
-    "the name of the checkpoint is not synced": lambda operation, name, cold: (
-        operation == "sync_directory" and name == "checkpoint"
-    ),
     "what recovery found is not synced": lambda operation, name, cold: operation == "recovery",
 }
 

@@ -31,7 +31,7 @@ class Workload:
     def __init__(self, seed: int, mutation: Mutation | None = None) -> None:
         self.rng = Random(seed)
         self._mutation = mutation
-        self._segment_size = self.rng.choice((1024, 2048, 4096))
+        self._segment_size = self.rng.choice((1024, 2048, 4096, 32768))
         self._checkpoint_every = self.rng.choice((2048, 16384, 1 << 20))
         self._rule = Rule(messages=3, size=1024, alive=self.rng.choice((0.5, 1.0)))
         self.ledger = Ledger()
@@ -54,6 +54,7 @@ class Workload:
             (self._read_by_offset, 4),
             (lambda: self.log.checkpoint(), 1),
             (lambda: self.log.tidy(), 4),
+            (self._idle, 1),
         ]
 
     def run(self) -> None:
@@ -158,6 +159,13 @@ class Workload:
         queue = self.rng.choice(QUEUES)
         end = self.log.bounds(queue, self.log.synced).end
         self._readable[queue] = max(self._readable[queue], end)
+
+    def _idle(self) -> None:
+        """Nothing comes in: two checkpoints in a row, and dead segments are removed."""
+        for _ in range(4):
+            self.log.tidy()
+            self._writer.work()
+            self._call_back()
 
     def _content(self) -> bytes:
         self.ledger.sent += 1

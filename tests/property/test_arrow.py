@@ -23,7 +23,7 @@ from headrace.store.topics import Entry
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import HeaderTable, Properties
 
-BASE = 1 << 20
+SEED = r.segment_seed(1 << 20)
 Rows = list[dict[str, object]]
 
 short = st.text(max_size=20).filter(lambda text: len(text.encode()) < 100)
@@ -63,8 +63,8 @@ def segment(records: list[list[bytes]], grouped: bool) -> tuple[bytes, Slice]:
     data, positions, firsts, stops, offset = b"", [], [], [], 5
     for contents in records:
         out = r.Outgoing("ex", "a.b", 1, None, contents, [Placed(3, offset, len(contents))], 2)
-        base = r.inner_base(BASE) if grouped else BASE
-        parts, _ = r.messages_parts(out, base=base, time=1_700_000_000_123)
+        seed = r.inner_seed(SEED) if grouped else SEED
+        parts, _ = r.messages_parts(out, seed=seed, time=1_700_000_000_123)
         positions.append(len(data))
         firsts.append(offset)
         offset += len(contents)
@@ -75,7 +75,7 @@ def segment(records: list[list[bytes]], grouped: bool) -> tuple[bytes, Slice]:
 
 
 def decoded(data: bytes, part: Slice, decode: Decoder) -> Rows:
-    rows, damaged = rows_of(np.frombuffer(data, np.uint8), BASE, part)
+    rows, damaged = rows_of(np.frombuffer(data, np.uint8), SEED, part)
     assert not damaged
     found = cut(rows, "src", 7, list(COLUMNS), decode)
     return [row for batch in found for row in batch.to_pylist()]
@@ -155,7 +155,7 @@ def test_a_flipped_bit_is_told_and_never_shown(place: int, bit: int) -> None:
     clean = decoded(stored, part, ContentColumns)
     hurt = bytearray(stored)
     hurt[place % len(hurt)] ^= 1 << bit
-    rows, damaged = rows_of(np.frombuffer(bytes(hurt), np.uint8), BASE, part)
+    rows, damaged = rows_of(np.frombuffer(bytes(hurt), np.uint8), SEED, part)
     found = cut(rows, "src", 7, list(COLUMNS), ContentColumns)
     shown = {row["offset"]: row for batch in found for row in batch.to_pylist()}
     assert set(shown) | set(damaged) == {row["offset"] for row in clean}

@@ -29,8 +29,8 @@ settled = st.lists(st.tuples(u64, u64, u64), min_size=1, max_size=4)
 returned = st.lists(st.tuples(u64, u64, u64, u64), min_size=1, max_size=4)
 
 
-def encoded(out: r.Outgoing, base: int, time: int = 7) -> bytes:
-    parts, size = r.messages_parts(out, base=base, time=time)
+def encoded(out: r.Outgoing, seed: int, time: int = 7) -> bytes:
+    parts, size = r.messages_parts(out, seed=seed, time=time)
     data = b"".join(parts)
     assert len(data) == size
     return data
@@ -38,8 +38,8 @@ def encoded(out: r.Outgoing, base: int, time: int = 7) -> bytes:
 
 @given(out=outgoing, base=bases, time=st.integers(0, 2**50))
 def test_messages_survive_the_round_trip(out: r.Outgoing, base: int, time: int) -> None:
-    data = encoded(out, base, time)
-    (step,) = walk(data, base)
+    data = encoded(out, r.segment_seed(base), time)
+    (step,) = walk(data, base, r.segment_seed(base))
     assert isinstance(step, Found)
     messages = r.decode_messages(step.data, step.head, step.at)
 
@@ -58,7 +58,9 @@ def test_messages_survive_the_round_trip(out: r.Outgoing, base: int, time: int) 
 
 @given(ranges=settled, base=bases)
 def test_settlements_survive_the_round_trip(ranges: list[tuple[int, int, int]], base: int) -> None:
-    (step,) = walk(r.settled_bytes(ranges, base=base, time=1), base)
+    (step,) = walk(
+        r.settled_bytes(ranges, seed=r.segment_seed(base), time=1), base, r.segment_seed(base)
+    )
 
     assert isinstance(step, Found)
     assert list(r.decode_settled(step.data, step.head, step.at)) == ranges
@@ -66,7 +68,9 @@ def test_settlements_survive_the_round_trip(ranges: list[tuple[int, int, int]], 
 
 @given(ranges=returned, base=bases)
 def test_returns_survive_the_round_trip(ranges: list[tuple[int, int, int, int]], base: int) -> None:
-    (step,) = walk(r.returned_bytes(ranges, base=base, time=1), base)
+    (step,) = walk(
+        r.returned_bytes(ranges, seed=r.segment_seed(base), time=1), base, r.segment_seed(base)
+    )
 
     assert isinstance(step, Found)
     assert list(r.decode_returned(step.data, step.head, step.at)) == ranges
@@ -74,38 +78,42 @@ def test_returns_survive_the_round_trip(ranges: list[tuple[int, int, int, int]],
 
 @given(out=outgoing, base=bases, other=bases)
 def test_a_record_is_refused_in_another_segment(out: r.Outgoing, base: int, other: int) -> None:
-    data = encoded(out, base)
+    data = encoded(out, r.segment_seed(base))
 
-    assert bool(list(walk(data, other))) == (base == other or not used_length(data))
+    assert bool(list(walk(data, other, r.segment_seed(other)))) == (
+        base == other or not used_length(data)
+    )
 
 
 @given(out=outgoing, base=bases, where=st.integers(0, 1 << 20), bit=st.integers(0, 7))
 def test_a_flipped_bit_in_the_head_is_noticed(
     out: r.Outgoing, base: int, where: int, bit: int
 ) -> None:
-    data = bytearray(encoded(out, base))
+    data = bytearray(encoded(out, r.segment_seed(base)))
     head = r.read_head(bytes(data))
     assert head is not None
     data[where % head.head_size] ^= 1 << bit
 
-    assert not [step for step in walk(bytes(data), base) if isinstance(step, Found)]
+    assert not [
+        step for step in walk(bytes(data), base, r.segment_seed(base)) if isinstance(step, Found)
+    ]
 
 
 @given(outs=st.lists(outgoing, min_size=1, max_size=3), ranges=settled, base=bases)
 def test_a_group_holds_its_records_and_hides_them_from_a_walk(
     outs: list[r.Outgoing], ranges: list[tuple[int, int, int]], base: int
 ) -> None:
-    inner = r.inner_base(base)
+    inner = r.inner_seed(r.segment_seed(base))
     records = [encoded(out, inner) for out in outs]
-    records.append(r.settled_bytes(ranges, base=inner, time=1))
+    records.append(r.settled_bytes(ranges, seed=inner, time=1))
     body = b"".join(records)
-    data = r.group_head(body, len(records), base=base, time=1) + body
-    (step,) = walk(data, base)
+    data = r.group_head(body, len(records), seed=r.segment_seed(base), time=1) + body
+    (step,) = walk(data, base, r.segment_seed(base))
     assert isinstance(step, Found)
 
     assert r.group_is_good(data, step.head)
     assert [data[part.at : part.at + part.head.size] for part in parts_of(step)] == records
-    assert not list(walk(bytes(r.HEAD_SIZE) + body, base))
+    assert not list(walk(bytes(r.HEAD_SIZE) + body, base, r.segment_seed(base)))
 
 
 @given(
@@ -118,17 +126,21 @@ def test_a_flipped_bit_anywhere_in_a_group_is_noticed(
     contents: list[bytes], base: int, where: int, bit: int
 ) -> None:
     out = r.Outgoing("x", "k", 0, None, contents, [Placed(1, 0, len(contents))], 2)
-    body = encoded(out, r.inner_base(base))
-    data = bytearray(r.group_head(body, 1, base=base, time=1) + body)
+    body = encoded(out, r.inner_seed(r.segment_seed(base)))
+    data = bytearray(r.group_head(body, 1, seed=r.segment_seed(base), time=1) + body)
     data[where % len(data)] ^= 1 << bit
-    steps = [step for step in walk(bytes(data), base) if isinstance(step, Found)]
+    steps = [
+        step for step in walk(bytes(data), base, r.segment_seed(base)) if isinstance(step, Found)
+    ]
 
     assert not [step for step in steps if r.group_is_good(bytes(data), step.head, step.at)]
 
 
 @given(data=st.binary(max_size=400), base=bases)
 def test_garbage_is_no_record(data: bytes, base: int) -> None:
-    assert not [step for step in walk(data, base) if not isinstance(step, Damage)]
+    assert not [
+        step for step in walk(data, base, r.segment_seed(base)) if not isinstance(step, Damage)
+    ]
 
 
 @given(front=st.binary(max_size=70), zeros=st.integers(0, 200_000))

@@ -35,7 +35,7 @@ def fsck(directory: Path, wanted: bool, as_json: bool) -> int:
     # Recovery reports to the log of the broker; here everything is told at the end.
     logging.getLogger("headrace.store").addHandler(logging.NullHandler())
     done: list[str] = []
-    with held(directory, create=wanted):
+    with held(directory, create=wanted, strict=False):
         findings = _check(directory)
         if wanted:
             done = repair(directory, findings)

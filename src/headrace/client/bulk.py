@@ -171,7 +171,7 @@ class BulkConnection:
         if not self._is_near:
             return None
         try:
-            found = self.call(Op.LOCATE, start=start, end=end, **fields)
+            found = self.call(Op.LOCATE, start=start, end=end, seeds=True, **fields)
         except NotImplementedByBroker:
             self._is_near = False
             return None

@@ -46,7 +46,9 @@ class Stores:
                 segment_size=segment_size,
                 compaction=Rule(size=segment_size // 4),
                 reserve=segment_size + RESERVE_FOR_NOTES,
+                whole_seed_from=self._directory.whole_seed_from,
             )
+            self._directory.note_format(self._journal.whole_seed_from)
         except OSError as error:
             self._directory.close()
             raise _unusable(path, error) from error

@@ -325,6 +325,7 @@ class Stretch:
     """Records of one destination in one segment, as columns of 64-bit numbers."""
 
     base: int  # the position at which the segment begins
+    seed: int  # of the sums of heads in it
     file: File
     positions: array[int]
     firsts: array[int]  # the offset of each record's first message

@@ -23,13 +23,14 @@ from pathlib import Path
 
 from headrace.errors import StoreError
 from headrace.store.api import Catalogue
-from headrace.store.directory import FORMAT, JOURNAL, need_catalogue
+from headrace.store.directory import JOURNAL, need_catalogue
 from headrace.store.disk import extents
 from headrace.store.findings import Remedy
+from headrace.store.format import NAME as FORMAT_FILE
 from headrace.store.fsck import check
-from headrace.store.log.checkpoint import NAME as CHECKPOINT
+from headrace.store.log.checkpoint import NAMES as CHECKPOINTS
 from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX
-from headrace.store.offline import FORMAT_FILE, check_format, held, require_plain_files
+from headrace.store.offline import check_format, held, require_plain_files
 from headrace.store.positions import set_back
 from headrace.store.sqlite.metadata import FILE_NAME, SqliteMetadata
 
@@ -49,10 +50,10 @@ class Copied:
 
 
 class _Snapshot:
-    """The journal at one moment: the checkpoint, and all files it may need, open."""
+    """The journal at one moment: the checkpoints, and all files they may need, open."""
 
-    def __init__(self, checkpoint: bytes | None, files: dict[str, int]) -> None:
-        self.checkpoint = checkpoint
+    def __init__(self, checkpoints: dict[str, bytes | None], files: dict[str, int]) -> None:
+        self.checkpoints = checkpoints
         self.files = files
 
 
@@ -120,8 +121,9 @@ def _copy_all(source: Path, target: Path, progress: Progress) -> Copied:
     size = 0
     positions = _catalogue_now(source / FILE_NAME)
     with _snapshot(source / JOURNAL) as snapshot:
-        if snapshot.checkpoint is not None:
-            _write(journal / CHECKPOINT, snapshot.checkpoint)
+        for name, data in snapshot.checkpoints.items():
+            if data is not None:
+                _write(journal / name, data)
         for number, (name, fd) in enumerate(snapshot.files.items(), 1):
             is_sealed = name.removesuffix(SUFFIX) + INDEX_SUFFIX in snapshot.files
             size += _copy_file(fd, journal / name, _CHUNK if is_sealed else _PAGE)
@@ -133,7 +135,7 @@ def _copy_all(source: Path, target: Path, progress: Progress) -> Copied:
         _end_wal(target / FILE_NAME)
     _sync_directory(journal)
     # Last: without it no broker starts on a copy that is not complete.
-    _write(target / FORMAT_FILE, FORMAT.encode() + b"\n")
+    _write(target / FORMAT_FILE, (source / FORMAT_FILE).read_bytes())
     _sync_directory(target)
     return Copied(segments, size)
 
@@ -143,12 +145,16 @@ def _snapshot(journal: Path) -> Iterator[_Snapshot]:
     _allow_many_files()
     for _ in range(_ATTEMPTS):
         with ExitStack() as stack:
-            checkpoint = _read(journal / CHECKPOINT)
+            checkpoints = _read_checkpoints(journal)
             files = _open_all(journal, stack)
-            if files is not None and _read(journal / CHECKPOINT) == checkpoint:
-                yield _Snapshot(checkpoint, files)
+            if files is not None and _read_checkpoints(journal) == checkpoints:
+                yield _Snapshot(checkpoints, files)
                 return
     raise StoreError(f"{journal} changes too fast to be copied: try again")
+
+
+def _read_checkpoints(journal: Path) -> dict[str, bytes | None]:
+    return {name: _read(journal / name) for name in CHECKPOINTS}
 
 
 def _open_all(journal: Path, stack: ExitStack) -> dict[str, int] | None:

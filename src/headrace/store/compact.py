@@ -13,6 +13,7 @@ from headrace.model.policy import Policy, effective
 from headrace.store.api import Catalogue
 from headrace.store.directory import JOURNAL
 from headrace.store.disk import RealDisk
+from headrace.store.format import read_format, write_format
 from headrace.store.log.compaction import Rule
 from headrace.store.log.log import CommitLog
 from headrace.store.log.reserve import NAME as RESERVE
@@ -50,7 +51,12 @@ def compact(path: Path, progress: Callable[[int, int], None]) -> tuple[Space, Sp
     catalogue = read_catalogue(path)
     before = _files(journal)
     try:
-        log = CommitLog(RealDisk(journal), now_ms=lambda: time.time_ns() // 1_000_000)
+        noted = read_format(path)
+        log = CommitLog(
+            RealDisk(journal), lambda: time.time_ns() // 1_000_000, whole_seed_from=noted
+        )
+        if noted != log.whole_seed_from:
+            write_format(path, log.whole_seed_from)
         log.retain_only(set(catalogue.destinations()))
         _retain(log, catalogue)
         messages = sum(segment.live for segment in log.segments())
@@ -88,8 +94,9 @@ def _run(log: CommitLog, progress: Callable[[int, int], None]) -> None:
         driver.wait_for(lambda: not log.is_writing)
         left = sum(1 for one in log.segments() if one.base in chosen and one.live)
         progress(len(chosen) - left, len(chosen))
-    log.checkpoint()
-    driver.wait_for(lambda: not log.is_writing)
+    for _ in range(2):  # a segment goes when neither of the kept checkpoints needs it
+        log.checkpoint()
+        driver.wait_for(lambda: not log.is_writing)
 
 
 def _is_wasteful(segment: Segment) -> bool:

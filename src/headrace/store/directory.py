@@ -10,13 +10,12 @@ from pathlib import Path
 
 from headrace.errors import ConfigError, StoreError
 from headrace.store.disk import make_directory, sync_parent
+from headrace.store.format import read_format, write_format
 from headrace.store.log.segment import SUFFIX
 from headrace.store.sqlite.metadata import FILE_NAME
 
-FORMAT = "headrace 1"
 JOURNAL = "journal"
 _LOCK = "lock"
-_FORMAT = "format"
 
 
 def need_catalogue(path: Path) -> None:
@@ -57,6 +56,7 @@ class DataDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._locks = ExitStack()
+        self.whole_seed_from: int | None = None  # None: version 1
         try:
             if path.exists() and not path.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, "it is a file", str(path))
@@ -75,9 +75,8 @@ class DataDirectory:
             raise
 
     def _check_format(self) -> None:
-        file = self.path / _FORMAT
         try:
-            found = file.read_text().strip()
+            self.whole_seed_from = read_format(self.path)
         except FileNotFoundError:
             others = {entry.name for entry in self.path.iterdir()}
             if {"meta.db", "journal"} & others:
@@ -86,27 +85,15 @@ class DataDirectory:
                     f"`headrace fsck {self.path} --repair` writes it again"
                 ) from None
             sync_parent(self.path)  # an earlier start may have ended before it did that
-            self._write_format(file)
-            return
-        if found != FORMAT:
-            raise ConfigError(
-                f"data directory {self.path} has format {found!r}; this version of Headrace "
-                f"knows only {FORMAT!r}"
-            )
+            self.note_format(0)
+        except StoreError as error:
+            raise ConfigError(f"data directory {error}") from error
 
-    def _write_format(self, file: Path) -> None:
-        """All of it or nothing: on a full disk an empty one would be left, of no known format."""
-        new = file.with_name(f"{_FORMAT}.new")
-        fd = os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(fd, FORMAT.encode() + b"\n")
-            os.fsync(fd)
-        except OSError:
-            new.unlink()
-            raise
-        finally:
-            os.close(fd)
-        new.rename(file)
+    def note_format(self, whole_seed_from: int) -> None:
+        """From now on it is a directory of version 2; see store/format.py."""
+        if self.whole_seed_from != whole_seed_from:
+            write_format(self.path, whole_seed_from)
+            self.whole_seed_from = whole_seed_from
 
     def close(self) -> None:
         self._locks.close()

@@ -16,12 +16,13 @@ from headrace.store.api import Catalogue
 from headrace.store.directory import JOURNAL
 from headrace.store.disk import RealDisk
 from headrace.store.findings import Findings, Place, Range, Remedy
-from headrace.store.log.checkpoint import NAME as CHECKPOINT
-from headrace.store.log.checkpoint import read_checkpoint
+from headrace.store.format import NAME as FORMAT_FILE
+from headrace.store.format import DamagedFormat, read_format
+from headrace.store.log.checkpoint import load_checkpoints
 from headrace.store.log.index import Entry, QueueIndex
-from headrace.store.log.recovery import recover
+from headrace.store.log.recovery import find_whole_seed, recover
 from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX, base_of
-from headrace.store.offline import FORMAT_FILE, ReadOnlyDisk, read_catalogue
+from headrace.store.offline import ReadOnlyDisk, read_catalogue
 from headrace.store.positions import readers_ahead
 from headrace.store.segment_check import SegmentCheck
 from headrace.store.sqlite.metadata import FILE_NAME
@@ -32,16 +33,30 @@ Progress = Callable[[int, int], None]  # done, of how many
 def check(path: Path, progress: Progress = lambda done, total: None) -> Findings:
     """Read everything in a data directory that no broker is using."""
     findings = Findings()
-    if not (path / FORMAT_FILE).exists():
-        findings.places.append(Place(FORMAT_FILE, 0, 0, "the file is missing", Remedy.RENEW))
     catalogue = _check_metadata(path, findings)
-    _check_checkpoint(path / JOURNAL / CHECKPOINT, findings)
+    _check_checkpoints(path / JOURNAL, findings)
     try:
-        _check_journal(path / JOURNAL, findings, progress)
+        whole_seed_from = _check_format(path, findings)
+        _check_journal(path / JOURNAL, findings, progress, whole_seed_from)
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error}") from error
+    if findings.state.whole_seed_from != whole_seed_from:
+        what = "it does not belong to this journal"
+        findings.places.append(Place(FORMAT_FILE, 0, 0, what, Remedy.RENEW))
     _check_positions(catalogue, findings)
     return findings
+
+
+def _check_format(path: Path, findings: Findings) -> int | None:
+    """From where on segments have the whole seed, as the file says, else as the segments say."""
+    try:
+        return read_format(path)
+    except FileNotFoundError:
+        what = "the file is missing"
+    except DamagedFormat:
+        what = "it is damaged"
+    findings.places.append(Place(FORMAT_FILE, 0, 0, what, Remedy.RENEW))
+    return find_whole_seed(ReadOnlyDisk(path / JOURNAL))
 
 
 def _check_metadata(path: Path, findings: Findings) -> Catalogue:
@@ -65,22 +80,24 @@ def _check_positions(catalogue: Catalogue, findings: Findings) -> None:
         findings.places.append(Place(FILE_NAME, 0, 0, str(one), Remedy.RAISE, lost))
 
 
-def _check_checkpoint(file: Path, findings: Findings) -> None:
-    try:
-        found = read_checkpoint(file.read_bytes())
-    except FileNotFoundError:
-        return  # no broker has written one yet
-    except StoreError:
-        what = "its checksum is wrong: messages that were acknowledged may come again"
-        size = file.stat().st_size
-        findings.places.append(Place(f"{JOURNAL}/{CHECKPOINT}", 0, size, what, Remedy.RENEW))
-        return
-    findings.position = found.position
-    findings.is_clean_end = found.clean
+def _check_checkpoints(journal: Path, findings: Findings) -> None:
+    found, wrong = load_checkpoints(ReadOnlyDisk(journal))
+    for name, why in wrong:
+        if found is None:
+            why += ": messages that were acknowledged may come again"
+        file = journal / name
+        size = file.stat().st_size if file.exists() else 0
+        findings.places.append(Place(f"{JOURNAL}/{name}", 0, size, why, Remedy.RENEW))
+    if found is not None:
+        findings.position = found.position
+        findings.is_clean_end = found.clean
 
 
-def _check_journal(directory: Path, findings: Findings, progress: Progress) -> None:
+def _check_journal(
+    directory: Path, findings: Findings, progress: Progress, whole_seed_from: int | None
+) -> None:
     if not directory.is_dir():
+        findings.state.whole_seed_from = whole_seed_from
         return
     names = sorted(entry.name for entry in directory.iterdir() if entry.is_file())
     bases = [base for name in names if (base := base_of(name)) is not None]
@@ -92,7 +109,7 @@ def _check_journal(directory: Path, findings: Findings, progress: Progress) -> N
             done += 1
             progress(done, total)
 
-    state = findings.state = recover(ReadOnlyDisk(directory, step))
+    state = findings.state = recover(ReadOnlyDisk(directory, step), whole_seed_from)
     used = {segment.base: segment.used for segment in state.segments}
     for segment in state.segments:
         if segment.file is not None:

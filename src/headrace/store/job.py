@@ -16,6 +16,7 @@ class Piece:
     """Records of one destination in one segment: four columns of 64-bit numbers."""
 
     base: int
+    seed: int  # of the sums of heads in this segment
     positions: bytes  # in the whole log
     firsts: bytes
     lows: bytes
@@ -24,7 +25,7 @@ class Piece:
     @classmethod
     def of(cls, one: Stretch) -> Piece:
         columns = (one.positions, one.firsts, one.lows, one.highs)
-        return cls(one.base, *(column.tobytes() for column in columns))
+        return cls(one.base, one.seed, *(column.tobytes() for column in columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,4 +57,4 @@ class Job:
 
 
 _PLAIN = ("kind", "source", "partition", "lane", "next")
-_PIECE = ("base", "positions", "firsts", "lows", "highs")
+_PIECE = ("base", "seed", "positions", "firsts", "lows", "highs")

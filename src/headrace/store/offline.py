@@ -16,23 +16,24 @@ from shutil import copyfile
 
 from headrace.errors import BrokerError, StoreError
 from headrace.store.api import Catalogue
-from headrace.store.directory import FORMAT, JOURNAL, lock_directory, need_catalogue
+from headrace.store.directory import JOURNAL, lock_directory, need_catalogue
 from headrace.store.disk import OpenFiles, RealFile, data_size
+from headrace.store.format import NAME as FORMAT_FILE
+from headrace.store.format import DamagedFormat, read_format
 from headrace.store.log.log import CommitLog
 from headrace.store.log.segment import base_of
 from headrace.store.sqlite.metadata import FILE_NAME, SqliteMetadata
 
-FORMAT_FILE = "format"
 LARGEST_SEGMENT = 1 << 33  # bytes; the size of a record has 32 bits
 
 
 @contextmanager
-def held(path: Path, *, create: bool = False) -> Iterator[None]:
+def held(path: Path, *, create: bool = False, strict: bool = True) -> Iterator[None]:
     """Keep brokers away from a data directory. StoreError when one is there, or it is none.
 
     A copy has no lock file; it gets one only with ``create``, which who writes should ask for.
     """
-    check_format(path)
+    check_format(path, strict=strict)
     with ExitStack() as stack:
         try:
             lock_directory(path, stack, create=create)
@@ -63,18 +64,22 @@ def _entries(path: Path) -> list[os.DirEntry[str]]:
         return []  # which is found out when it is read
 
 
-def check_format(path: Path) -> None:
-    """StoreError unless it is a data directory of a format that this version knows."""
+def check_format(path: Path, *, strict: bool = True) -> None:
+    """StoreError unless it is a data directory of a format that this version knows.
+
+    A missing file is no obstacle; a damaged one neither, unless ``strict``: fsck writes it again.
+    """
     try:
-        found = (path / FORMAT_FILE).read_text().strip()
+        read_format(path)
     except FileNotFoundError:
         if (path / JOURNAL).is_dir() or (path / FILE_NAME).exists():
             return  # only that file is missing
         raise StoreError(f"{path} is no data directory of Headrace") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise StoreError(f"cannot read {path / FORMAT_FILE}: {error}") from error
-    if found != FORMAT:
-        raise StoreError(f"{path} has format {found!r}; this version knows only {FORMAT!r}")
+    except DamagedFormat:
+        if strict:
+            raise
 
 
 def read_catalogue(path: Path) -> Catalogue:
@@ -181,6 +186,7 @@ class LogDriver:
 
     def commit(self) -> None:
         """Everything appended so far is on disk when this returns."""
+        self.wait_for(lambda: not self.log.is_writing)
         self.log.flush()
         self.wait_for(lambda: self.log.durable >= self.log.end)
 

@@ -12,16 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.errors import StoreError
-from headrace.store.directory import FORMAT, JOURNAL
+from headrace.store.directory import JOURNAL
 from headrace.store.disk import RealDisk
 from headrace.store.findings import Findings, Place, Remedy, SegmentFindings
+from headrace.store.format import NAME as FORMAT_FILE
+from headrace.store.format import write_format
 from headrace.store.log import record as r
-from headrace.store.log.checkpoint import NAME as CHECKPOINT
-from headrace.store.log.checkpoint import checkpoint_bytes, write_checkpoint
+from headrace.store.log.checkpoint import Checkpoint, checkpoint_bytes, write_checkpoint
 from headrace.store.log.index import Entry, QueueIndex
 from headrace.store.log.recovery import index_bytes, write_index
 from headrace.store.log.segment import Found, base_of, index_name, segment_name, walk
-from headrace.store.offline import FORMAT_FILE
 
 LOST_AND_FOUND = "lost+found"
 
@@ -39,17 +39,21 @@ class _Repair:
         self._path = path
         self._findings = findings
         self._places = [one for one in findings.places if one.remedy is not Remedy.NONE]
+        ends = [one.base + one.size for one in findings.segments]
+        self._position = max([findings.position, *ends])
+        known = findings.state.whole_seed_from
+        self._whole_seed_from = self._position if known is None else known
 
     def run(self) -> Iterator[str]:
         for place in self._findings.places:
             if place.remedy is Remedy.NONE:
                 yield f"{place.file} cannot be repaired: restore a backup"
-        if any(place.file == FORMAT_FILE for place in self._places):
-            (self._path / FORMAT_FILE).write_text(FORMAT + "\n")
-            yield f"wrote {FORMAT_FILE}"
-        self._places = [place for place in self._places if place.file != FORMAT_FILE]
         if not self._places and not self._findings.notes:
             return
+        # First: what is written here is of version 2.
+        write_format(self._path, self._whole_seed_from)
+        yield f"wrote {FORMAT_FILE}"
+        self._places = [place for place in self._places if place.file != FORMAT_FILE]
         for place in self._places:
             yield from self._put_aside(place)
         disk = RealDisk(self._path / JOURNAL)
@@ -89,8 +93,10 @@ class _Repair:
         path = self._path / place.file
         data = path.read_bytes()
         body = bytes(place.size - r.HEAD_SIZE)
-        seed = r.inner_base(base) if _is_nested(data, base, place.offset) else base
-        head = r.group_head(body, 0, base=seed, time=0)
+        seed = self._findings.state.seed(base)
+        if _is_nested(data, base, seed, place.offset):
+            seed = r.inner_seed(seed)
+        head = r.group_head(body, 0, seed=seed, time=0)
         with path.open("r+b") as file:
             file.seek(place.offset)
             file.write(head + body)
@@ -114,12 +120,23 @@ class _Repair:
                 yield f"{self._findings.queue_name(queue)} goes on at offset {index.next_offset}"
 
     def _write_checkpoint(self, disk: RealDisk) -> str:
+        """Both of them: the older one may know messages that are lost."""
         state = self._findings.state
-        ends = [one.base + one.size for one in self._findings.segments]
-        position = max([self._findings.position, *ends])
-        clean = self._findings.is_clean_end
-        write_checkpoint(disk, checkpoint_bytes(position, state.queues, clean=clean))
-        return f"wrote {JOURNAL}/{CHECKPOINT} for position {position}"
+        for sequence in (state.sequence + 1, state.sequence + 2):
+            data = checkpoint_bytes(
+                Checkpoint(
+                    self._position,
+                    state.queues,
+                    self._findings.is_clean_end,
+                    state.report.begin_epoch,
+                    sequence,
+                    self._whole_seed_from,
+                    state.catalog_generation,
+                    {one.base: one.used for one in self._findings.segments if one.used},
+                )
+            )
+            write_checkpoint(disk, data, sequence)
+        return f"wrote the checkpoints for position {self._position}"
 
     def _cut(self, disk: RealDisk, segment: SegmentFindings) -> Iterator[str]:
         """The end that no record reaches. The space set aside for more goes with it."""
@@ -163,9 +180,9 @@ class _Repair:
                 yield f"removed {JOURNAL}/{name}"
 
 
-def _is_nested(data: bytes, base: int, at: int) -> bool:
+def _is_nested(data: bytes, base: int, seed: int, at: int) -> bool:
     """Whether that place is inside a group; sums there have another seed."""
     return any(
         isinstance(step, Found) and step.at < at < step.at + step.head.size
-        for step in walk(data, base)
+        for step in walk(data, base, seed)
     )

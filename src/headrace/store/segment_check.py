@@ -50,7 +50,7 @@ class SegmentCheck:
 
     def run(self) -> SegmentFindings:
         found = SegmentFindings(self._base, len(self._data), self._used)
-        for step in walk(self._data, self._base):
+        for step in walk(self._data, self._base, self._findings.state.seed(self._base)):
             at = step.position - self._base
             if at >= self._used:
                 break

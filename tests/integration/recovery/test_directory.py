@@ -32,6 +32,7 @@ def test_an_unknown_format_is_refused_and_nothing_is_changed(site: Site) -> None
     channel.queue_declare("q", durable=True)
     site.publish(channel, "q", "x")
     site.stop()
+    known = (site.node.data / "format").read_bytes()
     (site.node.data / "format").write_text("headrace 99\n")
     before = contents(site.node.data)
     said = len(site.node.log())
@@ -42,7 +43,7 @@ def test_an_unknown_format_is_refused_and_nothing_is_changed(site: Site) -> None
     assert len(site.node.log()[said:].splitlines()) == 1
     assert "headrace 99" in site.node.log()[said:]
     assert contents(site.node.data) == before
-    (site.node.data / "format").write_text("headrace 1\n")
+    (site.node.data / "format").write_bytes(known)
     site.node.start()
     assert site.bodies("q") == ["x"]
 

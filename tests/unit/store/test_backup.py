@@ -139,7 +139,9 @@ def test_it_begins_again_when_there_is_a_new_checkpoint(
         driver.log.settle(QUEUE, acknowledged)
         driver.log.settle(QUEUE, dead)
         driver.commit()
-        put(driver, b"z" * 6000)  # in the third: the second is sealed, found dead, and deleted
+        put(driver, b"z" * 6000)  # in the third: the second is sealed and found dead
+        driver.wait_for(lambda: not driver.log.is_writing)
+        driver.log.checkpoint()  # the second one that finds it dead: it is deleted
         driver.wait_for(lambda: not driver.log.is_writing)
         assert len(driver.log.segments()) == 2
 

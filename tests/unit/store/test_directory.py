@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ConfigError, StoreError
-from headrace.store.directory import FORMAT, JOURNAL, DataDirectory
+from headrace.store.directory import JOURNAL, DataDirectory
 from headrace.store.disk import RealDisk
+from headrace.store.format import format_bytes
 from headrace.store.offline import held
 
 
@@ -32,7 +33,7 @@ def test_a_new_directory_is_made_for_its_owner_only(tmp_path: Path) -> None:
         "format": 0o600,
         "lock": 0o600,
     }
-    assert (path / "format").read_text() == FORMAT + "\n"
+    assert (path / "format").read_bytes() == format_bytes(0)
     directory.close()
 
 
@@ -69,10 +70,24 @@ def test_a_second_broker_is_refused_although_the_lock_file_was_removed(tmp_path:
         DataDirectory(tmp_path)
 
 
-@pytest.mark.parametrize("content", ["headrace 2\n", "", "something else"])
-def test_an_unknown_format_is_refused_and_nothing_is_changed(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"headrace 3\n",
+        b"headrace 2\n",
+        b"headrace 2\n8 00000000\n",
+        format_bytes(64).replace(b"64", b"65"),
+        b"",
+        b"something else",
+        bytes(4096),
+        b"\xff\xfe\x00binary",
+    ],
+)
+def test_an_unknown_format_is_refused_and_nothing_is_changed(
+    tmp_path: Path, content: bytes
+) -> None:
     DataDirectory(tmp_path).close()
-    (tmp_path / "format").write_text(content)
+    (tmp_path / "format").write_bytes(content)
     (tmp_path / "meta.db").write_bytes(b"precious")
     before = everything(tmp_path)
 
@@ -80,7 +95,7 @@ def test_an_unknown_format_is_refused_and_nothing_is_changed(tmp_path: Path, con
         DataDirectory(tmp_path)
 
     assert everything(tmp_path) == before
-    (tmp_path / "format").write_text(FORMAT)
+    (tmp_path / "format").write_text("headrace 1\n")
     DataDirectory(tmp_path).close()  # the refused one holds no lock
 
 
@@ -116,13 +131,13 @@ def test_a_full_disk_leaves_no_empty_format_behind(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr("headrace.store.directory.os.write", full)
+        patched.setattr("headrace.store.format.os.write", full)
         with pytest.raises(ConfigError, match=r"cannot use data directory .*No space left"):
             DataDirectory(tmp_path)
     assert {one.name for one in tmp_path.iterdir()} == {"lock"}
 
     DataDirectory(tmp_path).close()  # there is room again
-    assert (tmp_path / "format").read_text() == FORMAT + "\n"
+    assert (tmp_path / "format").read_bytes() == format_bytes(0)
 
 
 def test_the_lock_ends_with_the_process_that_holds_it(tmp_path: Path) -> None:

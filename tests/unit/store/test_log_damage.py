@@ -59,7 +59,8 @@ def test_positions_go_on_behind_a_checkpoint_whose_segments_are_all_gone(tmp_pat
     driver.commit()
     driver.log.close()
     driver = open_log(tmp_path)
-    driver.log.tidy()
+    while driver.log.tidy():
+        driver.wait_for(lambda: not driver.log.is_writing)
     driver.wait_for(lambda: not driver.log.is_writing)
     driver.log.close()
     assert not [*tmp_path.glob("*.log")]

@@ -161,6 +161,8 @@ def _locate(session: Session, channel: Channel, request: Request) -> None:
     """
     if not is_loopback(session.link.peer):
         raise Unsupported("files are named only to readers on the broker's own machine")
+    if not request.flag("seeds"):
+        raise Unsupported("this reader does not know the sums of the files: fetch the messages")
     job, stretches = _job(session, request)
     try:
         files = [_file(one.file) for one in stretches]

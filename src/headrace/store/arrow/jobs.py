@@ -35,7 +35,7 @@ def _batches(job: Job, piece: Piece, fd: int) -> Iterator[pa.RecordBatch]:
     ]
     columns[0] -= piece.base
     for part in portions(data, Slice(*columns), PORTION_BYTES):
-        rows, damaged = rows_of(data, piece.base, part)
+        rows, damaged = rows_of(data, piece.seed, part)
         if damaged:
             raise StoreError(
                 f"{len(damaged)} messages of {job.source} cannot be read, the first has offset "

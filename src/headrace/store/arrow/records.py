@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from headrace.store.arrow.gather import Bytes, Places, spread
 from headrace.store.arrow.sums import check
-from headrace.store.log.record import inner_base
+from headrace.store.log.record import inner_seed
 
 _SIZE, _HEAD_SIZE, _COUNT, _TIME = 4, 8, 16, 24  # places in a record: see store/log/record.py
 _EXCHANGE_LENGTH, _KEY_LENGTH, _NAMES = 42, 43, 48
@@ -80,13 +80,13 @@ def portions(data: Bytes, part: Slice, size: int) -> Iterator[Slice]:
         )
 
 
-def rows_of(data: Bytes, base: int, part: Slice) -> tuple[Rows, list[int]]:
+def rows_of(data: Bytes, seed: int, part: Slice) -> tuple[Rows, list[int]]:
     """The rows of the slice, and the offsets of those whose checksum is wrong (left out).
 
-    ``base`` is the position at which the segment begins: it seeds the sums of the heads.
+    ``seed`` is the one of the sums of the heads in this segment.
     """
     words = data[: len(data) // 4 * 4].view(np.uint32)
-    sound = _check_heads(data, words, base, part.positions)
+    sound = _check_heads(data, words, seed, part.positions)
     damaged = [
         offset
         for low, high in zip(part.lows[~sound].tolist(), part.highs[~sound].tolist(), strict=True)
@@ -136,7 +136,7 @@ def _are_whole(part: Slice, counts: Places) -> bool:
 
 
 def _check_heads(
-    data: Bytes, words: npt.NDArray[np.uint32], base: int, at: Places
+    data: Bytes, words: npt.NDArray[np.uint32], seed: int, at: Places
 ) -> npt.NDArray[np.bool_]:
     """Whether each record's head has its sum, as a record of its own or within a group."""
     ends = at + words[(at + _HEAD_SIZE) // 4]
@@ -145,9 +145,8 @@ def _check_heads(
     parts = [view[low + 4 : high] for low, high in zip(at.tolist(), ends.tolist(), strict=True)]
     sums = words[at // 4]
     good = np.zeros(len(at), np.bool_)
-    for seed in (base, inner_base(base)):
-        seeds = repeat(seed & 0xFFFFFFFF)
-        good |= np.fromiter(map(crc32, parts, seeds), np.uint32, len(parts)) == sums
+    for one in (seed, inner_seed(seed)):
+        good |= np.fromiter(map(crc32, parts, repeat(one)), np.uint32, len(parts)) == sums
         if good.all():
             break
     return good & inside

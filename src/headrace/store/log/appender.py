@@ -8,7 +8,7 @@ from headrace.store.log.segment import Segment
 from headrace.store.log.segments import Segments
 from headrace.store.log.writer import Chunk
 
-# A segment's base -> the record for it, in pieces, and its size, which is the same for every base.
+# A segment's seed -> the record for it, in pieces, and its size, which is the same for every seed.
 Encode = Callable[[int], tuple[list[bytes], int]]
 
 
@@ -27,12 +27,12 @@ class Appender:
     def append(self, encode: Encode) -> tuple[int, int]:
         """Add a record; returns its position and size."""
         segment = self.segment
-        parts, size = encode(-1 if segment is None else segment.base)
+        parts, size = encode(0 if segment is None else segment.seed)
         if segment is None or segment.used + size > segment.capacity:
             self.seal()
             segment = self.segment = self._segments.new(size)
             segment.cold = self._cold
-            parts, size = encode(segment.base)  # sums are seeded with the base
+            parts, size = encode(segment.seed)
         chunks = self.chunks
         if not chunks or chunks[-1].segment is not segment:
             chunks.append(Chunk(segment, segment.used))

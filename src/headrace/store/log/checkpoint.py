@@ -1,16 +1,24 @@
 """Checkpoints: the state of every queue at one position, so that recovery scans only what follows.
 
-magic 8 bytes | u32 crc32 of the rest | u32 flags (1 = clean end) | u64 position | u64 queues
-queues x { u64 id, u64 next offset, u64 floor, u32 ranges, u32 returned,
-           ranges x { u64 start, u64 stop }, returned x { u64 start, u64 stop, u64 count } }
+magic 8 bytes | u32 crc32 of the rest | u32 flags (1 = clean end, 2 = begin a new epoch)
+u64 position | u64 queues | u64 sequence | u64 start of the whole seed | u64 generation of meta.db
+u64 segments
+segments x { u64 base, u64 bytes written and synced }
+queues x { u64 id, u64 next offset, u64 floor, u32 ranges, u32 returned, u32 epochs, u32 0,
+           ranges x { u64 start, u64 stop }, returned x { u64 start, u64 stop, u64 count },
+           epochs x { u64 number, u64 first offset } }
+
+Two are kept and written in turn. A segment is removed when both say that nothing in it is needed,
+so the older one leads to the same state by reading more of the log. Version 1 lacks the second line
+from the sequence on, the segments and the epochs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from struct import Struct
 from struct import error as StructError
-from typing import NamedTuple
 from zlib import crc32
 
 from headrace.errors import StoreError
@@ -19,35 +27,50 @@ from headrace.store.disk import Disk, temporary_name
 from headrace.store.failpoints import passing
 from headrace.store.log.index import QueueIndex
 
-NAME = "checkpoint"
-MAGIC = b"HRCHKPT1"
+NAMES = ("checkpoint", "checkpoint.1")  # even and odd sequence numbers
+MAGIC = b"HRCHKPT2"
+_MAGIC_1 = b"HRCHKPT1"
 _HEAD = Struct("<8sIIQQ")
+_MORE = Struct("<QQQQ")
 _QUEUE = Struct("<QQQII")
-_RANGE = Struct("<QQ")
+_EPOCHS = Struct("<II")
+_PAIR = Struct("<QQ")
 _RETURNED = Struct("<QQQ")
-_CLEAN = 1
+_CLEAN, _NEW_EPOCH = 1, 2
 
 
-class Checkpoint(NamedTuple):
-    position: int
-    clean: bool
-    queues: dict[int, QueueIndex]
+@dataclass(slots=True)
+class Checkpoint:
+    """The state of the log at ``position``: what lies before it is on disk and taken over."""
+
+    position: int = 0
+    queues: Mapping[int, QueueIndex] = field(default_factory=dict)
+    clean: bool = False
+    begin_epoch: bool = False  # the next recovery begins a new epoch: set by a restore
+    sequence: int = 0
+    whole_seed_from: int | None = None  # None: of version 1
+    catalog_generation: int = 0  # of meta.db; 0 = unknown
+    segments: Mapping[int, int] = field(default_factory=dict)  # base: bytes that must be there
 
 
-def checkpoint_bytes(position: int, queues: Mapping[int, QueueIndex], *, clean: bool) -> bytes:
-    parts = []
-    for number, queue in queues.items():
+def checkpoint_bytes(one: Checkpoint) -> bytes:
+    parts = [_PAIR.pack(*segment) for segment in one.segments.items()]
+    for number, queue in one.queues.items():
         queue.prune_returned()
         ranges = list(queue.settled.ranges())
+        returned, epochs = queue.returned, queue.epochs
         parts.append(
-            _QUEUE.pack(
-                number, queue.next_offset, queue.settled.floor, len(ranges), len(queue.returned)
-            )
+            _QUEUE.pack(number, queue.next_offset, queue.settled.floor, len(ranges), len(returned))
         )
-        parts += [_RANGE.pack(*one) for one in ranges]
-        parts += [_RETURNED.pack(*one) for one in queue.returned]
-    body = b"".join(parts)
-    rest = _HEAD.pack(b"", 0, _CLEAN if clean else 0, position, len(queues))[12:] + body
+        parts.append(_EPOCHS.pack(len(epochs), 0))
+        parts += [_PAIR.pack(*each) for each in ranges]
+        parts += [_RETURNED.pack(*each) for each in returned]
+        parts += [_PAIR.pack(*each) for each in epochs]
+    flags = (_CLEAN if one.clean else 0) | (_NEW_EPOCH if one.begin_epoch else 0)
+    whole = one.whole_seed_from or 0
+    more = _MORE.pack(one.sequence, whole, one.catalog_generation, len(one.segments))
+    head = _HEAD.pack(b"", 0, flags, one.position, len(one.queues))[12:]
+    rest = b"".join([head, more, *parts])
     return MAGIC + crc32(rest).to_bytes(4, "little") + rest
 
 
@@ -55,28 +78,49 @@ def read_checkpoint(data: bytes) -> Checkpoint:
     """Raises StoreError when it is damaged."""
     try:
         magic, crc, flags, position, count = _HEAD.unpack_from(data)
-        if magic != MAGIC or crc32(data[12:]) != crc:
+        if magic not in (MAGIC, _MAGIC_1) or crc32(data[12:]) != crc:
             raise StoreError("the checkpoint is damaged")
+        found = Checkpoint(position, clean=bool(flags & _CLEAN))
         at = _HEAD.size
-        queues: dict[int, QueueIndex] = {}
-        for _ in range(count):
-            number, next_offset, floor, ranges, returned = _QUEUE.unpack_from(data, at)
-            at += _QUEUE.size
-            stop = at + ranges * _RANGE.size
-            settled = Intervals(floor, _RANGE.iter_unpack(data[at:stop]))
-            queue = QueueIndex(next_offset, settled)
-            at = stop + returned * _RETURNED.size
-            queue.returned = list(_RETURNED.iter_unpack(data[stop:at]))
-            queues[number] = queue
+        if magic == MAGIC:
+            found.begin_epoch = bool(flags & _NEW_EPOCH)
+            found.sequence, found.whole_seed_from, found.catalog_generation, segments = (
+                _MORE.unpack_from(data, at)
+            )
+            at += _MORE.size
+            stop = at + segments * _PAIR.size
+            found.segments = dict(_PAIR.iter_unpack(data[at:stop]))
+            at = stop
+        found.queues = _read_queues(data, at, count, has_epochs=magic == MAGIC)
     except StructError as error:
         raise StoreError(f"the checkpoint is damaged: {error}") from error
-    return Checkpoint(position, bool(flags & _CLEAN), queues)
+    return found
 
 
-def write_checkpoint(disk: Disk, data: bytes) -> None:
-    """Replace the checkpoint; whatever happens meanwhile, the old or the new one is there."""
+def _read_queues(data: bytes, at: int, count: int, *, has_epochs: bool) -> dict[int, QueueIndex]:
+    queues: dict[int, QueueIndex] = {}
+    for _ in range(count):
+        number, next_offset, floor, ranges, returned = _QUEUE.unpack_from(data, at)
+        at += _QUEUE.size
+        epochs = 0
+        if has_epochs:
+            epochs, _zero = _EPOCHS.unpack_from(data, at)
+            at += _EPOCHS.size
+        stop = at + ranges * _PAIR.size
+        queue = QueueIndex(next_offset, Intervals(floor, _PAIR.iter_unpack(data[at:stop])))
+        at = stop + returned * _RETURNED.size
+        queue.returned = list(_RETURNED.iter_unpack(data[stop:at]))
+        stop = at + epochs * _PAIR.size
+        queue.epochs = list(_PAIR.iter_unpack(data[at:stop]))
+        at = stop
+        queues[number] = queue
+    return queues
+
+
+def write_checkpoint(disk: Disk, data: bytes, sequence: int) -> None:
+    """Replace the older of the two; whatever happens meanwhile, the newer one is there."""
     passing("checkpoint.write")
-    temporary = temporary_name(disk, NAME)
+    temporary = temporary_name(disk, NAMES[0])
     file = disk.create(temporary)
     try:
         file.write(data, 0)
@@ -85,17 +129,31 @@ def write_checkpoint(disk: Disk, data: bytes) -> None:
         passing("checkpoint.synced")
     finally:
         file.close()
-    disk.rename(temporary, NAME)
+    disk.rename(temporary, NAMES[sequence % 2])
     passing("checkpoint.renamed")
     disk.sync_directory()
     passing("checkpoint.done")
 
 
-def load_checkpoint(disk: Disk) -> Checkpoint | None:
-    if NAME not in disk.names():
-        return None
-    file = disk.open(NAME)
-    try:
-        return read_checkpoint(file.read(file.size(), 0))
-    finally:
-        file.close()
+def load_checkpoints(disk: Disk) -> tuple[Checkpoint | None, list[tuple[str, str]]]:
+    """The newer of the two that can be read, and what is wrong: name of the file, why."""
+    found: dict[str, Checkpoint] = {}
+    wrong: list[tuple[str, str]] = []
+    names = set(disk.names())
+    for name in NAMES:
+        if name not in names:
+            continue
+        file = disk.open(name)
+        try:
+            found[name] = read_checkpoint(file.read(file.size(), 0))
+        except (StoreError, OSError) as error:
+            wrong.append((name, str(error)))
+        finally:
+            file.close()
+    newest = max(found.values(), key=lambda one: one.sequence, default=None)
+    missing = [name for name in NAMES if name not in names]
+    if newest is not None and newest.sequence > 1:
+        wrong += [(name, "the file is missing") for name in missing]
+    if newest is not None and wrong:
+        newest.clean = False  # what cannot be read may have been newer
+    return newest, wrong

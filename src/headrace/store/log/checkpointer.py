@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from headrace.store.disk import Disk
 from headrace.store.log.books import Books
-from headrace.store.log.checkpoint import checkpoint_bytes, write_checkpoint
-from headrace.store.log.recovery import index_bytes, write_index
+from headrace.store.log.checkpoint import Checkpoint, checkpoint_bytes, write_checkpoint
+from headrace.store.log.recovery import State, index_bytes, write_index
 from headrace.store.log.segment import Segment
 from headrace.store.log.segments import Segments
 
@@ -16,19 +16,31 @@ logger = logging.getLogger(__name__)
 
 
 class Checkpointer:
-    """Knows where the last checkpoint is. The log decides which commit carries the next one."""
+    """Knows the last checkpoint. The log decides which commit carries the next one."""
 
     def __init__(
-        self, disk: Disk, books: Books, segments: Segments, *, position: int, every: int
+        self, disk: Disk, books: Books, segments: Segments, state: State, *, every: int
     ) -> None:
         self._disk = disk
         self._books = books
         self._segments = segments
-        self._position = position
+        self._position = state.position
+        self._sequence = state.sequence
+        self._listed_to = segments.next_base  # segments behind it are in no checkpoint yet
         self._every = every  # bytes of log
+        self._dead: list[Segment] = []  # at the last checkpoint; the one before it needs them
+        self.catalog_generation = state.catalog_generation  # of meta.db
 
     def is_due(self, end: int) -> bool:
-        return self._segments.has_unindexed or end - self._position >= self._every
+        # A segment that no checkpoint lists would not be missed.
+        is_listed = self._segments.next_base == self._listed_to
+        is_far = end - self._position >= self._every
+        return not is_listed or self._segments.has_unindexed or is_far
+
+    @property
+    def has_dead(self) -> bool:
+        """Whether the next checkpoint removes segments."""
+        return bool(self._dead)
 
     def begin(
         self, position: int, needed: Callable[[Segment], bool]
@@ -38,26 +50,47 @@ class Checkpointer:
         Returns what the writer has to do once everything before the position is on disk, and what
         the loop has to do after that. ``needed`` segments stay although nothing in them is alive.
         """
-        data = checkpoint_bytes(position, self._books.queues, clean=False)
         # Asked now: what is settled from now on may not be on disk when the checkpoint is.
         dead = [one for one in self._segments.dead(position) if not needed(one)]
+        removable = self._dead
+        self._dead = [one for one in dead if one not in removable]
+        data, sequence = self._encode(position, dead)
         indexes = self._take_indexes()
 
         def write() -> None:
             self._write_indexes(indexes)
-            write_checkpoint(self._disk, data)
+            write_checkpoint(self._disk, data, sequence)
 
         def done() -> None:
             self._position = position
-            self._segments.remove(dead)
+            self._segments.remove(removable)
 
         return write, done
 
-    def unmark_clean_end(self) -> None:
-        """At start: from now on only a close makes a clean end, also if nothing is appended."""
-        data = checkpoint_bytes(self._position, self._books.queues, clean=False)
+    def _encode(
+        self, position: int, dead: Sequence[Segment] = (), *, clean: bool = False
+    ) -> tuple[bytes, int]:
+        """The next checkpoint, and its number."""
+        self._sequence += 1
+        self._listed_to = self._segments.next_base
+        found = Checkpoint(
+            position,
+            self._books.queues,
+            clean,
+            sequence=self._sequence,
+            whole_seed_from=self._segments.whole_seed_from,
+            catalog_generation=self.catalog_generation,
+            segments={one.base: one.used for one in self._segments.as_sequence()
+                      if one.used and one not in dead},
+        )  # fmt: skip
+        return checkpoint_bytes(found), self._sequence
+
+    def start(self, position: int) -> None:
+        """Take over what recovery found: from now on only a close makes a clean end, and what is
+        missing the next time was there now."""
         try:
-            write_checkpoint(self._disk, data)
+            for _ in range(1 if self._sequence else 2):  # so that the loss of one is noticed
+                write_checkpoint(self._disk, *self._encode(position))
         except OSError as error:
             # A full disk must not keep consumers from what is there.
             logger.error("after a crash duplicates would not be marked as such: %s", error)
@@ -65,7 +98,7 @@ class Checkpointer:
     def finish(self, position: int, *, clean: bool) -> None:
         """The last checkpoint, at the end of the log: written here and now."""
         self._write_indexes(self._take_indexes())
-        write_checkpoint(self._disk, checkpoint_bytes(position, self._books.queues, clean=clean))
+        write_checkpoint(self._disk, *self._encode(position, clean=clean))
 
     def _take_indexes(self) -> list[tuple[int, bytes]]:
         """Bases and contents of the index files to be written."""

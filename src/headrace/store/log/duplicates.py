@@ -72,7 +72,7 @@ def sound_messages(segment: Segment, entry: Entry) -> list[bool]:
     nothing = [False] * (entry.stop - entry.first)
     if head is None or head.kind != r.MESSAGES:
         return nothing
-    seeds = (segment.base, r.inner_base(segment.base))
+    seeds = (segment.seed, r.inner_seed(segment.seed))
     if not any(r.head_is_good(data, head, seed) for seed in seeds):
         return nothing
     return sound_contents(data, head, 0) or nothing

@@ -51,6 +51,7 @@ class QueueIndex:
         "_stops",
         "_times",
         "_weights",
+        "epochs",
         "gone",
         "held_from",
         "kept",
@@ -78,6 +79,7 @@ class QueueIndex:
         self.held_from: int | None = None  # from there on everything is kept, settled or not
         self.kept = 0  # bytes that are settled and not gone
         self.returned: list[tuple[int, int, int]] = []  # (first, stop, deliveries), latest last
+        self.epochs: list[tuple[int, int]] = []  # (number, first offset), in order
 
     def __len__(self) -> int:
         return len(self._firsts) - self._head

@@ -90,18 +90,19 @@ class Locator:
     def _stretch(
         self, index: QueueIndex, base: int, part: Columns, start: int, stop: int
     ) -> Stretch:
-        file = self._segments.at(base).file
-        assert file is not None, "what is synced has a file"
+        segment = self._segments.at(base)
+        assert segment.file is not None, "what is synced has a file"
+        where = (base, segment.seed, segment.file)
         if index.gone.highest() <= max(start, part.firsts[0]):
             lows, highs = part.firsts[:], part.stops[:]
             lows[0] = max(lows[0], start)
             highs[-1] = min(highs[-1], stop)
-            return Stretch(base, file, part.positions, part.firsts, lows, highs)
-        return _without_gone(index.gone, base, file, part, start, stop)
+            return Stretch(*where, part.positions, part.firsts, lows, highs)
+        return _without_gone(index.gone, where, part, start, stop)
 
 
 def _without_gone(
-    gone: Intervals, base: int, file: File, part: Columns, start: int, stop: int
+    gone: Intervals, where: tuple[int, int, File], part: Columns, start: int, stop: int
 ) -> Stretch:
     """Messages that nobody needs may be missing tomorrow: they are not shown today."""
     columns = [array("Q") for _ in range(4)]
@@ -109,4 +110,4 @@ def _without_gone(
         for low, high in gone.missing(max(first, start), min(end, stop)):
             for column, value in zip(columns, (position, first, low, high), strict=True):
                 column.append(value)
-    return Stretch(base, file, *columns)
+    return Stretch(*where, *columns)

@@ -47,16 +47,24 @@ class CommitLog:
         checkpoint_every: int = CHECKPOINT_EVERY,
         compaction: Rule | None = None,
         reserve: int = 0,
+        whole_seed_from: int | None = 0,
     ) -> None:
+        """``whole_seed_from`` is what the format file notes; see store/format.py."""
         self._disk = disk
         self._now_ms = now_ms
         self._reserve = reserve  # bytes set aside for a full disk
-        state = recover(disk)
+        state = recover(disk, whole_seed_from)
         self.report: Report = state.report
         self.highest_queue = max(state.queues, default=0)  # as found
         # Behind the checkpoint too: its segments may be gone, and what lies before its position
         # would not be looked at after a crash.
-        self._segments = Segments(disk, state.segments, start=state.position, size=segment_size)
+        self._segments = Segments(
+            disk,
+            state.segments,
+            start=state.position,
+            size=segment_size,
+            whole_seed_from=state.whole_seed_from,
+        )
         for segment in state.unindexed:
             self._segments.index_later(segment)
         self._books = Books(state.queues, self._segments)
@@ -71,7 +79,7 @@ class CommitLog:
             commit=self._commit_cold,
         )
         self._checkpointer = Checkpointer(
-            disk, self._books, self._segments, position=state.position, every=checkpoint_every
+            disk, self._books, self._segments, state, every=checkpoint_every
         )
         self._hot = Appender(self._segments, self._roll)
         self._cold = self.compactor.cold
@@ -110,8 +118,7 @@ class CommitLog:
             on_failure(error)
 
         self._on_durable = on_durable
-        if self.report.clean:
-            self._checkpointer.unmark_clean_end()
+        self._checkpointer.start(self.end)
         self._writer = Writer(self._disk, call_soon, failed, on_full)
         if self._reserve:
             self._writer.reserve = Reserve(self._disk, self._reserve)
@@ -230,6 +237,20 @@ class CommitLog:
         on."""
         return self._locator.locate(queue, start, stop, synced)
 
+    @property
+    def whole_seed_from(self) -> int:
+        """What the format file must note before anything is appended."""
+        return self._segments.whole_seed_from
+
+    @property
+    def catalog_generation(self) -> int:
+        """The generation of meta.db that checkpoints note; at start the one of the last."""
+        return self._checkpointer.catalog_generation
+
+    @catalog_generation.setter
+    def catalog_generation(self, generation: int) -> None:
+        self._checkpointer.catalog_generation = generation
+
     # -- appending ------------------------------------------------------------------------------
 
     def append(
@@ -256,7 +277,7 @@ class CommitLog:
             # The group is appended as a whole when it is complete; wait for more than there is.
             return self.end + 1
         time = self._time()
-        position, size = self._hot.append(lambda base: r.messages_parts(out, base=base, time=time))
+        position, size = self._hot.append(lambda seed: r.messages_parts(out, seed=seed, time=time))
         self.end = position + size
         self._books.enter(out, position, size, time)
         self._reader.unwritten[position] = (time, out)
@@ -293,7 +314,7 @@ class CommitLog:
             self._pending.add(group.notes)  # they need no company
             return
         time = self._time()
-        position, size = self._hot.append(lambda base: group.encode(base, time))
+        position, size = self._hot.append(lambda seed: group.encode(seed, time))
         self.end = position + size
         for out, (at, length) in zip(group.messages, group.spots, strict=True):
             self._books.enter(out, position + at, length, time)
@@ -308,18 +329,18 @@ class CommitLog:
         if notes.settled:
             ranges = notes.settled_ranges()
             notes.settled = {}
-            self._append_notes(lambda base, time: r.settled_bytes(ranges, base=base, time=time))
+            self._append_notes(lambda seed, time: r.settled_bytes(ranges, seed=seed, time=time))
             self._books.settle(ranges)
         if notes.returned:
             returned, notes.returned = notes.returned, []
-            self._append_notes(lambda base, time: r.returned_bytes(returned, base=base, time=time))
+            self._append_notes(lambda seed, time: r.returned_bytes(returned, seed=seed, time=time))
             self._books.note_returned(returned)
 
     def _append_notes(self, encode: Callable[[int, int], bytes]) -> None:
         time = self._time()
 
-        def record(base: int) -> tuple[list[bytes], int]:
-            data = encode(base, time)
+        def record(seed: int) -> tuple[list[bytes], int]:
+            data = encode(seed, time)
             return [data], len(data)
 
         position, size = self._hot.append(record)
@@ -461,7 +482,7 @@ class CommitLog:
             self.checkpoint()
         if self.synced < self.durable:
             self.sync()
-        return busy or is_removing
+        return busy or is_removing or self._checkpointer.has_dead
 
     def _has_work_for_a_checkpoint(self) -> bool:
         dead = any(not segment.live for segment in self._idle_segments())

@@ -48,27 +48,27 @@ class Group:
         self.notes = Notes()
         self.spots: list[tuple[int, int]] = []  # once encoded: where the messages are, their sizes
 
-    def encode(self, base: int, time: int) -> tuple[list[bytes], int]:
+    def encode(self, seed: int, time: int) -> tuple[list[bytes], int]:
         """The record in pieces, and its size."""
-        inner = r.inner_base(base)
+        inner = r.inner_seed(seed)
         parts: list[bytes] = []
         self.spots = []
         at = r.HEAD_SIZE
         for out in self.messages:
-            pieces, size = r.messages_parts(out, base=inner, time=time)
+            pieces, size = r.messages_parts(out, seed=inner, time=time)
             parts += pieces
             self.spots.append((at, size))
             at += size
         count = len(self.messages)
         settled, returned = self.notes.settled_ranges(), self.notes.returned
         if settled:
-            parts.append(r.settled_bytes(settled, base=inner, time=time))
+            parts.append(r.settled_bytes(settled, seed=inner, time=time))
             count += 1
         if returned:
-            parts.append(r.returned_bytes(returned, base=inner, time=time))
+            parts.append(r.returned_bytes(returned, seed=inner, time=time))
             count += 1
         body = b"".join(parts)
-        head = r.group_head(body, count, base=base, time=time)
+        head = r.group_head(body, count, seed=seed, time=time)
         return [head, body], len(head) + len(body)
 
 

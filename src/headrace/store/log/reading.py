@@ -159,8 +159,8 @@ def _read_head(segment: Segment, position: int) -> r.Messages | None:
         return None
     if head.head_size > len(data):
         data = segment.read(position, head.head_size)
-    inner = r.inner_base(segment.base)
-    if not r.head_is_good(data, head, segment.base) and not r.head_is_good(data, head, inner):
+    seed = segment.seed
+    if not r.head_is_good(data, head, seed) and not r.head_is_good(data, head, r.inner_seed(seed)):
         return None
     return r.decode_messages(data, head)
 

@@ -2,7 +2,7 @@
 
 Little-endian. A record begins at a multiple of 8 and is padded to one:
 
-    0  u32  crc32 of bytes 4 .. head size, seeded with the segment's base position
+    0  u32  crc32 of bytes 4 .. head size, seeded with the segment's base: see segment_seed
     4  u32  size of the whole record
     8  u32  head size: everything before the contents
    12  u8   kind       13  u8  level       14  u16  destinations
@@ -80,17 +80,25 @@ class Messages(NamedTuple):
     head_size: int
 
 
-def _seal(kind: int, head: bytes, *, size: int, base: int, count: int, time: int, level: int = 0,
+def _seal(kind: int, head: bytes, *, size: int, seed: int, count: int, time: int, level: int = 0,
           destinations: int = 0, body_crc: int = 0) -> bytes:  # fmt: skip
     """Fixed part and ``head`` (what follows it, before the contents), with the sum in front."""
     head_size = HEAD_SIZE + len(head)
     rest = _AFTER_CRC.pack(size, head_size, kind, level, destinations, count, body_crc, time) + head
-    return _CRC.pack(crc32(rest, base & 0xFFFFFFFF)) + rest
+    return _CRC.pack(crc32(rest, seed)) + rest
 
 
-def inner_base(base: int) -> int:
-    """What seeds the sums of records inside a group. Bases are multiples of 8."""
-    return base | 1
+def segment_seed(base: int, whole_from: int = 0) -> int:
+    """What seeds the sums of the heads in a segment: its base, as if it stood before each head.
+
+    Segments that begin below ``whole_from`` are of version 1 and have the low half of it only.
+    """
+    return crc32(base.to_bytes(8, "little")) if base >= whole_from else base & 0xFFFFFFFF
+
+
+def inner_seed(seed: int) -> int:
+    """What seeds the sums of records inside a group."""
+    return seed ^ 1
 
 
 def padding(size: int) -> bytes:
@@ -110,7 +118,7 @@ class Outgoing(NamedTuple):
     level: int
 
 
-def messages_parts(out: Outgoing, *, base: int, time: int) -> tuple[list[bytes], int]:
+def messages_parts(out: Outgoing, *, seed: int, time: int) -> tuple[list[bytes], int]:
     """A MESSAGES record as pieces to be written one after the other, and its size."""
     contents = out.contents
     exchange = out.exchange.encode("utf-8", "surrogateescape")
@@ -135,7 +143,7 @@ def messages_parts(out: Outgoing, *, base: int, time: int) -> tuple[list[bytes],
         MESSAGES,
         head,
         size=size,
-        base=base,
+        seed=seed,
         count=len(contents),
         time=time,
         level=out.level,
@@ -144,27 +152,27 @@ def messages_parts(out: Outgoing, *, base: int, time: int) -> tuple[list[bytes],
     return ([sealed, *contents, pad] if pad else [sealed, *contents]), size
 
 
-def settled_bytes(ranges: Sequence[tuple[int, int, int]], *, base: int, time: int) -> bytes:
+def settled_bytes(ranges: Sequence[tuple[int, int, int]], *, seed: int, time: int) -> bytes:
     """A SETTLED record: (queue, first, stop) each."""
     head = b"".join([_SETTLED.pack(*one) for one in ranges])
     size = HEAD_SIZE + len(head)
-    return _seal(SETTLED, head, size=size, base=base, count=len(ranges), time=time)
+    return _seal(SETTLED, head, size=size, seed=seed, count=len(ranges), time=time)
 
 
-def returned_bytes(ranges: Sequence[tuple[int, int, int, int]], *, base: int, time: int) -> bytes:
+def returned_bytes(ranges: Sequence[tuple[int, int, int, int]], *, seed: int, time: int) -> bytes:
     """A RETURNED record: (queue, first, stop, deliveries) each."""
     head = b"".join([_RETURNED.pack(*one) for one in ranges])
     size = HEAD_SIZE + len(head)
-    return _seal(RETURNED, head, size=size, base=base, count=len(ranges), time=time)
+    return _seal(RETURNED, head, size=size, seed=seed, count=len(ranges), time=time)
 
 
-def group_head(body: bytes, count: int, *, base: int, time: int) -> bytes:
+def group_head(body: bytes, count: int, *, seed: int, time: int) -> bytes:
     """What stands before the records of a group."""
     return _seal(
         GROUP,
         b"",
         size=HEAD_SIZE + len(body),
-        base=base,
+        seed=seed,
         count=count,
         time=time,
         body_crc=crc32(body),
@@ -188,12 +196,12 @@ def read_head(data: bytes, offset: int = 0) -> Head | None:
     return head if sound else None
 
 
-def head_is_good(data: bytes, head: Head, base: int, offset: int = 0) -> bool:
+def head_is_good(data: bytes, head: Head, seed: int, offset: int = 0) -> bool:
     """Whether the head's sum is right; ``data`` must hold the whole head."""
     stop = offset + head.head_size
     if len(data) < stop:
         return False
-    return crc32(data[offset + 4 : stop], base & 0xFFFFFFFF) == head.crc
+    return crc32(data[offset + 4 : stop], seed) == head.crc
 
 
 def decode_messages(data: bytes, head: Head, offset: int = 0) -> Messages | None:

@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from struct import Struct
 from zlib import crc32
 
-from headrace.errors import StoreError
 from headrace.model.intervals import Intervals
 from headrace.store.disk import Disk, temporary_name
 from headrace.store.failpoints import passing
 from headrace.store.log import record as r
-from headrace.store.log.checkpoint import Checkpoint, load_checkpoint
+from headrace.store.log.checkpoint import Checkpoint, load_checkpoints
 from headrace.store.log.duplicates import sound_contents, sound_messages, without_duplicates
 from headrace.store.log.index import Entry, QueueIndex, entry_weight
 from headrace.store.log.segment import (
@@ -36,6 +35,8 @@ from headrace.store.log.segment import (
 
 logger = logging.getLogger(__name__)
 
+_NO_POSITION = 1 << 64
+_FIRST_BYTES = 1 << 20  # enough for the first record of a segment
 _INDEX_MAGIC = b"HRINDEX1"
 _INDEX_HEAD = Struct("<8sIIQ")  # magic, crc32 of the rest, entries, used bytes
 _INDEX_ENTRY = Struct("<QQQQQQ")  # queue, first, stop, position, weight, time
@@ -52,6 +53,7 @@ class Report:
     damage: list[str] = field(default_factory=list)
     cut: list[str] = field(default_factory=list)
     clean: bool = False
+    begin_epoch: bool = False  # a restore asks for it
 
 
 @dataclass(slots=True)
@@ -61,22 +63,35 @@ class State:
     segments: list[Segment] = field(default_factory=list)
     queues: dict[int, QueueIndex] = field(default_factory=dict)
     position: int = 0  # of the checkpoint
+    sequence: int = 0  # of the checkpoint
+    catalog_generation: int = 0  # of meta.db as the checkpoint knows it
+    whole_seed_from: int | None = None  # None: a directory of version 1
     unindexed: list[Segment] = field(default_factory=list)  # had to be scanned
     report: Report = field(default_factory=Report)
 
+    def seed(self, base: int) -> int:
+        """Of the sums in a segment."""
+        whole_from = _NO_POSITION if self.whole_seed_from is None else self.whole_seed_from
+        return r.segment_seed(base, whole_from)
 
-def recover(disk: Disk) -> State:
-    """Read everything. Segments stay open for reading."""
-    state = State()
-    checkpoint = _checkpoint(disk, state.report)
-    state.queues = checkpoint.queues
-    state.position = checkpoint.position
-    state.report.clean = checkpoint.clean
-    bases = sorted(base for name in disk.names() if (base := base_of(name)) is not None)
+
+def recover(disk: Disk, whole_seed_from: int | None = 0) -> State:
+    """Read everything. Segments stay open for reading. ``whole_seed_from``: see store/format.py."""
+    checkpoint = _checkpoint(disk, report := Report(), is_version_2=whole_seed_from is not None)
+    state = State(
+        queues=dict(checkpoint.queues),
+        position=checkpoint.position,
+        sequence=checkpoint.sequence,
+        catalog_generation=checkpoint.catalog_generation,
+        whole_seed_from=_whole_seed_from(checkpoint, whole_seed_from, report),
+        report=report,
+    )
+    report.clean = checkpoint.clean
+    report.begin_epoch = checkpoint.begin_epoch
     pending: list[tuple[int, Entry]] = []
-    for base in bases:
+    for base in _bases(disk):
         file = disk.open(segment_name(base))
-        segment = Segment(base, file.size(), file)
+        segment = Segment(base, file.size(), file, seed=state.seed(base))
         segment.sealed = True
         state.segments.append(segment)
         state.report.segments += 1
@@ -132,15 +147,48 @@ def _drop_empty(disk: Disk, state: State) -> None:
             disk.remove(index_name(segment.base))
 
 
-def _checkpoint(disk: Disk, report: Report) -> Checkpoint:
-    try:
-        found = load_checkpoint(disk)
-    except StoreError as error:
-        # Acknowledgements in segments that are gone are lost with it: some messages come again.
-        report.damage.append(f"{error}; acknowledged messages may be delivered again")
-        logger.error("%s; acknowledged messages may be delivered again", error)
-        found = None
-    return found or Checkpoint(0, False, {})
+def _checkpoint(disk: Disk, report: Report, *, is_version_2: bool) -> Checkpoint:
+    found, wrong = load_checkpoints(disk)
+    if found is None and not wrong and is_version_2 and _bases(disk):
+        wrong.append(("checkpoint", "both checkpoints are missing"))
+    for name, why in wrong:
+        # The other one leads to the same state. Without any, acknowledgements in segments that are
+        # gone are lost: some messages come again.
+        rest = (
+            "acknowledged messages may be delivered again" if found is None else "the other is used"
+        )
+        _damaged(report, f"{name}: {why}; {rest}")
+    return found or Checkpoint()
+
+
+def _whole_seed_from(checkpoint: Checkpoint, noted: int | None, report: Report) -> int | None:
+    """As the checkpoint says, if there is one: it has a sum, and an old format file may be put
+    back."""
+    known = checkpoint.whole_seed_from
+    if known is None or known == noted:
+        return noted
+    _damaged(report, f"the format file does not belong to this journal: {noted}, not {known}")
+    return known
+
+
+def find_whole_seed(disk: Disk) -> int | None:
+    """From where on segments have the whole seed when no format file says it; None: nowhere."""
+    found, _ = load_checkpoints(disk)
+    if found is not None and found.whole_seed_from is not None:
+        return found.whole_seed_from
+    for base in _bases(disk):
+        file = disk.open(segment_name(base))
+        try:
+            data = file.read(_FIRST_BYTES, 0)
+        finally:
+            file.close()
+        if any(isinstance(step, Found) for step in walk(data, base, r.segment_seed(base))):
+            return base
+    return None
+
+
+def _bases(disk: Disk) -> list[int]:
+    return sorted(base for name in disk.names() if (base := base_of(name)) is not None)
 
 
 def _scan(segment: Segment, state: State, *, cut: bool) -> list[tuple[int, Entry]]:
@@ -150,7 +198,7 @@ def _scan(segment: Segment, state: State, *, cut: bool) -> list[tuple[int, Entry
     start = state.position - segment.base
     entries: list[tuple[int, Entry]] = []
     used = 0
-    for step in walk(data, segment.base):
+    for step in walk(data, segment.base, segment.seed):
         if isinstance(step, Damage):
             _damaged(state.report, f"{step.size} bytes at {step.position} are no record")
             continue

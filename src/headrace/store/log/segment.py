@@ -32,11 +32,14 @@ def base_of(name: str) -> int | None:
 class Segment:
     """Positions ``base`` .. ``base + capacity``; ``used`` bytes of them are written or pending."""
 
-    __slots__ = ("base", "capacity", "cold", "file", "live", "live_bytes", "sealed", "spans",
-                 "total", "used")  # fmt: skip
+    __slots__ = ("base", "capacity", "cold", "file", "live", "live_bytes", "sealed", "seed",
+                 "spans", "total", "used")  # fmt: skip
 
-    def __init__(self, base: int, capacity: int, file: File | None = None) -> None:
+    def __init__(
+        self, base: int, capacity: int, file: File | None = None, *, seed: int | None = None
+    ) -> None:
         self.base = base
+        self.seed = r.segment_seed(base) if seed is None else seed  # of the sums of its records
         self.capacity = capacity
         self.file = file
         self.used = 0
@@ -90,6 +93,7 @@ class Found(NamedTuple):
     head: r.Head
     data: bytes  # the segment's bytes; the record begins at ``at``
     at: int
+    seed: int  # of its sum
 
 
 class Damage(NamedTuple):
@@ -99,7 +103,7 @@ class Damage(NamedTuple):
     size: int
 
 
-def walk(data: bytes, base: int, start: int = 0) -> Iterator[Found | Damage]:
+def walk(data: bytes, base: int, seed: int, start: int = 0) -> Iterator[Found | Damage]:
     """The records of a segment's bytes, nested ones left inside their groups.
 
     Ends at the first place behind which there is no good record any more. Where the bytes are
@@ -109,24 +113,24 @@ def walk(data: bytes, base: int, start: int = 0) -> Iterator[Found | Damage]:
     limit = used_length(data)  # nothing begins in the zeros of unused space
     while at < limit and at + r.HEAD_SIZE <= len(data):
         head = r.read_head(data, at)
-        if head is not None and r.head_is_good(data, head, base, at):
+        if head is not None and r.head_is_good(data, head, seed, at):
             if at + head.size > len(data):
                 return  # cut off by the end of the file
-            yield Found(base + at, head, data, at)
+            yield Found(base + at, head, data, at, seed)
             at += head.size
             continue
-        following = _next_good(data, base, at + _STEP, limit)
+        following = _next_good(data, seed, at + _STEP, limit)
         if following is None:
             return
         yield Damage(base + at, following - at)
         at = following
 
 
-def _next_good(data: bytes, base: int, at: int, limit: int) -> int | None:
+def _next_good(data: bytes, seed: int, at: int, limit: int) -> int | None:
     """Where the next good record begins."""
     while at < limit and at + r.HEAD_SIZE <= len(data):
         head = r.read_head(data, at)
-        if head is not None and r.head_is_good(data, head, base, at):
+        if head is not None and r.head_is_good(data, head, seed, at):
             return at
         at += _STEP
     return None
@@ -139,11 +143,11 @@ def parts_of(found: Found) -> Iterator[Found]:
         return
     at = found.at + found.head.head_size
     stop = found.at + found.head.size
-    inner = r.inner_base(found.position - found.at)
+    inner = r.inner_seed(found.seed)
     while at < stop:
         head = r.read_head(found.data, at)
         # Behind a checkpoint the group's own sum does not count, so each part must show its own.
         if head is None or not r.head_is_good(found.data, head, inner, at):
             return
-        yield Found(found.position + at - found.at, head, found.data, at)
+        yield Found(found.position + at - found.at, head, found.data, at, inner)
         at += head.size

@@ -9,6 +9,7 @@ from collections.abc import Container, Sequence
 
 from headrace.store.disk import Disk
 from headrace.store.failpoints import passing
+from headrace.store.log import record as r
 from headrace.store.log.segment import Segment, index_name, segment_name
 
 logger = logging.getLogger(__name__)
@@ -19,13 +20,23 @@ REMOVED_AT_ONCE = 32  # files; the loop must not wait long
 class Segments:
     """A position is given once: a new segment begins behind all that there ever were."""
 
-    def __init__(self, disk: Disk, found: list[Segment], *, start: int, size: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        found: list[Segment],
+        *,
+        start: int,
+        size: int,
+        whole_seed_from: int | None = 0,
+    ) -> None:
         self._disk = disk
         self._size = size
         self._all = found
         self.bases = [segment.base for segment in found]  # look, do not touch
         ends = (one.base + max(one.capacity, 8) for one in found)
-        self.next_base = max([start, *ends])
+        self.next_base = max([start, whole_seed_from or 0, *ends])
+        # A directory of version 1 has the whole seed from now on.
+        self.whole_seed_from = self.next_base if whole_seed_from is None else whole_seed_from
         self._unindexed: list[Segment] = []  # waiting for their index files
         self._leftovers: deque[str] = deque()  # names of files that are still to be removed
         self._stubborn: set[str] = set()  # those that could not be
@@ -43,7 +54,9 @@ class Segments:
 
         An unusually large record gets a segment of its own.
         """
-        segment = Segment(self.next_base, max(self._size, size))
+        capacity = max(self._size, size)
+        seed = r.segment_seed(self.next_base, self.whole_seed_from)
+        segment = Segment(self.next_base, capacity, seed=seed)
         self.next_base += segment.capacity
         self._all.append(segment)
         self.bases.append(segment.base)

@@ -146,6 +146,7 @@ class Writer:
         written = monotonic()
         job.write_seconds = written - began
         if job.sync:
+            # Also what jobs before this one have left: a sync covers everything before its end.
             for file in self._unsynced.values():
                 file.sync()
             self._unsynced.clear()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from headrace.store.log.appender import Appender, Encode
+from headrace.store.log.record import segment_seed
 from headrace.store.log.segment import Segment
 from headrace.store.log.segments import Segments
 from power.forgetful import ForgetfulDisk
+
+SEED = b"%d" % segment_seed(0)
 
 
 def make(*, cold: bool = False) -> tuple[Appender, list[Segment]]:
@@ -15,8 +18,8 @@ def make(*, cold: bool = False) -> tuple[Appender, list[Segment]]:
 
 
 def record(size: int) -> Encode:
-    """Says which base it was made for."""
-    return lambda base: ([b"%d" % base], size)
+    """Says for which seed it was made."""
+    return lambda seed: ([b"%d" % seed], size)
 
 
 def test_records_are_encoded_for_the_segment_they_end_up_in() -> None:
@@ -26,8 +29,8 @@ def test_records_are_encoded_for_the_segment_they_end_up_in() -> None:
 
     assert spots == [(0, 24), (24, 40), (64, 8)]
     assert [(one.segment.base, one.offset, one.buffers) for one in appender.chunks] == [
-        (0, 0, [b"0", b"0"]),
-        (64, 0, [b"64"]),
+        (0, 0, [SEED, SEED]),
+        (64, 0, [b"%d" % segment_seed(64)]),
     ]
     assert [(one.base, one.sealed, one.used) for one in full] == [(0, True, 64)]
 
@@ -38,7 +41,7 @@ def test_what_was_taken_is_not_written_again() -> None:
     appender.take_chunks()
     appender.append(record(8))
 
-    assert [(one.offset, one.buffers) for one in appender.take_chunks()] == [(8, [b"0"])]
+    assert [(one.offset, one.buffers) for one in appender.take_chunks()] == [(8, [SEED])]
     assert appender.chunks == []
 
 

@@ -55,7 +55,7 @@ def test_a_group_is_one_record_and_knows_where_its_messages_are() -> None:
 
     parts, size = group.encode(64, 1000)
     data = b"".join(parts)
-    (found,) = walk(data, 64)
+    (found,) = walk(data, 0, 64)
 
     assert isinstance(found, Found)
     assert (len(data), found.head.items) == (size, 4)

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from headrace.store.api import Level
+from headrace.store.log.checkpoint import NAMES
 from headrace.store.log.segment import segment_name
 from power.forgetful import ForgetfulDisk
 from unit.store.log.journals import EAGER, JournalStage
@@ -126,12 +127,14 @@ def test_a_missing_checkpoint_costs_nothing_while_all_segments_are_there(
 ) -> None:
     alive = fill(stage)
     stage.log.close()
-    disk.remove("checkpoint")
+    for name in NAMES:
+        disk.remove(name)
 
     stage.open()
 
     assert stage.held() == alive
     assert not stage.log.report.clean
+    assert any("checkpoints are missing" in text for text in stage.log.report.damage)
 
 
 @spoilers
@@ -140,12 +143,68 @@ def test_a_damaged_checkpoint_is_told_and_no_message_is_lost(
 ) -> None:
     alive = fill(stage)
     stage.log.close()
-    spoiler(disk.contents("checkpoint"))
+    for name in NAMES:
+        spoiler(disk.contents(name))
 
     stage.open()
 
     assert any("delivered again" in text for text in stage.log.report.damage)
     assert alive.items() <= stage.held().items()
+
+
+@pytest.mark.parametrize("is_synced", [True, False])
+def test_checkpoints_are_durable_before_a_segment_goes(
+    stage: JournalStage,
+    disk: ForgetfulDisk,
+    is_synced: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without the sync of their names a power cut could leave neither: three in a row are needed
+    for that, too rare for a random life."""
+    fill(stage)
+    removed: list[bool] = []
+    remove = disk.remove
+
+    def noting(name: str) -> None:
+        if name.endswith(".log"):
+            removed.append(all(map(disk.is_durable, NAMES)))
+        remove(name)
+
+    monkeypatch.setattr(disk, "remove", noting)
+    if not is_synced:
+        disk.ignores = lambda operation, name: name.startswith("checkpoint")
+    stage.log.settle(1, range(10))
+    stage.commit()
+    stage.compact()
+
+    assert removed
+    assert all(removed) == is_synced
+
+
+@pytest.mark.parametrize("lost", NAMES)
+@pytest.mark.parametrize("is_gone", [False, True], ids=["damaged", "gone"])
+def test_one_of_two_checkpoints_is_enough(
+    stage: JournalStage, disk: ForgetfulDisk, lost: str, is_gone: bool
+) -> None:
+    """Also when segments with acknowledgements were removed meanwhile."""
+    alive = fill(stage)
+    for _ in range(4):
+        stage.checkpoint()
+    stage.log.settle(1, [next(iter(alive))])
+    next_offset = stage.log.next_offset(1)
+    stage.log.close()
+    if is_gone:
+        disk.remove(lost)
+    else:
+        spoil(disk.contents(lost))
+
+    report = stage.open().report
+
+    del alive[next(iter(alive))]
+    assert stage.held() == alive
+    assert stage.log.next_offset(1) == next_offset
+    assert [text for text in report.damage if text.startswith(f"{lost}: ")]
+    assert not report.clean
 
 
 def test_leftovers_of_interrupted_writes_do_no_harm(
@@ -182,6 +241,7 @@ def test_a_torn_tail_is_cut_and_told(stage: JournalStage, disk: ForgetfulDisk, t
 
 def test_an_unfinished_record_at_the_end_is_cut(stage: JournalStage, disk: ForgetfulDisk) -> None:
     stage.put(b"a")
+    stage.commit()
     stage.put(b"b" * 300, to=[1, 2])
     stage.commit()
     end = stage.log.segments()[0].used

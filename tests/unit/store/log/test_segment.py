@@ -15,17 +15,20 @@ from headrace.store.log.segment import (
 )
 
 BASE = 4096
-ONE = r.settled_bytes([(1, 0, 1)], base=BASE, time=1)
+SEED = r.segment_seed(BASE)
+ONE = r.settled_bytes([(1, 0, 1)], seed=SEED, time=1)
 SIZE = len(ONE)
 
 
 def positions(data: bytes) -> list[int]:
-    return [step.position - BASE for step in walk(data, BASE) if not isinstance(step, Damage)]
+    return [step.position - BASE for step in walk(data, BASE, SEED) if not isinstance(step, Damage)]
 
 
 def damage(data: bytes) -> list[tuple[int, int]]:
     return [
-        (step.position - BASE, step.size) for step in walk(data, BASE) if isinstance(step, Damage)
+        (step.position - BASE, step.size)
+        for step in walk(data, BASE, SEED)
+        if isinstance(step, Damage)
     ]
 
 
@@ -34,7 +37,10 @@ def test_records_are_met_in_order() -> None:
 
 
 def test_the_walk_can_begin_behind_the_start() -> None:
-    assert [step.position for step in walk(ONE * 3, BASE, SIZE)] == [BASE + SIZE, BASE + 2 * SIZE]
+    assert [step.position for step in walk(ONE * 3, BASE, SEED, SIZE)] == [
+        BASE + SIZE,
+        BASE + 2 * SIZE,
+    ]
 
 
 @pytest.mark.parametrize("hole", [b"\xff" * SIZE, bytes(SIZE), bytes(8), b"\x01" * 512], ids=len)
@@ -54,8 +60,8 @@ def test_a_torn_tail_ends_the_walk_and_is_no_damage(tail: bytes) -> None:
 
 
 def test_an_empty_segment_has_no_records() -> None:
-    assert list(walk(b"", BASE)) == []
-    assert list(walk(bytes(1 << 17), BASE)) == []
+    assert list(walk(b"", BASE, SEED)) == []
+    assert list(walk(bytes(1 << 17), BASE, SEED)) == []
 
 
 @pytest.mark.parametrize("size", [0, 1, 65535, 65536, 65537, 200_000])
