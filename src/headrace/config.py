@@ -377,7 +377,12 @@ class Config:
     )
 
     max_message_size: int = _option(16 * MIB, "Limits", "Largest message body.", _SIZE)
-    http_max_body: int = _option(32 * MIB, "Limits", "Largest body of an HTTP request.", _SIZE)
+    http_max_body: int = _option(
+        32 * MIB,
+        "Limits",
+        "Largest body of an HTTP request; only definitions and publishes may exceed 1 MiB.",
+        _SIZE,
+    )
     auto_create_topics: bool = _option(
         True,
         "Limits",

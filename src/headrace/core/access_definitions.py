@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,9 @@ def entries(data: Mapping[str, Any], kind: str) -> Iterable[Mapping[str, Any]]:
 # -- import -------------------------------------------------------------------------------------
 
 
-def each(data: Mapping[str, Any], kind: str, declare: Callable[[Mapping[str, Any]], None]) -> None:
+def each(
+    data: Mapping[str, Any], kind: str, declare: Callable[[Mapping[str, Any]], None]
+) -> Iterator[None]:
     """Declare the things of one kind; PreconditionFailed names the one that cannot be."""
     for item in entries(data, kind):
         try:
@@ -34,6 +36,7 @@ def each(data: Mapping[str, Any], kind: str, declare: Callable[[Mapping[str, Any
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             told = f"{_called(kind, item)}: malformed entry: {error!r}"
             raise PreconditionFailed(told) from error
+        yield
 
 
 def _called(kind: str, item: object) -> str:
@@ -59,12 +62,12 @@ async def hash_passwords(users: Users, data: Mapping[str, Any]) -> Mapping[str, 
     return {**data, "users": prepared} if prepared else data
 
 
-def import_access(users: Users, data: Mapping[str, Any]) -> None:
+def import_access(users: Users, data: Mapping[str, Any]) -> Iterator[None]:
     """Users, permissions and limits; vhosts must be there. What is there already is replaced."""
-    each(data, "users", partial(_user, users))
-    each(data, "permissions", partial(_permission, users))
-    each(data, "topic_permissions", partial(_topic_permission, users))
-    each(data, "parameters", partial(_vhost_limits, users))
+    yield from each(data, "users", partial(_user, users))
+    yield from each(data, "permissions", partial(_permission, users))
+    yield from each(data, "topic_permissions", partial(_topic_permission, users))
+    yield from each(data, "parameters", partial(_vhost_limits, users))
 
 
 def _user(users: Users, item: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,27 +26,28 @@ def load_definitions(broker: Broker, path: Path) -> None:
     if not isinstance(data, dict):
         raise ConfigError(f"definitions {path}: expected a JSON object")
     try:
-        import_definitions(broker, data)
+        for _ in import_definitions(broker, data):
+            pass
     except (KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"definitions {path}: malformed entry: {error!r}") from error
     except BrokerError as error:
         raise ConfigError(f"definitions {path}: {error}") from error
 
 
-def import_definitions(broker: Broker, data: Mapping[str, Any]) -> None:
-    """Vhosts first, bindings last, so that each part finds what it needs.
+def import_definitions(broker: Broker, data: Mapping[str, Any]) -> Iterator[None]:
+    """Vhosts first, bindings last, so that each part finds what it needs. A step declares one.
 
     A password in plain text is hashed here, which takes time: on a running broker call
     `hash_passwords` before.
     """
-    each(data, "vhosts", partial(_vhost, broker))
-    each(data, "global_parameters", partial(_global_parameter, broker))
-    import_access(broker.users, data)
-    each(data, "parameters", partial(_parameter, broker))
-    each(data, "policies", partial(_policy, broker))
-    each(data, "exchanges", partial(_exchange, broker))
-    each(data, "queues", partial(_queue, broker))
-    each(data, "bindings", partial(_binding, broker))
+    yield from each(data, "vhosts", partial(_vhost, broker))
+    yield from each(data, "global_parameters", partial(_global_parameter, broker))
+    yield from import_access(broker.users, data)
+    yield from each(data, "parameters", partial(_parameter, broker))
+    yield from each(data, "policies", partial(_policy, broker))
+    yield from each(data, "exchanges", partial(_exchange, broker))
+    yield from each(data, "queues", partial(_queue, broker))
+    yield from each(data, "bindings", partial(_binding, broker))
 
 
 Item = Mapping[str, Any]

@@ -102,7 +102,7 @@ def test_an_export_with_our_hashes_can_be_imported_again(site: Site) -> None:
     site.wait(lambda broker: broker.users.put_user("dora", password="pw", tags=["a", "b"]))
     before = site.do(lambda broker: export_access(broker.users))
     site.do(lambda broker: broker.users.delete_user("dora"))
-    site.do(lambda broker: import_access(broker.users, before))
+    site.do(lambda broker: list(import_access(broker.users, before)))
 
     assert site.do(lambda broker: export_access(broker.users)) == before
     assert site.wait(lambda broker: broker.users.authenticate("dora", "pw", HERE))
@@ -112,7 +112,7 @@ def test_a_password_in_plain_text_is_hashed_off_the_loop_and_not_kept(site: Site
     data = {"users": [{"name": "eve", "password": "plain", "tags": "management,monitoring"}]}
     prepared = site.wait(lambda broker: hash_passwords(broker.users, data))
     assert "plain" not in json.dumps(prepared)
-    site.do(lambda broker: import_access(broker.users, prepared))
+    site.do(lambda broker: list(import_access(broker.users, prepared)))
 
     user = site.wait(lambda broker: broker.users.authenticate("eve", "plain", HERE))
     assert user.tags == {"management", "monitoring"}

@@ -265,9 +265,43 @@ def test_large_and_compressed_bodies_are_not_read(managed: RunningBroker, name: 
             pass  # it hung up before everything was sent: also an answer
 
 
-def announced(broker: RunningBroker, path: str, length: int) -> bytes:
+@pytest.mark.parametrize(
+    ("path", "limit"),
+    [
+        ("/api/queues/%2F/large", 1 << 20),
+        ("/api/parameters/c/%2F/large", 1 << 20),
+        ("/api/reports/%2F/large", 1 << 20),
+    ],
+)
+def test_bodies_have_at_most_1_mib(managed: RunningBroker, path: str, limit: int) -> None:
+    assert announced(managed, path, limit + 1).startswith(b"HTTP/1.1 413")
+
+
+def test_publishes_and_definitions_may_be_large(managed: RunningBroker, name: Namer) -> None:
+    queue, vhost = name("q"), name("v")
+    with httpx.Client(base_url=str(managed.http_url), auth=("guest", "guest")) as client:
+        many = [{"name": f"{queue}-{n}", "vhost": "/", "arguments": {}} for n in range(3)]
+        text = json.dumps({"queues": [{"name": queue}, *many], "note": "x" * (2 << 20)})
+        form = {"file": ("d.json", text, "application/json")}
+        assert client.post("/api/definitions", content=text).status_code == 204
+        client.put(f"/api/vhosts/{vhost}")
+        assert client.post(f"/api/definitions/{vhost}", files=form).status_code == 204
+        assert len(client.get(f"/api/queues/{vhost}").json()) == 4
+
+        message = {"routing_key": queue, "payload": "x" * (16 << 20), "payload_encoding": "string"}
+        path = "/api/exchanges/%2F/amq.default/publish"
+        assert client.post(path, json=message).json() == {"routed": True}
+        message["properties"] = {"headers": {"x": "y" * (2 << 20)}}
+        assert client.post(path, json=message).status_code == 400
+        client.delete(f"/api/vhosts/{vhost}")
+        for one in (queue, *(row["name"] for row in many)):
+            client.delete(f"/api/queues/%2F/{one}")
+    assert announced(managed, path, 23 << 20, "POST").startswith(b"HTTP/1.1 413")
+
+
+def announced(broker: RunningBroker, path: str, length: int, method: str = "PUT") -> bytes:
     """The answer to a request that says how large its body will be."""
-    head = f"PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n"
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n"
     head += "Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n\r\n"
     with socket.create_connection(("127.0.0.1", broker.http_port or 0), timeout=10) as peer:
         peer.sendall(head.encode())

@@ -53,12 +53,15 @@ def test_a_report_is_kept_listed_shown_and_forgotten(api: Api) -> None:
         {"charts": [{"title": "c", "lines": {"q": [["now"]]}}]},
         {"charts": [{"title": "c", "lines": {"q": [["now", "many"]]}}]},
         {"notes": [None]},
-        {"notes": ["x" * (1 << 20)]},
     ],
 )
 def test_what_is_no_report_is_not_kept(api: Api, change: dict[str, object]) -> None:
     api.put("/api/reports/%2F/odd", REPORT | change, 400)
     assert "odd" not in [one["name"] for one in api.get("/api/reports")]
+
+
+def test_a_report_has_at_most_1_mib(api: Api) -> None:
+    api.put("/api/reports/%2F/odd", REPORT | {"notes": ["x" * (1 << 20)]}, 413)
 
 
 def test_reports_are_there_after_a_restart_and_the_oldest_go_first(

@@ -101,7 +101,7 @@ class Application:
             session=session,
         )
         if request.method not in SAFE_METHODS:
-            call.body = await self._body(request, known=route.rule.tag is not None)
+            call.body = await _body(request, self._limit(route))
         with audit.acting(user.name, call.peer):
             reply = await route.handler(call)
         if request.method not in SAFE_METHODS:
@@ -159,29 +159,35 @@ class Application:
         if urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
             raise HttpRefused("requests from other sites are not answered", 403, "cross_origin")
 
-    async def _body(self, request: Request, *, known: bool) -> bytes:
-        limit = self._management.config.http_max_body if known else STRANGERS_BODY
-        if request.headers.get("content-encoding", "identity").lower() != "identity":
-            raise HttpRefused("compressed bodies are not read", 415, "unsupported_encoding")
-        length = request.headers.get("content-length", "0")
-        if not length.isdigit() or len(length) > 15 or int(length) > limit:
-            raise _too_large(limit)
-        parts: list[bytes] = []
-        size = 0
-        try:
-            async with asyncio.timeout(BODY_SECONDS):
-                async for part in request.stream():
-                    size += len(part)
-                    if size > limit:
-                        raise _too_large(limit)
-                    parts.append(part)
-        except TimeoutError:
-            raise HttpRefused("the body did not arrive in time", 408, "timeout") from None
-        return b"".join(parts)
+    def _limit(self, route: Route) -> int:
+        config = self._management.config
+        if route.rule.tag is None:
+            return STRANGERS_BODY
+        return min(config.http_max_body, route.largest(config))
+
+
+async def _body(request: Request, limit: int) -> bytes:
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise HttpRefused("compressed bodies are not read", 415, "unsupported_encoding")
+    length = request.headers.get("content-length", "0")
+    if not length.isdigit() or len(length) > 15 or int(length) > limit:
+        raise _too_large(limit)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                size += len(part)
+                if size > limit:
+                    raise _too_large(limit)
+                parts.append(part)
+    except TimeoutError:
+        raise HttpRefused("the body did not arrive in time", 408, "timeout") from None
+    return b"".join(parts)
 
 
 def _too_large(limit: int) -> HttpRefused:
-    return HttpRefused(f"a body may have {limit} bytes; see http_max_body", 413, "too_large")
+    return HttpRefused(f"at most {limit} bytes are allowed in this body", 413, "too_large")
 
 
 def _route(method: str, raw_path: str) -> Route:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from headrace.core.broker import Broker
 from headrace.core.queue import Queue
 from headrace.core.vhost import Vhost
 from headrace.server.http import replies
+from headrace.server.http.json_body import parse_object, read_object
 from headrace.server.http.route import has_tag
 
 if TYPE_CHECKING:
@@ -117,6 +117,11 @@ class Call:
             self._json = parse_object(self.body)
         return self._json
 
+    async def read_json(self) -> dict[str, Any]:
+        """The same, for a body that may be large."""
+        self._json = await read_object(self.body)
+        return self._json
+
     def value(self, name: str, kind: type, default: object = _REQUIRED) -> Any:  # noqa: ANN401
         """A field of the body, of the given type."""
         given = self.json().get(name, default)
@@ -141,16 +146,3 @@ class Call:
 
 
 _TYPE_NAMES: Mapping[type, str] = {str: "string", int: "integer", dict: "object", list: "array"}
-
-
-def parse_object(body: bytes) -> dict[str, Any]:
-    """A JSON object, or nothing at all."""
-    if not body.strip():
-        return {}
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        raise replies.bad_request("not_json") from None
-    if not isinstance(value, dict):
-        raise replies.bad_request("not_json")
-    return value

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import email
-import email.policy
+import asyncio
 import json
+import re
+from time import perf_counter
 from typing import Any
 
+from headrace.config import Config
 from headrace.core.access_definitions import hash_passwords
 from headrace.core.definitions import import_definitions
 from headrace.core.export import export_definitions, export_vhost
 from headrace.errors import BrokerError, HttpRefused
 from headrace.server.http import replies
-from headrace.server.http.call import Call, parse_object
+from headrace.server.http.call import Call
+from headrace.server.http.json_body import read_object
 from headrace.server.http.management import RABBITMQ_VERSION
 from headrace.server.http.replies import Reply
 from headrace.server.http.route import ADMINISTRATOR, Route
+
+TURN_SECONDS = 0.005  # of declarations before others get a turn
 
 
 def _attachment(call: Call, value: object) -> Reply:
@@ -40,22 +45,27 @@ def _uploaded(call: Call) -> bytes:
     kind = call.headers.get("content-type", "")
     if not kind.startswith("multipart/form-data"):
         return call.body
-    head = f"Content-Type: {kind}\r\n\r\n".encode("latin-1", "replace")
-    form = email.message_from_bytes(head + call.body, policy=email.policy.HTTP)
-    for part in form.iter_parts() if form.is_multipart() else ():
-        if part.get_param("name", header="content-disposition") == "file":
-            payload = part.get_payload(decode=True)
-            return payload if isinstance(payload, bytes) else b""
+    boundary = (
+        kind.partition("boundary=")[2].partition(";")[0].strip('"').encode("latin-1", "replace")
+    )
+    for part in (b"\r\n" + call.body).split(b"\r\n--" + boundary) if boundary else ():
+        head, _, content = part.partition(b"\r\n\r\n")
+        if re.search(rb'[; ]name="?file"?(;|\s|$)', head):
+            return content
     raise replies.bad_request("the form has no field 'file'")
 
 
 async def _import(call: Call) -> Reply:
-    data: Any = parse_object(_uploaded(call))
+    data: Any = await read_object(_uploaded(call))
     if "vhost" in call.params:
         data = _into(data, call.vhost.name)
     try:
         prepared = await hash_passwords(call.broker.users, data)
-        import_definitions(call.broker, prepared)
+        began = perf_counter()
+        for _ in import_definitions(call.broker, prepared):
+            if perf_counter() - began > TURN_SECONDS:
+                await asyncio.sleep(0)
+                began = perf_counter()
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise HttpRefused(f"malformed entry: {error!r}") from None
     except HttpRefused:
@@ -72,8 +82,14 @@ def _into(data: dict[str, Any], vhost: str) -> dict[str, Any]:
         entries = data.get(kind, [])
         if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
             raise replies.bad_request(f"'{kind}' must be an array of objects")
-        kept[kind] = [{**one, "vhost": vhost} for one in entries]
+        for one in entries:
+            one["vhost"] = vhost
+        kept[kind] = entries
     return kept
+
+
+def _largest(config: Config) -> int:
+    return config.http_max_body
 
 
 ROUTES = (
@@ -81,13 +97,14 @@ ROUTES = (
           query={"download": "string"}),
     Route("POST", "/api/definitions", _import, ADMINISTRATOR, "Declare all this; idempotent",
           {"vhosts": "array", "users": "array", "permissions": "array", "policies": "array",
-           "exchanges": "array", "queues": "array", "bindings": "array"}),
+           "exchanges": "array", "queues": "array", "bindings": "array"}, largest=_largest),
     Route("GET", "/api/definitions/{vhost}", _export_vhost, ADMINISTRATOR, "Of one vhost",
           query={"download": "string"}),
     Route("POST", "/api/definitions/{vhost}", _import, ADMINISTRATOR, "Into one vhost",
-          {"policies": "array", "exchanges": "array", "queues": "array", "bindings": "array"}),
+          {"policies": "array", "exchanges": "array", "queues": "array", "bindings": "array"},
+          largest=_largest),
     Route("POST", "/api/all-configuration", _import, ADMINISTRATOR,
-          "The old name of /api/definitions"),
+          "The old name of /api/definitions", largest=_largest),
     Route("GET", "/api/all-configuration", _export, ADMINISTRATOR,
           "The old name of /api/definitions"),
 )  # fmt: skip

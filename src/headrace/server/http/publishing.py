@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.config import Config
 from headrace.core.auth import User
 from headrace.core.vhost import Vhost
 from headrace.errors import AccessRefused, HttpRefused, PreconditionFailed
@@ -62,7 +63,7 @@ def make_batches(
 
 async def _publish(call: Call) -> Reply:
     vhost, name = call.vhost, call.exchange_name
-    body = call.json()
+    body = await call.read_json()
     key = call.value("routing_key", str)
     payload = read_payload(body)
     limits = call.management.config
@@ -99,6 +100,11 @@ async def _publish(call: Call) -> Reply:
     return replies.data({"routed": routed})
 
 
+def _largest(config: Config) -> int:
+    """Room for the largest message in base64, and for properties."""
+    return config.max_message_size * 4 // 3 + (64 << 10)
+
+
 async def _explain(call: Call) -> Reply:
     body: Mapping[str, Any] = call.json()
     name = call.value("vhost", str, "/")
@@ -116,7 +122,7 @@ ROUTES = (
     Route("POST", "/api/exchanges/{vhost}/{name}/publish", _publish, ENTERS_VHOST,
           "Publish a message; answered when it is on disk",
           {"routing_key": "string", "payload": "string", "payload_encoding": "string",
-           "properties": "object"}),
+           "properties": "object"}, largest=_largest),
     Route("POST", "/api/route", _explain, MANAGEMENT,
           "Where a message would go, and why; nothing is published",
           {"vhost": "string", "exchange": "string", "routing_key": "string",

@@ -11,7 +11,6 @@ from headrace.server.http.listing import Fields, Row, listed
 from headrace.server.http.replies import Reply
 from headrace.server.http.route import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Route
 
-MAX_BYTES = 1 << 20
 _PERIOD = ("from", "to", "window", "made_at")
 _COLUMNS = ("name", "vhost", *_PERIOD, "tables", "charts")
 _FIELDS: Fields[Row] = Fields(
@@ -78,8 +77,6 @@ def _is_list_of(value: object, kind: type) -> bool:
 
 async def _put(call: Call) -> Reply:
     call.check("configure", "report", call.name)
-    if len(call.body) > MAX_BYTES:
-        raise replies.bad_request(f"a report has at most {MAX_BYTES} bytes")
     report = {key: call.value(key, str) for key in ("from", "to")}
     report["window"] = call.value("window", str, "")
     for key, kind, fits in (

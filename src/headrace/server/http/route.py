@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
+from headrace.server.http.json_body import SMALL
+
 if TYPE_CHECKING:
+    from headrace.config import Config
     from headrace.server.http.call import Call
     from headrace.server.http.replies import Reply
 
@@ -58,6 +61,7 @@ class Route:
     summary: str
     body: Mapping[str, str] = field(default_factory=dict)  # fields of the body and their types
     query: Mapping[str, str] = field(default_factory=dict)
+    largest: Callable[[Config], int] = lambda config: SMALL  # bytes of a body; see http_max_body
 
     @property
     def parts(self) -> tuple[str, ...]:
