@@ -18,7 +18,7 @@ from headrace.core.login_pool import LoginPool
 from headrace.core.secrets import Secrets
 from headrace.core.storage import Storage
 from headrace.errors import LoginRefused, NotFound, PreconditionFailed
-from headrace.model.passwords import LIGHT, NO_PASSWORD, SHA256, STRONG, PasswordHash
+from headrace.model.passwords import NO_PASSWORD, SHA256, PasswordHash
 from headrace.model.permissions import (
     Permissions,
     TopicPermissions,
@@ -36,7 +36,6 @@ from headrace.store.api import (
 
 ADMINISTRATOR = "administrator"
 MAX_NAME = 255
-PUBLIC_PASSWORD = "guest"
 _NOBODY = ""  # whose places in the pool administrative work takes
 
 
@@ -91,6 +90,9 @@ class Users:
 
     def list_users(self) -> list[Account]:
         return [self._accounts[name] for name in sorted(self._accounts)]
+
+    def find_user(self, name: str) -> Account | None:
+        return self._accounts.get(name)
 
     def get_user(self, name: str) -> Account:
         account = self._accounts.get(name)
@@ -388,7 +390,7 @@ class Users:
         """
         if self._accounts:
             return
-        kept = PasswordHash.of(password, LIGHT if password == PUBLIC_PASSWORD else STRONG)
+        kept = PasswordHash.of(password)
         self.store_user(name, kept, (ADMINISTRATOR,))
         self.logins.remember(kept, password)
         for vhost in self._vhosts:

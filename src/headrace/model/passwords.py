@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import os
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from headrace.errors import PreconditionFailed
@@ -36,8 +37,9 @@ class Cost(NamedTuple):
 
 
 STRONG: Final = Cost(1 << 15, 8, 3)  # 32 MiB and about a third of a second
-# For a password that everybody knows: slowness would protect nothing, and every start would pay.
+# For the default password: slowness would protect nothing, and every start would pay.
 LIGHT: Final = Cost(1 << 10, 8, 1)
+PUBLIC_PASSWORD: Final = "guest"
 _LARGEST: Final = Cost(1 << 20, 32, 16)  # what an imported hash may make us work
 
 
@@ -49,9 +51,10 @@ class PasswordHash:
     text: str = field(repr=False)
 
     @classmethod
-    def of(cls, password: str, cost: Cost = STRONG) -> PasswordHash:
+    def of(cls, password: str, cost: Cost | None = None) -> PasswordHash:
         """Slow on purpose: call it off the event loop."""
         salt = os.urandom(_SALT)
+        cost = cost or (LIGHT if password == PUBLIC_PASSWORD else STRONG)
         key = _scrypt(password, salt, cost)
         return cls(SCRYPT, "$".join([*map(str, cost), _encode(salt), _encode(key)]))
 
@@ -88,6 +91,11 @@ class PasswordHash:
         """It should be replaced by one of ours as soon as the password is known."""
         return bool(self.text) and self.algorithm != SCRYPT
 
+    @property
+    def is_public(self) -> bool:
+        """It is of the default password. Fast: that is not hashed at full cost."""
+        return _is_public(self)
+
     def matches(self, password: str) -> bool:
         """Slow on purpose: call it off the event loop. The empty password opens nothing."""
         if not self.text or not password:
@@ -101,6 +109,12 @@ class PasswordHash:
 
 
 NO_PASSWORD: Final = PasswordHash(SCRYPT, "")
+
+
+@lru_cache(maxsize=16)
+def _is_public(kept: PasswordHash) -> bool:
+    is_fast = kept.is_foreign or (kept.text != "" and _read_scrypt(kept.text)[0] == LIGHT)
+    return is_fast and kept.matches(PUBLIC_PASSWORD)
 
 
 def as_bytes(password: str) -> bytes:

@@ -118,6 +118,34 @@ def test_from_elsewhere_nobody_comes_without_a_signature(
     assert "headrace user set-secret" in (refused.remark or "")
 
 
+def test_who_does_not_sign_is_guest_only_while_guest_has_the_default_password(
+    broker: RunningBroker,
+) -> None:
+    kept = PasswordHash.of("guest")
+    address = Ours(broker).broker_address
+    with Link(address) as before:
+        accepted(before.ask(GetMaxOffset("T1", 0)))
+        do(broker, lambda broker: broker.users.store_user("guest", PasswordHash.of("new"), ()))
+        with Link(address) as after, Link(address, credentials=(KEY, SECRET)) as signed:
+            refused = [link.ask(GetMaxOffset("T1", 0)) for link in (before, after)]
+            accepted(signed.ask(GetMaxOffset("T1", 0)))
+        do(broker, lambda broker: broker.users.store_user("guest", kept, ()))
+        accepted(before.ask(GetMaxOffset("T1", 0)))
+
+    assert {answer.code for answer in refused} == {ResponseCode.NO_PERMISSION}
+    assert all("has a password" in (answer.remark or "") for answer in refused)
+
+
+def test_who_does_not_sign_is_the_user_that_the_settings_name() -> None:
+    with run_broker(sync=False, rocketmq_user=KEY) as broker:
+        do(broker, add_clerk)
+        with Link(Ours(broker).broker_address) as link:
+            accepted(link.ask(SendMessage("PG", "T1", 0, 0, 1), b"x"))
+            other = link.ask(SendMessage("PG", "other", 0, 0, 1), b"x")
+
+    assert f"refused for user '{KEY}'" in (other.remark or "")
+
+
 def test_a_secret_taken_away_counts_at_once(broker: RunningBroker) -> None:
     with Link(Ours(broker).broker_address, credentials=(KEY, SECRET)) as link:
         accepted(link.ask(GetMaxOffset("T1", 0)))

@@ -106,3 +106,11 @@ def test_the_length_of_a_hash_says_more_than_its_label() -> None:
 @pytest.mark.parametrize("text", ["!", "A" * 24])
 def test_a_hash_of_unknown_make_is_not_guessed(text: str) -> None:
     assert guessed_algorithm(text) == "an unknown algorithm"
+
+
+def test_only_the_hash_of_the_default_password_is_public() -> None:
+    assert PasswordHash.of("guest").is_public
+    assert PasswordHash.imported(SHA256, rabbit(SHA256, "guest")).is_public
+    assert not PasswordHash.of("guest2", LIGHT).is_public
+    assert not PasswordHash.of("guest2").is_public
+    assert not NO_PASSWORD.is_public

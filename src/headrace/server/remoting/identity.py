@@ -14,6 +14,8 @@ from headrace.wire.remoting.command import Command
 if TYPE_CHECKING:
     from headrace.server.remoting.session import Session
 
+DEFAULT_USER = "guest"  # what rocketmq_user is when nothing else was set
+
 _WATCHERS = frozenset({ADMINISTRATOR, "monitoring"})
 
 # What changes more than one topic's messages, or takes away what others need.
@@ -58,6 +60,7 @@ def identify(session: Session, request: Command) -> User:
         return user
     if session.is_signed:
         raise LoginRefused("requests on this connection are signed, and this one is not")
+    _check_default_password(session)
     if session.vhost is not None:
         return session.user
     if not is_loopback(peer):
@@ -66,6 +69,21 @@ def identify(session: Session, request: Command) -> User:
             "(a user of the broker) and its secret (headrace user set-secret)"
         )
     return _user_of_this_machine(session)
+
+
+def _check_default_password(session: Session) -> None:
+    """LoginRefused if unsigned clients would act as the default user after it got a password.
+
+    Another user is named in the settings on purpose.
+    """
+    name, users = session.hub.settings.user, session.broker.users
+    account = users.find_user(name)
+    if name == DEFAULT_USER and account is not None and not account.password.is_public:
+        raise LoginRefused(
+            f"user '{name}' has a password, so RocketMQ clients must sign their requests: give the "
+            "client an access key (a user of the broker) and its secret (headrace user "
+            "set-secret), or name another user for unsigned clients (rocketmq_user)"
+        )
 
 
 def _user_of_this_machine(session: Session) -> User:
