@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.model.routing import ROUTERS, Router, TopicRouter
+from headrace.model.routing import ROUTERS, HeadersRouter, Router, TopicRouter
 
 Bound = tuple[str, tuple[tuple[str, object], ...], str]
 Model = Callable[[str, Mapping[str, object], str, Mapping[str, object]], bool]
@@ -105,6 +105,19 @@ def test_a_topic_router_forgets_everything_in_any_order(
         router.unbind(key, {}, target)
 
     assert router._root.is_bare()
+
+
+@given(chosen=st.lists(st.tuples(arguments, targets), max_size=12), data=st.data())
+def test_a_headers_router_forgets_everything_in_any_order(
+    chosen: list[tuple[dict[str, object], str]], data: st.DataObject
+) -> None:
+    router: HeadersRouter[str] = HeadersRouter()
+    for wanted, target in chosen:
+        router.bind("", wanted, target)
+    for wanted, target in data.draw(st.permutations(chosen)):
+        router.unbind("", wanted, target)
+
+    assert router._rules == router._index == {}
 
 
 def pattern_as_regex(pattern: str) -> re.Pattern[str]:

@@ -1,7 +1,9 @@
 """Routing by example: the match tables, the seen cases of RabbitMQ, counts, bounded work."""
 
+import sys
 from collections.abc import Mapping
 from decimal import Decimal
+from types import FrameType
 
 import pytest
 
@@ -333,6 +335,28 @@ def test_headers_bindings_with_equal_rules_are_counted() -> None:
     router.unbind("", {"a": "x"}, "q")
 
     assert list(router.match("", {"a": "x"})) == ["q"]
+
+
+@pytest.mark.parametrize("mode", ["all", "any"])
+def test_headers_bindings_that_cannot_fit_are_not_looked_at(mode: str) -> None:
+    router: HeadersRouter[int] = HeadersRouter()
+    for n in range(5000):
+        router.bind("", {"x-match": mode, "id": n, **({"type": "a"} if mode == "all" else {})}, n)
+        router.bind("", {"x-match": mode, f"only-{n}": None}, -n - 1)
+    looked_at = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal looked_at
+        looked_at += event == "call" and frame.f_code.co_name == "fits"
+
+    sys.setprofile(count)
+    try:
+        found = router.match("", {"id": 77, "type": "a", "only-9": "x", "other": 1})
+    finally:
+        sys.setprofile(None)
+
+    assert set(found) == {77, -10}
+    assert looked_at <= 3
 
 
 def test_x_match_has_four_words() -> None:

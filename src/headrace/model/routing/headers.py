@@ -18,6 +18,8 @@ T = TypeVar("T")
 MODES: Final = ("all", "any", "all-with-x", "any-with-x")
 _MISSING: Final = object()  # equals no header value
 _PRESENT: Final = object()  # a criterion that any value meets
+Criterion = tuple[str, Hashable]  # name of a header, its value
+_ALWAYS: Final[Criterion] = ("", _MISSING)  # where rules without criteria are
 
 
 def check_arguments(
@@ -36,63 +38,97 @@ def check_arguments(
         )
 
 
-class _Binding(Generic[T]):
-    """One rule and its target; `count` bindings have rules that cannot be told apart."""
+class _Rule(Generic[T]):
+    """What bindings ask of a message, and their targets with the number of bindings of each."""
 
-    __slots__ = ("any_fits", "count", "criteria", "target")
+    __slots__ = ("any_fits", "criteria", "places", "targets")
 
-    def __init__(self, arguments: Mapping[str, object], target: T) -> None:
-        mode = arguments.get("x-match", "all")
-        with_x = mode in ("all-with-x", "any-with-x")
-        self.any_fits = mode in ("any", "any-with-x")
-        self.target = target
-        self.count = 0
-        self.criteria = tuple(
-            (name, _PRESENT if value is None else comparable(value))
-            for name, value in arguments.items()
-            if name != "x-match" and (with_x or not name.startswith("x-"))
-        )
+    def __init__(self, any_fits: bool, criteria: frozenset[Criterion]) -> None:
+        self.any_fits = any_fits
+        self.criteria = criteria
+        self.places: tuple[Criterion, ...] = ()  # in the index
+        self.targets: dict[T, int] = {}
 
     def fits(self, headers: Mapping[str, Hashable]) -> bool:
+        """Whether all criteria are met."""
         for name, wanted in self.criteria:
             value = headers.get(name, _MISSING)
-            met = value is not _MISSING and (wanted is _PRESENT or value == wanted)
-            if met is self.any_fits:
-                return met
-        return not self.any_fits
+            if value is _MISSING or (wanted is not _PRESENT and value != wanted):
+                return False
+        return True
 
 
 class HeadersRouter(Generic[T]):
-    """Looks at each binding in turn; the headers are made comparable once per match."""
+    """Finds rules by the headers that a message has; the others are not looked at.
+
+    A rule of which any part may fit is indexed by all of its criteria. One of which all parts must
+    fit is indexed by the criterion that the fewest others are indexed by.
+    """
 
     kind: ClassVar[str] = "headers"
     by_headers: ClassVar[bool] = True
-    __slots__ = ("_bindings",)
+    __slots__ = ("_index", "_rules")
 
     def __init__(self) -> None:
-        self._bindings: dict[Hashable, _Binding[T]] = {}
+        self._rules: dict[tuple[bool, frozenset[Criterion]], _Rule[T]] = {}
+        self._index: dict[Criterion, dict[_Rule[T], None]] = {}
 
     def bind(self, key: str, arguments: Mapping[str, object], target: T) -> None:
-        name = (key, comparable(arguments), target)
-        binding = self._bindings.get(name)
-        if binding is None:
-            binding = self._bindings[name] = _Binding(arguments, target)
-        binding.count += 1
+        identity = _identity(arguments)
+        rule = self._rules.get(identity)
+        if rule is None:
+            rule = self._rules[identity] = _Rule(*identity)
+            rule.places = self._places(rule)
+            for place in rule.places:
+                self._index.setdefault(place, {})[rule] = None
+        rule.targets[target] = rule.targets.get(target, 0) + 1
+
+    def _places(self, rule: _Rule[T]) -> tuple[Criterion, ...]:
+        if rule.any_fits:
+            return tuple(rule.criteria)
+        if not rule.criteria:
+            return (_ALWAYS,)
+        return (min(rule.criteria, key=lambda one: len(self._index.get(one, ()))),)
 
     def unbind(self, key: str, arguments: Mapping[str, object], target: T) -> None:
-        name = (key, comparable(arguments), target)
-        binding = self._bindings[name]
-        binding.count -= 1
-        if not binding.count:
-            del self._bindings[name]
+        identity = _identity(arguments)
+        rule = self._rules[identity]
+        rule.targets[target] -= 1
+        if not rule.targets[target]:
+            del rule.targets[target]
+        if rule.targets:
+            return
+        del self._rules[identity]
+        for place in rule.places:
+            del self._index[place][rule]
+            if not self._index[place]:
+                del self._index[place]
 
     def match(self, key: str, headers: Mapping[str, object]) -> Collection[T]:
         values = {name: comparable(value) for name, value in headers.items()}
-        found: dict[T, None] = {}
-        for binding in self._bindings.values():
-            if binding.target not in found and binding.fits(values):
-                found[binding.target] = None
+        places = [_ALWAYS]
+        for name, value in values.items():
+            places += ((name, value), (name, _PRESENT))
+        matched: dict[_Rule[T], None] = {}
+        for place in places:
+            for rule in self._index.get(place, ()):
+                if rule.any_fits or rule.fits(values):
+                    matched[rule] = None
+        found: dict[T, int] = {}
+        for rule in matched:
+            found.update(rule.targets)
         return tuple(found)
+
+
+def _identity(arguments: Mapping[str, object]) -> tuple[bool, frozenset[Criterion]]:
+    """Whether any criterion will do, and the criteria."""
+    mode = arguments.get("x-match", "all")
+    with_x = mode in ("all-with-x", "any-with-x")
+    return mode in ("any", "any-with-x"), frozenset(
+        (name, _PRESENT if value is None else comparable(value))
+        for name, value in arguments.items()
+        if name != "x-match" and (with_x or not name.startswith("x-"))
+    )
 
 
 def _term(value: object) -> str:
