@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from headrace.core.auth import User
 from headrace.core.broker import Broker
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.server.listener import Link
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 GOODBYE_SECONDS = 1.0  # for a peer to hang up once it has been sent everything
 UNREAD_HIGH = 8 << 20  # a peer that lets this much lie unread is not listened to any more
@@ -134,27 +135,27 @@ class Peer:
 
     def log_in(
         self,
-        login: Coroutine[Any, Any, User],
-        then: Callable[[User | BrokerError], None],
+        login: Coroutine[Any, Any, T],
+        then: Callable[[T | BrokerError], None],
     ) -> None:
-        """Check a password away from the loop; ``then`` gets the user, or why there is none.
+        """Wait for work away from the loop, such as a login; ``then`` gets the result or the error.
 
-        Nothing more is read until then.
+        The peer's next requests wait until then.
         """
         self.link.pause_reading("login")
         self.login = self.broker.loop.create_task(self._log_in(login, then))
 
     async def _log_in(
         self,
-        login: Coroutine[Any, Any, User],
-        then: Callable[[User | BrokerError], None],
+        login: Coroutine[Any, Any, T],
+        then: Callable[[T | BrokerError], None],
     ) -> None:
         try:
-            outcome: User | BrokerError = await login
+            outcome: T | BrokerError = await login
         except BrokerError as error:
             outcome = error
         except Exception:
-            logger.exception("login failed unexpectedly on %s", self.link.name)
+            logger.exception("unexpected failure on %s", self.link.name)
             outcome = InternalError("unexpected failure; see the broker's log")
         self.login = None
         if not self.closing and not self.closed:

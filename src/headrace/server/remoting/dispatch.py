@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from headrace.errors import Unsupported
+from headrace.errors import PreconditionFailed, Unsupported
 from headrace.server.remoting import (
     administration,
     groups,
@@ -24,6 +24,8 @@ from headrace.wire.remoting.command import Command
 if TYPE_CHECKING:
     from headrace.server.remoting.session import Session
 
+BODY_MAX = 1 << 16  # bytes of JSON, which is decoded on the loop
+_CARRIERS = sending.SENDS | replying.HANDLERS.keys()  # requests with the body of a message
 Handler: TypeAlias = Callable[["Session", Command], None]
 
 
@@ -33,6 +35,8 @@ def dispatch(session: Session, request: Command) -> None:
     if handler is None:
         raise Unsupported(f"request code {request.code} is not supported")
     check_standing(session, request.code)
+    if len(request.body) > BODY_MAX and request.code not in _CARRIERS:
+        raise PreconditionFailed(f"a body of {len(request.body)} bytes; {BODY_MAX} are allowed")
     handler(session, request)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from random import randrange
@@ -12,7 +13,9 @@ from uuid import uuid4
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import (
     BodyTooLarge,
+    BrokerError,
     EngineUnavailable,
+    MalformedError,
     NotFound,
     PreconditionFailed,
     Unsupported,
@@ -47,16 +50,65 @@ if TYPE_CHECKING:
 
 REGION = "DefaultRegion"
 COMPRESSED = int(SysFlag.COMPRESSED)
+INFLATED_ON_LOOP = 1 << 17  # bytes that are inflated at once, in less than a millisecond
 TRANSACTION_PREPARED = int(SysFlag.TRANSACTION_PREPARED)
 
 
 def _send(session: Session, request: Command) -> None:
     header = take_send(request.code, request.ext)
+    if not header.sys_flag & COMPRESSED:
+        _take_send(session, request, header)
+        return
+    if _is_batch(request, header):
+        raise PreconditionFailed("messages of a batch cannot be compressed")
+    session.check_topic_right("write", header.topic)
+    work = partial(inflate, request.body, header.sys_flag)
+
+    def then(body: bytes | BrokerError) -> None:
+        session.guard(request, partial(_send_inflated, session, request, header, body))
+        session.take_commands()
+
+    try:
+        then(work(INFLATED_ON_LOOP))
+    except Unsupported as error:
+        then(error)
+    except MalformedError:  # or too large to be inflated here
+        session.log_in(_inflated(session, work), then)
+
+
+def _send_inflated(
+    session: Session, request: Command, header: SendMessage, body: bytes | BrokerError
+) -> None:
+    """Other protocols do not know of compressed bodies: they are stored as they were before."""
+    if isinstance(body, bytes):
+        request = replace(request, body=body)
+        header = replace(header, sys_flag=header.sys_flag & ~(COMPRESSED | COMPRESSION_MASK))
+    elif not isinstance(body, Unsupported):  # without a library it stays as it is
+        raise body
+    _take_send(session, request, header)
+
+
+async def _inflated(session: Session, work: Callable[[int], bytes]) -> bytes:
+    """Inflate in a thread, when the disk keeps up: a small body can become a large one."""
+    storage = session.broker.storage
+    while storage.is_behind:
+        caught_up = asyncio.Event()
+        storage.when_caught_up(caught_up.set)
+        await caught_up.wait()
+    limit = session.hub.settings.max_message
+    return await asyncio.get_running_loop().run_in_executor(None, work, limit)
+
+
+def _is_batch(request: Command, header: SendMessage) -> bool:
+    return header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE
+
+
+def _take_send(session: Session, request: Command, header: SendMessage) -> None:
     reason = session.broker.alarms.reason
     if reason is not None:
         # Consumers use the same connection: it must go on being read, so nobody waits here.
         raise EngineUnavailable(f"the broker takes no messages now: {reason}; send again later")
-    if header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE:
+    if _is_batch(request, header):
         _send_batch(session, request, header)
     else:
         _send_one(session, request, header)
@@ -101,7 +153,7 @@ def _send_batch(session: Session, request: Command, header: SendMessage) -> None
     topic = session.hub.topic_for_send(session, header.topic, header.default_topic_queue_nums)
     if names.is_retry_topic(header.topic):
         raise PreconditionFailed("messages of a batch can be neither delayed nor retried")
-    largest = -1 if header.sys_flag & COMPRESSED else session.hub.settings.max_message
+    largest = session.hub.settings.max_message
     contents, unique = entries_of(request.body, partial(_record, session, header), largest)
     if not contents:
         raise PreconditionFailed("a batch without a message")
@@ -125,7 +177,7 @@ def _record(
     limit = session.hub.settings.max_message
     if len(body) > limit:
         raise BodyTooLarge(f"a body of {len(body)} bytes; {limit} are allowed")
-    body, sys_flag = _plain(body, header.sys_flag, limit)
+    sys_flag = header.sys_flag
     if flag not in INT32 or sys_flag not in INT32 or header.reconsume_times not in INT32:
         raise PreconditionFailed("flag, sysFlag and reconsumeTimes have 32 bits")
     for name in [name for name in properties if name.startswith(OWN)]:
@@ -143,17 +195,6 @@ def _record(
         session.born_host,
         header.reconsume_times,
     )
-
-
-def _plain(body: bytes, sys_flag: int, limit: int) -> tuple[bytes, int]:
-    """The body as everybody can read it: other protocols do not know of compressed ones. One that
-    needs a library which is not there stays as it is."""
-    if not sys_flag & COMPRESSED:
-        return body, sys_flag
-    try:
-        return inflate(body, sys_flag, limit), sys_flag & ~(COMPRESSED | COMPRESSION_MASK)
-    except Unsupported:
-        return body, sys_flag
 
 
 def _queue(topic: LogTopic, queue_id: int) -> int:
@@ -234,13 +275,11 @@ def _end_transaction(session: Session, request: Command) -> None:
     session.respond(request, position=position)
 
 
-_SENDS: Sequence[int] = (
-    RequestCode.SEND_MESSAGE,
-    RequestCode.SEND_MESSAGE_V2,
-    RequestCode.SEND_BATCH_MESSAGE,
+SENDS = frozenset(
+    {RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}
 )
 HANDLERS: dict[int, Handler] = {
-    **dict.fromkeys(_SENDS, _send),
+    **dict.fromkeys(SENDS, _send),
     RequestCode.CONSUMER_SEND_MSG_BACK: _send_back,
     RequestCode.END_TRANSACTION: _end_transaction,
 }

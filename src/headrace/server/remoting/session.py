@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,7 @@ class Session(Peer):
     """State of one connection."""
 
     protocol = "RocketMQ"
-    __slots__ = ("_opaques", "_waiting", "born_host", "hub", "is_signed", "reader")
+    __slots__ = ("_commands", "_opaques", "_waiting", "born_host", "hub", "is_signed", "reader")
 
     def __init__(self, hub: Hub, link: Link) -> None:
         super().__init__(hub.broker, link)
@@ -50,6 +51,7 @@ class Session(Peer):
         self.is_signed = False  # the user was proved by a signature
         self.reader = Reader(min(FIRST_FRAME_MAX, hub.settings.frame_max))
         self._waiting: deque[tuple[int, bytes]] = deque()  # (position in the journal, answer)
+        self._commands: deque[Command] = deque()
         self._opaques = count(1)
 
     # -- input ----------------------------------------------------------------------------------
@@ -59,24 +61,34 @@ class Session(Peer):
         self.count_received(len(data))
         if self.closing or self.closed:
             return
-        for command in self.reader.feed(data):
-            self._take(command)
-            if self.closing:
-                return
-        if self.reader.fault is not None:
+        self._commands.extend(self.reader.feed(data))
+        self.take_commands()
+
+    def take_commands(self) -> None:
+        """Carry out what has come in, in its order, unless a body is being inflated."""
+        while self._commands and self.login is None and not self.closing:
+            self._take(self._commands.popleft())
+        if self.reader.fault is not None and self.login is None and not self.closing:
             self._end(self.reader.fault)
 
     def _take(self, command: Command) -> None:
         if command.is_response:
             self.hub.relays.answered(self, command)
             return
+        self.guard(command, partial(self._carry_out, command))
+
+    def _carry_out(self, command: Command) -> None:
+        user = identify(self, command)
+        if self.vhost is None:
+            self._enter(command, user)
+        elif user is not self.user:
+            self.user, self.vhost = self.broker.admit(user, DEFAULT_VHOST)
+        dispatch(self, command)
+
+    def guard(self, command: Command, work: Callable[[], None]) -> None:
+        """Do work for a request; what it raises is the answer."""
         try:
-            user = identify(self, command)
-            if self.vhost is None:
-                self._enter(command, user)
-            elif user is not self.user:
-                self.user, self.vhost = self.broker.admit(user, DEFAULT_VHOST)
-            dispatch(self, command)
+            work()
         except BrokerError as error:
             self.refuse(command, error)
         except Exception:

@@ -12,6 +12,7 @@ from headrace.wire.remoting.flags import COMPRESSION_MASK, SysFlag
 COMPRESS_FROM = 4096  # bytes of a body; below it is not worth it
 LEVEL = 5
 INFLATED_MAX = 64 << 20
+ZSTD_WINDOW = 8 << 20  # bytes of memory before the first one is inflated; what zstd recommends
 
 _COMPRESSED = int(SysFlag.COMPRESSED)
 _DEFLATED = int(SysFlag.COMPRESSED | SysFlag.ZLIB)
@@ -64,7 +65,8 @@ def _inflate_lz4(body: bytes, limit: int) -> tuple[bytes, bool]:
 def _inflate_zstd(body: bytes, limit: int) -> tuple[bytes, bool]:
     library = _library("zstandard", "Zstandard", "zstandard")
     try:
-        with library.ZstdDecompressor().stream_reader(body) as stream:
+        machine = library.ZstdDecompressor(max_window_size=ZSTD_WINDOW)
+        with machine.stream_reader(body) as stream:
             return bytes(stream.read(limit + 1)), True
     except library.ZstdError as error:
         raise ValueError(str(error)) from None

@@ -12,7 +12,8 @@ from headrace.wire.remoting import binary_header, json_header
 from headrace.wire.remoting.command import Command, Serialization
 
 HEAD = Struct(">iI")  # bytes after this field, serialization << 24 | header length
-HEADER_MAX = 0xFFFFFF
+HEADER_MAX = 1 << 18  # room for properties of 32 KiB, each character escaped; decoded in 5 ms
+_HEADER_BITS = 0xFFFFFF
 FRAME_MAX = 16 << 20  # what Java allows
 _JSON, _BINARY = int(Serialization.JSON), int(Serialization.BINARY)
 
@@ -70,7 +71,7 @@ class Reader:
         self._needed = HEAD.size
         while end - offset >= HEAD.size:
             length, word = HEAD.unpack_from(data, offset)
-            header = word & HEADER_MAX
+            header = word & _HEADER_BITS
             self._judge(length, word >> 24, header)
             stop = offset + 4 + length
             if stop > end:
@@ -78,7 +79,7 @@ class Reader:
                 break
             start = offset + HEAD.size
             middle = start + header
-            decode = json_header.decode if word <= HEADER_MAX else binary_header.decode
+            decode = json_header.decode if word <= _HEADER_BITS else binary_header.decode
             commands.append(decode(data[start:middle], data[middle:stop]))
             offset = stop
         return offset
@@ -86,7 +87,9 @@ class Reader:
     def _judge(self, length: int, serialization: int, header: int) -> None:
         if not 4 <= length <= self.frame_max:
             raise FrameError(f"a frame of {length} bytes; 4 to {self.frame_max} are allowed")
-        if header > length - 4:
-            raise FrameError(f"a header of {header} bytes in a frame of {length}")
+        if header > length - 4 or header > HEADER_MAX:
+            raise FrameError(
+                f"a header of {header} bytes in a frame of {length}; {HEADER_MAX} are allowed"
+            )
         if serialization not in (_JSON, _BINARY):
             raise FrameError(f"serialization {serialization} of a header; 0 and 1 are known")
