@@ -28,9 +28,9 @@ from headrace.store.api import (
     UserRow,
     VhostLimitsRow,
 )
-from headrace.store.memory import MemoryMetadata
 from headrace.store.sqlite import SqliteMetadata
 from headrace.wire.amqp.values import Long, Timestamp
+from memory_metadata import MemoryMetadata
 
 
 def reopen_sqlite(directory: Path, before: Metadata | None) -> Metadata:

@@ -148,7 +148,7 @@ def test_without_mariadb_it_says_what_is_left_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     only(monkeypatch, topics.in_a_database)
-    monkeypatch.setattr("headrace.demo.mariadb.find_server", lambda: None)
+    monkeypatch.setattr("headrace.testing.mariadb.find_server", lambda: None)
 
     assert main(["demo"]) == 0
     assert "MariaDB is not installed (apt-get install mariadb-server)" in capsys.readouterr().out
@@ -158,7 +158,7 @@ def test_without_a_driver_for_mariadb_it_does_not_say_that_mariadb_is_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     only(monkeypatch, topics.in_a_database)
-    monkeypatch.setattr("headrace.demo.mariadb.find_server", lambda: ("mariadbd", "install"))
+    monkeypatch.setattr("headrace.testing.mariadb.find_server", lambda: ("mariadbd", "install"))
     monkeypatch.setitem(sys.modules, "pymysql", None)
 
     assert main(["demo"]) == 0

@@ -26,8 +26,8 @@ from headrace.store.api import (
     UserRow,
     VhostLimitsRow,
 )
-from headrace.store.memory import MemoryMetadata
 from headrace.store.sqlite import SqliteMetadata
+from memory_metadata import MemoryMetadata
 
 # Few names, so that changes meet; odd ones, so that nothing depends on what a name looks like.
 names = st.sampled_from(["", "a", "b'\"", "\udcff", "ü"])

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from headrace import topics
 from headrace.client import ConnectionFactory
 from headrace.demo.broker import DemoBroker, environment
-from headrace.demo.mariadb import MariaDb
+from headrace.demo.database import DemoDatabase
 from headrace.demo.story import Story
 
 ORDERS = 2000  # at each door
@@ -58,7 +58,7 @@ Totals = dict[tuple[str, str], tuple[int, int]]
 """Orders and revenue of each shop and door."""
 
 
-def pipeline(story: Story, broker: DemoBroker, database: MariaDb) -> None:
+def pipeline(story: Story, broker: DemoBroker, database: DemoDatabase) -> None:
     """A Spark pipeline over a queue, a topic and a table of the database"""
     lacking = _lacking()
     if lacking:
@@ -113,7 +113,7 @@ def pipeline_text(doors: Mapping[str, str]) -> str:
     return "".join([_HEAD, *sources, _STEPS.format(union=union)])
 
 
-def _take_orders(broker: DemoBroker, database: MariaDb, doors: Mapping[str, str]) -> None:
+def _take_orders(broker: DemoBroker, database: DemoDatabase, doors: Mapping[str, str]) -> None:
     persistent = {"delivery_mode": 2}
     with ConnectionFactory(port=broker.native_port).new_connection() as connection:
         channel = connection.create_channel()
@@ -130,7 +130,9 @@ def _take_orders(broker: DemoBroker, database: MariaDb, doors: Mapping[str, str]
             store.producer(POST, token="appid-post").append_many(_bodies("post"))
 
 
-def _run(story: Story, broker: DemoBroker, database: MariaDb) -> subprocess.CompletedProcess[str]:
+def _run(
+    story: Story, broker: DemoBroker, database: DemoDatabase
+) -> subprocess.CompletedProcess[str]:
     command = ["pipeline", "run", "totals.toml", "--once"]
     story.say(f"$ headrace {shlex.join(command)}")
     return subprocess.run(
@@ -140,7 +142,7 @@ def _run(story: Story, broker: DemoBroker, database: MariaDb) -> subprocess.Comp
             **environment(),
             "HEADRACE_URL": broker.native_url,
             "HEADRACE_STATE_DIR": str(broker.directory / "state"),
-            "DATABASE": database.url,
+            "DATABASE": database.url if database.is_running else "",
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
         },

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from headrace.client import HeadraceError
 from headrace.demo.broker import DemoBroker
-from headrace.demo.mariadb import MariaDb
+from headrace.demo.database import DemoDatabase
 from headrace.demo.page import page
 from headrace.demo.pipeline import pipeline
 from headrace.demo.rocketmq_group import rocketmq_group
@@ -40,7 +40,7 @@ def tell(story: Story, broker: DemoBroker, *, quick: bool = False) -> None:
         with _chapter(story, str(chapter.__doc__)):
             chapter(story, broker)
     if not quick:
-        with MariaDb(broker.directory / "mariadb") as database:
+        with DemoDatabase(broker.directory / "mariadb") as database:
             for slow in SLOW:
                 with _chapter(story, str(slow.__doc__)):
                     slow(story, broker, database)

@@ -6,7 +6,7 @@ from collections import Counter
 
 from headrace import topics
 from headrace.demo.broker import DemoBroker
-from headrace.demo.mariadb import MariaDb, missing
+from headrace.demo.database import DemoDatabase, missing
 from headrace.demo.story import Story
 
 COUNT = 300
@@ -26,7 +26,7 @@ def in_the_broker(story: Story, broker: DemoBroker) -> None:
         story.expect("who comes late still reads everything", len(again), COUNT)
 
 
-def in_a_database(story: Story, broker: DemoBroker, database: MariaDb) -> None:
+def in_a_database(story: Story, broker: DemoBroker, database: DemoDatabase) -> None:
     """The same topics in MariaDB, without a broker"""
     if (lacking := missing()) is not None:
         story.tell(f"{lacking}: left out.")
