@@ -12,7 +12,7 @@ from headrace.verify.load import Load
 from headrace.verify.node import Node
 
 # Reached not under load, but while the broker starts or stops.
-AT_START = {"recovery.cut"}
+AT_START = {"recovery.cut", "metadata.migrate", "metadata.migrated"}
 AT_STOP = {"close.synced"}
 UNDER_LOAD = [name for name in NAMES if name not in AT_START | AT_STOP]
 EVERY_DAY = {"journal.written", "checkpoint.renamed", "compaction.synced"}

@@ -69,7 +69,9 @@ def _print(findings: Findings) -> None:
     for note in findings.notes:
         click.echo(f"note: {note}")
     for number, count in findings.orphans.items():
-        click.echo(f"note: {count} messages of queue number {number}, which no longer exists")
+        why = "is not declared; --repair makes a queue of them"
+        why = why if number in findings.kept else "no longer exists"
+        click.echo(f"note: {count} messages of queue number {number}, which {why}")
     for place in findings.places:
         where = f"{place.size} bytes at {place.offset}" if place.size else "the file"
         click.echo(f"damage: {place.file}, {where}: {place.what}")

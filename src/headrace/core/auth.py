@@ -28,6 +28,7 @@ class User:
     topics: Mapping[tuple[str, str], TopicPermissions] = field(default_factory=dict)
     """By vhost and exchange; where there are none, every key is allowed."""
     limits: Mapping[str, int] = field(default_factory=dict)
+    topics_lost: bool = False  # some were damaged, of whomever: where there are none, refuse
 
     def allows(self, vhost: str, action: str, resource: str) -> bool:
         """Whether the user may configure, write or read the queue or exchange."""
@@ -42,7 +43,7 @@ class User:
     def check_topic(self, vhost: str, action: str, exchange: str, key: str) -> None:
         """Raise AccessRefused unless the user may use the key on the topic exchange."""
         allowed = self.topics.get((vhost, exchange))
-        if allowed is not None and not allowed.allows(action, key):
+        if self.topics_lost if allowed is None else not allowed.allows(action, key):
             raise AccessRefused(topic_refusal_text(key, exchange, vhost, self.name))
 
     def check_vhost(self, vhost: str) -> None:

@@ -6,6 +6,7 @@ reaches the open connections of the user at once through ``on_change``.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -33,6 +34,8 @@ from headrace.store.api import (
     UserRow,
     VhostLimitsRow,
 )
+
+logger = logging.getLogger(__name__)
 
 ADMINISTRATOR = "administrator"
 MAX_NAME = 255
@@ -80,6 +83,7 @@ class Users:
         self._accounts: dict[str, Account] = {}
         self._permissions: dict[tuple[str, str], PermissionRow] = {}  # by user and vhost
         self._topics: dict[tuple[str, str, str], TopicPermissionRow] = {}  # and exchange
+        self._is_damaged = self._topics_lost = False
         self._user_limits: dict[str, dict[str, int]] = {}
         self._present: dict[str, User] = {}  # users as they are now, made when asked for
         self._pool = LoginPool()
@@ -359,6 +363,7 @@ class Users:
                 for row in self.topic_permissions(name)
             },
             dict(self._user_limits.get(name, {})),
+            self._topics_lost,
         )
 
     def _changed(self, name: str) -> None:
@@ -378,17 +383,26 @@ class Users:
             self._permissions[row.user, row.vhost] = row
         for topic in catalogue.topic_permissions:
             self._topics[topic.user, topic.vhost, topic.exchange] = topic
+        # They take rights away, and whose they were cannot be known.
+        self._is_damaged = bool(catalogue.damaged)
+        self._topics_lost = any(
+            one.table == "topic_permissions" and not one.is_stray for one in catalogue.damaged
+        )
         for user_limits in catalogue.user_limits:
             self._user_limits[user_limits.user] = dict(user_limits.limits)
         for vhost_limits in catalogue.vhost_limits:
             self._vhosts[vhost_limits.vhost].limits.update(vhost_limits.limits)
 
     def ensure_somebody(self, name: str, password: str) -> None:
-        """The first user, who may do everything; nothing happens when there are users.
+        """The first user, who may do everything; nothing happens when there are users, or when
+        they are kept aside because they are damaged.
 
         Blocks while it hashes: for the time before the doors open.
         """
         if self._accounts:
+            return
+        if self._is_damaged:
+            logger.critical("no user can be read, so no client can log in: see `headrace fsck`")
             return
         kept = PasswordHash.of(password)
         self.store_user(name, kept, (ADMINISTRATOR,))

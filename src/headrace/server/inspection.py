@@ -156,7 +156,9 @@ class Inspection:
     def _check_keys(self, vhost: Vhost, exchange: str, keys: list[str]) -> None:
         """A key in a header must not reach where the routing key may not."""
         user = self._origin.user
-        if user.topics and vhost.get_exchange(exchange).router.kind == "topic":
+        if (user.topics or user.topics_lost) and vhost.get_exchange(
+            exchange
+        ).router.kind == "topic":
             for key in keys:
                 user.check_topic(vhost.name, WRITE, exchange, key)
 

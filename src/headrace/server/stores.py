@@ -20,7 +20,8 @@ from headrace.store.log.compaction import Rule
 from headrace.store.log.log import SEGMENT_SIZE, CommitLog
 from headrace.store.positions import readers_ahead
 from headrace.store.scratch import Scratch
-from headrace.store.sqlite.metadata import SqliteMetadata
+from headrace.store.sqlite.metadata import FILE_NAME, SqliteMetadata
+from headrace.store.strays import older_copy, retained, separate_strays
 
 logger = logging.getLogger(__name__)
 
@@ -49,13 +50,13 @@ class Stores:
                 whole_seed_from=self._directory.whole_seed_from,
             )
             self._directory.note_format(self._journal.whole_seed_from)
+            self._sort_out(path)
         except OSError as error:
             self._directory.close()
             raise _unusable(path, error) from error
         except BaseException:
             self._directory.close()
             raise
-        self._journal.retain_only(set(self._catalogue.destinations()))
         for one in readers_ahead(self._catalogue, self._journal.next_offset):
             logger.error("%s; new ones get offsets from %d on", one, one.offset)
             self._journal.raise_next_offset(one.number, one.offset)
@@ -79,6 +80,27 @@ class Stores:
         if report.cut:  # no harm: what a crash left unfinished was never confirmed
             logger.info("recovery: %d unfinished writes cut off", len(report.cut))
 
+    def _sort_out(self, path: Path) -> None:
+        """Compare what is declared with the journal. What is damaged or has lost its parent is not
+        served, and nothing of it is dropped."""
+        catalogue, journal = self._catalogue, self._journal
+        if older := older_copy(catalogue, journal.catalog_generation):
+            raise StoreError(
+                f"{path / FILE_NAME} cannot be used: {older}. Put the newer one back, or accept "
+                f"this one with `headrace fsck {path} --repair`; nothing was changed"
+            )
+        self._metadata.set_aside(separate_strays(catalogue), journal.catalog_generation)
+        for one in catalogue.damaged:
+            logger.error("%s: %s; it is not served, and kept for `headrace fsck`", FILE_NAME, one)
+        if not catalogue.damaged:  # else all that is not declared is an orphan
+            orphans = catalogue.orphans(journal.numbers()) - catalogue.orphaned
+            self._metadata.note_orphans(one for one in orphans if journal.live(one)[0])
+        journal.retain_only(retained(catalogue, journal))
+
+    def _metadata_committed(self, ticket: int) -> None:
+        self._journal.catalog_generation = self._metadata.generation
+        self.storage.metadata_committed(ticket)
+
     def restore(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
         """Declare what was declared; from then on changes are recorded."""
         restore(broker, self._catalogue)
@@ -88,7 +110,8 @@ class Stores:
         def call_soon(callback: Callable[[], None]) -> None:
             loop.call_soon_threadsafe(callback)
 
-        self._metadata.start(call_soon, storage.metadata_committed, storage.failed)
+        self._journal.catalog_generation = self._metadata.generation
+        self._metadata.start(call_soon, self._metadata_committed, storage.failed)
         self._journal.start(
             call_soon,
             on_durable=storage.journal_committed,

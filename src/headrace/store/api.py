@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import enum
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import NamedTuple, Protocol
 
 from headrace.model.retention import Retention
@@ -213,6 +213,26 @@ Row = (
 )
 
 
+NOT_THERE = "that is not there"
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedRow:
+    """A row that is not served and kept for a repair; without values: rows that are missing."""
+
+    table: str
+    reason: str
+    values: tuple[object, ...] = field(default=(), repr=False)  # which may be secret
+
+    @property
+    def is_stray(self) -> bool:
+        """The row itself is good; what it refers to is missing."""
+        return self.reason.endswith(NOT_THERE)
+
+    def __str__(self) -> str:
+        return f"table {self.table}: {self.reason}"
+
+
 @dataclass(slots=True)
 class Catalogue:
     """Everything declared, as read at start."""
@@ -234,6 +254,23 @@ class Catalogue:
     user_limits: list[UserLimitsRow] = field(default_factory=list)
     vhost_limits: list[VhostLimitsRow] = field(default_factory=list)
     next_queue_id: int = 1
+    generation: int = field(default=0, compare=False)  # raised with every commit
+    damaged: list[DamagedRow] = field(default_factory=list)
+    orphaned: set[int] = field(default_factory=set)  # numbers whose messages wait for a repair
+
+    def tables(self) -> dict[str, list[Row]]:
+        """The lists of rows by the names of their tables."""
+        lists = {one.name: getattr(self, one.name) for one in fields(self)}
+        others = ("vhosts", "next_queue_id", "generation", "damaged", "orphaned")
+        return {name: rows for name, rows in lists.items() if name not in others}
+
+    def orphans(self, numbers: Iterable[int]) -> set[int]:
+        """Which numbers of the journal are neither declared nor deleted for certain. Deleted are
+        those which a whole catalogue has given before and does not know any more."""
+        unknown = set(numbers) - set(self.destinations())
+        if self.damaged:
+            return unknown
+        return {one for one in unknown if one >= self.next_queue_id or one in self.orphaned}
 
     def destinations(self) -> dict[int, tuple[str, str]]:
         """Every number of the journal that something declared uses: its vhost and name."""

@@ -19,6 +19,7 @@ from headrace.store.log.log import CommitLog
 from headrace.store.log.reserve import NAME as RESERVE
 from headrace.store.log.segment import Segment
 from headrace.store.offline import LogDriver, read_catalogue
+from headrace.store.strays import retained
 
 _WORTH_IT = 0.9  # less of a segment alive than that: it is written again
 
@@ -57,7 +58,7 @@ def compact(path: Path, progress: Callable[[int, int], None]) -> tuple[Space, Sp
         )
         if noted != log.whole_seed_from:
             write_format(path, log.whole_seed_from)
-        log.retain_only(set(catalogue.destinations()))
+        log.retain_only(retained(catalogue, log))
         _retain(log, catalogue)
         messages = sum(segment.live for segment in log.segments())
         _run(log, progress)

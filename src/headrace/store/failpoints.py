@@ -29,6 +29,8 @@ NAMES = (
     "compaction.synced",
     "compaction.swapped",
     "recovery.cut",
+    "metadata.migrate",
+    "metadata.migrated",
     "metadata.commit",
     "metadata.committed",
     "close.synced",

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from headrace.store.api import Catalogue
 from headrace.store.log.recovery import State
 
 Range = tuple[int, int, int]  # queue number, first offset, stop
@@ -20,6 +21,7 @@ class Remedy(enum.Enum):
     CUT = "cut the file there"
     RENEW = "write the file again"
     RAISE = "give new messages offsets behind those of the reader"
+    ACCEPT = "keep what is readable"
     NONE = "restore a backup"
 
 
@@ -63,6 +65,8 @@ class Findings:
     places: list[Place] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     orphans: dict[int, int] = field(default_factory=dict)  # number of a queue: messages
+    kept: set[int] = field(default_factory=set)  # orphans whose queue may not have been deleted
+    catalogue: Catalogue = field(default_factory=Catalogue)  # what is declared
     state: State = field(default_factory=State)  # as recovery found it
 
     @property
@@ -83,7 +87,7 @@ class Findings:
             "segments": [_segment_json(one) for one in self.segments],
             "damage": [self._place_json(place) for place in self.places],
             "orphans": [
-                {"queue_number": number, "messages": count}
+                {"queue_number": number, "messages": count, "kept": number in self.kept}
                 for number, count in self.orphans.items()
             ],
             "notes": self.notes,

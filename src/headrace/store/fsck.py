@@ -26,6 +26,7 @@ from headrace.store.offline import ReadOnlyDisk, read_catalogue
 from headrace.store.positions import readers_ahead
 from headrace.store.segment_check import SegmentCheck
 from headrace.store.sqlite.metadata import FILE_NAME
+from headrace.store.strays import older_copy, separate_strays
 
 Progress = Callable[[int, int], None]  # done, of how many
 
@@ -44,6 +45,8 @@ def check(path: Path, progress: Progress = lambda done, total: None) -> Findings
         what = "it does not belong to this journal"
         findings.places.append(Place(FORMAT_FILE, 0, 0, what, Remedy.RENEW))
     _check_positions(catalogue, findings)
+    if older := older_copy(catalogue, findings.state.catalog_generation):
+        findings.places.append(Place(FILE_NAME, 0, 0, older, Remedy.ACCEPT))
     return findings
 
 
@@ -65,7 +68,11 @@ def _check_metadata(path: Path, findings: Findings) -> Catalogue:
     except StoreError as error:
         findings.places.append(Place(FILE_NAME, 0, 0, str(error), Remedy.NONE))
         return Catalogue()
+    separate_strays(catalogue)
     findings.queues = catalogue.destinations()
+    findings.catalogue = catalogue
+    for one in catalogue.damaged:
+        findings.places.append(Place(FILE_NAME, 0, 0, str(one), Remedy.ACCEPT))
     return catalogue
 
 
@@ -125,7 +132,7 @@ def _check_journal(
 
 
 def _count_orphans(findings: Findings) -> None:
-    """Messages of queues that are not declared any more: the broker drops them when it starts."""
+    """Messages of queues that are not declared: the broker drops those of deleted queues."""
     if findings.queues is None:
         return
     for number, index in findings.state.queues.items():
@@ -133,6 +140,7 @@ def _count_orphans(findings: Findings) -> None:
             live = sum(index.settled.count_missing(one.first, one.stop) for one in index.entries())
             if live:
                 findings.orphans[number] = live
+    findings.kept = findings.catalogue.orphans(findings.orphans)
 
 
 def _note_leftovers(names: list[str], bases: list[int], findings: Findings) -> None:

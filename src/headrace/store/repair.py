@@ -22,14 +22,14 @@ from headrace.store.log.checkpoint import Checkpoint, checkpoint_bytes, write_ch
 from headrace.store.log.index import Entry, QueueIndex
 from headrace.store.log.recovery import index_bytes, write_index
 from headrace.store.log.segment import Found, base_of, index_name, segment_name, walk
-
-LOST_AND_FOUND = "lost+found"
+from headrace.store.metadata_repair import repair_metadata
+from headrace.store.sqlite.database import LOST_AND_FOUND
 
 
 def repair(path: Path, findings: Findings) -> list[str]:
     """Do what the findings ask for; returns what was done. The directory must be held."""
     try:
-        return list(_Repair(path, findings).run())
+        return [*repair_metadata(path, findings), *_Repair(path, findings).run()]
     except OSError as error:
         raise StoreError(f"the repair of {path} stopped: {error}") from error
 
@@ -38,7 +38,8 @@ class _Repair:
     def __init__(self, path: Path, findings: Findings) -> None:
         self._path = path
         self._findings = findings
-        self._places = [one for one in findings.places if one.remedy is not Remedy.NONE]
+        elsewhere = (Remedy.NONE, Remedy.ACCEPT)
+        self._places = [one for one in findings.places if one.remedy not in elsewhere]
         ends = [one.base + one.size for one in findings.segments]
         self._position = max([findings.position, *ends])
         known = findings.state.whole_seed_from

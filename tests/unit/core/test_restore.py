@@ -15,14 +15,20 @@ from headrace.core.queue import Queue
 from headrace.core.restore import restore
 from headrace.core.storage import Storage
 from headrace.core.turn import Turn
+from headrace.errors import AccessRefused
 from headrace.model.message import Batch
 from headrace.store.api import (
     BindingRow,
     Catalogue,
+    DamagedRow,
     ExchangeRow,
+    PermissionRow,
     PolicyRow,
     QueueRow,
+    TopicPermissionRow,
+    UserRow,
 )
+from headrace.store.strays import separate_strays
 from power.forgetful import ForgetfulDisk
 from unit.core.stage import HandLoop, Inbox, message
 from unit.store.log.journals import JournalStage
@@ -131,6 +137,46 @@ def test_a_binding_to_something_gone_is_told_and_left_out(
 
     assert "could not be restored" in caplog.text
     assert [one.name for one in vhost.routes.get("amq.direct", "k").destinations] == ["q"]
+
+
+# -- damage -------------------------------------------------------------------------------------
+
+RIGHTS = PermissionRow("ann", "/", ".*", ".*", ".*")
+ANN = UserRow("ann", "", ())
+
+
+@pytest.mark.parametrize("reason", ["'amn' '/' 'x' is damaged", "3 rows are there, not 4 as noted"])
+def test_a_damaged_restriction_of_topics_lifts_no_restriction(site: Site, reason: str) -> None:
+    site.catalogue.users, site.catalogue.permissions = [ANN], [RIGHTS]
+    site.catalogue.topic_permissions = [TopicPermissionRow("ann", "/", "known", "^eu", "")]
+    site.start().users.user("ann").check_topic("/", "write", "amq.topic", "us")
+    site.catalogue.damaged = [DamagedRow("topic_permissions", reason)]
+
+    ann = site.start().users.user("ann")
+
+    ann.check_topic("/", "write", "known", "eu.1")
+    with pytest.raises(AccessRefused):
+        ann.check_topic("/", "write", "amq.topic", "us")
+
+
+def test_a_restriction_of_a_missing_user_restricts_no_other(site: Site) -> None:
+    site.catalogue.users, site.catalogue.permissions = [ANN], [RIGHTS]
+    site.catalogue.topic_permissions = [TopicPermissionRow("gone", "/", "amq.topic", "^eu", "")]
+    assert len(separate_strays(site.catalogue)) == 1
+
+    site.start().users.user("ann").check_topic("/", "write", "amq.topic", "us")
+
+
+def test_no_first_user_is_made_when_users_may_be_damaged(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.catalogue.damaged = [DamagedRow("users", "0 rows are there, not 1 as noted")]
+
+    users = site.start().users
+    users.ensure_somebody("guest", "guest")
+
+    assert users.list_users() == []
+    assert "no user can be read" in caplog.text
 
 
 # -- messages -----------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from headrace.store.fsck import check
 from headrace.store.log.checkpoint import Checkpoint, checkpoint_bytes
 from headrace.store.log.log import CommitLog
 from headrace.store.log.recovery import index_bytes
-from headrace.store.offline import LogDriver, held
+from headrace.store.offline import LogDriver, held, read_catalogue
 from headrace.store.repair import repair
 from headrace.store.sqlite.metadata import SqliteMetadata
 
@@ -308,8 +308,7 @@ def test_damaged_metadata_is_told_and_left_alone(data: Path) -> None:
     with writing(data) as log:
         put(log, ORDERS, b"a")
     file = data / "meta.db"
-    raw = file.read_bytes()
-    file.write_bytes(raw[:4096] + b"\xff" * 4096 + raw[8192:])
+    file.write_bytes(b"\xff" * 4096 + file.read_bytes()[4096:])
     before = snapshot(data)
 
     findings = check(data)
@@ -318,6 +317,43 @@ def test_damaged_metadata_is_told_and_left_alone(data: Path) -> None:
     assert findings.queues is None
     assert "restore a backup" in line
     assert snapshot(data) == before
+
+
+def test_what_is_readable_of_damaged_metadata_is_accepted_by_a_repair(data: Path) -> None:
+    with writing(data) as log:
+        put(log, ORDERS, b"a")
+    file = data / "meta.db"
+    raw = file.read_bytes()
+    file.write_bytes(raw[:4096] + b"\xff" * 4096 + raw[8192:])  # the page of vhosts
+    before = snapshot(data)
+
+    findings = check(data)
+
+    assert snapshot(data) == before
+    assert {place.file for place in findings.places} == {"meta.db"}
+    assert any("table vhosts: 0 rows are there, not 1" in one.what for one in findings.places)
+    assert mend(data).is_sound
+    assert read_catalogue(data).vhosts == ["/"]
+    assert contents(data, ORDERS) == [b"a"]
+    assert [one.name for one in (data / "lost+found").glob("meta.db-rows-*.json")]
+
+
+def test_orphans_become_a_queue_or_a_topic(data: Path) -> None:
+    with writing(data) as log:
+        put(log, GONE, b"a", b"b")
+        placed = [Placed(GONE + 1, 0, 1)]
+        log.append(exchange="", key="", origin=0, ttl_ms=None, contents=[b"c"], placed=placed,
+                   level=Level.FSYNC)  # fmt: skip
+
+    findings = mend(data)
+
+    assert (findings.orphans, findings.is_sound) == ({}, True)
+    assert findings.queues == {
+        ORDERS: ("/", "orders"),
+        MAIL: ("/", "mail"),
+        GONE: ("/", "orphan.9"),
+        GONE + 1: ("/", "topic.orphan.10/middle.0"),
+    }
 
 
 def test_missing_metadata_beside_messages_is_damage(data: Path) -> None:

@@ -133,6 +133,10 @@ class CommitLog:
         for number in set(self._books.queues) - queues:
             self.forget(number)
 
+    def numbers(self) -> set[int]:
+        """Those of all queues that something is known about."""
+        return set(self._books.queues)
+
     def suspect_all(self) -> None:
         """At start, after a crash: every message may have been delivered already."""
         self._books.suspect_all()

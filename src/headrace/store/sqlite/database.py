@@ -6,14 +6,27 @@ import logging
 import os
 import shutil
 import sqlite3
-from contextlib import closing
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from headrace.errors import BrokerError, ConfigError, StoreError
-from headrace.store.sqlite import schema
+from headrace.store.api import DamagedRow, QueueRow
+from headrace.store.sqlite import schema, statements
+from headrace.store.sqlite.sums import (
+    ERRORS,
+    counter,
+    is_damage,
+    kept_aside,
+    row_sum,
+    scan,
+    set_aside_values,
+)
 
 logger = logging.getLogger(__name__)
 
+LOST_AND_FOUND = "lost+found"
 _LEAST_ROOM = 1 << 18  # bytes; its files grow by less
 _BUSY_S = 10.0  # how long an operator's tool may hold the file before that is an error
 
@@ -25,7 +38,8 @@ def open_database(path: Path) -> sqlite3.Connection:
     """
     try:
         _make_private(path)
-        _inspect(path)
+        if damage := _inspect(path):
+            rebuild(path, damage)
         return _connect(path)
     except OSError as error:
         raise StoreError(f"cannot open {path}: {error}") from error
@@ -77,7 +91,8 @@ def _sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def _inspect(path: Path) -> None:
+def _inspect(path: Path) -> list[str]:
+    """What is wrong with pages and tables; sums are compared when rows are read."""
     # A connection that may write would, when closed, move the -wal file into the database.
     with closing(_raw_connection(f"{path.absolute().as_uri()}?mode=ro")) as connection:
         found, known = schema.schema_version(connection), len(schema.MIGRATIONS)
@@ -88,9 +103,83 @@ def _inspect(path: Path) -> None:
                 f"{path} has schema version {found}, this version of Headrace knows {known}: "
                 "run the newer version, or use another data directory"
             )
-        damage = [" ".join(text.split()) for (text,) in connection.execute("PRAGMA quick_check(3)")]
-        if damage != ["ok"]:
-            raise sqlite3.DatabaseError("; ".join(damage))
+        try:
+            damage = _damage(connection, found)
+        except ERRORS as error:
+            if not is_damage(error):
+                raise
+            damage = [str(error)]
+        if damage and found < known:
+            raise sqlite3.DatabaseError("; ".join(damage))  # its rows have no sums
+        return damage
+
+
+def _damage(connection: sqlite3.Connection, version: int) -> list[str]:
+    checked = connection.execute("PRAGMA integrity_check(3)")
+    damage = [" ".join(text.split()) for (text,) in checked if text != "ok"]
+    if schema.layout(connection) != schema.layout_of(version):
+        damage.append(f"its tables are not those of version {version}")
+    return damage
+
+
+def rebuild(path: Path, damage: Iterable[str] = ()) -> None:
+    """Make the file again from what can be read, in one transaction. What cannot be trusted is
+    kept aside in it, and the file as it was in lost+found."""
+    uri = f"{path.absolute().as_uri()}?mode=rw"
+    with (
+        closing(sqlite3.connect(":memory:", isolation_level=None)) as new,
+        _copied_aside(path),
+    ):
+        schema.migrate(new)
+        with closing(_raw_connection(uri)) as old:
+            schema.mend(old, new)
+        with closing(_raw_connection(uri)) as old:
+            _move_rows(old, new, [DamagedRow(path.name, one) for one in damage])
+            new.backup(old)
+
+
+def _move_rows(old: sqlite3.Connection, new: sqlite3.Connection, damaged: list[DamagedRow]) -> None:
+    highest = 0
+    damaged += kept_aside(old)
+    scans = {table: scan(old, table) for table in statements.INSERT}
+    if not any(found.good for found in scans.values()):
+        raise sqlite3.DatabaseError("no row can be read")
+    for table, found in scans.items():
+        damaged += found.damaged
+        for values, row in found.good:
+            new.execute(statements.INSERT[table], (*values, row_sum(table, *values)))
+            highest = max(highest, _number(row))
+    for name, at_least in (("highest_queue_id", highest), ("generation", 0)):
+        value = counter(old, name)
+        if value is None:
+            damaged.append(DamagedRow("counters", f"{name} is damaged"))
+        new.execute(statements.RAISE_TO, {"name": name, "value": max(value or 0, at_least)})
+    for one in damaged:
+        new.execute(statements.SET_ASIDE, set_aside_values(one))
+
+
+def _number(row: object) -> int:
+    return row.id if isinstance(row, QueueRow) else getattr(row, "highest", 0)
+
+
+@contextmanager
+def _copied_aside(path: Path) -> Iterator[None]:
+    """For experts: a page that SQLite cannot read may have more in it than was found."""
+    directory = path.parent / LOST_AND_FOUND
+    directory.mkdir(mode=0o700, exist_ok=True)
+    copies = []
+    try:
+        for suffix in ("", "-wal"):
+            file = path.with_name(path.name + suffix)
+            if file.exists() and file.stat().st_size:
+                copies.append(directory / f"{path.name}-{time.time_ns()}{suffix}")
+                shutil.copyfile(file, copies[-1])
+                copies[-1].chmod(0o600)
+        yield
+    except BaseException:  # the file is as it was
+        for copy in copies:
+            copy.unlink(missing_ok=True)
+        raise
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -109,6 +198,9 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 def _raw_connection(uri: str) -> sqlite3.Connection:
     """Without hidden transactions, and free to be passed to the writer thread."""
-    return sqlite3.connect(
+    connection = sqlite3.connect(
         uri, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
     )
+    # Only names inside the broker are text. Elsewhere it is damage, and must not end the reading.
+    connection.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
+    return connection

@@ -8,41 +8,26 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Condition, Thread
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headrace.errors import BrokerError, StoreError
-from headrace.store.api import (
-    BindingRow,
-    Catalogue,
-    CursorRow,
-    ExchangeRow,
-    ParameterRow,
-    PermissionRow,
-    PinRow,
-    PolicyRow,
-    QueueRow,
-    RetryRow,
-    Row,
-    SecretRow,
-    TopicPermissionRow,
-    TopicRow,
-    UserLimitsRow,
-    UserRow,
-    VhostLimitsRow,
-)
+from headrace.store.api import Catalogue, DamagedRow, Row
 from headrace.store.failpoints import passing
-from headrace.store.rows import Kept, R, field_names, make_row, read_text, row_values
+from headrace.store.rows import Kept, row_values
 from headrace.store.sqlite import statements
-from headrace.store.sqlite.database import open_database, store_error
+from headrace.store.sqlite.database import open_database, rebuild, store_error
+from headrace.store.sqlite.sums import counter, kept_aside, row_sum, scan, set_aside_values
 from headrace.wire.amqp.values import utf8
 
 logger = logging.getLogger(__name__)
 
 FILE_NAME = "meta.db"
+ORPHAN = "journal"  # where messages are whose queue is missing; the rest of `origin` are tables
 
 
 class Change(NamedTuple):
@@ -52,12 +37,24 @@ class Change(NamedTuple):
     values: Mapping[str, Kept]
 
 
+def _saving(row: Row) -> Change:
+    values = row_values(row)
+    values["sum"] = row_sum(statements.TABLES[type(row)], *values.values())
+    return Change(statements.SAVE[type(row)], values)
+
+
+def _saving_vhost(name: str) -> Change:
+    kept = utf8(name)
+    return Change(statements.SAVE_VHOST, {"vhost": kept, "sum": row_sum("vhosts", kept)})
+
+
 class SqliteMetadata:
     """The Metadata contract on ``meta.db`` in a directory. Opening fails, or the file is good."""
 
     def __init__(self, directory: Path) -> None:
         self.committed = 0
         self.issued = 0
+        self.generation = 0  # of what is committed; an older copy of the file has a lower one
         self._path = directory / FILE_NAME
         self._connection = open_database(self._path)
         self._wake = Condition()
@@ -71,8 +68,47 @@ class SqliteMetadata:
         if self._writer is not None or self._closed:
             raise StoreError("the catalogue is read before the metadata store starts")
         try:
-            return self._read_catalogue()
+            found = self._read_catalogue()
+            if found is None:
+                self._connection.close()
+                rebuild(self._path)
+                self._connection = open_database(self._path)
+                found = self._read_catalogue()
+            if found is None:
+                raise sqlite3.DatabaseError("it cannot be made again")
+            return found
         except (sqlite3.Error, BrokerError) as error:
+            raise store_error(self._path, error) from error
+
+    def set_aside(self, strays: Iterable[tuple[Row, DamagedRow]], generation: int = 0) -> None:
+        """Before start: move rows to where a repair finds them; ``generation``: at least that."""
+        changes = []
+        for row, one in strays:
+            changes.append(Change((statements.REMOVE[type(row)],), row_values(row)))
+            changes.append(Change((statements.SET_ASIDE,), set_aside_values(one)))
+        self._commit_now(changes, generation)
+
+    def note_orphans(self, numbers: Iterable[int]) -> None:
+        """Before start: the messages of these stay until a repair, also when numbers are given
+        that are higher."""
+        noted = [DamagedRow(ORPHAN, "", (one,)) for one in numbers]
+        self._commit_now([Change((statements.SET_ASIDE,), set_aside_values(one)) for one in noted])
+
+    def accept(self, rows: Iterable[Row], vhosts: Iterable[str], generation: int) -> None:
+        """Before start: take rows as they are, and forget what was kept aside."""
+        changes = [_saving(row) for row in rows]
+        changes += [_saving_vhost(name) for name in vhosts]
+        changes.append(Change(("DELETE FROM damaged_rows",), {}))
+        self._commit_now(changes, generation)
+
+    def _commit_now(self, changes: list[Change], generation: int = 0) -> None:
+        if generation > self.generation:
+            changes.append(Change((statements.RAISE_GENERATION_TO,), {"value": generation}))
+            self.generation = generation
+        try:
+            if changes:
+                self._commit(changes)
+        except sqlite3.Error as error:
             raise store_error(self._path, error) from error
 
     def start(
@@ -93,7 +129,7 @@ class SqliteMetadata:
         self._writer.start()
 
     def save(self, row: Row) -> int:
-        return self._queue(Change(statements.SAVE[type(row)], row_values(row)))
+        return self._queue(_saving(row))
 
     def delete(self, row: Row) -> int:
         return self._queue(Change(statements.DELETE[type(row)], row_values(row)))
@@ -104,7 +140,7 @@ class SqliteMetadata:
         return self._queue(Change(statements.FORGET_READER, values))
 
     def save_vhost(self, name: str) -> int:
-        return self._queue(Change(statements.SAVE_VHOST, {"vhost": utf8(name)}))
+        return self._queue(_saving_vhost(name))
 
     def delete_vhost(self, name: str) -> int:
         return self._queue(Change(statements.DELETE_VHOST, {"vhost": utf8(name)}))
@@ -140,32 +176,27 @@ class SqliteMetadata:
             self._wake.notify()
             return self.issued
 
-    def _read_catalogue(self) -> Catalogue:
-        execute = self._connection.execute
-        return Catalogue(
-            vhosts=[read_text(name) for (name,) in execute(statements.SELECT_VHOSTS)],
-            exchanges=self._read(ExchangeRow),
-            queues=self._read(QueueRow),
-            bindings=self._read(BindingRow),
-            topics=self._read(TopicRow),
-            parameters=self._read(ParameterRow),
-            cursors=self._read(CursorRow),
-            retries=self._read(RetryRow),
-            pins=self._read(PinRow),
-            policies=self._read(PolicyRow),
-            users=self._read(UserRow),
-            secrets=self._read(SecretRow),
-            permissions=self._read(PermissionRow),
-            topic_permissions=self._read(TopicPermissionRow),
-            user_limits=self._read(UserLimitsRow),
-            vhost_limits=self._read(VhostLimitsRow),
-            next_queue_id=execute(statements.SELECT_HIGHEST_QUEUE_ID).fetchone()[0] + 1,
+    def _read_catalogue(self) -> Catalogue | None:
+        """Everything declared; None when something in the file is damaged."""
+        connection = self._connection
+        scans = {table: scan(connection, table) for table in statements.KINDS}
+        highest, generation = (
+            counter(connection, one) for one in ("highest_queue_id", "generation")
         )
-
-    def _read(self, kind: type[R]) -> list[R]:
-        found = self._connection.execute(statements.SELECT[kind])
-        names = field_names(kind)  # the columns come in the order of the fields
-        return [make_row(kind, dict(zip(names, row, strict=True))) for row in found]
+        if highest is None or generation is None or any(one.damaged for one in scans.values()):
+            return None
+        # As always, the oldest queue first; the order of everything else is that of its key.
+        scans["queues"].good.sort(key=lambda one: (one[0][0], one[0][2], one[0][3]))
+        rows: dict[str, Any] = {table: [row for _, row in one.good] for table, one in scans.items()}
+        self.generation = generation
+        aside = kept_aside(connection)
+        return Catalogue(
+            **rows,
+            next_queue_id=highest + 1,
+            generation=generation,
+            damaged=[one for one in aside if one.table != ORPHAN],
+            orphaned={int(str(one.values[0])) for one in aside if one.table == ORPHAN},
+        )
 
     # -- on the writer thread ---------------------------------------------------------------------
 
@@ -188,13 +219,26 @@ class SqliteMetadata:
 
     def _commit(self, changes: Sequence[Change]) -> None:
         """Make all changes in one transaction. Tests put a failing disk here."""
+        with self._transaction():
+            for change in changes:
+                for statement in change.statements:
+                    self._connection.execute(statement, change.values)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
-        for change in changes:
-            for statement in change.statements:
-                execute(statement, change.values)
-        passing("metadata.commit")
-        execute("COMMIT")
+        try:
+            yield
+            execute(statements.RAISE_GENERATION)
+            passing("metadata.commit")
+            execute("COMMIT")
+        except BaseException:
+            # Not in the database, rolled back or not; but another begin needs its end.
+            with suppress(sqlite3.Error):
+                self._connection.rollback()
+            raise
+        self.generation += 1
         passing("metadata.committed")
 
     def _fail(self, error: Exception) -> None:
@@ -205,11 +249,6 @@ class SqliteMetadata:
         with self._wake:
             self._failure = failure
             self._queued.clear()
-        try:
-            if self._connection.in_transaction:
-                self._connection.rollback()
-        except sqlite3.Error:
-            pass  # an unfinished transaction is not in the database, rolled back or not
         self._tell(partial(self._on_failure, failure))
 
     def _tell(self, callback: Callable[[], None]) -> None:

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
+from functools import cache
 from typing import Final, NamedTuple
+
+from headrace.store.failpoints import passing
+from headrace.store.sqlite.sums import row_sum
 
 APPLICATION_ID: Final = 0x48644D44  # "HdMD": tells our file from any other SQLite database
 
@@ -19,6 +24,42 @@ class Migration(NamedTuple):
     name: str
     sql: str
 
+
+def _summed(table: str, columns: str) -> str:
+    """A column with the sum of each row, and the sum of all in `counters`, kept by triggers."""
+    noted = f"WHERE name = '{table}'; END;"
+    return f"""
+        ALTER TABLE {table} ADD COLUMN sum INTEGER NOT NULL DEFAULT 0;
+        UPDATE {table} SET sum = row_sum('{table}', {columns});
+        INSERT INTO counters SELECT '{table}', count(*), coalesce(sum(sum), 0) FROM {table};
+        CREATE TRIGGER {table}_inserted AFTER INSERT ON {table} BEGIN
+            UPDATE counters SET value = value + 1, total = total + new.sum {noted}
+        CREATE TRIGGER {table}_updated AFTER UPDATE OF sum ON {table} BEGIN
+            UPDATE counters SET total = total + new.sum - old.sum {noted}
+        CREATE TRIGGER {table}_deleted AFTER DELETE ON {table} BEGIN
+            UPDATE counters SET value = value - 1, total = total - old.sum {noted}
+        """
+
+
+# As of step 7: what is added later is no part of these.
+_SUMMED: Final = {
+    "vhosts": "name",
+    "exchanges": "vhost, name, kind, auto_delete, internal, arguments",
+    "queues": "id, uuid, vhost, name, auto_delete, arguments",
+    "bindings": "vhost, source, to_queue, destination, key, arguments",
+    "topics": "vhost, name, uuid, queues, created_at, settings, numbers, highest",
+    "parameters": "vhost, component, name, settings",
+    "cursors": "topic, reader_group, token, lane, partition, kind, floor, epoch, ranges",
+    "retries": "topic, reader_group, lane, partition, place, attempts, due, dead, reason",
+    "pins": "vhost, query, kind, name, uuid, max_bytes, updated_at, positions, lost",
+    "policies": "vhost, name, pattern, apply_to, priority, definition",
+    "users": "name, password_hash, tags",
+    "secrets": "user, secret",
+    "permissions": "user, vhost, configure, write, read",
+    "topic_permissions": "user, vhost, exchange, write, read",
+    "user_limits": "user, limits",
+    "vhost_limits": "vhost, limits",
+}
 
 MIGRATIONS: Final[tuple[Migration, ...]] = (
     Migration(
@@ -199,6 +240,23 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
         ) WITHOUT ROWID;
         """,
     ),
+    Migration(
+        "0007_sums",
+        """
+        ALTER TABLE counters ADD COLUMN total INTEGER NOT NULL DEFAULT 0;
+        INSERT INTO counters VALUES ('generation', 0, 0);
+        UPDATE counters SET total = ~value;
+
+        -- Rows that cannot be trusted or served, for a repair; content is a MessagePack array.
+        CREATE TABLE damaged_rows (
+            id INTEGER PRIMARY KEY,
+            origin TEXT NOT NULL,
+            reason TEXT NOT NULL,
+            content BLOB NOT NULL
+        );
+        """
+        + "".join(_summed(table, columns) for table, columns in _SUMMED.items()),
+    ),
 )
 
 
@@ -214,16 +272,56 @@ def is_foreign(connection: sqlite3.Connection) -> bool:
     return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
 
 
+def layout(connection: sqlite3.Connection) -> list[tuple[object, ...]]:
+    """Tables with their columns, indexes and triggers; SQLite rewrites the text of tables only."""
+    return [
+        *connection.execute(
+            "SELECT type, name, tbl_name, iif(type = 'table', '', sql) FROM sqlite_master "
+            "WHERE name NOT LIKE 'sqlite_%' ORDER BY name"
+        ),
+        *connection.execute(
+            "SELECT tables.name, columns.* FROM sqlite_master AS tables, "
+            "pragma_table_info(tables.name) AS columns WHERE tables.type = 'table' "
+            "AND tables.name NOT LIKE 'sqlite_%' ORDER BY tables.name, columns.cid"
+        ),
+    ]
+
+
+def mend(damaged: sqlite3.Connection, good: sqlite3.Connection) -> None:
+    """Give tables, indexes and triggers their names and texts again; their rows are not touched."""
+    damaged.execute("PRAGMA writable_schema = ON")  # does not refuse what it cannot parse
+    for one in good.execute("SELECT type, name, tbl_name, sql FROM sqlite_master"):
+        damaged.execute(
+            "UPDATE sqlite_master SET type = ?1, name = ?2, tbl_name = ?3, sql = ?4 "
+            "WHERE (name = ?2 OR sql = ?4) AND (type, name, tbl_name, sql) <> (?1, ?2, ?3, ?4)",
+            one,
+        )
+
+
+@cache
+def layout_of(version: int) -> list[tuple[object, ...]]:
+    """The layout of a file that has taken so many steps."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.create_function("row_sum", -1, row_sum)
+        for step in MIGRATIONS[:version]:
+            connection.executescript(step.sql)
+        return layout(connection)
+
+
 def migrate(
     connection: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS
 ) -> list[str]:
     """Take the steps that are missing, each in a transaction; returns their names."""
     version = schema_version(connection)
+    connection.create_function("row_sum", -1, row_sum, deterministic=True)
     for number, step in enumerate(migrations[version:], version + 1):
         try:
             connection.executescript(
-                f"BEGIN IMMEDIATE; {step.sql}; PRAGMA user_version = {number}; COMMIT;"
+                f"BEGIN IMMEDIATE; {step.sql}; PRAGMA user_version = {number};"
             )
+            passing("metadata.migrate")
+            connection.execute("COMMIT")
+            passing("metadata.migrated")
         except BaseException:
             if connection.in_transaction:
                 connection.rollback()

@@ -23,9 +23,9 @@ from headrace.store.api import (
     UserRow,
     VhostLimitsRow,
 )
-from headrace.store.rows import IDENTITY, ORDER, field_names
+from headrace.store.rows import IDENTITY, field_names
 
-_TABLES: Mapping[type[Row], str] = {
+TABLES: Final[Mapping[type[Row], str]] = {
     ExchangeRow: "exchanges",
     QueueRow: "queues",
     BindingRow: "bindings",
@@ -44,20 +44,32 @@ _TABLES: Mapping[type[Row], str] = {
 }
 
 
-def _select(kind: type[Row]) -> str:
-    columns, order = ", ".join(field_names(kind)), ", ".join(ORDER[kind])
-    return f"SELECT {columns} FROM {_TABLES[kind]} ORDER BY {order}"
+# By the names of tables; a vhost is nothing but its name.
+KINDS: Final[Mapping[str, type[Row] | None]] = {
+    "vhosts": None,
+    **{table: kind for kind, table in TABLES.items()},
+}
+COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    table: field_names(kind) if kind is not None else ("name",) for table, kind in KINDS.items()
+}
+KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    table: IDENTITY[kind] if kind is not None else ("name",) for table, kind in KINDS.items()
+}
 
 
 def _upsert(kind: type[Row]) -> str:
-    names = field_names(kind)
+    names, key = (*field_names(kind), "sum"), IDENTITY[kind]
+    changes = ", ".join(f"{name} = excluded.{name}" for name in names if name not in key)
     values = ", ".join(f":{name}" for name in names)
-    return f"INSERT OR REPLACE INTO {_TABLES[kind]} ({', '.join(names)}) VALUES ({values})"
+    return (
+        f"INSERT INTO {TABLES[kind]} ({', '.join(names)}) VALUES ({values}) "
+        f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
+    )
 
 
 def _remove(kind: type[Row]) -> str:
     wanted = " AND ".join(f"{name} = :{name}" for name in IDENTITY[kind])
-    return f"DELETE FROM {_TABLES[kind]} WHERE {wanted}"
+    return f"DELETE FROM {TABLES[kind]} WHERE {wanted}"
 
 
 def _remove_queue_bindings(id_condition: str) -> str:
@@ -70,25 +82,39 @@ def _remove_queue_bindings(id_condition: str) -> str:
     """
 
 
-SELECT: Final = {kind: _select(kind) for kind in _TABLES}
-SELECT_VHOSTS: Final = "SELECT name FROM vhosts ORDER BY name"
-SELECT_HIGHEST_QUEUE_ID: Final = "SELECT value FROM counters WHERE name = 'highest_queue_id'"
+def _raise(value: str, name: str) -> str:
+    """The complement of a counter stands where a table has the sum of its rows."""
+    return f"UPDATE counters SET value = {value}, total = ~{value} WHERE name = {name}"
+
+
+RAISE_GENERATION: Final = _raise("(value + 1)", "'generation'")
+RAISE_TO: Final = _raise("max(value, :value)", ":name")
+RAISE_GENERATION_TO: Final = _raise("max(value, :value)", "'generation'")
+# For a file that is made again: of two rows with one key the first counts.
+INSERT: Final = {
+    table: f"INSERT OR IGNORE INTO {table} ({', '.join(names)}, sum) VALUES ({'?, ' * len(names)}?)"
+    for table, names in COLUMNS.items()
+}
+SET_ASIDE: Final = (
+    "INSERT INTO damaged_rows (origin, reason, content) VALUES (:origin, :reason, :content)"
+)
+REMOVE: Final = {kind: _remove(kind) for kind in TABLES}
 
 SAVE: Final[Mapping[type[Row], tuple[str, ...]]] = {
-    **{kind: (_upsert(kind),) for kind in _TABLES},
+    **{kind: (_upsert(kind),) for kind in TABLES},
     QueueRow: (
         _remove_queue_bindings("id <> :id"),  # another queue: it starts without any
         _upsert(QueueRow),
-        "UPDATE counters SET value = max(value, :id) WHERE name = 'highest_queue_id'",
+        _raise("max(value, :id)", "'highest_queue_id'"),
     ),
     TopicRow: (
         _upsert(TopicRow),
-        "UPDATE counters SET value = max(value, :highest) WHERE name = 'highest_queue_id'",
+        _raise("max(value, :highest)", "'highest_queue_id'"),
     ),
 }
 
 DELETE: Final[Mapping[type[Row], tuple[str, ...]]] = {
-    **{kind: (_remove(kind),) for kind in _TABLES},
+    **{kind: (REMOVE[kind],) for kind in TABLES},
     ExchangeRow: (
         _remove(ExchangeRow),
         "DELETE FROM bindings WHERE vhost = :vhost AND source = :name",
@@ -120,7 +146,9 @@ FORGET_READER: Final = (
     "DELETE FROM retries WHERE topic = :topic AND reader_group = :reader_group",
 )
 
-SAVE_VHOST: Final = ("INSERT OR REPLACE INTO vhosts (name) VALUES (:vhost)",)
+SAVE_VHOST: Final = (
+    "INSERT INTO vhosts (name, sum) VALUES (:vhost, :sum) ON CONFLICT (name) DO NOTHING",
+)
 _TOPICS_OF_VHOST = "SELECT uuid FROM topics WHERE vhost = :vhost"
 DELETE_VHOST: Final = (
     "DELETE FROM vhosts WHERE name = :vhost",
@@ -128,7 +156,7 @@ DELETE_VHOST: Final = (
     f"DELETE FROM retries WHERE topic IN ({_TOPICS_OF_VHOST})",
     *(
         f"DELETE FROM {table} WHERE vhost = :vhost"
-        for kind, table in _TABLES.items()
+        for kind, table in TABLES.items()
         if "vhost" in field_names(kind)
     ),
 )

@@ -36,6 +36,7 @@ RELEASED = {
     "0004_pins": "430623ab60097f4a65fe5f8bcebcb51dfe49e2f71a16bdbe8889e7eb7693e93e",
     "0005_parameters": "7e03945dbd4f9d01e3fc45a4716d384a1448f7fef41cac5b7d0b5aa45ad0fbf1",
     "0006_secrets": "4d92153e7c02b454dde4e284fde0def5ee398850d3c33e4299cdbe619103420e",
+    "0007_sums": "b9c36ba18a04e187b5f4a4f1af87d0049486cef9ba6a1a76a5fcd74a26ed2ad8",
 }
 
 # For each version: rows as a broker of that version left them, and what must be read from them.
@@ -90,6 +91,10 @@ FILLED: dict[int, tuple[str, Catalogue]] = {
     ),
     6: (
         "INSERT INTO secrets VALUES (x'616e6e', x'73');",
+        Catalogue(secrets=[SecretRow("ann", "s")]),
+    ),
+    7: (
+        "INSERT INTO secrets VALUES (x'616e6e', x'73', row_sum('secrets', x'616e6e', x'73'));",
         Catalogue(secrets=[SecretRow("ann", "s")]),
     ),
 }
