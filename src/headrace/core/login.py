@@ -48,7 +48,7 @@ class Logins:
         self._now = now
         self._key = os.urandom(32)
         self._proofs: OrderedDict[bytes, float] = OrderedDict()  # when each was made
-        self._under_way: dict[bytes, asyncio.Task[PasswordHash | None]] = {}
+        self._under_way: dict[tuple[str, bytes], asyncio.Task[PasswordHash | None]] = {}
         self._trying: dict[tuple[str, str], Counter[bytes]] = {}  # passwords, by user and address
         self._at: Counter[str] = Counter()  # how many of them, by address
         self._waiting = 0
@@ -75,7 +75,7 @@ class Logins:
         self, user: str, password: str, address: str, kept: PasswordHash | None, began: float
     ) -> PasswordHash:
         try:
-            better = await self._matching(password, address, kept) if kept is not None else None
+            better = await self._matching(user, password, address, kept or NO_PASSWORD)
         except LoginLocked:  # the pool has no place
             self._count_locked()
             await self._hold_back(began)
@@ -137,10 +137,11 @@ class Logins:
         return made is not None and self._now() - made < REMEMBERED_SECONDS
 
     async def _matching(
-        self, password: str, address: str, kept: PasswordHash
+        self, user: str, password: str, address: str, kept: PasswordHash
     ) -> PasswordHash | None:
         """``kept``, or what should replace it; None when it is of another password."""
-        proof = self._proof(kept, password)
+        # With the user: of those that are unknown or have no password the proofs are the same.
+        proof = (user, self._proof(kept, password))
         task = self._under_way.get(proof)
         if task is None:
             # Many clients with one password: the first one's hash is everybody's answer.
@@ -152,7 +153,7 @@ class Logins:
             self.remember(better, password)
         return better
 
-    def _over(self, proof: bytes, task: asyncio.Task[PasswordHash | None]) -> None:
+    def _over(self, proof: tuple[str, bytes], task: asyncio.Task[PasswordHash | None]) -> None:
         del self._under_way[proof]
         if not task.cancelled():
             task.exception()  # whoever waited has it; if nobody is left, that is no news
@@ -182,6 +183,6 @@ class Logins:
 
 def _verify(kept: PasswordHash, password: str) -> PasswordHash | None:
     """On a thread of the pool. A foreign hash that matches is replaced by one of ours."""
-    if not kept.matches(password):
+    if not kept.matches_evenly(password):
         return None
     return PasswordHash.of(password) if kept.is_foreign else kept

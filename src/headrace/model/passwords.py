@@ -108,6 +108,17 @@ class PasswordHash:
         return hmac.compare_digest(key, digest)
 
 
+    def matches_evenly(self, password: str) -> bool:
+        """The same, but a refusal takes one hash of full cost whatever is kept, also if nothing is:
+        its time does not show whether there is such a user."""
+        if self.matches(password):
+            return True
+        is_ours = self.text != "" and not self.is_foreign
+        if not password or not is_ours or _read_scrypt(self.text)[0] != STRONG:
+            _scrypt(password, bytes(_SALT), STRONG)
+        return False
+
+
 NO_PASSWORD: Final = PasswordHash(SCRYPT, "")
 
 

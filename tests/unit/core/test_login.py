@@ -14,7 +14,16 @@ from headrace.core.login import Logins
 from headrace.core.login_guard import FREE_FAILURES, LONGEST_SECONDS, LoginGuard
 from headrace.core.login_pool import LoginPool
 from headrace.errors import LoginLocked, LoginRefused
-from headrace.model.passwords import LIGHT, SCRYPT, SHA256, PasswordHash
+from headrace.model import passwords
+from headrace.model.passwords import (
+    LIGHT,
+    NO_PASSWORD,
+    SCRYPT,
+    SHA256,
+    STRONG,
+    Cost,
+    PasswordHash,
+)
 
 HERE, THERE = "127.0.0.1", "10.0.0.1"
 KEPT = PasswordHash.of("right", LIGHT)
@@ -39,6 +48,7 @@ def time() -> Time:
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login, "REFUSAL_SECONDS", 0.0)
+    monkeypatch.setattr(passwords, "STRONG", LIGHT)  # of refusals
 
 
 # -- patience -------------------------------------------------------------------------------------
@@ -165,6 +175,39 @@ def test_the_right_password_is_accepted_and_others_are_not() -> None:
     logins = run(work)
 
     assert (logins.counts.accepted, logins.counts.refused, logins.counts.locked) == (1, 3, 0)
+
+
+@pytest.mark.parametrize("password", ["wrong", ""])
+def test_a_refusal_takes_one_hash_whoever_asks(
+    monkeypatch: pytest.MonkeyPatch, password: str
+) -> None:
+    """No user, none that may come from here, no password, a foreign hash, the default password."""
+    costs: list[Cost] = []
+    scrypt = passwords._scrypt
+
+    def counted(password: str, salt: bytes, cost: Cost) -> bytes:
+        costs.append(cost)
+        return scrypt(password, salt, LIGHT)
+
+    users = {"ours": PasswordHash.of("right", STRONG), "default": PasswordHash.of("guest"),
+             "foreign": OLD, "none": NO_PASSWORD, "unknown": None, "unknown2": None}  # fmt: skip
+    monkeypatch.setattr(passwords, "_scrypt", counted)
+    monkeypatch.setattr(passwords, "STRONG", STRONG)
+
+    async def work(logins: Logins) -> None:
+        async def refused(user: str, kept: PasswordHash | None) -> None:
+            with pytest.raises(LoginRefused):
+                await logins.check(user, password, HERE, kept)
+
+        for user, kept in users.items():
+            await refused(user, kept)
+            assert costs.count(STRONG) == 1, user
+            costs.clear()
+        await asyncio.gather(*(refused(user, kept) for user, kept in users.items()))
+
+    run(work)
+
+    assert costs.count(STRONG) == len(users), "together as well: no hash is shared"
 
 
 def test_locked_means_that_the_right_password_does_not_help() -> None:
@@ -420,7 +463,8 @@ def test_a_failure_counts_also_when_the_guesser_hangs_up(monkeypatch: pytest.Mon
     async def work(logins: Logins) -> None:
         for number in range(FREE_FAILURES):
             task = asyncio.create_task(logins.check("ann", str(number), HERE, None))
-            await asyncio.sleep(0)
+            while not logins._waiting:  # for the answer; the password was looked at
+                await asyncio.sleep(0)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         with pytest.raises(LoginLocked, match="locked for"):
