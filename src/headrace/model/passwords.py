@@ -107,7 +107,6 @@ class PasswordHash:
         digest = hashlib.new(_DIGESTS[self.algorithm], salt + as_bytes(password)).digest()
         return hmac.compare_digest(key, digest)
 
-
     def matches_evenly(self, password: str) -> bool:
         """The same, but a refusal takes one hash of full cost whatever is kept, also if nothing is:
         its time does not show whether there is such a user."""

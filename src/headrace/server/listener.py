@@ -7,7 +7,6 @@ import logging
 import socket
 import ssl
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
@@ -55,12 +54,17 @@ class SessionLike(Protocol):
 
 
 class Gate:
-    """Counts peers that have not logged in, per address, so that nobody can fill the house."""
+    """Knows the peers that have not logged in, per address, and bounds their number.
+
+    Behind one address there may be many machines: the peer that was silent for longest makes room
+    for the next. Those whose login is being checked stay.
+    """
 
     def __init__(self, handshake_seconds: float, per_address: int) -> None:
         self.handshake_seconds = handshake_seconds
         self.per_address = per_address
-        self._waiting: Counter[str] = Counter()
+        # By address, in order of arrival: what hangs up on a peer; None: it stays.
+        self._waiting: dict[str, dict[object, Callable[[], None] | None]] = {}
         self._quiet_until = 0.0
         self._unsaid = 0
 
@@ -74,17 +78,29 @@ class Gate:
         logger.warning("connection %s refused: %s%s", who, why, more)
         self._quiet_until, self._unsaid = now + QUIET_SECONDS, 0
 
-    def enter(self, peer: str) -> bool:
-        """False when too many from this address are in the hall already."""
-        if self._waiting[peer] >= self.per_address:
-            return False
-        self._waiting[peer] += 1
+    def enter(self, address: str, peer: object, drop: Callable[[], None] | None = None) -> bool:
+        """False when there are too many from this address, and none of them can be dropped."""
+        waiting = self._waiting.setdefault(address, {})
+        if len(waiting) >= self.per_address:
+            oldest = next((one for one, hang_up in waiting.items() if hang_up is not None), None)
+            hang_up = waiting.pop(oldest, None)
+            if hang_up is None:
+                return False
+            self.complain(f"from {address}", "too many without login, the oldest of them")
+            hang_up()
+        self._waiting.setdefault(address, waiting)[peer] = drop
         return True
 
-    def leave(self, peer: str) -> None:
-        self._waiting[peer] -= 1
-        if self._waiting[peer] <= 0:
-            del self._waiting[peer]
+    def keep(self, address: str, peer: object) -> None:
+        """The peer is not dropped any more."""
+        if peer in self._waiting.get(address, ()):
+            self._waiting[address][peer] = None
+
+    def leave(self, address: str, peer: object) -> None:
+        waiting = self._waiting.get(address, {})
+        waiting.pop(peer, None)
+        if not waiting:
+            self._waiting.pop(address, None)
 
 
 class Link(asyncio.Protocol):
@@ -127,7 +143,7 @@ class Link(asyncio.Protocol):
             self._gate.complain(self.name, why)
             transport.abort()
             return
-        if not self._gate.enter(self.peer):
+        if not self._gate.enter(self.peer, self, self.abort):
             self._gate.complain(self.name)
             transport.abort()
             return
@@ -169,11 +185,15 @@ class Link(asyncio.Protocol):
         transport = self._transport
         return transport.get_extra_info("peercert") or None if transport is not None else None
 
+    def login_begins(self) -> None:
+        """The peer has shown a password: it does not make room for others any more."""
+        self._gate.keep(self.peer, self)
+
     def authenticated(self) -> None:
         """The peer has logged in (or is gone): it does not wait in the hall any more."""
         if self._waiting:
             self._waiting = False
-            self._gate.leave(self.peer)
+            self._gate.leave(self.peer, self)
 
     def opened(self) -> None:
         """The handshake is over."""

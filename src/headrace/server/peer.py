@@ -142,6 +142,7 @@ class Peer:
 
         The peer's next requests wait until then.
         """
+        self.link.login_begins()
         self.link.pause_reading("login")
         self.login = self.broker.loop.create_task(self._log_in(login, then))
 

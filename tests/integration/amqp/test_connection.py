@@ -133,8 +133,6 @@ def test_broker_proposes_2047_channels_128_kib_and_60_seconds(raw_socket: RawCon
     [
         {"channel_max": 2048},
         {"frame_max": 131073},
-        {"channel_max": 0},
-        {"frame_max": 0},
         {"frame_max": 4095},
     ],
     ids=str,
@@ -158,6 +156,16 @@ def test_tune_ok_beyond_the_proposal_is_refused(
 )
 def test_tune_ok_within_the_proposal_is_accepted(raw: RawConnect, answer: dict[str, int]) -> None:
     raw(**answer).open_channel()
+
+
+def test_tune_ok_without_limits_means_those_of_the_broker(raw: RawConnect) -> None:
+    """The specification has 0 for no limit; RabbitMQ hangs up."""
+    client = raw(channel_max=0, frame_max=0, heartbeat=0)
+    client.open_channel(1)
+    for number in range(2, 2049):
+        client.send_method(number, "channel.open")
+
+    client.expect_close(530)
 
 
 # -- heartbeats

@@ -464,7 +464,7 @@ def test_a_failure_counts_also_when_the_guesser_hangs_up(monkeypatch: pytest.Mon
         for number in range(FREE_FAILURES):
             task = asyncio.create_task(logins.check("ann", str(number), HERE, None))
             while not logins._waiting:  # for the answer; the password was looked at
-                await asyncio.sleep(0)
+                await asyncio.wait([task], timeout=0.001)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         with pytest.raises(LoginLocked, match="locked for"):

@@ -53,19 +53,38 @@ def test_a_connection_that_is_gone_is_not_timed_out(caplog: pytest.LogCaptureFix
     assert "timed out" not in caplog.text
 
 
-def test_a_place_in_the_hall_is_free_again_when_the_peer_is_gone() -> None:
+def test_of_too_many_without_login_the_oldest_is_dropped() -> None:
+    """Others behind the same address get in; those whose login is being checked stay."""
+
     async def work() -> None:
-        gate, links = Gate(10, 1), set[Link]()
+        gate, links = Gate(10, 3), set[Link]()
         loop = asyncio.get_running_loop()
-        first, second, third = Transport(), Transport(), Transport()
-        link = link_of(loop, gate, links)
-        link.connection_made(cast(asyncio.Transport, first))
-        link_of(loop, gate, links).connection_made(cast(asyncio.Transport, second))
-        link.connection_lost(None)
-        last = link_of(loop, gate, links)
-        last.connection_made(cast(asyncio.Transport, third))
+        transports = [Transport() for _ in range(8)]
+
+        def enter(number: int) -> Link:
+            link = link_of(loop, gate, links)
+            link.connection_made(cast(asyncio.Transport, transports[number]))
+            return link
+
+        checked, second, third = (enter(number) for number in range(3))
+        checked.login_begins()
+        fourth = enter(3)
+        assert [one.aborted for one in transports] == [0, 1, 0, 0, 0, 0, 0, 0]
+        second.connection_lost(None)  # what abort() leads to
+        third.authenticated()
+        fifth = enter(4)
+        assert sum(one.aborted for one in transports) == 1
+
+        for link in (fourth, fifth):
+            link.login_begins()
+        enter(5)  # nobody can be dropped
+        assert [one.aborted for one in transports] == [0, 1, 0, 0, 0, 1, 0, 0]
+        for link in (checked, third, fourth, fifth):
+            link.connection_lost(None)
+        last = enter(6)
         last.connection_lost(None)
-        assert [one.aborted for one in (first, second, third)] == [0, 1, 0]
+        assert transports[6].aborted == 0
+        assert not gate._waiting
 
     asyncio.run(work())
 

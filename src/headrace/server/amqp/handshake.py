@@ -206,14 +206,15 @@ class Handshake:
     def _tuned(self, method: m.ConnectionTuneOk) -> None:
         session = self._session
         limits = session.limits
-        # 0 would mean "no limit" and so is higher than ours, as RabbitMQ has it.
-        if not limits.frame_min <= method.frame_max <= limits.frame_max:
-            raise FrameError(f"negotiated frame_max = {method.frame_max} is not acceptable")
-        if not 0 < method.channel_max <= limits.channel_max:
-            raise FrameError(f"negotiated channel_max = {method.channel_max} is not acceptable")
-        session.frame_max = session.reader.frame_max = method.frame_max
-        session.small_frames = method.frame_max < limits.frame_max
-        session.channel_max = method.channel_max
+        frame_max = method.frame_max or limits.frame_max  # 0: the client has no limit of its own
+        channel_max = method.channel_max or limits.channel_max
+        if not limits.frame_min <= frame_max <= limits.frame_max:
+            raise FrameError(f"negotiated frame_max = {frame_max} is not acceptable")
+        if channel_max > limits.channel_max:
+            raise FrameError(f"negotiated channel_max = {channel_max} is not acceptable")
+        session.frame_max = session.reader.frame_max = frame_max
+        session.small_frames = frame_max < limits.frame_max
+        session.channel_max = channel_max
         session.start_heartbeat(method.heartbeat)
         self._expected = m.ConnectionOpen
 

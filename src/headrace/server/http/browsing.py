@@ -90,7 +90,7 @@ def seen_row(one: Seen, truncate: int = MAX_PAYLOAD) -> dict[str, Any]:
 
 
 async def _browse(call: Call) -> Reply:
-    queue = call.queue()
+    queue = call.free_queue()
     call.check("read", "queue", queue.name)
     start, count = call.number("offset") or 0, call.number("count") or DEFAULT_COUNT
     truncate = call.number("truncate")

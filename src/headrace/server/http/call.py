@@ -68,7 +68,7 @@ class Call:
         return queue
 
     def free_queue(self) -> Queue:
-        """The same, to change it: an exclusive one is its connection's alone."""
+        """The same, to change it or see its messages: an exclusive one is its connection's."""
         return self.vhost.get_queue_for(self.queue().name, None)
 
     # -- who asks -------------------------------------------------------------------------------

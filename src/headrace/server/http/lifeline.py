@@ -62,7 +62,7 @@ def _ordered(found: list[tuple[int, Row]]) -> list[Row]:
 
 
 async def _events(call: Call) -> Reply:
-    queue = call.queue()
+    queue = call.free_queue()
     call.check("read", "queue", queue.name)
     offset = call.number("offset")
     if offset is None:

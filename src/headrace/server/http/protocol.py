@@ -44,8 +44,8 @@ class GuardedProtocol(H11Protocol):
             self.house.complain(f"from {self._address} for HTTP", why)
             transport.abort()
             return
-        self._is_in = self.house.enter(self._address)
-        self._waits = self._is_in and self.gate.enter(self._address)
+        self._is_in = self.house.enter(self._address, self)
+        self._waits = self._is_in and self.gate.enter(self._address, self, transport.abort)
         if not self._waits:
             self.house.complain(f"from {self._address} for HTTP")
             transport.abort()
@@ -67,7 +67,7 @@ class GuardedProtocol(H11Protocol):
         self._stop_waiting()
         if self._is_in:
             self._is_in = False
-            self.house.leave(self._address)
+            self.house.leave(self._address, self)
         super().connection_lost(exc)
 
     def _await_head(self, seconds: float | None = None) -> None:
@@ -85,7 +85,7 @@ class GuardedProtocol(H11Protocol):
             self._deadline = None
         if self._waits:
             self._waits = False
-            self.gate.leave(self._address)
+            self.gate.leave(self._address, self)
 
 
 def assemble(

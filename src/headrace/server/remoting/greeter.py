@@ -11,6 +11,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 
 from headrace.server import descriptors
 from headrace.server.listener import Gate, Link
@@ -59,7 +60,7 @@ class Greeter:
             self._gate.complain(f"from {peer}", why)
             connection.close()
             return
-        if not self._gate.enter(peer):
+        if not self._gate.enter(peer, connection, partial(self._forget, connection, peer)):
             self._gate.complain(f"from {peer}")
             connection.close()
             return
@@ -105,7 +106,7 @@ class Greeter:
     def _let_go(self, connection: socket.socket, peer: str) -> None:
         self._silent.pop(connection).cancel()
         self._loop.remove_reader(connection)
-        self._gate.leave(peer)
+        self._gate.leave(peer, connection)
 
     def _forget(self, connection: socket.socket, peer: str) -> None:
         self._let_go(connection, peer)

@@ -45,6 +45,8 @@ class Wire:
             data = data[8 + length :]
         return found
 
+    def login_begins(self) -> None: ...
+
     def pause_reading(self, reason: str) -> None:
         self.paused.add(reason)
 
