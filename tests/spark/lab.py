@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections import Counter
@@ -23,17 +22,12 @@ import mariadb
 from headrace import topics
 from headrace.client.bulk import BulkConnection
 from headrace.client.settings import Settings
+from headrace.demo.broker import lasting_ports
 from headrace.topics.bulk import TopicTables
 from headrace.wire.native.messages import Op
 
 DRIVER = Path(__file__).parent / "driver.py"
 LANES = ("low", "middle", "high")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def bodies_in(bulk: BulkConnection, topic: str) -> list[bytes]:
@@ -71,7 +65,7 @@ class BrokerServer:
         self.directory = directory
         self.kind = kind
         self.is_pinned = False  # by a query: consumers may take messages away
-        self.broker = brokers.start(directory, "--native-port", str(free_port()))
+        self.broker = brokers.start(directory, "--native-port", str(lasting_ports()["native"]))
         with self.bulk() as bulk:
             bulk.call(Op.TOPIC_DECLARE, name="out", queues=2)
             if kind == "topic":

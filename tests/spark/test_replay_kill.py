@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import free_port
 
 import brokers
 import headrace.topics
 from headrace.client import Channel, ConnectionFactory
 from headrace.client.bulk import BulkConnection
+from headrace.demo.broker import lasting_ports
 from waiting import wait_for
 
 COUNT = 2500
@@ -33,7 +33,7 @@ class Place:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.port = free_port()
+        self.port = lasting_ports()["native"]  # for the next broker, too
         self.broker = self._started()
         with headrace.topics.open(self.url) as store:
             store.create("events", queues=2)
