@@ -61,6 +61,13 @@ FILES: dict[str, Callable[[Original], Path]] = {
     "format": _named("format"),
     "reserve": _named("journal/reserve"),
 }
+TOGETHER = {
+    "the journal": "journal/*",
+    "all segments": "journal/*.log",
+    "all indexes": "journal/*.idx",
+    "all checkpoints": "journal/checkpoint*",
+}
+"""Files that are lost at once."""
 
 
 def chosen(original: Original, name: str) -> Path:
@@ -145,6 +152,12 @@ def unreadable(file: Path, original: Original, chance: random.Random) -> Unreada
     return Unreadable(file, start, start + PAGE)
 
 
+def misnamed(file: Path, original: Original, chance: random.Random) -> None:
+    """A segment or an index with the name of another place in the journal."""
+    _need(file.suffix in (".log", ".idx"))
+    file.rename(file.with_name(f"{int(file.stem) + PAGE:020}{file.suffix}"))
+
+
 FAULTS: dict[str, Callable[[Path, Original, random.Random], Unreadable | None]] = {
     "gone": gone,
     "empty": empty,
@@ -153,6 +166,7 @@ FAULTS: dict[str, Callable[[Path, Original, random.Random], Unreadable | None]] 
     "zeroed page": page,
     "older copy": older,
     "swapped": swapped,
+    "misnamed": misnamed,
     "unreadable": unreadable,
 }
 
@@ -185,6 +199,8 @@ def parameters() -> list[object]:
     found = []
     for name in FILES:
         for fault in FAULTS:
+            if fault == "misnamed" and not name.endswith(("segment", "index")):
+                continue
             for repeat in range(2 if fault in ("one bit", "zeroed page", "unreadable") else 1):
                 found.append(pytest.param(name, fault, repeat, id=f"{name}-{fault}-{repeat}"))
     return found

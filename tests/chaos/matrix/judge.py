@@ -10,7 +10,7 @@ import json
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -31,6 +31,7 @@ from matrix.original import (
     Original,
     body,
     comparable,
+    mark_of,
     number_of,
 )
 from matrix.programs import Programs, Unreadable
@@ -177,8 +178,12 @@ def _number(text: bytes, outcome: Outcome) -> int:
 # -- the verdict --------------------------------------------------------------------------------
 
 
-def judge(outcome: Outcome, original: Original, file: Path, *, may_be_tail: bool) -> None:
-    """Add to the outcome what is against the promises."""
+def judge(outcome: Outcome, original: Original, file: Path, unfinished: str = "") -> None:
+    """Add to the outcome what is against the promises.
+
+    Messages in the file named ``unfinished`` may be missing without a word: the last writes before
+    a crash, of which no other file knows.
+    """
     for name, text in (("the broker", outcome.log), ("fsck", outcome.fsck_text)):
         if "Traceback" in text:
             last = [line for line in text.splitlines() if line.strip()][-1]
@@ -193,7 +198,7 @@ def judge(outcome: Outcome, original: Original, file: Path, *, may_be_tail: bool
         _judge_definitions(outcome, original, said)
     outcome.faults += [f"a reader got an error: {line[:150]}" for line in outcome.errors]
     _judge_order(outcome)
-    _judge_messages(outcome, original, said, may_be_tail=may_be_tail)
+    _judge_messages(outcome, original, said, unfinished)
 
 
 def _judge_refusal(outcome: Outcome, file: Path) -> None:
@@ -226,11 +231,10 @@ def _judge_order(outcome: Outcome) -> None:
             outcome.faults.append(f"{queue}: a message came twice")
 
 
-def _judge_messages(
-    outcome: Outcome, original: Original, said: list[str], *, may_be_tail: bool
-) -> None:
+def _judge_messages(outcome: Outcome, original: Original, said: list[str], unfinished: str) -> None:
     ledger, silent = original.ledger, []
-    reported = Reported(outcome.fsck, outcome.declared, original.places(), said)
+    places = original.places()
+    reported = Reported(outcome.fsck, outcome.declared, places, said)
     for name in (*QUEUES, TOPIC):
         got = set(outcome.delivered.get(name, ()))
         missing = [number for number in ledger.waiting(name) if number not in got]
@@ -240,7 +244,7 @@ def _judge_messages(
             outcome.faults.append(f"{name}: a new message was not delivered")
     outcome.levels |= reported.levels
     again = sorted(ledger.acked & set(outcome.delivered.get("one", ())))
-    if again and not may_be_tail and not said and not outcome.fsck.get("damage"):
+    if again and not unfinished and not said and not outcome.fsck.get("damage"):
         outcome.faults.append(f"silent: acknowledged messages came again: {again[:5]}")
     skipped = [one for one in range(ledger.position, ledger.sent[TOPIC])
                if one not in outcome.group and one in outcome.delivered.get(TOPIC, ())]  # fmt: skip
@@ -248,6 +252,11 @@ def _judge_messages(
         outcome.faults.append(f"the group skips {len(skipped)} messages: {skipped[:5]}")
     if TOPIC in outcome.declared and sum(one >= 10**6 for one in outcome.group) < 2:
         outcome.faults.append("silent: the group does not get what was appended afterwards")
-    if silent and not may_be_tail:
+    silent = [one for one in silent if not _is_only_in(unfinished, places.get(mark_of(*one), ()))]
+    if silent:
         names = {name: sum(one == name for one, _ in silent) for name, _ in silent}
         outcome.faults.append(f"silent: {len(silent)} messages are missing: {names}")
+
+
+def _is_only_in(file: str, places: Sequence[tuple[str, int]]) -> bool:
+    return bool(file) and all(name == file for name, _ in places)

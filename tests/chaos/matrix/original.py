@@ -27,6 +27,11 @@ def body(name: str, number: int) -> bytes:
     return b"<%s %d>" % (name.encode(), number) + FILLER
 
 
+def mark_of(queue: str, number: int) -> tuple[str, int]:
+    """What the body of a message says: one record holds it for `left` and for `right`."""
+    return {"left": "fan", "right": "fan"}.get(queue, queue), number
+
+
 def number_of(text: bytes) -> tuple[str, int] | None:
     """What a body says it is; None when it is not as it was published."""
     found = MARK.match(text)
@@ -193,12 +198,22 @@ def make(directory: Path, *, clean: bool) -> Original:
     writer.declare("late")
     writer.publish(40)
     writer.publish_late(10)
-    writer.append(40)
+    writer.append(20)
+    _add_new_files(writer.data, older)
+    writer.append(20)
     writer.commit(45)
     writer.acknowledge(8)
     writer.note_definitions()
     writer.end(clean=clean)
     return Original(writer.data, older, _foreign(directory, foreign), clean, writer.ledger)
+
+
+def _add_new_files(data: Path, older: Path) -> None:
+    """Segments that were begun since then, as they are now."""
+    for file in [*data.glob("journal/*.log"), data / "meta.db-wal"]:
+        before = older / file.relative_to(data)
+        if not before.exists():
+            shutil.copyfile(file, before)
 
 
 def _foreign(directory: Path, target: Path) -> Path:

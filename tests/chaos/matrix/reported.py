@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from matrix.original import mark_of
+
 LOSS = re.compile(
     r"damage|missing|lost|gone|cannot (be )?read|unreadable|unfinished|cut off|older|not the one|"
     r"Input/output|foreign|orphan|dropped|no record|wrong|incomplete|another|belongs",
@@ -69,10 +71,9 @@ class Reported:
             self._bytes.append((start, start + place["size"]))
 
     def covers(self, name: str, number: int) -> bool:
-        mark = {"left": "fan", "right": "fan"}.get(name, name)
         if any(one == name and first <= number <= last for one, first, last in self._offsets):
             return self._by("offsets")
-        for file, at in self._places.get((mark, number), ()):
+        for file, at in self._places.get(mark_of(name, number), ()):
             position = int(file[:20]) + at
             if any(low - REACH <= position <= high + REACH for low, high in self._bytes):
                 return self._by("bytes of the journal")
