@@ -35,6 +35,25 @@ def test_a_java_that_runs_out_of_memory_ends_the_command_with_one_line(tmp_path:
     )
 
 
+@pytest.mark.spark  # a minute
+def test_a_replay_for_which_java_has_no_room_ends_with_one_line(tmp_path: Path) -> None:
+    with run_broker() as broker:
+        url = broker.native_url
+        with headrace.topics.open(url) as store:
+            store.create("films")
+            store.producer("films", token="t").append(b"x")
+        greedy = "length(concat_ws(',', array_repeat(repeat('x', 1000000), 600))) > 0"
+        options = ("spark.driver.memory=512m", "spark.driver.defaultJavaOptions=-Dx=1")
+        confs = [one for option in options for one in ("--conf", option)]
+        command = ("replay", "--url", url, "-t", "films", "--from", "2020-01-01", "--into", "",
+                   "--routing-key", "q", "--yes", "--where", greedy, *confs)  # fmt: skip
+        with started(*command, state=tmp_path) as process:
+            code, out, err = ended(process)
+    assert (code, out) == (1, "")
+    assert err.startswith("headrace: Spark's Java ran out of memory and ended: give it more")
+    assert err.count("\n") == 1
+
+
 @pytest.mark.spark  # most of a gigabyte goes to the disk
 def test_more_than_java_has_room_for_is_replayed(tmp_path: Path) -> None:
     with run_broker() as broker:

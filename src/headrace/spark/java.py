@@ -20,7 +20,7 @@ WANTED = 17
 INSTALL = "install a JRE, e.g. `apt install openjdk-17-jre-headless`, or set JAVA_HOME"
 # A thread that dies of a full heap leaves Python waiting for it: better all of Java dies.
 OPTIONS = "-XX:+ExitOnOutOfMemoryError"
-OUT_OF_MEMORY = 3  # the exit code of that
+OUT_OF_MEMORY = (3, 52)  # exit codes of that, and of Spark's own handler
 DYING_SECONDS = 5.0  # between its last word and its end
 ENDING_SECONDS = 20.0
 
@@ -64,7 +64,7 @@ def end_of(patience: float = 0.0) -> str:
     except subprocess.TimeoutExpired:
         return ""
     more = "give it more, e.g. --conf spark.driver.memory=4g"
-    if code == OUT_OF_MEMORY:
+    if code in OUT_OF_MEMORY:
         return f"Spark's Java ran out of memory and ended: {more}"
     if code == -signal.SIGKILL:
         return f"Spark's Java was killed. If that was for want of memory, {more}"

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from headrace.spark import java
 from headrace.spark.errors import SparkMissing
 
+_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 LOCAL = "local[*,4]"  # all cores; a task may fail while a broker starts again, as on a cluster
 
 
@@ -40,7 +41,7 @@ def start_session(
         known = os.environ.get("PYTHONPATH", "")
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(python_path), known)))
     settings = SparkConf(loadDefaults=False).setAppName(name).setMaster(master or LOCAL)
-    settings.setAll([*{**_defaults(master), **(conf or {})}.items()])
+    settings.setAll([*settings_of(master, conf).items()])
     try:
         with _signals_wait(), _errors_to(log):
             java.start(settings)
@@ -88,6 +89,14 @@ def _signals_wait() -> Iterator[None]:
             signal.raise_signal(one)
 
 
+def settings_of(master: str | None, conf: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Ours, and the user's before them; a full heap ends Java whatever other options it has."""
+    chosen = {**_defaults(master), **(conf or {})}
+    if java.OPTIONS not in chosen[_JAVA_OPTIONS]:
+        chosen[_JAVA_OPTIONS] = f"{java.OPTIONS} {chosen[_JAVA_OPTIONS]}"
+    return chosen
+
+
 def _defaults(master: str | None) -> dict[str, str]:
     """Every time in every table is UTC. On one machine few large tasks beat many small ones."""
     found = {
@@ -99,7 +108,7 @@ def _defaults(master: str | None) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # A busy machine needs more than the 15 s in which a worker has to say hello.
         "spark.python.authenticate.socketTimeout": "120s",
-        "spark.driver.defaultJavaOptions": java.OPTIONS,
+        _JAVA_OPTIONS: java.OPTIONS,
     }
     if master is None or master.startswith("local"):
         found["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 2)

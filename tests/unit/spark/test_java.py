@@ -1,0 +1,35 @@
+"""How Spark's Java is started, and what its end is taken for; without one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from headrace.spark import java, session
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (3, "ran out of memory"),  # the option that ends it
+        (52, "ran out of memory"),  # Spark's own handler, where a thread dies of it
+        (-9, "was killed"),
+        (1, "ended with code 1"),
+    ],
+)
+def test_the_end_of_java_is_explained(
+    monkeypatch: pytest.MonkeyPatch, code: int, text: str
+) -> None:
+    process: Any = SimpleNamespace(wait=lambda patience: code)
+    monkeypatch.setattr(java, "_java", lambda: process)
+    assert text in java.end_of()
+
+
+def test_options_of_the_user_do_not_keep_a_full_heap_from_ending_java() -> None:
+    key = "spark.driver.defaultJavaOptions"
+    assert session.settings_of(None)[key] == java.OPTIONS
+    assert session.settings_of(None, {key: "-Dx=1"})[key] == f"{java.OPTIONS} -Dx=1"
