@@ -89,6 +89,55 @@ def test_available_now_ends_where_everything_ended_when_it_began(
     assert ranges(stream.partitions(end, stream.latestOffset(end, ReadAllAvailable()))) == []
 
 
+def test_a_finite_query_holds_nothing_behind_its_last_batch(
+    broker: RunningBroker, bulk: BulkConnection
+) -> None:
+    """Spark asks once more where the stream ends when the last batch is in the commit log."""
+    bulk.call(Op.TOPIC_DECLARE, name="finite", queues=1)
+    append(bulk, "finite", "middle", 10)
+    options = {"url": url_of(broker), "topic": "finite", "group": "finite-query"}
+
+    def run(stream: StreamReader, *, upto: int) -> list[object]:
+        """The calls of Spark for a query with batches of five; where the pin is after each."""
+        stream.prepareForTriggerAvailableNow()
+        at, seen = stream.initialOffset(), []
+        for _ in range(upto):
+            end = stream.latestOffset(at, ReadMaxRows(5))
+            if at != end:
+                stream.partitions(at, end)
+            seen.append(pinned(bulk, "finite-query"))
+            at = end
+        return seen
+
+    assert run(StreamReader(read_options(options)), upto=3) == [0, 0, 10]
+
+
+def test_a_pin_that_another_reader_of_the_query_has_moved_is_left_alone(
+    broker: RunningBroker, bulk: BulkConnection
+) -> None:
+    """A query that reads a source twice has one pin for both: the first is the one behind."""
+    bulk.call(Op.TOPIC_DECLARE, name="shared", queues=1)
+    append(bulk, "shared", "middle", 5)
+    options = {"url": url_of(broker), "topic": "shared", "group": "shared-query"}
+    first, second = (StreamReader(read_options(options)) for _ in range(2))
+    first.prepareForTriggerAvailableNow()
+    append(bulk, "shared", "middle", 1)
+    second.prepareForTriggerAvailableNow()
+    at = first.initialOffset()
+    assert second.initialOffset() == at
+    ends = [one.latestOffset(at, ReadAllAvailable()) for one in (first, second)]
+    for one, end in zip((first, second), ends, strict=True):
+        one.partitions(at, end)
+    for one, end in zip((first, second), ends, strict=True):
+        one.latestOffset(end, ReadAllAvailable())
+    assert pinned(bulk, "shared-query") == 5
+
+
+def pinned(bulk: BulkConnection, query: str) -> int:
+    [found] = [int(pin.positions["0"]) for pin in bulk.pins() if pin.query == query]
+    return found
+
+
 def test_several_sources_at_once(broker: RunningBroker, bulk: BulkConnection) -> None:
     for name, count in (("one", 3), ("two", 4)):
         bulk.call(Op.TOPIC_DECLARE, name=name, queues=1)

@@ -104,6 +104,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._target: StreamOffset | None = None
         self._is_again = False  # there is a pin, so the first batch must be in the checkpoint
         self._is_planned = False
+        self._held: Mapping[str, SourceOffset] = {}  # from where on, as far as we know
 
     # -- offsets --------------------------------------------------------------------------------
 
@@ -155,8 +156,19 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             for part in one.parts
         ]  # fmt: skip
         room = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        ends = planning.admit(tracks, room)
-        return _offset(begin.query, sources, ends).to_json()
+        finish = _offset(begin.query, sources, planning.admit(tracks, room))
+        if self._target is not None and self._is_planned and finish.sources == begin.sources:
+            self._finished(begin)
+        return finish.to_json()
+
+    def _finished(self, end: StreamOffset) -> None:
+        """A finite query is done, and its last batch in the commit log: Spark asks for more only
+        then, and commits no more. A pin that was moved meanwhile belongs to another reader of the
+        query too, which may be behind."""
+        holder = self._holder
+        known = holder.pinned(end.query) if holder is not None else None
+        if holder is None or (known is not None and known.sources == self._held):
+            self.commit(end.to_json())
 
     def _end(self, name: str, partition: int, end: int) -> int:
         if self._target is None:
@@ -209,7 +221,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             begin = known
         begin = StreamOffset(query, begin.sources)
         self._checked(begin)
-        self.backend.pin(begin)
+        self.commit(begin.to_json())
         holder.unpin(provisional)
         return begin
 
@@ -230,7 +242,9 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def commit(self, end: dict[str, Any]) -> None:
         """Everything before ``end`` is in the sink: the broker need not hold it for us."""
-        self.backend.pin(StreamOffset.from_json(end))
+        position = StreamOffset.from_json(end)
+        self.backend.pin(position)
+        self._held = position.sources
 
     def stop(self) -> None:
         pass
