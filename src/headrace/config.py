@@ -446,6 +446,12 @@ class Config:
         "Users who may log in from this machine only, separated by commas; `none` is nobody.",
         _NAMES,
     )
+    strict_topic_permissions: bool = _option(
+        False,
+        "Identity",
+        "Topic permissions restrict dead-lettering, alternate exchanges and exchange bindings too.",
+        _YES_NO,
+    )
 
 
 @cache

@@ -28,6 +28,7 @@ class User:
     topics: Mapping[tuple[str, str], TopicPermissions] = field(default_factory=dict)
     """By vhost and exchange; where there are none, every key is allowed."""
     limits: Mapping[str, int] = field(default_factory=dict)
+    strict_topics: bool = False  # they hold also for what arrives without a publish
     topics_lost: bool = False  # some were damaged, of whomever: where there are none, refuse
 
     def allows(self, vhost: str, action: str, resource: str) -> bool:
@@ -45,6 +46,29 @@ class User:
         allowed = self.topics.get((vhost, exchange))
         if self.topics_lost if allowed is None else not allowed.allows(action, key):
             raise AccessRefused(topic_refusal_text(key, exchange, vhost, self.name))
+
+    def check_links(
+        self, vhost: str, kind: str, name: str, arguments: Mapping[str, object]
+    ) -> None:
+        """Check the alternate or dead-letter exchange that a declaration names.
+
+        It moves messages: that needs the right to read here and to write there.
+        """
+        is_queue = kind == "queue"
+        other = arguments.get("x-dead-letter-exchange" if is_queue else "alternate-exchange")
+        if isinstance(other, str):
+            self.check(vhost, "read", kind, name)
+            self.check(vhost, "write", "exchange", other)
+            self.check_forwarding(vhost, other, arguments.get("x-dead-letter-routing-key"))
+
+    def check_forwarding(self, vhost: str, exchange: str, key: object = None) -> None:
+        """With strict topic permissions, refuse to send messages on to an exchange where the user's
+        keys are restricted: no publish shows their keys, unless one is fixed."""
+        if self.strict_topics and (allowed := self.topics.get((vhost, exchange))) is not None:
+            fixed = key if isinstance(key, str) else None
+            if fixed is None or not allowed.allows("write", fixed):
+                shown = "any key" if fixed is None else fixed
+                raise AccessRefused(topic_refusal_text(shown, exchange, vhost, self.name))
 
     def check_vhost(self, vhost: str) -> None:
         """Raise NotAllowed unless the user may enter the vhost."""

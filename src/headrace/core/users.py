@@ -77,6 +77,7 @@ class Users:
         loopback_users: Collection[str] = ("guest",),
     ) -> None:
         self.loopback_users = frozenset(loopback_users)
+        self.strict_topics = False
         self.on_change: Callable[[str], None] = lambda name: None
         self._storage = storage
         self._vhosts = vhosts
@@ -363,6 +364,7 @@ class Users:
                 for row in self.topic_permissions(name)
             },
             dict(self._user_limits.get(name, {})),
+            self.strict_topics,
             self._topics_lost,
         )
 

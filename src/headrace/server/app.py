@@ -81,6 +81,7 @@ class Server:
             turn=turn,
             events=config.events,
         )
+        self.broker.users.strict_topics = config.strict_topic_permissions
         self._stores.restore(self.broker, loop)
         if config.load_definitions is not None:
             load_definitions(self.broker, config.load_definitions)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pika
 import pytest
+from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import (
     ChannelClosedByBroker,
     ConnectionClosedByBroker,
     ProbableAccessDeniedError,
 )
 
+from headrace.core.broker import Broker
 from headrace.wire.native.messages import Op
 from integration.access.accesssite import PASSWORD, USER, Site, clear
 from integration.native.rawnative import Native, Refused
@@ -189,3 +191,62 @@ def test_a_topic_permission_set_later_stops_a_publisher_at_once(site: Site) -> N
         site.do(lambda broker: broker.users.set_topic_permissions(USER, "/", "amq.topic", "^a", ""))
         with pytest.raises(ChannelClosedByBroker, match="access to topic 'z'"):
             channel.basic_publish("amq.topic", "z", b"")
+
+
+@pytest.fixture
+def strict(site: Site) -> Iterator[None]:
+    def set_to(value: bool) -> Callable[[Broker], None]:
+        def change(broker: Broker) -> None:
+            broker.users.strict_topics = value
+            broker.users.set_topic_permissions(USER, "/", "amq.topic", r"^own\.", "^own")
+
+        return change
+
+    site.do(set_to(True))
+    yield
+    site.do(set_to(False))
+
+
+FORWARDING: dict[str, Callable[[BlockingChannel], object]] = {
+    "dead letters keep their keys": lambda channel: channel.queue_declare(
+        "strict-1", arguments={"x-dead-letter-exchange": "amq.topic"}
+    ),
+    "dead letters get another key": lambda channel: channel.queue_declare(
+        "strict-2",
+        arguments={"x-dead-letter-exchange": "amq.topic", "x-dead-letter-routing-key": "other"},
+    ),
+    "alternate exchange": lambda channel: channel.exchange_declare(
+        "strict-3", arguments={"alternate-exchange": "amq.topic"}
+    ),
+    "binding": lambda channel: channel.exchange_bind("amq.topic", "amq.fanout"),
+}
+
+
+@pytest.mark.usefixtures("strict")
+@pytest.mark.parametrize("way", FORWARDING)
+def test_strict_topic_permissions_hold_for_what_is_sent_on(site: Site, way: str) -> None:
+    with site.connection() as connection, pytest.raises(ChannelClosedByBroker) as closed:
+        FORWARDING[way](connection.channel())
+
+    assert closed.value.reply_code == 403
+    assert "in exchange 'amq.topic' in vhost '/' refused" in closed.value.reply_text
+
+
+@pytest.mark.usefixtures("strict")
+def test_strict_topic_permissions_hold_in_the_other_protocols(native: Native) -> None:
+    dead_letters = {"x-dead-letter-exchange": "amq.topic"}
+    with pytest.raises(Refused, match="access_refused: access to topic 'any key'"):
+        native.call(Op.BIND, 1, source="amq.fanout", exchange="amq.topic")
+    with pytest.raises(Refused, match="access_refused: access to topic 'any key'"):
+        native.call(Op.QUEUE_DECLARE, 1, name="strict-4", arguments=dead_letters)
+
+
+@pytest.mark.usefixtures("strict")
+def test_strict_topic_permissions_allow_a_fixed_key_that_matches(site: Site) -> None:
+    arguments = {"x-dead-letter-exchange": "amq.topic", "x-dead-letter-routing-key": "own.dead"}
+    with site.connection() as connection:
+        channel = connection.channel()
+        channel.queue_declare("strict-5", arguments=arguments)
+        channel.queue_delete("strict-5")
+        channel.exchange_bind("amq.direct", "amq.fanout")  # no keys are restricted there
+        channel.exchange_unbind("amq.direct", "amq.fanout")

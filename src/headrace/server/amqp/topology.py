@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +48,7 @@ def _exchange_declare(session: Session, channel: Channel, method: m.ExchangeDecl
     else:
         vhost.not_default(method.exchange)
         session.check("configure", "exchange", method.exchange)
-        _check_linked(session, "exchange", method.exchange, method.arguments, "alternate-exchange")
+        session.user.check_links(vhost.name, "exchange", method.exchange, method.arguments)
         if method.arguments.get(DIRECT_TO_QUEUE) is True:
             session.check("write", "exchange", "")  # it reaches every queue, as the default one
         vhost.declare_exchange(
@@ -61,16 +61,6 @@ def _exchange_declare(session: Session, channel: Channel, method: m.ExchangeDecl
         )
     if not method.nowait:
         session.send(channel.number, m.ExchangeDeclareOk())
-
-
-def _check_linked(
-    session: Session, kind: str, name: str, arguments: Mapping[str, object], argument: str
-) -> None:
-    """An alternate or dead-letter exchange moves messages: reading here, writing there."""
-    other = arguments.get(argument)
-    if isinstance(other, str):
-        session.check("read", kind, name)
-        session.check("write", "exchange", other)
 
 
 def _exchange_delete(session: Session, channel: Channel, method: m.ExchangeDelete) -> None:
@@ -88,6 +78,7 @@ def _exchange_bind(session: Session, channel: Channel, method: m.ExchangeBind) -
     session.check("write", "exchange", method.destination)
     session.check("read", "exchange", method.source)
     session.check_key("read", vhost.exchanges.get(method.source), method.routing_key)
+    session.user.check_forwarding(vhost.name, method.destination)
     target = vhost.get_exchange(method.destination)
     vhost.bind(method.source, target, method.routing_key, method.arguments)
     if not method.nowait:
@@ -126,7 +117,7 @@ def _queue_declare(session: Session, channel: Channel, method: m.QueueDeclare) -
         if is_generated:
             name = vhost.new_queue_name()
         session.check("configure", "queue", name)
-        _check_linked(session, "queue", name, method.arguments, "x-dead-letter-exchange")
+        session.user.check_links(vhost.name, "queue", name, method.arguments)
         queue = vhost.declare_queue(
             name,
             durable=method.durable,

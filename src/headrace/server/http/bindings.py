@@ -138,6 +138,8 @@ async def _bind(call: Call) -> Reply:
     _check(call, source, target, key)
     if isinstance(target, Queue):
         vhost.get_queue_for(target.name, None)
+    else:
+        call.user.check_forwarding(vhost.name, target.name)
     vhost.bind(source, target, key, arguments)
     place = f"{_encoded(name)}/{_encoded(properties_key(key, arguments))}"
     return Reply(201, headers={"location": place})

@@ -75,10 +75,7 @@ async def _declare(call: Call) -> Reply:
     vhost, name = call.vhost, call.exchange_name
     call.check("configure", "exchange", name)
     arguments = call.value("arguments", dict, {})
-    alternate = arguments.get("alternate-exchange")
-    if isinstance(alternate, str):
-        call.check("read", "exchange", name)
-        call.check("write", "exchange", alternate)
+    call.user.check_links(vhost.name, "exchange", name, arguments)
     if arguments.get(DIRECT_TO_QUEUE) is True:
         call.check("write", "exchange", "")  # it reaches every queue, as the default one
     new = name not in vhost.exchanges

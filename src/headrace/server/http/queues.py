@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -59,7 +58,7 @@ async def _declare(call: Call) -> Reply:
     vhost, name = call.vhost, call.name
     call.check("configure", "queue", name)
     arguments = call.value("arguments", dict, {})
-    _check_dead_letters(call, name, arguments)
+    call.user.check_links(vhost.name, "queue", name, arguments)
     new = name not in vhost.queues
     vhost.declare_queue(
         name,
@@ -68,13 +67,6 @@ async def _declare(call: Call) -> Reply:
         arguments=arguments,
     )
     return replies.created(new=new)
-
-
-def _check_dead_letters(call: Call, name: str, arguments: Mapping[str, object]) -> None:
-    exchange = arguments.get("x-dead-letter-exchange")
-    if isinstance(exchange, str):
-        call.check("read", "queue", name)
-        call.check("write", "exchange", exchange)
 
 
 async def _delete(call: Call) -> Reply:

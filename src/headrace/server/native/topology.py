@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headrace.core.exchange import DIRECT_TO_QUEUE, Exchange, Target, freeze
@@ -25,7 +24,7 @@ def _exchange_declare(session: Session, channel: Channel, request: Request) -> N
     arguments = checked_arguments(request)
     vhost.not_default(name)
     session.check("configure", "exchange", name)
-    _check_linked(session, "exchange", name, arguments, "alternate-exchange")
+    session.user.check_links(vhost.name, "exchange", name, arguments)
     if kind == "direct":
         arguments.setdefault(DIRECT_TO_QUEUE, True)
     created = name not in vhost.exchanges
@@ -40,16 +39,6 @@ def _exchange_declare(session: Session, channel: Channel, request: Request) -> N
         arguments=arguments,
     )
     session.respond(request, created=created)
-
-
-def _check_linked(
-    session: Session, kind: str, name: str, arguments: Mapping[str, object], argument: str
-) -> None:
-    """An alternate or dead-letter exchange moves messages: reading here, writing there."""
-    other = arguments.get(argument)
-    if isinstance(other, str):
-        session.check("read", kind, name)
-        session.check("write", "exchange", other)
 
 
 def _exchange_delete(session: Session, channel: Channel, request: Request) -> None:
@@ -72,7 +61,7 @@ def _queue_declare(session: Session, channel: Channel, request: Request) -> None
     if is_generated:
         name = session.open_vhost.new_queue_name()
     session.check("configure", "queue", name)
-    _check_linked(session, "queue", name, arguments, "x-dead-letter-exchange")
+    session.user.check_links(session.open_vhost.name, "queue", name, arguments)
     queue = session.open_vhost.declare_queue(
         name,
         durable=request.flag("durable"),
@@ -131,6 +120,8 @@ def _bind(session: Session, channel: Channel, request: Request) -> None:
     if source.router.kind == "topic":
         session.check_key("read", source, key)
         check_binding_key(key)
+    if isinstance(target, Exchange):
+        session.user.check_forwarding(session.open_vhost.name, target.name)
     session.open_vhost.bind(source.name, target, key, arguments)
     session.respond(request)
 
