@@ -72,6 +72,7 @@ class MemoryMetadata:
         call_soon: Callable[[Callable[[], None]], None],
         on_commit: Callable[[int], None],
         on_failure: Callable[[Exception], None],
+        on_full: Callable[[bool], None] = lambda full: None,
     ) -> None:
         self._call_soon = call_soon
         self._on_commit = on_commit

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -98,4 +100,76 @@ def test_a_broker_that_crashed_on_a_full_disk_recovers_there(
         again.link.publish(1, "", "q", b"1 ", Properties(delivery_mode=2))
         again.sent = 1
         wait_for(lambda: again.read() is None and again.confirmed == 1)
+        assert node.stop() == 0
+
+
+class Crowd:
+    """A file that takes all the room there is, until it is removed."""
+
+    def __init__(self, disk: Path) -> None:
+        self._file = disk / "crowd"
+
+    def fill(self) -> None:
+        with self._file.open("ab") as file:
+            for size in (1 << 20, 1 << 12, 1):
+                with suppress(OSError):
+                    while True:
+                        os.write(file.fileno(), bytes(size))
+
+    def leave(self) -> None:
+        self._file.unlink()
+
+
+@pytest.mark.chaos
+def test_declarations_on_a_full_disk_are_answered_when_there_is_room(
+    small_disk: Path, connect: Connect
+) -> None:
+    flags = ("--segment-size", "1MiB", "--disk-free-limit", "0")
+    with Node(small_disk / "broker", *flags) as node:
+        crowd, bystander = Crowd(small_disk), Flood(connect(node.start()))
+        link = connect(node)
+        crowd.fill()
+        count = 0
+        while "changes wait" not in node.log():  # the reserve takes some
+            count += 1
+            huge = {"x-note": "n" * 30_000}
+            link.send(1, m.QueueDeclare(queue=f"{count}", durable=True, arguments=huge))
+            crowd.fill()
+        bystander.publish_until_blocked()
+        link.send(1, m.QueueDelete(queue="1"))
+
+        crowd.leave()
+        link.wait_for(m.QueueDeleteOk, 1)
+        wait_for(lambda: bystander.read() is None and not bystander.link.blocked, 20)
+        wait_for(lambda: bystander.read() is None and bystander.confirmed == bystander.sent)
+        node.kill()
+
+        again = connect(node.start())
+        for number in range(2, count + 1):
+            again.call(1, m.QueueDeclare(queue=f"{number}", passive=True), m.QueueDeclareOk)
+        assert "Traceback" not in node.log()
+        assert node.stop() == 0
+
+
+@pytest.mark.chaos
+def test_small_changes_of_metadata_use_the_reserve_of_a_full_disk(
+    small_disk: Path, connect: Connect
+) -> None:
+    flags = ("--segment-size", "1MiB", "--disk-free-limit", "0")
+    with Node(small_disk / "broker", *flags) as node:
+        link = connect(node.start())
+        link.call(1, m.QueueDeclare(queue="q", durable=True), m.QueueDeclareOk)
+        crowd = Crowd(small_disk)
+        crowd.fill()
+
+        for _ in range(700):  # several times as many pages as the reserve has
+            link.call(
+                1, m.QueueBind(queue="q", exchange="amq.topic", routing_key="k"), m.QueueBindOk
+            )
+            unbind = m.QueueUnbind(queue="q", exchange="amq.topic", routing_key="k")
+            link.call(1, unbind, m.QueueUnbindOk)
+        link.call(1, m.QueueDelete(queue="q"), m.QueueDeleteOk)
+
+        assert "changes wait" not in node.log()
+        crowd.leave()
         assert node.stop() == 0

@@ -229,6 +229,7 @@ class Server:
         self._close_helpers()
         await asyncio.sleep(0)
         broker.close()
+        await asyncio.sleep(0)  # what could not be stored at the end is reported to the loop
         if self._stores is not None:
             self._stores.close()
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from headrace.core.broker import Broker
@@ -110,13 +111,21 @@ class Stores:
         def call_soon(callback: Callable[[], None]) -> None:
             loop.call_soon_threadsafe(callback)
 
+        full: dict[str, bool] = {}
+
+        def on_full(where: str, is_full: bool) -> None:
+            full[where] = is_full
+            broker.alarms.set_disk_full(any(full.values()))
+
         self._journal.catalog_generation = self._metadata.generation
-        self._metadata.start(call_soon, self._metadata_committed, storage.failed)
+        self._metadata.start(
+            call_soon, self._metadata_committed, storage.failed, partial(on_full, FILE_NAME)
+        )
         self._journal.start(
             call_soon,
             on_durable=storage.journal_committed,
             on_failure=storage.failed,
-            on_full=broker.alarms.set_disk_full,
+            on_full=partial(on_full, JOURNAL),
         )
         # The journal may know a queue whose declaration a crash kept from the disk. Its number is
         # not given again: the next queue would inherit its messages.

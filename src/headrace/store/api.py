@@ -287,7 +287,8 @@ class Metadata(Protocol):
     """Declarations. Changes are queued, committed in batches in their order, each batch atomic.
 
     Every change returns a ticket; tickets rise. ``committed`` is the highest ticket on disk. A
-    failed commit is fatal: nothing later is committed, and ``on_failure`` is called once.
+    full disk is waited out, and ``on_full`` called when it begins and ends. A commit that fails
+    otherwise is fatal: nothing later is committed, and ``on_failure`` is called once.
     """
 
     committed: int
@@ -300,8 +301,9 @@ class Metadata(Protocol):
         call_soon: Callable[[Callable[[], None]], None],
         on_commit: Callable[[int], None],
         on_failure: Callable[[Exception], None],
+        on_full: Callable[[bool], None] = ...,
     ) -> None:
-        """Begin to accept changes. Both callbacks are made through ``call_soon``."""
+        """Begin to accept changes. The callbacks are made through ``call_soon``."""
 
     def save(self, row: Row) -> int:
         """Insert, or replace the row of the same identity."""

@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 import sqlite3
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from headrace.errors import BrokerError, ConfigError, StoreError
 from headrace.store.api import DamagedRow, QueueRow
+from headrace.store.log.reserve import FULL
 from headrace.store.sqlite import schema, statements
 from headrace.store.sqlite.sums import (
     ERRORS,
@@ -61,11 +63,44 @@ def store_error(path: Path, error: Exception) -> StoreError:
 
 def _reason(path: Path) -> str:
     """SQLite calls a full disk an I/O error when it cannot make its -shm file."""
+    return "" if _has_room(path) else "; the disk is full"
+
+
+def is_full(path: Path, error: sqlite3.Error) -> bool:
+    """Whether a commit failed for lack of room only. A failed sync is never tried again."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    if code in (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC):
+        return False
+    is_io = code & 0xFF in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+    return code & 0xFF == sqlite3.SQLITE_FULL or (is_io and not _has_room(path))
+
+
+def _has_room(path: Path) -> bool:
+    """Tried, since a quota is not seen in the free space of the disk."""
     try:
-        room = shutil.disk_usage(path.parent).free
-    except OSError:
-        return ""
-    return "; the disk is full" if room < _LEAST_ROOM else ""
+        with tempfile.TemporaryFile(dir=path.parent) as file:
+            os.posix_fallocate(file.fileno(), 0, _LEAST_ROOM)
+    except OSError as error:
+        return error.errno not in FULL
+    return True
+
+
+def set_aside_room(path: Path, size: int) -> bool:
+    """See that the -wal file has ``size`` bytes: pages are written there, again and again from its
+    beginning, so changes that make the database no larger need no more. False on a full disk."""
+    try:
+        fd = os.open(path.with_name(f"{path.name}-wal"), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True  # made by the first commit
+    try:
+        os.posix_fallocate(fd, 0, size)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        return False
+    finally:
+        os.close(fd)
+    return True
 
 
 def _make_private(path: Path) -> None:
@@ -190,6 +225,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         new = schema.schema_version(connection) == 0
         for name in schema.migrate(connection):
             logger.log(logging.DEBUG if new else logging.INFO, "%s: applied %s", path, name)
+        connection.execute("PRAGMA wal_checkpoint")  # so that the file itself has its pages
     except BaseException:
         connection.close()
         raise

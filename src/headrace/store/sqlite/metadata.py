@@ -20,13 +20,21 @@ from headrace.store.api import Catalogue, DamagedRow, Row
 from headrace.store.failpoints import passing
 from headrace.store.rows import Kept, row_values
 from headrace.store.sqlite import statements
-from headrace.store.sqlite.database import open_database, rebuild, store_error
+from headrace.store.sqlite.database import (
+    is_full,
+    open_database,
+    rebuild,
+    set_aside_room,
+    store_error,
+)
 from headrace.store.sqlite.sums import counter, kept_aside, row_sum, scan, set_aside_values
 from headrace.wire.amqp.values import utf8
 
 logger = logging.getLogger(__name__)
 
 FILE_NAME = "meta.db"
+RESERVE = 5 << 20  # bytes; SQLite begins again in its -wal file after 1,000 pages, 4 MiB
+RETRY_SECONDS = 0.25
 ORPHAN = "journal"  # where messages are whose queue is missing; the rest of `origin` are tables
 
 
@@ -62,6 +70,7 @@ class SqliteMetadata:
         self._writer: Thread | None = None
         self._closed = False
         self._failure: StoreError | None = None
+        self._is_full = False
 
     def load(self) -> Catalogue:
         """Everything declared; StoreError when it is called too late or something is damaged."""
@@ -116,6 +125,7 @@ class SqliteMetadata:
         call_soon: Callable[[Callable[[], None]], None],
         on_commit: Callable[[int], None],
         on_failure: Callable[[Exception], None],
+        on_full: Callable[[bool], None] = lambda full: None,
     ) -> None:
         """Begin to accept changes. ``call_soon`` is called on the writer thread and must only
         hand the callback over, as loop.call_soon_threadsafe does."""
@@ -124,6 +134,7 @@ class SqliteMetadata:
         self._call_soon = call_soon
         self._on_commit = on_commit
         self._on_failure = on_failure
+        self._on_full = on_full
         # A daemon: a broker that dies of something else must not wait for this thread.
         self._writer = Thread(target=self._write_all, name="headrace-metadata", daemon=True)
         self._writer.start()
@@ -202,10 +213,13 @@ class SqliteMetadata:
 
     def _write_all(self) -> None:
         try:
+            self._look_for_room()
             while changes := self._take():
-                self._commit(changes)
+                self._commit_patiently(changes)
                 self.committed += len(changes)
                 self._tell(partial(self._on_commit, self.committed))
+                if self._is_full:
+                    self._look_for_room()
         except Exception as error:
             self._fail(error)
 
@@ -213,9 +227,36 @@ class SqliteMetadata:
         """All that is queued, at least one change; nothing when the store is closed."""
         with self._wake:
             while not self._queued and not self._closed:
-                self._wake.wait()
+                if not self._wake.wait(RETRY_SECONDS if self._is_full else None):
+                    self._look_for_room()
             changes, self._queued = self._queued, []
             return changes
+
+    def _commit_patiently(self, changes: Sequence[Change]) -> None:
+        """Try again while the disk is full; what is queued meanwhile comes after it."""
+        while True:
+            try:
+                return self._commit(changes)
+            except sqlite3.Error as error:
+                if not is_full(self._path, error):
+                    raise
+                self._set_full(True)
+                with self._wake:
+                    if self._wake.wait_for(lambda: self._closed, RETRY_SECONDS):
+                        raise
+
+    def _look_for_room(self) -> None:
+        self._set_full(not set_aside_room(self._path, RESERVE))
+
+    def _set_full(self, full: bool) -> None:
+        if full != self._is_full:
+            self._is_full = full
+            logger.log(
+                logging.ERROR if full else logging.WARNING,
+                "%s: %s", self._path,
+                "the disk is full; changes wait" if full else "there is room on the disk again",
+            )  # fmt: skip
+            self._tell(partial(self._on_full, full))
 
     def _commit(self, changes: Sequence[Change]) -> None:
         """Make all changes in one transaction. Tests put a failing disk here."""
@@ -243,7 +284,8 @@ class SqliteMetadata:
 
     def _fail(self, error: Exception) -> None:
         """The end: what was not committed is not tried again, and nothing later is accepted."""
-        logger.error("%s: cannot commit", self._path, exc_info=error)
+        is_bug = not isinstance(error, sqlite3.Error | OSError)
+        logger.error("%s: cannot commit: %s", self._path, error, exc_info=error if is_bug else None)
         failure = store_error(self._path, error)
         failure.__cause__ = error
         with self._wake:

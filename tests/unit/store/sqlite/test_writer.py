@@ -12,7 +12,7 @@ import pytest
 from handover import Handover
 from headrace.errors import StoreError
 from headrace.store.api import ExchangeRow, QueueRow
-from headrace.store.sqlite import SqliteMetadata
+from headrace.store.sqlite import SqliteMetadata, database, metadata
 from headrace.store.sqlite.metadata import Change
 
 
@@ -193,17 +193,104 @@ def test_a_batch_is_committed_whole_or_not_at_all(store: SqliteMetadata, tmp_pat
     assert names(tmp_path) == ["a"]
 
 
-def test_a_full_disk_keeps_what_was_committed(store: SqliteMetadata, tmp_path: Path) -> None:
-    (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
-    store._connection.execute(f"PRAGMA max_page_count = {pages}")
-    loop = Handover()
+# -- a full disk ----------------------------------------------------------------------------------
+
+
+def large(name: str) -> ExchangeRow:
+    return ExchangeRow("/", name, "direct", arguments={"x": "y" * 100_000})
+
+
+class SmallDisk:
+    """A store that may have only so many pages."""
+
+    def __init__(self, store: SqliteMetadata) -> None:
+        (self._pages,) = store._connection.execute("PRAGMA page_count").fetchone()
+        self.store, self.loop = store, Handover()
+        self.attempts = 0
+        self._commit: Callable[[Sequence[Change]], None] = store._commit
+        store._commit = self.commit  # type: ignore[method-assign]
+        self.is_full = True
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        self.attempts += 1
+        pages = self._pages if self.is_full else self._pages + 1000
+        self.store._connection.execute(f"PRAGMA max_page_count = {pages}")
+        self._commit(changes)
+
+
+def test_a_full_disk_makes_changes_wait_in_their_order(
+    store: SqliteMetadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "RETRY_SECONDS", 0.001)
+    disk = SmallDisk(store)
+    loop = disk.loop
     loop.start(store)
     loop.wait_for_commit(store.save(exchange("small")))
-    store.save(ExchangeRow("/", "large", "direct", arguments={"x": "y" * 100_000}))
+    store.save(large("b"))
+    loop.run_until(lambda: loop.alarms == [True])
+    store.delete(exchange("b"))
+    last = store.save(large("c"))
+    before = disk.attempts
+    loop.run_until(lambda: disk.attempts > before + 2, idle=True)
+    assert (store.committed, loop.commits, loop.failures) == (1, [1], [])
 
-    assert "full" in str(loop.wait_for_failure())
+    disk.is_full = False
+    loop.wait_for_commit(last)
+
+    loop.run_until(lambda: loop.alarms == [True, False])
     store.close()
+    assert loop.failures == []
+    assert names(tmp_path) == ["c", "small"]
+
+
+def test_a_store_closed_on_a_full_disk_keeps_what_was_committed(
+    store: SqliteMetadata, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = SmallDisk(store)
+    disk.loop.start(store)
+    disk.loop.wait_for_commit(store.save(exchange("small")))
+    store.save(large("large"))
+    disk.loop.run_until(lambda: disk.loop.alarms == [True])
+
+    store.close()
+
+    assert "full" in str(disk.loop.wait_for_failure())
+    assert "Traceback" not in caplog.text
     assert names(tmp_path) == ["small"]
+
+
+@pytest.mark.parametrize(
+    ("code", "room", "waits"),
+    [
+        (sqlite3.SQLITE_FULL, True, True),
+        (sqlite3.SQLITE_IOERR_WRITE, False, True),
+        (sqlite3.SQLITE_IOERR_SHMSIZE, False, True),
+        (sqlite3.SQLITE_IOERR_WRITE, True, False),
+        (sqlite3.SQLITE_IOERR_FSYNC, False, False),
+        (sqlite3.SQLITE_CORRUPT, False, False),
+    ],
+)
+def test_only_a_lack_of_room_is_waited_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, room: bool, waits: bool
+) -> None:
+    monkeypatch.setattr(database, "_has_room", lambda path: room)
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = code
+
+    assert database.is_full(tmp_path / "meta.db", error) == waits
+
+
+def test_small_changes_fit_into_what_is_set_aside(store: SqliteMetadata, tmp_path: Path) -> None:
+    loop = Handover()
+    loop.start(store)
+    loop.wait_for_commit(store.save(exchange("a")))
+
+    size = (tmp_path / "meta.db-wal").stat().st_size
+    assert size >= metadata.RESERVE
+    assert (tmp_path / "meta.db-wal").stat().st_blocks * 512 >= metadata.RESERVE
+    for number in range(1500):  # more pages than it has; it is used again from its beginning
+        loop.wait_for_commit(store.save(exchange(number % 3)))
+    assert (tmp_path / "meta.db-wal").stat().st_size == size
 
 
 def test_any_error_of_the_writer_is_a_failure(
