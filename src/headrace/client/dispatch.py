@@ -8,21 +8,18 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from queue import SimpleQueue
 from threading import Condition, Lock, Thread, get_ident
-from typing import Any
 
 from headrace.client.errors import HeadraceError
-from headrace.client.failures import Callback, Failures
-from headrace.client.ledger import Batch, Ledger, Row
+from headrace.client.failures import BaseSink
+from headrace.client.ledger import Row
 from headrace.client.properties import received_properties
-from headrace.client.settings import OnFailure
 
 logger = logging.getLogger(__name__)
 
-OnCancel = Callable[[str, HeadraceError], Any]
 _SHARE = 256  # deliveries of one channel before others get their turn
 
 
@@ -132,36 +129,8 @@ class Dispatcher:
                 thread.join(max(0.0, deadline - time.monotonic()))
 
 
-class CallbackSink:
+class CallbackSink(BaseSink[None]):
     """Hands the deliveries of one consumer to its callback."""
-
-    def __init__(
-        self,
-        lane: Lane,
-        ledger: Ledger,
-        callback: Callback,
-        *,
-        auto_ack: bool,
-        on_failure: OnFailure,
-        on_cancel: OnCancel | None,
-    ) -> None:
-        self.consumer_tag = ""
-        self._lane = lane
-        self._ledger = ledger
-        self._callback = callback
-        self._auto_ack = auto_ack
-        self._failures = Failures(ledger, on_failure)
-        self._on_cancel = on_cancel
-
-    def deliver(self, batch: Batch) -> None:
-        self._lane.add(map(self._run, batch, batch.values()))
-
-    def end(self, error: HeadraceError | None) -> None:
-        if error is None:
-            return  # as the program wanted
-        logger.warning("consumer %s has ended: %s", self.consumer_tag, error)
-        if self._on_cancel is not None:
-            self._lane.add(map(self._tell, (error,)))
 
     def _tell(self, error: HeadraceError) -> None:
         assert self._on_cancel is not None

@@ -1,20 +1,24 @@
-"""What becomes of messages whose callback raised: pauses, attempts, and an end. No I/O."""
+"""Callbacks and the messages that they fail to take: pauses, attempts, and an end. No I/O."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
 
-from headrace.client.errors import AlreadySettled
-from headrace.client.ledger import Ledger, Row, name_of
+from headrace.client.errors import AlreadySettled, HeadraceError
+from headrace.client.ledger import Batch, Ledger, Row, name_of
 from headrace.client.properties import BasicProperties
 from headrace.client.settings import OnFailure
 
 logger = logging.getLogger(__name__)
 
+Step = TypeVar("Step")  # what a call of a program's function gives
+Taken = TypeVar("Taken", contravariant=True)
 Callback = Callable[[str, BasicProperties, bytes], Any]
+OnCancel = Callable[[str, HeadraceError], Any]
 ATTEMPTS = 16
 FIRST_PAUSE = 0.1  # seconds; each further one is twice as long
 LAST_PAUSE = 30.0
@@ -79,3 +83,49 @@ class Failures:
             del self._attempts[next(iter(self._attempts))]
         self._attempts[name] = attempt
         self._ledger.nack_later(tag, min(FIRST_PAUSE * 2 ** (attempt - 1), LAST_PAUSE))
+
+
+class Lane(Protocol[Taken]):
+    """Where the callbacks of a channel run, one after the other."""
+
+    def add(self, job: Iterator[Taken], /) -> None: ...
+
+
+class BaseSink(ABC, Generic[Step]):
+    """Hands the deliveries of one consumer to its callback."""
+
+    def __init__(
+        self,
+        lane: Lane[Step],
+        ledger: Ledger,
+        callback: Callback | DeliveryHandler,
+        *,
+        auto_ack: bool,
+        on_failure: OnFailure,
+        on_cancel: OnCancel | None,
+    ) -> None:
+        self.consumer_tag = ""
+        self._lane = lane
+        self._ledger = ledger
+        self._callback = callback_of(callback)
+        self._auto_ack = auto_ack
+        self._failures = Failures(ledger, on_failure)
+        self._on_cancel = on_cancel
+
+    def deliver(self, batch: Batch) -> None:
+        self._lane.add(map(self._run, batch, batch.values()))
+
+    def end(self, error: HeadraceError | None) -> None:
+        if error is None:
+            return  # as the program wanted
+        logger.warning("consumer %s has ended: %s", self.consumer_tag, error)
+        if self._on_cancel is not None:
+            self._lane.add(map(self._tell, (error,)))
+
+    @abstractmethod
+    def _tell(self, error: HeadraceError) -> Step:
+        """Call ``on_cancel``."""
+
+    @abstractmethod
+    def _run(self, tag: int, row: Row) -> Step:
+        """Call the callback, and settle the message."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -125,26 +126,8 @@ def export_access(users: Users) -> dict[str, list[dict[str, Any]]]:
             }
             for account in users.list_users()
         ],
-        "permissions": [
-            {
-                "user": row.user,
-                "vhost": row.vhost,
-                "configure": row.configure,
-                "write": row.write,
-                "read": row.read,
-            }
-            for row in users.permissions()
-        ],
-        "topic_permissions": [
-            {
-                "user": row.user,
-                "vhost": row.vhost,
-                "exchange": row.exchange,
-                "write": row.write,
-                "read": row.read,
-            }
-            for row in users.topic_permissions()
-        ],
+        "permissions": [asdict(row) for row in users.permissions()],
+        "topic_permissions": [asdict(row) for row in users.topic_permissions()],
         "parameters": [
             {"component": VHOST_LIMITS, "vhost": vhost, "name": "limits", "value": dict(value)}
             for vhost, value in users.vhost_limits().items()

@@ -80,13 +80,9 @@ class Policies(Mapping[str, Policy]):
         _apply(self._vhost)
 
     def _row(self, policy: Policy) -> PolicyRow | ParameterRow:
+        one = policy
         return PolicyRow(
-            policy.vhost,
-            policy.name,
-            policy.pattern,
-            policy.apply_to,
-            policy.priority,
-            policy.definition,
+            one.vhost, one.name, one.pattern, one.apply_to, one.priority, one.definition
         )
 
     # -- effects --------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import asdict
 
 from headrace.core.broker import Broker
 from headrace.core.delays import NAME_PREFIX
@@ -23,15 +24,7 @@ def restore(broker: Broker, catalogue: Catalogue) -> None:
     broker.users.restore(catalogue)
     broker.parameters.restore(restore_operator_policies(broker.vhosts, catalogue.parameters))
     for policy in catalogue.policies:
-        found = Policy(
-            policy.name,
-            policy.vhost,
-            policy.pattern,
-            policy.apply_to,
-            policy.priority,
-            policy.definition,
-        )
-        broker.vhosts[policy.vhost].policies.restore(found)
+        broker.vhosts[policy.vhost].policies.restore(Policy(**asdict(policy)))
     for exchange in catalogue.exchanges:
         broker.vhosts[exchange.vhost].declare_exchange(
             exchange.name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from headrace.errors import StoreError
@@ -75,10 +75,7 @@ def _retain(log: CommitLog, catalogue: Catalogue) -> None:
     """Acknowledged messages that a queue still keeps are not dead."""
     policies: dict[str, list[Policy]] = {}
     for row in catalogue.policies:
-        policy = Policy(
-            row.name, row.vhost, row.pattern, row.apply_to, row.priority, row.definition
-        )
-        policies.setdefault(row.vhost, []).append(policy)
+        policies.setdefault(row.vhost, []).append(Policy(**asdict(row)))
     for queue in catalogue.queues:
         kind = str(queue.arguments.get("x-queue-type", "classic"))
         found = effective(policies.get(queue.vhost, ()), "queue", queue.name, kind)

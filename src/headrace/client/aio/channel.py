@@ -14,12 +14,11 @@ from headrace.client.aio.consuming import (
     Delivery,
     DeliveryStream,
     Lane,
-    OnCancel,
 )
 from headrace.client.base import ChannelBase
 from headrace.client.calls import Calls
 from headrace.client.errors import ChannelClosed, HeadraceError
-from headrace.client.failures import Callback, DeliveryHandler, callback_of
+from headrace.client.failures import Callback, DeliveryHandler, OnCancel
 from headrace.client.operations import REPLY_TO, Arguments, Call, Message, QueueInfo
 from headrace.client.properties import Properties
 from headrace.client.settings import ExchangeType, OnFailure
@@ -212,7 +211,7 @@ class Channel(ChannelBase[Delivery]):
         sink = CallbackSink(
             self._lane,
             self.state.ledger,
-            callback_of(callback),
+            callback,
             auto_ack=auto_ack or queue == REPLY_TO,
             on_failure=OnFailure(on_failure or self.connection.settings.on_failure),
             on_cancel=on_cancel,

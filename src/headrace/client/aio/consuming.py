@@ -9,17 +9,14 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from types import CoroutineType, TracebackType
-from typing import Any
 
 from headrace.client.errors import HeadraceError
-from headrace.client.failures import Callback, Failures
+from headrace.client.failures import BaseSink
 from headrace.client.ledger import Batch, Ledger, Received, Row
 from headrace.client.properties import received_properties
-from headrace.client.settings import OnFailure
 
 logger = logging.getLogger(__name__)
 
-OnCancel = Callable[[str, HeadraceError], Any]
 _TURN = 0.001  # seconds after which callbacks that never wait let others run
 
 
@@ -79,36 +76,8 @@ class Lane:
             await asyncio.wait({task}, timeout=within)
 
 
-class CallbackSink:
+class CallbackSink(BaseSink[Awaitable[None]]):
     """Hands the deliveries of one consumer to its callback, a function or a coroutine function."""
-
-    def __init__(
-        self,
-        lane: Lane,
-        ledger: Ledger,
-        callback: Callback,
-        *,
-        auto_ack: bool,
-        on_failure: OnFailure,
-        on_cancel: OnCancel | None,
-    ) -> None:
-        self.consumer_tag = ""
-        self._lane = lane
-        self._ledger = ledger
-        self._callback = callback
-        self._auto_ack = auto_ack
-        self._failures = Failures(ledger, on_failure)
-        self._on_cancel = on_cancel
-
-    def deliver(self, batch: Batch) -> None:
-        self._lane.add(map(self._run, batch, batch.values()))
-
-    def end(self, error: HeadraceError | None) -> None:
-        if error is None:
-            return  # as the program wanted
-        logger.warning("consumer %s has ended: %s", self.consumer_tag, error)
-        if self._on_cancel is not None:
-            self._lane.add(map(self._tell, (error,)))
 
     async def _tell(self, error: HeadraceError) -> None:
         assert self._on_cancel is not None
