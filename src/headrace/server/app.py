@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import json
 import logging
@@ -296,9 +295,14 @@ def run(config: Config) -> int:
     started = time.monotonic()
     configure_logging(config.log_level, config.log_format)
     descriptors.allow_many()
-    with contextlib.suppress(ImportError):
-        import uvloop
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(_serve(config, started))
 
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(config, started))
-    return asyncio.run(_serve(config, started))
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """The fastest event loop there is."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()

@@ -20,7 +20,7 @@ from headrace.core import broker as core_broker
 from headrace.core.broker import DEFAULT_VHOST
 from headrace.core.clock import Clock
 from headrace.errors import ConfigError, NotFound
-from headrace.server.app import Server
+from headrace.server.app import Server, new_loop
 from headrace.server.listener import host_port
 
 T = TypeVar("T")
@@ -198,14 +198,6 @@ def _checked(data_dir: Path, given: Mapping[str, object]) -> Config:
 # -- the thread --------------------------------------------------------------------------------
 
 
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
-
-
 class Life:
     """One life of a broker, from start to stop: a server, its loop, their thread."""
 
@@ -232,7 +224,7 @@ class Life:
 
     def _run(self) -> None:
         try:
-            with asyncio.Runner(loop_factory=_new_loop) as runner:
+            with asyncio.Runner(loop_factory=new_loop) as runner:
                 runner.run(self._serve())
         except BaseException as error:
             if self._started.done():
