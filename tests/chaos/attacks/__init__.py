@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Run: TypeAlias = "Callable[[Target], Generator[None, None, None]]"
 
 # Modules with attacks, in the order of the table.
-MODULES = ("connections", "shares", "messages", "bindings")
+MODULES = ("connections", "shares", "messages", "bindings", "decoders")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from time import perf_counter
 from typing import Any
 
 from headrace.config import Config
@@ -15,12 +13,14 @@ from headrace.core.export import export_definitions, export_vhost
 from headrace.errors import BrokerError, HttpRefused
 from headrace.server.http import replies
 from headrace.server.http.call import Call
+from headrace.server.http.durable import until_durable
 from headrace.server.http.json_body import read_object
 from headrace.server.http.management import RABBITMQ_VERSION
 from headrace.server.http.replies import Reply
 from headrace.server.http.route import ADMINISTRATOR, Route
 
-TURN_SECONDS = 0.005  # of declarations before others get a turn
+AT_ONCE = 200  # declarations; answers to all clients wait until what is declared is on disk
+MAX_ENTRIES = 500_000
 
 
 def _attachment(call: Call, value: object) -> Reply:
@@ -56,16 +56,14 @@ def _uploaded(call: Call) -> bytes:
 
 
 async def _import(call: Call) -> Reply:
-    data: Any = await read_object(_uploaded(call))
+    data: Any = await read_object(_uploaded(call), entries=MAX_ENTRIES)
     if "vhost" in call.params:
         data = _into(data, call.vhost.name)
     try:
         prepared = await hash_passwords(call.broker.users, data)
-        began = perf_counter()
-        for _ in import_definitions(call.broker, prepared):
-            if perf_counter() - began > TURN_SECONDS:
-                await asyncio.sleep(0)
-                began = perf_counter()
+        for count, _ in enumerate(import_definitions(call.broker, prepared), 1):
+            if not count % AT_ONCE:
+                await until_durable(call.broker)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise HttpRefused(f"malformed entry: {error!r}") from None
     except HttpRefused:

@@ -13,7 +13,7 @@ from headrace.server.http import replies
 
 SMALL = 1 << 20  # bytes that are decoded at once, in up to 20 ms
 SLICE = 1 << 16  # characters of a large body before others get a turn
-_WINDOWS = (1 << 12, 1 << 16, SMALL)  # characters that are tried for one value of a large body
+ENTRY = 1 << 17  # characters of a value in a large body, other than a text
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _raw_decode = json.JSONDecoder().raw_decode
 
@@ -31,27 +31,29 @@ def parse_object(body: bytes) -> dict[str, Any]:
     return value
 
 
-async def read_object(body: bytes) -> dict[str, Any]:
-    """The same in slices. In a large body only texts and lists at the top may be large."""
+async def read_object(body: bytes, *, entries: int = 0) -> dict[str, Any]:
+    """The same in slices. In a large body only texts at the top may be large, and lists there of
+    up to ``entries`` in all."""
     if len(body) <= SMALL:
         return parse_object(body)
     try:
-        reader = LargeObject(body.decode())
+        reader = LargeObject(body.decode(), entries)
         done = 0
         for at in reader.steps():
             if at - done > SLICE:
                 done = at
                 await asyncio.sleep(0)
     except (ValueError, RecursionError):
-        raise replies.bad_request("not_json, or a value of more than 1 MiB") from None
+        raise replies.bad_request("not_json, or a value in it is too large") from None
     return reader.found
 
 
 class LargeObject:
     """Reads an object entry by entry; ValueError where it is no JSON or an entry is large."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, entries: int) -> None:
         self.found: dict[str, Any] = {}
+        self._left = entries
         self._text = text
         self._at = 0
 
@@ -62,10 +64,13 @@ class LargeObject:
             self._expect('"')
             name = self._string()
             self._expect(":")
-            if self._follows("["):
+            if self._left and self._follows("["):
                 self.found[name] = entries = []
                 for _ in self._until("]"):
                     entries.append(self._value())
+                    self._left -= 1
+                    if not self._left:
+                        raise ValueError("too many entries")
                     yield self._at
             else:
                 self.found[name] = self._string() if self._follows('"') else self._value()
@@ -87,11 +92,11 @@ class LargeObject:
 
     def _value(self) -> object:
         self._follows("")
-        for size in _WINDOWS:
+        for size in (1 << 12, ENTRY):  # most are short
             try:
                 value, length = _raw_decode(self._text[self._at : self._at + size])
             except ValueError:
-                if size == SMALL or self._at + size >= len(self._text):
+                if size == ENTRY or self._at + size >= len(self._text):
                     raise
             else:
                 break

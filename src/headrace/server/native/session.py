@@ -97,7 +97,7 @@ class Session(Peer):
         for data in chunks:
             self.receive(data)
 
-    def _take(self, kind: int, payload: bytes) -> None:
+    def _take(self, kind: int, payload: bytes | memoryview) -> None:
         request: Request | None = None
         rid, ch = None, None
         try:

@@ -14,7 +14,7 @@ HEAD = Struct(">ii")  # type, length
 FRAME_MAX = 64 << 20
 SMALL = 1 << 16  # the largest frame of most types: what is in it is decoded in milliseconds
 
-Frame = tuple[int, bytes]  # type, payload
+Frame = tuple[int, bytes | memoryview]  # type, payload
 
 
 def frame(kind: int, payload: bytes) -> bytes:
@@ -45,21 +45,21 @@ class Reader:
         """The frames that are complete now; after the last one ``fault`` may be set."""
         if self.fault is not None:
             return []
-        buffer = self._buffer
-        if buffer:
-            buffer += data
-            if len(buffer) < self._needed:
-                return []
-            data = bytes(buffer)
-            buffer.clear()
-        frames: list[Frame] = []
-        rest = self._cut(data, frames)
-        if self.fault is None and rest < len(data):
-            buffer += memoryview(data)[rest:]
+        if not self._buffer:
+            frames, rest = self._cut(data)
+            self._buffer += memoryview(data)[rest:]
+            return frames
+        self._buffer += data
+        if len(self._buffer) < self._needed:
+            return []
+        whole, self._buffer = memoryview(self._buffer), bytearray()  # payloads are not copied
+        frames, rest = self._cut(whole)
+        self._buffer += whole[rest:]
         return frames
 
-    def _cut(self, data: bytes, frames: list[Frame]) -> int:
-        """Take whole frames off ``data``; return where the rest starts."""
+    def _cut(self, data: bytes | memoryview) -> tuple[list[Frame], int]:
+        """The whole frames in ``data``, and where the rest starts."""
+        frames: list[Frame] = []
         offset, end = 0, len(data)
         self._needed = HEAD.size
         while end - offset >= HEAD.size:
@@ -74,7 +74,7 @@ class Reader:
             frames.append((kind, data[offset + HEAD.size : stop]))
             offset = stop
             self._first = None
-        return offset
+        return frames, offset
 
     def _fault(self, kind: int, length: int) -> FatalError | None:
         if self._first not in (None, kind):

@@ -98,7 +98,7 @@ def pack(value: object) -> bytes:
     return packed
 
 
-def unpack(payload: bytes) -> dict[str, Any]:
+def unpack(payload: bytes | memoryview) -> dict[str, Any]:
     """The map in a payload; CommandInvalid when it is none."""
     count = _counter() if len(payload) > SMALL else None
     try:

@@ -23,7 +23,7 @@ VALUES = st.recursive(
 
 
 def read(text: str) -> dict[str, Any]:
-    reader = LargeObject(text)
+    reader = LargeObject(text, 1000)
     for _ in reader.steps():
         pass
     return reader.found
@@ -64,7 +64,7 @@ def test_large_bodies_share_the_loop() -> None:
 
     async def main() -> dict[str, Any]:
         other = asyncio.create_task(bystander())
-        found = await read_object(body)
+        found = await read_object(body, entries=50_000)
         other.cancel()
         return found
 
@@ -75,7 +75,7 @@ def test_large_bodies_share_the_loop() -> None:
 
 
 def test_an_entry_has_a_step_of_its_own() -> None:
-    reader = LargeObject(json.dumps({"a": [{"n": n} for n in range(1000)]}))
+    reader = LargeObject(json.dumps({"a": [{"n": n} for n in range(1000)]}), 1001)
 
     assert max(later - earlier for earlier, later in pairwise(reader.steps())) < 20
 
@@ -88,10 +88,19 @@ def test_an_entry_has_a_step_of_its_own() -> None:
         b'{"a": [1' + b" " * SMALL + b"}",
         b"[" * (2 * SMALL),
         b"\xff" * (2 * SMALL),
+        b'{"a": [' + b"{}," * SMALL + b"{}]}",
     ],
 )
 def test_large_values_inside_large_bodies_are_refused(body: bytes) -> None:
-    with pytest.raises(HttpRefused, match="not_json, or a value of more than 1 MiB"):
+    with pytest.raises(HttpRefused, match="not_json, or a value in it is too large"):
+        asyncio.run(read_object(body, entries=1000))
+
+
+def test_lists_are_not_large_unless_they_are_meant_to_be() -> None:
+    body = json.dumps({"payload": ["x" * 100] * 20_000}).encode()
+
+    assert len(asyncio.run(read_object(body, entries=20_001))["payload"]) == 20_000
+    with pytest.raises(HttpRefused):
         asyncio.run(read_object(body))
 
 
