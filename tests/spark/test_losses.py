@@ -12,6 +12,7 @@ import pytest
 from headrace import topics
 from headrace.client.bulk import BulkConnection
 from headrace.client.settings import Settings
+from headrace.store.backup import backup, restore
 from headrace.testing import RunningBroker, run_broker
 from headrace.wire.native.messages import Op
 from mariadb import prepared
@@ -237,3 +238,33 @@ def test_a_topic_in_mysql(spark: Any, tmp_path: Path) -> None:  # noqa: ANN401
             assert "topic 'again' was deleted and made again since the last batch" in reason
     finally:
         server.stop()
+
+
+def test_a_checkpoint_newer_than_the_restored_backup(spark: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    data, copy, again = tmp_path / "data", tmp_path / "copy", tmp_path / "again"
+    with run_broker(data_dir=data) as broker, bulk_to(broker) as bulk:
+        bulk.call(Op.TOPIC_DECLARE, name="t", queues=1)
+        append(bulk, "t", b"a", b"b")
+        backup(data, copy)
+        append(bulk, "t", b"c", b"d", b"e")
+        Stream(spark, tmp_path, url_of(broker), topic="t").run()
+    restore(copy, again)
+
+    with run_broker(data_dir=again) as broker, bulk_to(broker) as bulk:
+        stream = Stream(spark, tmp_path, url_of(broker), topic="t")
+        assert "messages up to offset 4 were read" in stream.refusal()
+        append(bulk, "t", *(b"new %d" % number for number in range(6)))  # offsets 2 to 7
+        assert "messages up to offset 4 were read" in stream.refusal()
+        assert stream.bodies == [b"a", b"b", b"c", b"d", b"e"]
+        stream.options["failOnDataLoss"] = "false"
+        stream.run()
+        new = [b"new %d" % number for number in range(6)]
+        assert stream.bodies == [b"a", b"b", b"c", b"d", b"e", *new]
+        del stream.options["failOnDataLoss"]
+        append(bulk, "t", b"newer")
+        stream.run()  # the checkpoint is one of this epoch now
+        assert stream.bodies[-1] == b"newer"
+
+
+def bulk_to(broker: RunningBroker) -> BulkConnection:
+    return BulkConnection(Settings(port=broker.native_port))

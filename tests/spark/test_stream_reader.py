@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from uuid import uuid4
 
 import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan
@@ -12,6 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from headrace.client.bulk import BulkConnection
 from headrace.client.settings import Settings
+from headrace.spark.errors import DataLost
 from headrace.spark.offsets import StreamOffset
 from headrace.spark.options import read_options
 from headrace.spark.reading import BatchReader, FilteringReader, StreamReader, Task
@@ -185,3 +187,35 @@ def test_ranges_of_time(broker: RunningBroker, bulk: BulkConnection) -> None:
     assert narrowed(EqualTo(("offset",), 7)) == [("timed", 0, 7, 8)]
     assert narrowed(In(("partition",), (1, 2))) == []
     assert narrowed(EqualTo(("priority",), "high")) == [("timed", 0, 0, 30)]  # not ours to narrow
+
+
+@pytest.mark.parametrize(
+    ("position", "going_on"),
+    [
+        ({"next": {"0": 5}}, None),  # of a checkpoint from before there were epochs
+        ({"next": {"0": 9}}, 0),
+        ({"next": {"0": 5}, "epochs": {"0": 0}}, None),
+        ({"next": {"0": 5}, "epochs": {"0": 1234}}, 0),  # of another copy of this log
+        ({"next": {"0": 5, "1": 7}, "epochs": {"0": 0, "1": 0}}, 5),  # no such partition here
+    ],
+)
+def test_positions_that_the_broker_does_not_have(
+    broker: RunningBroker, bulk: BulkConnection, position: dict[str, object], going_on: int | None
+) -> None:
+    topic = f"seen_{uuid4().hex[:12]}"
+    bulk.call(Op.TOPIC_DECLARE, name=topic, queues=1)
+    append(bulk, topic, "middle", 5)
+    uuid = bulk.bounds([{"topic": topic}])[0].uuid
+    start = {"version": 1, "query": "q", "sources": {topic: {"uuid": uuid, **position}}}
+    options = {"url": url_of(broker), "topic": topic}
+    strict = StreamReader(read_options(options))
+    loose = StreamReader(read_options({**options, "failOnDataLoss": "false"}))
+
+    if going_on is not None:
+        with pytest.raises(DataLost, match="were read, and the broker does not have them"):
+            strict.latestOffset(start, ReadAllAvailable())
+        rows = ranges(loose.partitions(start, loose.latestOffset(start, ReadAllAvailable())))
+        assert rows == ([(topic, 0, going_on, 5)] if going_on < 5 else [])
+    else:
+        end = strict.latestOffset(start, ReadAllAvailable())
+        assert StreamOffset.from_json(end).sources[topic].epochs == {0: 0}

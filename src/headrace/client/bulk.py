@@ -52,6 +52,8 @@ class Destination:
     name: str
     uuid: str
     parts: tuple[Part, ...]
+    # By partition: number and first offset of each epoch; None: the broker has no epochs.
+    epochs: Mapping[int, Sequence[tuple[int, int]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +141,7 @@ class BulkConnection:
     ) -> list[Destination]:
         """What can be read of each; {"queue": name} or {"topic": name} each."""
         rows = self.call(Op.BOUNDS, destinations=list(destinations), time=time_ms)["rows"]
-        return [
-            Destination(
-                row["kind"], row["name"], row["uuid"], tuple(Part(*part) for part in row["parts"])
-            )
-            for row in rows
-        ]
+        return [_destination(row) for row in rows]
 
     def fetch(self, start: int, end: int, **fields: object) -> Iterator[bytes]:
         """The rows start .. end - 1 of a partition, as pieces of Arrow streams.
@@ -185,11 +182,18 @@ class BulkConnection:
         kind: str,
         positions: Mapping[str, tuple[str, Mapping[int, int]]],
         max_bytes: int,
+        epochs: Mapping[str, Mapping[int, int]] | None = None,
     ) -> None:
         """Hold everything from these positions (source: uuid and offset by partition) on for the
-        query, up to ``max_bytes``; what was held before them is let go."""
+        query, up to ``max_bytes``; what was held before them is let go. ``epochs``: in which the
+        offsets were seen, by source and partition."""
         rows = [
-            {kind: name, "uuid": uuid, "next": {str(part): at for part, at in offsets.items()}}
+            {
+                kind: name,
+                "uuid": uuid,
+                "next": _by_text(offsets),
+                "epochs": _by_text((epochs or {}).get(name, {})),
+            }
             for name, (uuid, offsets) in positions.items()
         ]
         self.call(Op.PIN, query=query, positions=rows, max_bytes=max_bytes)
@@ -301,6 +305,18 @@ class BulkConnection:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _destination(row: Mapping[str, Any]) -> Destination:
+    epochs = None
+    if "epochs" in row:
+        epochs = {int(part): [(n, at) for n, at in found] for part, found in row["epochs"].items()}
+    parts = tuple(Part(*part) for part in row["parts"])
+    return Destination(row["kind"], row["name"], row["uuid"], parts, epochs)
+
+
+def _by_text(numbers: Mapping[int, int]) -> dict[str, int]:
+    return {str(part): at for part, at in numbers.items()}
 
 
 def _checked(answer: dict[str, Any]) -> dict[str, Any]:

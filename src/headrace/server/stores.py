@@ -58,9 +58,13 @@ class Stores:
         except BaseException:
             self._directory.close()
             raise
-        for one in readers_ahead(self._catalogue, self._journal.next_offset):
+        ahead = readers_ahead(self._catalogue, self._journal.next_offset)
+        for one in ahead:
             logger.error("%s; new ones get offsets from %d on", one, one.offset)
             self._journal.raise_next_offset(one.number, one.offset)
+        report = self._journal.report
+        if ahead or report.begin_epoch or report.damage or report.cut:
+            self._journal.begin_epoch(self._catalogue.destinations())
         if not self._journal.report.clean:
             self._journal.suspect_all()
         self.storage = Storage(
@@ -70,7 +74,6 @@ class Stores:
             scratch=Scratch(path),
             clean=self._journal.report.clean,
         )
-        report = self._journal.report
         self.summary = (
             f"{_counted(len(self._catalogue.queues), 'queue')}, "
             f"{_counted(report.messages, 'message')}, recovered in "

@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from headrace.model.epochs import Epochs
 from headrace.spark.offsets import StreamOffset
 from headrace.spark.options import ReadOptions
 from headrace.spark.planning import Range
@@ -24,6 +25,7 @@ class Part:
     complete: int  # the lowest from which on nothing was removed
     end: int  # behind the last that is safe
     at_time: int | None = None  # the first stored at the asked time or later
+    epochs: Epochs | None = None  # None: the source knows none
 
 
 @dataclass(frozen=True, slots=True)

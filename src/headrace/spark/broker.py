@@ -71,13 +71,15 @@ class BrokerBackend:
     def batches(self, part: Range, uuid: str) -> Iterator[pa.RecordBatch]:
         options = self._options
         choose = selection(options)
-        wanted = {
+        wanted: dict[str, object] = {
             options.kind: part.source,
             "partition": part.partition,
             "uuid": uuid,
             "columns": list(choose.needed),
-            "complete": options.fail_on_data_loss and options.is_stream,
         }
+        if options.fail_on_data_loss and options.is_stream:
+            wanted |= {"complete": True}
+            wanted |= {"epoch": part.epoch} if part.epoch is not None else {}
         start = part.start
         while start < part.end:
             with connect(options.url, options.patience) as connection, told():
@@ -94,16 +96,18 @@ class BrokerBackend:
     def pin(self, position: StreamOffset) -> None:
         options = self._options
         positions = {name: (one.uuid, one.next) for name, one in position.sources.items()}
+        epochs = {name: one.epochs for name, one in position.sources.items()}
+        wanted = (position.query, options.kind, positions, options.pin_bytes, epochs)
         with connect(options.url, options.patience) as connection:
             try:
                 with told():
-                    connection.pin(position.query, options.kind, positions, options.pin_bytes)
+                    connection.pin(*wanted)
             except DataLost:
                 if options.fail_on_data_loss:
                     raise
                 with told():  # what is gone is gone: from here on it is held again
                     connection.unpin(position.query)
-                    connection.pin(position.query, options.kind, positions, options.pin_bytes)
+                    connection.pin(*wanted)
 
     def pinned(self, query: str) -> StreamOffset | None:
         options = self._options
@@ -154,10 +158,12 @@ def _check_end(part: Range, reached: int, options: ReadOptions) -> None:
 
 
 def _source(one: Destination) -> Source:
+    epochs = one.epochs or {}
     parts = [
-        Part(part.partition, part.lane, part.first, part.complete, part.end, part.at_time)
+        Part(part.partition, part.lane, part.first, part.complete, part.end, part.at_time,
+             epochs.get(part.partition))
         for part in one.parts
-    ]
+    ]  # fmt: skip
     return Source(one.name, one.uuid, tuple(parts))
 
 

@@ -1,6 +1,7 @@
 """The offsets of a stream, as they stand in Spark's checkpoint. Pure.
 
-{"version": 1, "query": "...", "sources": {"orders": {"uuid": "...", "next": {"0": 17}}}}
+{"version": 1, "query": "...",
+ "sources": {"orders": {"uuid": "...", "next": {"0": 17}, "epochs": {"0": 0}}}}
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ class SourceOffset:
 
     uuid: str
     next: Mapping[int, int] = field(default_factory=dict)  # by partition
+    # In which epoch of the log each was seen. Older checkpoints and other sources have none.
+    epochs: Mapping[int, int] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ class StreamOffset:
                 name: {
                     "uuid": one.uuid,
                     "next": {str(part): offset for part, offset in sorted(one.next.items())},
+                    "epochs": {str(part): epoch for part, epoch in sorted(one.epochs.items())},
                 }
                 for name, one in sorted(self.sources.items())
             },
@@ -54,7 +58,9 @@ class StreamOffset:
                 str(value["query"]),
                 {
                     name: SourceOffset(
-                        one["uuid"], {int(part): int(at) for part, at in one["next"].items()}
+                        one["uuid"],
+                        {int(part): int(at) for part, at in one["next"].items()},
+                        {int(part): int(at) for part, at in one.get("epochs", {}).items()},
                     )
                     for name, one in value["sources"].items()
                 },

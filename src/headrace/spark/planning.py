@@ -31,6 +31,7 @@ class Range:
     partition: int
     start: int
     end: int
+    epoch: int | None = None  # in which the end was seen
 
 
 def admit(tracks: Sequence[Track], limit: int | None) -> dict[tuple[str, int], int]:

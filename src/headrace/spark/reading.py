@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from zlib import crc32
 
@@ -15,12 +18,15 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from headrace.model.epochs import current_epoch, end_of_epoch
 from headrace.spark import planning
 from headrace.spark.backend import Backend, Holder, Source, backend_of
 from headrace.spark.errors import BadOption, CheckpointLost, DataLost, SourceChanged
 from headrace.spark.filters import Narrowing
 from headrace.spark.offsets import SourceOffset, StreamOffset
 from headrace.spark.options import LATEST, Limit, ReadOptions
+
+logger = logging.getLogger(__name__)
 
 Places = dict[tuple[str, int], int]
 
@@ -49,9 +55,15 @@ class _Reading:
             return iter(())  # Spark runs one task even when there is nothing to read
         return self.backend.batches(task.part, task.uuid)
 
-    def tasks(self, starts: Places, ends: Places, uuids: Mapping[str, str]) -> list[InputPartition]:
+    def tasks(
+        self, starts: Places, ends: Places, sources: Mapping[str, SourceOffset]
+    ) -> list[InputPartition]:
         found = planning.ranges(starts, ends, self.options.rows_per_task)
-        return [Task(part, uuids[part.source]) for part in found]
+        return [
+            Task(replace(part, epoch=known.epochs.get(part.partition)), known.uuid)
+            for part in found
+            for known in (sources[part.source],)
+        ]
 
 
 class BatchReader(_Reading, DataSourceReader):
@@ -64,8 +76,7 @@ class BatchReader(_Reading, DataSourceReader):
         starts = resolve(options.start, sources, options.fail_on_data_loss)
         ends = resolve(options.end, later, False)
         starts = {place: at for place, at in starts.items() if place in ends}
-        uuids = {name: one.uuid for name, one in sources.items()}
-        return self.tasks(*self.narrowed(starts, ends), uuids)
+        return self.tasks(*self.narrowed(starts, ends), _offset("", later, ends).sources)
 
     def narrowed(self, starts: Places, ends: Places) -> tuple[Places, Places]:
         return starts, ends
@@ -147,7 +158,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
                 "is new: was it lost? Bring it back; or choose another group, or remove the old "
                 f"one (headrace pin delete {begin.query}), to begin anew"
             )
-        sources = self._checked(begin)
+        begin, sources = self._checked(begin)
         starts = _starts(begin, sources)
         tracks = [
             planning.Track(name, part.partition, part.lane, starts[name, part.partition],
@@ -190,7 +201,8 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         begin, finish = StreamOffset.from_json(start), StreamOffset.from_json(end)
         if not self._is_planned:
             begin = self._planned(begin, finish.query)
-        sources = self._checked(begin)
+        begin, sources = self._checked(begin)
+        finish = self._seen(finish, sources)
         starts = _starts(begin, sources)
         if self.options.fail_on_data_loss:
             _check_complete(sources, starts, finish)
@@ -199,8 +211,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             for name, one in finish.sources.items()
             for partition, at in one.next.items()
         }
-        uuids = {name: one.uuid for name, one in finish.sources.items()}
-        return self.tasks(starts, ends, uuids)
+        return self.tasks(starts, ends, finish.sources)
 
     def _planned(self, begin: StreamOffset, query: str) -> StreamOffset:
         """Where the first batch of this run begins. It is in the checkpoint: the pin is final."""
@@ -219,14 +230,14 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
                 )
             holder.unpin(self._provisional(begin.query))
             begin = known
-        begin = StreamOffset(query, begin.sources)
-        self._checked(begin)
+        begin, _ = self._checked(StreamOffset(query, begin.sources))
         self.commit(begin.to_json())
         holder.unpin(provisional)
         return begin
 
-    def _checked(self, begin: StreamOffset) -> dict[str, Source]:
-        """The sources as they are; a missing or another one is an error, never a fresh start."""
+    def _checked(self, begin: StreamOffset) -> tuple[StreamOffset, dict[str, Source]]:
+        """Where to go on, and the sources as they are; a missing or another one is an error, never
+        a fresh start."""
         sources = self.backend.look()
         for name, known in begin.sources.items():
             found = sources.get(name)
@@ -238,16 +249,50 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
                 )
             if not found.uuid:
                 _refuse_older(found, known)
-        return sources
+        return self._seen(begin, sources), sources
+
+    def _seen(self, position: StreamOffset, sources: Mapping[str, Source]) -> StreamOffset:
+        """The position, if the sources have what was read up to it; without failOnDataLoss it is
+        set back to where what they have of it ends."""
+        found: dict[str, SourceOffset] = {}
+        for name, known in position.sources.items():
+            back = _lost(sources[name], known) if name in sources else {}
+            for partition, at in back.items():
+                text = (
+                    f"'{name}' partition {partition}: messages up to offset "
+                    f"{known.next[partition] - 1} were read, and the broker does not have them: it "
+                    "was restored from a backup, or has lost messages. Others have these offsets "
+                    "now. failOnDataLoss=false goes on"
+                )
+                if self.options.fail_on_data_loss:
+                    raise DataLost(text)
+                logger.warning("%s at offset %d", text, at)
+            found[name] = replace(known, next={**known.next, **back})
+        return StreamOffset(position.query, found)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Everything before ``end`` is in the sink: the broker need not hold it for us."""
         position = StreamOffset.from_json(end)
-        self.backend.pin(position)
-        self._held = position.sources
+        # A position that the broker does not have: the plan of the next batch sets it back.
+        passed_over = [] if self.options.fail_on_data_loss else [DataLost]
+        with suppress(*passed_over):
+            self.backend.pin(position)
+            self._held = position.sources
 
     def stop(self) -> None:
         pass
+
+
+def _lost(source: Source, known: SourceOffset) -> dict[int, int]:
+    """The partitions of which more was read than is there, and where to go on in them."""
+    parts = {part.partition: part for part in source.parts if part.epochs is not None}
+    lost = {one: 0 for one in known.epochs if known.next.get(one) and one not in parts}
+    for partition, part in parts.items():
+        epoch = known.epochs.get(partition)
+        end = None if epoch is None else end_of_epoch(part.epochs or (), epoch)
+        if known.next.get(partition, 0) > (part.end if end is None else end):
+            lost[partition] = max(part.first, end or 0)
+    return lost
 
 
 def _refuse_older(found: Source, known: SourceOffset) -> None:
@@ -328,4 +373,8 @@ def _offset(query: str, sources: Mapping[str, Source], ends: Places) -> StreamOf
 
 
 def _source(one: Source, places: Places) -> SourceOffset:
-    return SourceOffset(one.uuid, {p.partition: places[one.name, p.partition] for p in one.parts})
+    return SourceOffset(
+        one.uuid,
+        {p.partition: places[one.name, p.partition] for p in one.parts},
+        {p.partition: current_epoch(p.epochs) for p in one.parts if p.epochs is not None},
+    )

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from typing import NamedTuple, Protocol
 
+from headrace.model.epochs import Epochs
 from headrace.model.retention import Retention
 from headrace.store.disk import File
 from headrace.store.timings import Timings
@@ -460,6 +461,9 @@ class Journal(Protocol):
 
     def bounds(self, queue: int, synced: int) -> Bounds:
         """What can be read by offset; ``synced`` as the whole storage sees it."""
+
+    def epochs(self, queue: int) -> Epochs:
+        """The epochs of the queue, the current one last."""
 
     def first_at(self, queue: int, time: int) -> int:
         """The lowest offset stored at ``time`` or later."""

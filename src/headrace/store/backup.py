@@ -29,6 +29,7 @@ from headrace.store.findings import Remedy
 from headrace.store.format import NAME as FORMAT_FILE
 from headrace.store.fsck import check
 from headrace.store.log.checkpoint import NAMES as CHECKPOINTS
+from headrace.store.log.checkpoint import with_new_epoch
 from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX
 from headrace.store.offline import check_format, held, require_plain_files
 from headrace.store.positions import set_back
@@ -75,6 +76,7 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, total: No
         raise StoreError(f"cannot make {partial}: {error.strerror}") from error
     try:
         copied = _copy_all(path, partial, progress)
+        _copy_format(path, partial)
         os.rename(partial, target)
         _sync_directory(target.parent)
     except (OSError, sqlite3.Error) as error:
@@ -99,7 +101,11 @@ def restore(source: Path, target: Path, progress: Progress = lambda done, total:
         try:
             target.mkdir(mode=0o700, parents=True, exist_ok=True)
             target.chmod(0o700)
-            return _copy_all(source, target, progress)
+            copied = _copy_all(source, target, progress)
+            _begin_epoch(target / JOURNAL)
+            # Last: without it no broker starts on a copy that is not complete.
+            _copy_format(source, target)
+            return copied
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"cannot copy {source} to {target}: {error}") from error
 
@@ -134,10 +140,21 @@ def _copy_all(source: Path, target: Path, progress: Progress) -> Copied:
         set_back(target, positions)
         _end_wal(target / FILE_NAME)
     _sync_directory(journal)
-    # Last: without it no broker starts on a copy that is not complete.
+    return Copied(segments, size)
+
+
+def _copy_format(source: Path, target: Path) -> None:
     _write(target / FORMAT_FILE, (source / FORMAT_FILE).read_bytes())
     _sync_directory(target)
-    return Copied(segments, size)
+
+
+def _begin_epoch(journal: Path) -> None:
+    """Readers outside may have seen more than is in the copy: the next start has to know."""
+    known = {name: data for name, data in _read_checkpoints(journal).items() if data is not None}
+    for name in known or CHECKPOINTS[:1]:
+        (journal / name).unlink(missing_ok=True)
+        _write(journal / name, with_new_epoch(known.get(name)))
+    _sync_directory(journal)
 
 
 @contextmanager

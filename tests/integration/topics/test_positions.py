@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from headrace.client.bulk import BulkConnection
+from headrace.client.errors import HeadraceError
+from headrace.client.settings import Settings
 from headrace.store.backup import backup, restore
 from headrace.store.fsck import check
 from headrace.store.repair import repair
 from headrace.store.topics import Entry, Reader, TopicSpec
 from headrace.testing import run_broker
+from headrace.wire.native.messages import Op
 from nativetopics import NativeEngine
 
 ANN, BEA = Reader("ann", "g"), Reader("bea", "h")
@@ -55,6 +60,7 @@ def test_a_group_in_a_backup_reads_all_that_comes_after_the_restore(tmp_path: Pa
             if done == total:
                 append(engine, *"cdefg")
                 drained(engine)
+                drained(engine, BEA)
                 engine.create(TopicSpec("new"))
                 append(engine, "1", "2", topic="new")
                 drained(engine, BEA, "new")
@@ -66,6 +72,7 @@ def test_a_group_in_a_backup_reads_all_that_comes_after_the_restore(tmp_path: Pa
         append(engine, "x", "y")
         append(engine, "3", topic="new")
         assert drained(engine) == ["x", "y"]
+        assert drained(engine, BEA) == ["x", "y"]
         assert drained(engine, BEA, "new") == ["3"]
 
 
@@ -114,3 +121,81 @@ def lose(data: Path, fault: str) -> None:
             file.write_bytes(file.read_bytes()[:-1] + b"?")
         else:
             file.unlink()
+
+
+# -- epochs ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def bulk_of(path: Path) -> Iterator[tuple[NativeEngine, BulkConnection]]:
+    with run_broker(data_dir=path) as broker:
+        assert broker.native_port is not None
+        engine = NativeEngine((broker.host, broker.native_port))
+        with BulkConnection(Settings(port=broker.native_port)) as bulk:
+            yield engine, bulk
+        engine.close()
+
+
+def epochs_of(bulk: BulkConnection) -> list[tuple[int, int]]:
+    [found] = bulk.bounds([{"topic": "t"}])
+    assert found.epochs is not None
+    return [*found.epochs[0]]
+
+
+def code_of(call: Callable[[], object]) -> str:
+    with pytest.raises(HeadraceError) as caught:
+        call()
+    return str(caught.value.code)
+
+
+def test_a_reader_that_has_seen_more_than_a_restored_backup_gets_data_lost(tmp_path: Path) -> None:
+    data, copy, again, third = (tmp_path / name for name in ("data", "copy", "again", "third"))
+    with bulk_of(data) as (engine, bulk):
+        engine.create(TopicSpec("t"))
+        append(engine, "a", "b")
+        backup(data, copy)
+        append(engine, *"cde")  # a reader outside has them, the backup does not
+        assert epochs_of(bulk) == []
+        uuid = bulk.bounds([{"topic": "t"}])[0].uuid
+    restore(copy, again)
+
+    with bulk_of(again) as (engine, bulk):
+        [(epoch, first)] = epochs_of(bulk)
+        assert (epoch > 0, first) == (True, 2)
+        pin = partial(bulk.pin, "q", "topic", {"t": (uuid, {0: 5})}, 1 << 20)
+        assert code_of(pin) == "data_lost"  # the log ends before it
+        assert code_of(lambda: [*bulk.fetch(5, 6, topic="t")]) == "data_lost"
+        append(engine, *"uvwxyz")  # now it does not
+        assert code_of(lambda: [*bulk.fetch(2, 5, topic="t", epoch=0)]) == "data_lost"
+        assert code_of(partial(pin, {"t": {0: 0}})) == "data_lost"
+        assert [*bulk.fetch(0, 2, topic="t", epoch=0)]
+        assert [*bulk.fetch(2, 5, topic="t", epoch=epoch)]
+        pin({"t": {0: epoch}})
+        assert bulk.call(Op.TOPIC_DESCRIBE, name="t")["epoch"] == epoch
+        seek = partial(bulk.call, Op.SEEK, topic="t", token="alone", positions={"middle": 5})
+        assert code_of(partial(seek, epoch=0)) == "data_lost"
+        seek(epoch=epoch)
+
+    with bulk_of(again) as (engine, bulk):
+        assert epochs_of(bulk) == [(epoch, 2)]  # a restart is no loss
+    restore(copy, third)
+    with bulk_of(third) as (engine, bulk):
+        append(engine, *"uvwxyz")
+        [(other, first)] = epochs_of(bulk)
+        assert (other > epoch, first) == (True, 2)
+        assert code_of(lambda: [*bulk.fetch(2, 5, topic="t", epoch=epoch)]) == "data_lost"
+
+
+def test_a_recovery_that_lost_messages_begins_an_epoch(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with bulk_of(data) as (engine, bulk):
+        engine.create(TopicSpec("t"))
+        append(engine, *"abcde")
+        assert drained(engine) == [*"abcde"]
+    lose(data, "gone")
+
+    with bulk_of(data) as (engine, bulk):
+        append(engine, "x")
+        [(_, first)] = epochs_of(bulk)
+        assert first == 5
+        assert code_of(lambda: [*bulk.fetch(2, 6, topic="t", complete=True)]) == "data_lost"

@@ -15,10 +15,11 @@ from zlib import crc32
 
 from headrace.core.topics.assigned import Assigned
 from headrace.core.topics.notes import RowNotes
-from headrace.errors import PreconditionFailed
+from headrace.errors import DataLost, PreconditionFailed
+from headrace.model.epochs import Epochs, current_epoch, end_of_epoch
 from headrace.model.retention import Retention
 from headrace.model.topics.lanes import BY_URGENCY, Lane
-from headrace.model.topics.spans import MAX_OFFSET, Bound, Track, message_id, queue_id
+from headrace.model.topics.spans import MAX_OFFSET, Bound, Track, message_id, place_of, queue_id
 from headrace.store.api import Extent, Journal, Level, Placed, TopicRow
 from headrace.store.entries import encode_entries
 from headrace.store.pieces import Loaded
@@ -158,6 +159,27 @@ class LogTopic:
             return None
         extent = next(self._journal.extents(known.number, offset), None)
         return extent.time if extent is not None else None
+
+    # -- epochs ----------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """The current one of the log; for readers that keep their positions themselves."""
+        return current_epoch(self._journal.epochs(0))  # no destination has the number 0
+
+    def epochs(self, track: Track) -> Epochs:
+        return self._journal.epochs(self.number_of(track) or 0)
+
+    def check_seen(self, positions: Mapping[Lane, int], epoch: int) -> None:
+        """DataLost unless the ids, seen in that epoch, still mean the same messages."""
+        for lane, identity in positions.items():
+            partition, offset = place_of(identity) if identity else (0, -1)
+            end = end_of_epoch(self.epochs((lane, partition)), epoch)
+            if offset >= (self.bound((lane, partition)).end if end is None else end):
+                raise DataLost(
+                    f"topic '{self.name}': message {identity} was seen in epoch {epoch}, and the "
+                    "log does not have it: it was restored from a backup, or has lost messages"
+                )
 
     # -- appending -------------------------------------------------------------------------------
 

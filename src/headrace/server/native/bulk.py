@@ -19,6 +19,7 @@ from headrace.errors import (
     StoreError,
     Unsupported,
 )
+from headrace.model.epochs import end_of_epoch
 from headrace.model.permissions import READ
 from headrace.model.topics.spans import track_of
 from headrace.server.fetch.order import Order
@@ -135,7 +136,33 @@ def _row(session: Session, request: Request, time: int) -> dict[str, object]:
                 at_time,
             ]
         )
-    return {"kind": held.kind, "name": held.name, "uuid": held.uuid, "parts": parts}
+    epochs = {str(one): [*map(list, journal.epochs(held.numbers[one]))] for one in held.numbers}
+    return {
+        "kind": held.kind,
+        "name": held.name,
+        "uuid": held.uuid,
+        "parts": parts,
+        "epochs": epochs,
+    }
+
+
+def _check_seen(
+    session: Session, held: Held, partition: int, offset: int, epoch: int | None
+) -> None:
+    """DataLost when a reader has seen more than this log has of the reader's epoch.
+
+    A reader that names no epoch is only known to be wrong when it is behind the last message.
+    """
+    journal, number = _journal(session), held.numbers[partition]
+    end = None if epoch is None else end_of_epoch(journal.epochs(number), epoch)
+    if end is None:
+        end = journal.bounds(number, session.broker.storage.synced).end
+    if offset > end:
+        raise DataLost(
+            f"{held.kind} '{held.name}' partition {partition}: you have seen messages up to "
+            f"offset {offset - 1}, and of these the log has only those before {end}: it was "
+            "restored from a backup, or has lost messages"
+        )
 
 
 # -- fetch --------------------------------------------------------------------------------------
@@ -194,6 +221,8 @@ def _job(session: Session, request: Request) -> tuple[Job, list[Stretch]]:
     journal, synced = _journal(session), session.broker.storage.synced
     if request.flag("complete"):
         _check_complete(held, partition, start, journal.bounds(number, synced).complete)
+    epoch = request.whole("epoch") if "epoch" in request.fields else None
+    _check_seen(session, held, partition, start if epoch is None else end, epoch)
     stretches, following = journal.locate(number, start, end, synced)
     job = Job(
         kind=held.kind,
@@ -227,7 +256,10 @@ def _pin(session: Session, channel: Channel, request: Request) -> None:
         asked = Request(request.kind, {**one, "rid": 0})
         held = _wanted(session, asked).held
         _check_uuid(held, asked.text("uuid"))
-        places.append((held, _offsets(asked.table("next"))))
+        offsets, epochs = _offsets(asked.table("next")), _offsets(asked.table("epochs"))
+        for partition in offsets.keys() & held.numbers.keys():
+            _check_seen(session, held, partition, offsets[partition], epochs.get(partition))
+        places.append((held, offsets))
     for held, offsets in places:
         session.open_vhost.pins.place(query, held, offsets, max_bytes)
     session.respond(request)

@@ -85,10 +85,12 @@ def _describe(session: Session, channel: Channel, request: Request) -> None:
     name = request.text("name")
     engine = _engine(session, "read", name)
     most = limit_of(session, engine.name)
+    topic = session.open_vhost.topics.log.topics.get(name)
+    epoch = {"epoch": topic.epoch} if topic is not None else {}
 
     def fields(info: TopicInfo) -> dict[str, object]:
         partitions = values.partition_fields(info)
-        return {"topic": values.topic_fields(info, most), "partitions": partitions}
+        return {"topic": values.topic_fields(info, most), "partitions": partitions, **epoch}
 
     engine.describe(name, answer_with(session, channel, request, fields))
 
@@ -171,6 +173,9 @@ def _seek(session: Session, channel: Channel, request: Request) -> None:
     engine = _engine(session, "read", name)
     reader = values.reader_of(request, group_only=True)
     positions: dict[Lane, int] | None = values.positions_of(request)
+    topic = session.open_vhost.topics.log.topics.get(name)
+    if topic is not None and positions is not None and "epoch" in request.fields:
+        topic.check_seen(positions, request.whole("epoch"))
     then = answer_with(session, channel, request, _nothing)
     engine.seek(name, reader, positions, values.time_of(request), then)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.core.topics.log_topic import LogTopic
@@ -37,6 +38,8 @@ from headrace.wire.remoting.reading import (
 if TYPE_CHECKING:
     from headrace.server.remoting.dispatch import Handler
     from headrace.server.remoting.session import Session
+
+logger = logging.getLogger(__name__)
 
 MAX_MESSAGES = 1024  # in one answer
 MAX_BYTES = 1 << 20  # unless a single message has more
@@ -128,6 +131,8 @@ def _look(session: Session, header: PullMessage, selector: Selector) -> Pulled:
         return _outside(header.queue_offset, 0, 0)
     track = track_of(topic, header.queue_id)
     first, end = topic.bound(track)
+    if header.queue_offset > end:
+        return _ahead(session, header, topic, track)
     if not first <= header.queue_offset < end:
         return _outside(header.queue_offset, first, end)
     pieces, following = _collect(session, topic, track, header, selector, end)
@@ -145,11 +150,25 @@ def _outside(offset: int, first: int, end: int) -> Pulled:
     if offset == end:
         remark = "OFFSET_OVERFLOW_ONE" if end else "NO_MESSAGE_IN_QUEUE"
         return Pulled(ResponseCode.PULL_NOT_FOUND, remark, PullResult(0, offset, first, end), [])
-    if offset > end:
-        remark = "OFFSET_OVERFLOW_BADLY" if end else "NO_MESSAGE_IN_QUEUE"
-        following = end
-    else:
-        remark, following = "OFFSET_TOO_SMALL", first
+    result = PullResult(0, first if offset < first else end, first, end)
+    remark = "OFFSET_TOO_SMALL" if offset < first else "NO_MESSAGE_IN_QUEUE"
+    return Pulled(ResponseCode.PULL_OFFSET_MOVED, remark, result, [])
+
+
+def _ahead(session: Session, header: PullMessage, topic: LogTopic, track: Track) -> Pulled:
+    """The consumer has seen messages that are not in the log. It is sent to where the log went on
+    after a restore or a loss: what comes from there on is new to it."""
+    first, end = topic.bound(track)
+    epochs = topic.epochs(track)
+    following = min(max(first, epochs[-1][1]), end) if epochs else end
+    if topic.name not in session.ahead:
+        session.ahead.add(topic.name)
+        logger.warning(
+            "group '%s' pulls queue %d of topic '%s' from offset %d, and the log ends at %d: "
+            "it was restored from a backup, or has lost messages. The group is sent to offset %d",
+            header.consumer_group, header.queue_id, topic.name, header.queue_offset, end, following,
+        )  # fmt: skip
+    remark = "OFFSET_OVERFLOW_BADLY" if end else "NO_MESSAGE_IN_QUEUE"
     return Pulled(ResponseCode.PULL_OFFSET_MOVED, remark, PullResult(0, following, first, end), [])
 
 

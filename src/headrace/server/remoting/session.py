@@ -42,7 +42,8 @@ class Session(Peer):
     """State of one connection."""
 
     protocol = "RocketMQ"
-    __slots__ = ("_commands", "_opaques", "_waiting", "born_host", "hub", "is_signed", "reader")
+    __slots__ = ("_commands", "_opaques", "_waiting", "ahead", "born_host", "hub", "is_signed",
+                 "reader")  # fmt: skip
 
     def __init__(self, hub: Hub, link: Link) -> None:
         super().__init__(hub.broker, link)
@@ -53,6 +54,7 @@ class Session(Peer):
         self._waiting: deque[tuple[int, bytes]] = deque()  # (position in the journal, answer)
         self._commands: deque[Command] = deque()
         self._opaques = count(1)
+        self.ahead: set[str] = set()  # topics of which it has seen more than there is: logged once
 
     # -- input ----------------------------------------------------------------------------------
 

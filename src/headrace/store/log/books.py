@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from headrace.model.epochs import Epochs, current_epoch, with_epoch
 from headrace.model.intervals import Intervals
 from headrace.model.retention import Retention
 from headrace.store.api import Extent
@@ -22,6 +23,9 @@ class Books:
         self.grown: dict[int, int] = {}  # queues with messages that no job has taken, their ends
         for index in queues.values():
             index.synced_end = index.next_offset
+        self.epoch = max((current_epoch(one.epochs) for one in queues.values()), default=0)
+        for index in queues.values():
+            index.epochs = index.epochs or self._first_epochs()
         self._is_restoring = True  # queues have not said yet what they keep
 
     # -- what is there --------------------------------------------------------------------------
@@ -90,7 +94,7 @@ class Books:
         for one in out.placed:
             index = self.queues.get(one.queue)
             if index is None:
-                index = self.queues[one.queue] = QueueIndex()
+                index = self._new_index(one.queue)
             stop = one.first + one.count
             index.add(Entry(one.first, stop, position, weight, time))
             self.grown[one.queue] = stop
@@ -165,9 +169,29 @@ class Books:
 
     def raise_next_offset(self, queue: int, offset: int) -> None:
         """Offsets below ``offset`` were used, and what is not found of them is lost."""
-        index = self.queues.setdefault(queue, QueueIndex())
+        index = self.queues.get(queue) or self._new_index(queue)
         if offset > index.next_offset:
             index.raise_next_offset(offset)
+
+    def begin_epoch(self, now_ms: int, queues: Iterable[int]) -> None:
+        """What comes from now on may get offsets that others had in another copy of this log."""
+        self.epoch = max(self.epoch + 1, now_ms)
+        for queue in queues:
+            index = self.queues.setdefault(queue, QueueIndex())
+            index.epochs = with_epoch(index.epochs, self.epoch, index.next_offset)
+
+    def epochs(self, queue: int) -> Epochs:
+        index = self.queues.get(queue)
+        return index.epochs if index is not None else self._first_epochs()
+
+    def _first_epochs(self) -> list[tuple[int, int]]:
+        """Of a new queue: another copy of this log may have given it the same name and offsets."""
+        return [(self.epoch, 0)] if self.epoch else []
+
+    def _new_index(self, queue: int) -> QueueIndex:
+        index = self.queues[queue] = QueueIndex()
+        index.epochs = self._first_epochs()
+        return index
 
     def suspect_all(self) -> None:
         """After a crash: nobody noted what was being delivered, so it may have been anything."""
@@ -206,7 +230,7 @@ class Books:
 
     def _index_to_keep(self, queue: int, is_wanted: bool) -> QueueIndex | None:
         if is_wanted:
-            return self.queues.setdefault(queue, QueueIndex())
+            return self.queues.get(queue) or self._new_index(queue)
         return self.queues.get(queue)
 
     def _keep(self, index: QueueIndex, is_wanted: bool) -> None:

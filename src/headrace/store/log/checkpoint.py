@@ -81,9 +81,9 @@ def read_checkpoint(data: bytes) -> Checkpoint:
         if magic not in (MAGIC, _MAGIC_1) or crc32(data[12:]) != crc:
             raise StoreError("the checkpoint is damaged")
         found = Checkpoint(position, clean=bool(flags & _CLEAN))
+        found.begin_epoch = bool(flags & _NEW_EPOCH)
         at = _HEAD.size
         if magic == MAGIC:
-            found.begin_epoch = bool(flags & _NEW_EPOCH)
             found.sequence, found.whole_seed_from, found.catalog_generation, segments = (
                 _MORE.unpack_from(data, at)
             )
@@ -95,6 +95,15 @@ def read_checkpoint(data: bytes) -> Checkpoint:
     except StructError as error:
         raise StoreError(f"the checkpoint is damaged: {error}") from error
     return found
+
+
+def with_new_epoch(data: bytes | None) -> bytes:
+    """The checkpoint of a copy, of either version: the next recovery begins a new epoch."""
+    data = data or _HEAD.pack(_MAGIC_1, 0, 0, 0, 0)
+    magic, _, flags, position, count = _HEAD.unpack_from(data)
+    head = _HEAD.pack(magic, 0, flags | _NEW_EPOCH, position, count)
+    rest = head[12:] + data[_HEAD.size :]
+    return bytes(magic) + crc32(rest).to_bytes(4, "little") + rest
 
 
 def _read_queues(data: bytes, at: int, count: int, *, has_epochs: bool) -> dict[int, QueueIndex]:

@@ -78,8 +78,8 @@ class QueueIndex:
         self.retention: Retention | None = None
         self.held_from: int | None = None  # from there on everything is kept, settled or not
         self.kept = 0  # bytes that are settled and not gone
+        self.epochs: list[tuple[int, int]] = []  # (number, first offset), see model.epochs
         self.returned: list[tuple[int, int, int]] = []  # (first, stop, deliveries), latest last
-        self.epochs: list[tuple[int, int]] = []  # (number, first offset), in order
 
     def __len__(self) -> int:
         return len(self._firsts) - self._head

@@ -6,11 +6,12 @@ be found again from the files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 
 from headrace.errors import StoreError
+from headrace.model.epochs import Epochs
 from headrace.model.intervals import join_ranges
 from headrace.model.retention import Retention
 from headrace.store.api import Bounds, Extent, Level, Placed, Stored, Stretch
@@ -127,6 +128,14 @@ class CommitLog:
     def raise_next_offset(self, queue: int, offset: int) -> None:
         """At start: a reader has seen offsets below ``offset``; none of them is given again."""
         self._books.raise_next_offset(queue, offset)
+
+    def begin_epoch(self, queues: Iterable[int]) -> None:
+        """At start, when something was lost or a backup was restored: see model.epochs."""
+        self._books.begin_epoch(self._now_ms(), queues)
+
+    def epochs(self, queue: int) -> Epochs:
+        """The epochs of the queue, the current one last."""
+        return self._books.epochs(queue)
 
     def retain_only(self, queues: set[int]) -> None:
         """At start: messages of queues that are not declared are dead."""

@@ -1,0 +1,37 @@
+"""Consumers that keep their offsets themselves, and a broker restored from a backup."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conversations import new_topic, pull, send
+from link import Link
+from ours import Ours
+
+from headrace.store.backup import backup, restore
+from headrace.testing import run_broker
+from headrace.wire.remoting.codes import ResponseCode
+from headrace.wire.remoting.reading import PullResult
+
+
+def test_a_consumer_ahead_of_the_log_is_sent_to_where_the_log_went_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data, copy, again = tmp_path / "data", tmp_path / "copy", tmp_path / "again"
+    with run_broker(data_dir=data) as broker:
+        site = Ours(broker)
+        topic = new_topic(site)
+        with Link(site.broker_address) as link:
+            for body in (b"a", b"b"):
+                send(link, topic, body)
+            backup(data, copy)
+    restore(copy, again)
+
+    with run_broker(data_dir=again) as broker, Link(Ours(broker).broker_address) as link:
+        send(link, topic, b"new")
+        answers = [pull(link, topic, offset=9) for _ in range(3)]
+
+    assert {one.code for one in answers} == {ResponseCode.PULL_OFFSET_MOVED}
+    assert [PullResult.take(one.ext).next_begin_offset for one in answers] == [2, 2, 2]
+    assert caplog.text.count("and the log ends at 3") == 1
