@@ -246,6 +246,9 @@ def _judge_messages(outcome: Outcome, original: Original, said: list[str], unfin
     again = sorted(ledger.acked & set(outcome.delivered.get("one", ())))
     if again and not unfinished and not said and not outcome.fsck.get("damage"):
         outcome.faults.append(f"silent: acknowledged messages came again: {again[:5]}")
+    again = sorted(one for one in outcome.group if 0 <= one < ledger.position)
+    if again and not said and not outcome.fsck.get("damage"):
+        outcome.faults.append(f"silent: the group reads {len(again)} messages again")
     skipped = [one for one in range(ledger.position, ledger.sent[TOPIC])
                if one not in outcome.group and one in outcome.delivered.get(TOPIC, ())]  # fmt: skip
     if skipped:
