@@ -7,6 +7,7 @@ segments have the whole seed. The number has a sum: with a wrong one no record c
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from pathlib import Path
@@ -29,7 +30,12 @@ def read_format(directory: Path) -> int | None:
 
     Raises StoreError for a format that this version does not know, DamagedFormat for none at all.
     """
-    data = (directory / NAME).read_bytes()
+    try:
+        data = (directory / NAME).read_bytes()
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        data = b""  # a bad sector: a new file takes its place
     if data.strip() == _VERSION_1:
         return None
     found = _VERSION_2.fullmatch(data)

@@ -88,16 +88,18 @@ def read_catalogue(path: Path) -> Catalogue:
         return Catalogue()
     with tempfile.TemporaryDirectory(prefix="headrace-") as name:
         copy = Path(name)
-        for suffix in ("", "-wal"):
-            file = path / (FILE_NAME + suffix)
-            if file.exists():
-                copyfile(file, copy / file.name)
         try:
+            for suffix in ("", "-wal"):
+                file = path / (FILE_NAME + suffix)
+                if file.exists():
+                    copyfile(file, copy / file.name)
             metadata = SqliteMetadata(copy)
             try:
                 return metadata.load()
             finally:
                 metadata.close()
+        except OSError as error:
+            raise StoreError(f"cannot read {file}: {error.strerror}") from error
         except BrokerError as error:
             raise StoreError(str(error).replace(f"{copy}{os.sep}", "")) from error
 

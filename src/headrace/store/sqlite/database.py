@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -44,6 +45,8 @@ def open_database(path: Path) -> sqlite3.Connection:
             rebuild(path, damage)
         return _connect(path)
     except OSError as error:
+        if error.errno == errno.EIO:
+            raise store_error(path, StoreError("the disk cannot read it")) from error
         raise StoreError(f"cannot open {path}: {error}") from error
     except sqlite3.Error as error:
         raise store_error(path, error) from error
