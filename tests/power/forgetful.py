@@ -103,6 +103,8 @@ class ForgetfulFile:
     def size(self) -> int:
         return len(self._use().data)
 
+    data_end = size
+
     def truncate(self, size: int) -> None:
         self._use().resize(size)
         self._disk.tick()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from headrace.store.log.scan import Scan
 from headrace.store.log.writer import Job
 from power.workload import Mutation, Workload
 
@@ -42,7 +43,7 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def broken_seed(seeds: range, mutation: Mutation) -> int | None:
+def broken_seed(seeds: range, mutation: Mutation | None) -> int | None:
     for seed in seeds:
         try:
             Workload(seed, mutation).run()
@@ -73,6 +74,14 @@ def test_readers_of_what_no_sync_covers_see_offsets_given_twice() -> None:
     with pytest.raises(AssertionError, match="went back"):
         for seed in range(PATIENCE):
             Hasty(seed).run()
+
+
+def test_without_the_rule_of_sectors_a_power_cut_would_look_like_damage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Scan, "_is_torn", lambda scan, low, high: False)
+
+    assert broken_seed(range(SEEDS), None) is not None
 
 
 @pytest.mark.parametrize("what", MUTATIONS)

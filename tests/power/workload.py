@@ -76,6 +76,7 @@ class Workload:
         self._recover()
         found = found_in(self.log, QUEUES)
         self.ledger.check(found)
+        assert self._mutation is not None or self.log.damaged == 0
         self._check_floors(found)
         self.ledger.begin_again(found)
         if self.rng.random() < 0.3:
@@ -113,6 +114,8 @@ class Workload:
             compaction=self._rule,
         )
         self._is_recovering = False
+        if self._mutation is None:
+            assert self.log.report.damage == [], "a power cut leaves nothing damaged"
 
     def _live(self) -> None:
         actions, weights = zip(*self._actions, strict=True)

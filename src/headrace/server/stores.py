@@ -42,6 +42,8 @@ class Stores:
             need_catalogue(path)
             self._metadata = SqliteMetadata(path)
             self._catalogue = self._metadata.load()
+            # Version 1 has a directory before it has a checkpoint.
+            is_old = self._directory.whole_seed_from is None and (path / JOURNAL).is_dir()
             self._journal = CommitLog(
                 RealDisk(path / JOURNAL),
                 now_ms=lambda: int(clock.wall_seconds() * 1000),
@@ -58,13 +60,18 @@ class Stores:
         except BaseException:
             self._directory.close()
             raise
+        declared = self._catalogue.destinations()
+        if self._journal.report.is_empty and declared and not is_old:
+            self._journal.report.damaged(
+                f"the journal is gone, with all messages of {_counted(len(declared), 'queue')}"
+            )
         ahead = readers_ahead(self._catalogue, self._journal.next_offset)
         for one in ahead:
             logger.error("%s; new ones get offsets from %d on", one, one.offset)
             self._journal.raise_next_offset(one.number, one.offset)
         report = self._journal.report
         if ahead or report.begin_epoch or report.damage or report.cut:
-            self._journal.begin_epoch(self._catalogue.destinations())
+            self._journal.begin_epoch(declared)
         if not self._journal.report.clean:
             self._journal.suspect_all()
         self.storage = Storage(

@@ -16,8 +16,8 @@ import resource
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,8 +29,8 @@ from headrace.store.findings import Remedy
 from headrace.store.format import NAME as FORMAT_FILE
 from headrace.store.fsck import check
 from headrace.store.log.checkpoint import NAMES as CHECKPOINTS
-from headrace.store.log.checkpoint import with_new_epoch
-from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX
+from headrace.store.log.checkpoint import read_checkpoint, with_new_epoch
+from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX, segment_name
 from headrace.store.offline import check_format, held, require_plain_files
 from headrace.store.positions import set_back
 from headrace.store.sqlite.metadata import FILE_NAME, SqliteMetadata
@@ -165,9 +165,23 @@ def _snapshot(journal: Path) -> Iterator[_Snapshot]:
             checkpoints = _read_checkpoints(journal)
             files = _open_all(journal, stack)
             if files is not None and _read_checkpoints(journal) == checkpoints:
+                _require_segments(journal, checkpoints, files)
                 yield _Snapshot(checkpoints, files)
                 return
     raise StoreError(f"{journal} changes too fast to be copied: try again")
+
+
+def _require_segments(
+    journal: Path, checkpoints: Mapping[str, bytes | None], files: Container[str]
+) -> None:
+    """StoreError when a segment is missing: the copy would be as incomplete."""
+    listed: set[int] = set()
+    for data in checkpoints.values():
+        with suppress(StoreError):  # a damaged one is copied as it is
+            listed.update(read_checkpoint(data).segments if data is not None else ())
+    for name in map(segment_name, sorted(listed)):
+        if name not in files:
+            raise StoreError(f"{journal / name} is missing: see `headrace fsck {journal.parent}`")
 
 
 def _read_checkpoints(journal: Path) -> dict[str, bytes | None]:

@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
+PAGE = 4096  # what is given up when the disk cannot read a part of it
+LARGEST_HOLE = 1 << 28  # in a file; what lies behind a larger one was not written by us
 MAX_OPEN = 48  # files of one directory
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 
@@ -36,6 +38,9 @@ class File(Protocol):
         """Return once everything written is on the disk."""
 
     def size(self) -> int: ...
+
+    def data_end(self) -> int:
+        """Where its data ends: behind it is nothing but a hole."""
 
     def truncate(self, size: int) -> None: ...
 
@@ -196,6 +201,15 @@ class RealFile:
         with self.lent() as fd:
             return os.fstat(fd).st_size
 
+    def data_end(self) -> int:
+        with self.lent() as fd:
+            end = 0
+            for start, stop in extents(fd):
+                if start - end > LARGEST_HOLE:
+                    break
+                end = stop
+            return end
+
     def truncate(self, size: int) -> None:
         self.is_dirty = True
         with self.lent() as fd:
@@ -203,6 +217,22 @@ class RealFile:
 
     def close(self) -> None:
         self._pool.close(self)
+
+
+def read_around(file: File, size: int, offset: int, cannot: Callable[[int, int], None]) -> bytes:
+    """As read(), with 0xff for pages that the disk cannot read; ``cannot`` gets start and stop."""
+    try:
+        return file.read(size, offset)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+    end = offset + size
+    middle = min((offset + size // 2 + PAGE - 1) // PAGE, (end - 1) // PAGE) * PAGE
+    if middle <= offset:
+        cannot(offset, end)
+        return b"\xff" * size
+    first = read_around(file, middle - offset, offset, cannot)
+    return first + read_around(file, end - middle, middle, cannot)
 
 
 def extents(fd: int) -> Iterator[tuple[int, int]]:

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from headrace.store.api import Catalogue
-from headrace.store.log.recovery import State
-
-Range = tuple[int, int, int]  # queue number, first offset, stop
+from headrace.store.log.state import Range, State
 
 
 class Remedy(enum.Enum):
@@ -20,6 +18,10 @@ class Remedy(enum.Enum):
     SETTLE = "mark the messages as done with"
     CUT = "cut the file there"
     RENEW = "write the file again"
+    NOTE = "go on without it"
+    COPY = "copy the file around what cannot be read"
+    RENAME = "give the file the name of its segment"
+    MOVE = "move the file to lost+found"
     RAISE = "give new messages offsets behind those of the reader"
     ACCEPT = "keep what is readable"
     NONE = "restore a backup"
@@ -35,6 +37,7 @@ class Place:
     what: str
     remedy: Remedy
     lost: list[Range] = field(default_factory=list)
+    target: str = ""  # the new name of the file
 
     @property
     def messages(self) -> int:

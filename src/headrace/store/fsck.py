@@ -7,7 +7,8 @@ walked again, and what recovery takes on trust (contents, index files) is compar
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 
 from headrace.errors import StoreError
@@ -15,13 +16,23 @@ from headrace.model.intervals import join_ranges
 from headrace.store.api import Catalogue
 from headrace.store.directory import JOURNAL
 from headrace.store.disk import RealDisk
-from headrace.store.findings import Findings, Place, Range, Remedy
+from headrace.store.findings import Findings, Place, Remedy
 from headrace.store.format import NAME as FORMAT_FILE
 from headrace.store.format import DamagedFormat, read_format
 from headrace.store.log.checkpoint import load_checkpoints
 from headrace.store.log.index import Entry, QueueIndex
-from headrace.store.log.recovery import find_whole_seed, recover
-from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX, base_of
+from headrace.store.log.losses import lost_in, unaccounted
+from headrace.store.log.recovery import FIRST_BYTES, find_whole_seed, recover
+from headrace.store.log.segment import (
+    INDEX_SUFFIX,
+    SUFFIX,
+    Found,
+    Segment,
+    base_of,
+    segment_name,
+    walk,
+)
+from headrace.store.log.state import UNUSABLE, Range
 from headrace.store.offline import ReadOnlyDisk, read_catalogue
 from headrace.store.positions import readers_ahead
 from headrace.store.segment_check import SegmentCheck
@@ -41,7 +52,12 @@ def check(path: Path, progress: Progress = lambda done, total: None) -> Findings
         _check_journal(path / JOURNAL, findings, progress, whole_seed_from)
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error}") from error
-    if findings.state.whole_seed_from != whole_seed_from:
+    state = findings.state
+    is_old = whole_seed_from is None and (path / JOURNAL).is_dir()
+    if findings.queues and not is_old and state.report.is_empty:
+        what = f"it is gone, with all messages of {len(findings.queues)} queues"
+        findings.places.append(Place(JOURNAL, 0, 0, what, Remedy.NOTE))
+    if state.whole_seed_from != whole_seed_from:
         what = "it does not belong to this journal"
         findings.places.append(Place(FORMAT_FILE, 0, 0, what, Remedy.RENEW))
     _check_positions(catalogue, findings)
@@ -105,6 +121,7 @@ def _check_journal(
 ) -> None:
     if not directory.is_dir():
         findings.state.whole_seed_from = whole_seed_from
+        findings.state.report.is_empty = True
         return
     names = sorted(entry.name for entry in directory.iterdir() if entry.is_file())
     bases = [base for name in names if (base := base_of(name)) is not None]
@@ -122,13 +139,43 @@ def _check_journal(
         if segment.file is not None:
             segment.file.close()
     _count_orphans(findings)
-    books = Books(findings, bases)
     disk = RealDisk(directory)
+    bases = _check_names(disk, bases, findings)
+    books = Books(findings, bases)
     for base in bases:
         one = SegmentCheck(disk, base, used.get(base, 0), findings, books)
         findings.segments.append(one.run())
         step()
     _note_leftovers(names, bases, findings)
+
+
+def _check_names(disk: RealDisk, bases: list[int], findings: Findings) -> list[int]:
+    """Segments that are missing, and files that are not what their names say; returns the rest."""
+    state = findings.state
+    wrong = {one.base: one for one in state.places if not one.offset and one.what in UNUSABLE}
+    for base, place in wrong.items():
+        name = f"{JOURNAL}/{segment_name(base)}"
+        lost, remedy, target = lost_in(place, state), Remedy.NOTE, ""
+        if base in bases:
+            right = _right_base(disk, base, wrong, findings)
+            remedy = Remedy.MOVE if right is None else Remedy.RENAME
+            target = "" if right is None else segment_name(right)
+        size = place.size if base in bases else 0
+        findings.places.append(Place(name, 0, size, place.what, remedy, lost, target))
+    return [base for base in bases if base not in wrong]
+
+
+def _right_base(
+    disk: RealDisk, base: int, candidates: Iterable[int], findings: Findings
+) -> int | None:
+    """Of which segment the file is, as the sums of its records say."""
+    file = disk.open(segment_name(base))
+    with closing(file):
+        data = Segment(base, file.size(), file).read(base, min(file.size(), FIRST_BYTES))
+    for one in candidates:
+        if any(isinstance(step, Found) for step in walk(data, one, findings.state.seed(one))):
+            return one
+    return None
 
 
 def _count_orphans(findings: Findings) -> None:
@@ -185,11 +232,5 @@ class Books:
             if not self.is_declared(queue):
                 continue
             index = self._queues.get(queue) or QueueIndex()
-            alive = [
-                offset
-                for low, high in index.settled.missing(first, stop)
-                for offset in range(low, high)
-                if all(one.position == position for one in index.entries(offset, offset + 1))
-            ]
-            found.setdefault(queue, []).extend((one, one + 1) for one in alive)
+            found.setdefault(queue, []).extend(unaccounted(index, first, stop, position))
         return [(queue, low, high) for queue in found for low, high in join_ranges(found[queue])]

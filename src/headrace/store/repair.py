@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 from headrace.errors import StoreError
 from headrace.store.directory import JOURNAL
-from headrace.store.disk import RealDisk
+from headrace.store.disk import RealDisk, read_around, temporary_name
 from headrace.store.findings import Findings, Place, Remedy, SegmentFindings
 from headrace.store.format import NAME as FORMAT_FILE
 from headrace.store.format import write_format
+from headrace.store.fsck import check
 from headrace.store.log import record as r
 from headrace.store.log.checkpoint import Checkpoint, checkpoint_bytes, write_checkpoint
 from headrace.store.log.index import Entry, QueueIndex
@@ -25,13 +27,51 @@ from headrace.store.log.segment import Found, base_of, index_name, segment_name,
 from headrace.store.metadata_repair import repair_metadata
 from headrace.store.sqlite.database import LOST_AND_FOUND
 
+_WHOLE_FILES = (Remedy.COPY, Remedy.RENAME, Remedy.MOVE)
+_CHUNK = 1 << 20
+
 
 def repair(path: Path, findings: Findings) -> list[str]:
     """Do what the findings ask for; returns what was done. The directory must be held."""
     try:
-        return [*repair_metadata(path, findings), *_Repair(path, findings).run()]
+        done = [*_put_right(path, findings)]
+        if done:
+            findings = check(path)
+        return [*done, *repair_metadata(path, findings), *_Repair(path, findings).run()]
     except OSError as error:
         raise StoreError(f"the repair of {path} stopped: {error}") from error
+
+
+def _put_right(path: Path, findings: Findings) -> Iterator[str]:
+    """Files as a whole: what is left is checked again after that."""
+    places = [one for one in findings.places if one.remedy in _WHOLE_FILES]
+    for place in places:
+        if place.remedy is Remedy.RENAME:  # two may have been swapped
+            (path / place.file).rename(path / f"{place.file}.moved")
+    for file in {one.file for one in places if one.remedy is Remedy.COPY}:
+        _copy_around(path / file)
+        yield f"copied {file} around what the disk cannot read"
+    for place in places:
+        if place.remedy is Remedy.RENAME:
+            (path / f"{place.file}.moved").rename(path / JOURNAL / place.target)
+            yield f"renamed {place.file} to {place.target}"
+        elif place.remedy is Remedy.MOVE:
+            (path / LOST_AND_FOUND).mkdir(mode=0o700, exist_ok=True)
+            (path / place.file).rename(path / LOST_AND_FOUND / Path(place.file).name)
+            yield f"moved {place.file} to {LOST_AND_FOUND}"
+
+
+def _copy_around(path: Path) -> None:
+    disk = RealDisk(path.parent)
+    new = temporary_name(disk, path.name)
+    with closing(disk.open(path.name)) as file, closing(disk.create(new)) as copy:
+        for at in range(0, file.data_end(), _CHUNK):
+            size = min(_CHUNK, file.data_end() - at)
+            copy.write(read_around(file, size, at, lambda start, stop: None), at)
+        copy.truncate(file.size())
+        copy.sync()
+    disk.rename(new, path.name)
+    disk.sync_directory()
 
 
 class _Repair:

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from headrace.store.disk import Disk, data_size
-from headrace.store.findings import Findings, Place, Range, Remedy, SegmentFindings
+from headrace.store.disk import Disk
+from headrace.store.findings import Findings, Place, Remedy, SegmentFindings
 from headrace.store.log import record as r
 from headrace.store.log.index import Entry
-from headrace.store.log.recovery import entries_of, read_index
+from headrace.store.log.losses import lost_in
+from headrace.store.log.recovery import read_index
+from headrace.store.log.scan import entries_of
 from headrace.store.log.segment import (
     Damage,
     Found,
@@ -21,6 +23,7 @@ from headrace.store.log.segment import (
     used_length,
     walk,
 )
+from headrace.store.log.state import Lost, Range
 
 if TYPE_CHECKING:
     from headrace.store.fsck import Books
@@ -40,25 +43,33 @@ class SegmentCheck:
         self._name = f"{JOURNAL}/{segment_name(base)}"
         file = disk.open(segment_name(base))
         try:
-            with file.lent() as fd:
-                self._data = file.read(data_size(fd), 0)
+            segment = Segment(base, file.size(), file)
+            self._data = segment.read(base, file.data_end())
         finally:
             file.close()
+        for low, high in segment.unreadable:
+            what = "the disk cannot read it"
+            findings.places.append(Place(self._name, low, high - low, what, Remedy.COPY))
         self._entries: set[tuple[int, Entry]] = set()  # as the records say
         self._index_used = 0
         self._index = self._read_index()
 
     def run(self) -> SegmentFindings:
-        found = SegmentFindings(self._base, len(self._data), self._used)
-        for step in walk(self._data, self._base, self._findings.state.seed(self._base)):
+        state = self._findings.state
+        end = 0
+        for step in walk(self._data, self._base, state.seed(self._base)):
             at = step.position - self._base
             if at >= self._used:
                 break
-            if isinstance(step, Damage):
+            if step.position in state.torn:
+                self._findings.notes.append(f"{self._name}: an unfinished write at {at}")
+            elif isinstance(step, Damage):
                 self._damaged(at, step.size, "no record can be read here")
             else:
                 self._check_record(step)
-        self._check_tail()
+            end = at + (step.size if isinstance(step, Damage) else step.head.size)
+        self._check_tail(end)
+        found = SegmentFindings(self._base, len(self._data), end)
         found.messages = sum(entry.stop - entry.first for _, entry in self._entries)
         for _, entry, live in self._books.alive_in(self._base):
             found.live += live
@@ -127,11 +138,10 @@ class SegmentCheck:
         lost = self._books.lost([*told, *_ranges(inside)])
         self._findings.places.append(Place(self._name, at, size, what, Remedy.FILL, lost))
 
-    def _check_tail(self) -> None:
+    def _check_tail(self, used: int) -> None:
         """What lies behind the last good record."""
-        used = self._used
         left = used_length(self._data) - used
-        known = self._index_used
+        known = max(self._index_used, self._used)  # recovery keeps what is damaged
         if self._base <= self._findings.position < self._base + len(self._data):
             # Written to when the checkpoint was taken, and that comes after everything before it.
             known = max(known, self._findings.position - self._base)
@@ -140,6 +150,8 @@ class SegmentCheck:
             what = "the end of the segment cannot be read"
             size = max(0, min(len(self._data), max(known, used + left)) - used)
             lost = self._books.lost([*_ranges(beyond)])
+            if self._index is None:
+                lost = lost_in(Lost(self._base, used, known - used, what), self._findings.state)
             self._findings.places.append(Place(self._name, used, size, what, Remedy.CUT, lost))
         elif left > 0:
             self._findings.notes.append(

@@ -63,6 +63,7 @@ def data(tmp_path: Path) -> Path:
     metadata.start(lambda callback: None, lambda ticket: None, lambda error: None)
     metadata.save(QueueRow(QUEUE, "u1", "/", "orders"))
     metadata.close()
+    open_log(path).log.close()
     return path
 
 

@@ -69,6 +69,7 @@ def data(tmp_path: Path) -> Path:
     metadata.save(QueueRow(ORDERS, "u1", "/", "orders"))
     metadata.save(QueueRow(MAIL, "u2", "/", "mail"))
     metadata.close()
+    open_log(path).log.close()
     return path
 
 
@@ -142,7 +143,7 @@ def test_an_unfinished_write_is_no_damage_and_is_cut_by_a_repair_only(data: Path
     used = check(data).segments[0].used
     with file.open("r+b") as torn:
         torn.seek(used)
-        torn.write(b"torn" * 10)
+        torn.write(b"torn" * 10 + bytes(1024) + b"torn")
     before = snapshot(data)
 
     findings = check(data)

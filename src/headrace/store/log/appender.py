@@ -8,8 +8,9 @@ from headrace.store.log.segment import Segment
 from headrace.store.log.segments import Segments
 from headrace.store.log.writer import Chunk
 
-# A segment's seed -> the record for it, in pieces, and its size, which is the same for every seed.
-Encode = Callable[[int], tuple[list[bytes], int]]
+# Seed and synced bytes of a segment -> the record for it, in pieces, and its size, which does not
+# depend on them.
+Encode = Callable[[int, int], tuple[list[bytes], int]]
 
 
 class Appender:
@@ -27,12 +28,12 @@ class Appender:
     def append(self, encode: Encode) -> tuple[int, int]:
         """Add a record; returns its position and size."""
         segment = self.segment
-        parts, size = encode(0 if segment is None else segment.seed)
+        parts, size = encode(segment.seed, segment.synced) if segment is not None else encode(0, 0)
         if segment is None or segment.used + size > segment.capacity:
             self.seal()
             segment = self.segment = self._segments.new(size)
             segment.cold = self._cold
-            parts, size = encode(segment.seed)
+            parts, size = encode(segment.seed, 0)
         chunks = self.chunks
         if not chunks or chunks[-1].segment is not segment:
             chunks.append(Chunk(segment, segment.used))
@@ -43,6 +44,8 @@ class Appender:
 
     def take_chunks(self) -> list[Chunk]:
         taken, self.chunks = self.chunks, []
+        for chunk in taken:
+            chunk.stop = chunk.segment.used
         return taken
 
     def seal(self) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from headrace.store.disk import Disk
 from headrace.store.log.books import Books
 from headrace.store.log.checkpoint import Checkpoint, checkpoint_bytes, write_checkpoint
-from headrace.store.log.recovery import State, index_bytes, write_index
+from headrace.store.log.recovery import index_bytes, write_index
 from headrace.store.log.segment import Segment
 from headrace.store.log.segments import Segments
+from headrace.store.log.state import State
 
 logger = logging.getLogger(__name__)
 

@@ -148,7 +148,9 @@ class Compactor:
 
     def _append(self, out: r.Outgoing, time: int) -> list[tuple[int, Entry]]:
         """Copy messages to the cold segment; they count from the swap on."""
-        position, size = self.cold.append(lambda seed: r.messages_parts(out, seed=seed, time=time))
+        position, size = self.cold.append(
+            lambda seed, synced: r.messages_parts(out, seed=seed, time=time, synced=synced)
+        )
         weight = entry_weight(size, len(out.contents), len(out.placed))
         return [
             (one.queue, Entry(one.first, one.first + one.count, position, weight, time))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from time import monotonic
 
 from headrace.errors import StoreError
@@ -25,10 +26,11 @@ from headrace.store.log.compaction import Compactor, Rule
 from headrace.store.log.locating import Locator
 from headrace.store.log.pending import Group, Notes, ranges_of
 from headrace.store.log.reading import LOAD_BYTES, RecordReader
-from headrace.store.log.recovery import Report, recover
+from headrace.store.log.recovery import recover
 from headrace.store.log.reserve import Reserve
 from headrace.store.log.segment import Segment
 from headrace.store.log.segments import Segments
+from headrace.store.log.state import Report
 from headrace.store.log.writer import Job, Writer
 from headrace.store.timings import Timings
 
@@ -62,7 +64,7 @@ class CommitLog:
         self._segments = Segments(
             disk,
             state.segments,
-            start=state.position,
+            start=state.next_base,
             size=segment_size,
             whole_seed_from=state.whole_seed_from,
         )
@@ -290,7 +292,9 @@ class CommitLog:
             # The group is appended as a whole when it is complete; wait for more than there is.
             return self.end + 1
         time = self._time()
-        position, size = self._hot.append(lambda seed: r.messages_parts(out, seed=seed, time=time))
+        position, size = self._hot.append(
+            lambda seed, synced: r.messages_parts(out, seed=seed, time=time, synced=synced)
+        )
         self.end = position + size
         self._books.enter(out, position, size, time)
         self._reader.unwritten[position] = (time, out)
@@ -327,7 +331,7 @@ class CommitLog:
             self._pending.add(group.notes)  # they need no company
             return
         time = self._time()
-        position, size = self._hot.append(lambda seed: group.encode(seed, time))
+        position, size = self._hot.append(lambda seed, synced: group.encode(seed, time, synced))
         self.end = position + size
         for out, (at, length) in zip(group.messages, group.spots, strict=True):
             self._books.enter(out, position + at, length, time)
@@ -342,18 +346,18 @@ class CommitLog:
         if notes.settled:
             ranges = notes.settled_ranges()
             notes.settled = {}
-            self._append_notes(lambda seed, time: r.settled_bytes(ranges, seed=seed, time=time))
+            self._append_notes(partial(r.settled_bytes, ranges))
             self._books.settle(ranges)
         if notes.returned:
             returned, notes.returned = notes.returned, []
-            self._append_notes(lambda seed, time: r.returned_bytes(returned, seed=seed, time=time))
+            self._append_notes(partial(r.returned_bytes, returned))
             self._books.note_returned(returned)
 
-    def _append_notes(self, encode: Callable[[int, int], bytes]) -> None:
+    def _append_notes(self, encode: Callable[..., bytes]) -> None:
         time = self._time()
 
-        def record(seed: int) -> tuple[list[bytes], int]:
-            data = encode(seed, time)
+        def record(seed: int, synced: int) -> tuple[list[bytes], int]:
+            data = encode(seed=seed, time=time, synced=synced)
             return [data], len(data)
 
         position, size = self._hot.append(record)
@@ -461,6 +465,8 @@ class CommitLog:
             self.synced = job.end
             self._books.synced(self._ends)
             self._ends = {}
+            for chunk in job.chunks:
+                chunk.segment.synced = chunk.stop
         chunks = self._hot.chunks
         self._reader.forget_written(chunks[0].segment.base + chunks[0].offset if chunks else None)
         self._on_durable()

@@ -48,14 +48,14 @@ class Group:
         self.notes = Notes()
         self.spots: list[tuple[int, int]] = []  # once encoded: where the messages are, their sizes
 
-    def encode(self, seed: int, time: int) -> tuple[list[bytes], int]:
+    def encode(self, seed: int, time: int, synced: int = 0) -> tuple[list[bytes], int]:
         """The record in pieces, and its size."""
         inner = r.inner_seed(seed)
         parts: list[bytes] = []
         self.spots = []
         at = r.HEAD_SIZE
         for out in self.messages:
-            pieces, size = r.messages_parts(out, seed=inner, time=time)
+            pieces, size = r.messages_parts(out, seed=inner, time=time, synced=synced)
             parts += pieces
             self.spots.append((at, size))
             at += size

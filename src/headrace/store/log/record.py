@@ -6,7 +6,8 @@ Little-endian. A record begins at a multiple of 8 and is padded to one:
     4  u32  size of the whole record
     8  u32  head size: everything before the contents
    12  u8   kind       13  u8  level       14  u16  destinations
-   16  u32  count      20  u32  crc32 of everything behind the head (groups only)
+   16  u32  count      20  u32  groups: crc32 of everything behind the head; others: how many bytes
+                                of the segment were synced when the record was appended
    24  u64  time, ms since 1970
 
     MESSAGES  32  u64  ttl in ms + 1, 0 = none
@@ -118,7 +119,9 @@ class Outgoing(NamedTuple):
     level: int
 
 
-def messages_parts(out: Outgoing, *, seed: int, time: int) -> tuple[list[bytes], int]:
+def messages_parts(
+    out: Outgoing, *, seed: int, time: int, synced: int = 0
+) -> tuple[list[bytes], int]:
     """A MESSAGES record as pieces to be written one after the other, and its size."""
     contents = out.contents
     exchange = out.exchange.encode("utf-8", "surrogateescape")
@@ -148,22 +151,29 @@ def messages_parts(out: Outgoing, *, seed: int, time: int) -> tuple[list[bytes],
         time=time,
         level=out.level,
         destinations=len(out.placed),
+        body_crc=synced,
     )
     return ([sealed, *contents, pad] if pad else [sealed, *contents]), size
 
 
-def settled_bytes(ranges: Sequence[tuple[int, int, int]], *, seed: int, time: int) -> bytes:
+def settled_bytes(
+    ranges: Sequence[tuple[int, int, int]], *, seed: int, time: int, synced: int = 0
+) -> bytes:
     """A SETTLED record: (queue, first, stop) each."""
     head = b"".join([_SETTLED.pack(*one) for one in ranges])
     size = HEAD_SIZE + len(head)
-    return _seal(SETTLED, head, size=size, seed=seed, count=len(ranges), time=time)
+    count = len(ranges)
+    return _seal(SETTLED, head, size=size, seed=seed, count=count, time=time, body_crc=synced)
 
 
-def returned_bytes(ranges: Sequence[tuple[int, int, int, int]], *, seed: int, time: int) -> bytes:
+def returned_bytes(
+    ranges: Sequence[tuple[int, int, int, int]], *, seed: int, time: int, synced: int = 0
+) -> bytes:
     """A RETURNED record: (queue, first, stop, deliveries) each."""
     head = b"".join([_RETURNED.pack(*one) for one in ranges])
     size = HEAD_SIZE + len(head)
-    return _seal(RETURNED, head, size=size, seed=seed, count=len(ranges), time=time)
+    count = len(ranges)
+    return _seal(RETURNED, head, size=size, seed=seed, count=count, time=time, body_crc=synced)
 
 
 def group_head(body: bytes, count: int, *, seed: int, time: int) -> bytes:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from headrace.store.disk import Disk, File
+from headrace.store.disk import Disk, File, read_around
 from headrace.store.failpoints import passing
 from headrace.store.log import record as r
+
+logger = logging.getLogger(__name__)
 
 SUFFIX = ".log"
 INDEX_SUFFIX = ".idx"
@@ -33,7 +36,7 @@ class Segment:
     """Positions ``base`` .. ``base + capacity``; ``used`` bytes of them are written or pending."""
 
     __slots__ = ("base", "capacity", "cold", "file", "live", "live_bytes", "sealed", "seed",
-                 "spans", "total", "used")  # fmt: skip
+                 "spans", "synced", "total", "unreadable", "used")  # fmt: skip
 
     def __init__(
         self, base: int, capacity: int, file: File | None = None, *, seed: int | None = None
@@ -43,6 +46,8 @@ class Segment:
         self.capacity = capacity
         self.file = file
         self.used = 0
+        self.synced = 0  # how much of it a sync covers
+        self.unreadable: list[tuple[int, int]] = []  # by the disk, as far as it was tried
         self.sealed = False
         self.cold = False  # written by compaction
         self.total = 0  # messages, counted once per queue
@@ -72,8 +77,15 @@ class Segment:
         return self.file
 
     def read(self, position: int, size: int) -> bytes:
+        """Pages that the disk cannot read are noted, and ones instead of zeros: no sum fits."""
         assert self.file is not None, "a segment is read only after it was written"
-        return self.file.read(size, position - self.base)
+        return read_around(self.file, size, position - self.base, self._cannot_read)
+
+    def _cannot_read(self, start: int, stop: int) -> None:
+        if (start, stop) not in self.unreadable:
+            self.unreadable.append((start, stop))
+            name = segment_name(self.base)
+            logger.error("%s: bytes %d to %d cannot be read", name, start, stop - 1)
 
 
 def used_length(data: bytes) -> int:

@@ -30,11 +30,11 @@ RETRY_SECONDS = 0.25
 class Chunk:
     """Bytes for one segment, to be written from ``offset`` on."""
 
-    __slots__ = ("buffers", "offset", "segment")
+    __slots__ = ("buffers", "offset", "segment", "stop")
 
     def __init__(self, segment: Segment, offset: int) -> None:
         self.segment = segment
-        self.offset = offset
+        self.offset = self.stop = offset  # behind its last byte, once it is complete
         self.buffers: list[bytes] = []
 
 

@@ -19,7 +19,7 @@ def make(*, cold: bool = False) -> tuple[Appender, list[Segment]]:
 
 def record(size: int) -> Encode:
     """Says for which seed it was made."""
-    return lambda seed: ([b"%d" % seed], size)
+    return lambda seed, synced: ([b"%d" % seed], size)
 
 
 def test_records_are_encoded_for_the_segment_they_end_up_in() -> None:
