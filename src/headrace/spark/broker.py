@@ -14,6 +14,7 @@ from headrace.client.bulk import BulkConnection, Destination
 from headrace.client.errors import ConnectionClosed, HeadraceError
 from headrace.client.settings import Settings
 from headrace.errors import StoreError
+from headrace.model.epochs import current_epoch
 from headrace.spark.backend import Part, Source
 from headrace.spark.errors import DataLost, SourceChanged, SparkError
 from headrace.spark.offsets import SourceOffset, StreamOffset
@@ -118,7 +119,9 @@ class BrokerBackend:
             found = connection.bounds(names) if names else []
         sources = {
             one.name: SourceOffset(
-                one.uuid, {int(part): int(at) for part, at in pins[one.name].positions.items()}
+                one.uuid,
+                {int(part): int(at) for part, at in pins[one.name].positions.items()},
+                {part: current_epoch(epochs) for part, epochs in (one.epochs or {}).items()},
             )
             for one in found
             if one.uuid == pins[one.name].uuid
