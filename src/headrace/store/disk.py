@@ -279,6 +279,21 @@ def sync_directory(path: Path) -> None:
         os.close(fd)
 
 
+def copy_readable(source: Path, target: Path) -> None:
+    """Copy a file into a new, private one; what cannot be read becomes zeros."""
+    with source.open("rb", buffering=0) as origin:
+        size = os.fstat(origin.fileno()).st_size
+        fd = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        with open(fd, "wb") as copy:
+            for offset in range(0, size, 4096):
+                try:
+                    copy.write(os.pread(origin.fileno(), 4096, offset))
+                except OSError as error:
+                    if error.errno != errno.EIO:
+                        raise
+                    copy.write(bytes(4096))
+
+
 class RealDisk:
     """A directory of the operating system."""
 

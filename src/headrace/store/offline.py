@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from queue import SimpleQueue
-from shutil import copyfile
 
 from headrace.errors import BrokerError, StoreError
 from headrace.store.api import Catalogue
 from headrace.store.directory import JOURNAL, lock_directory, need_catalogue
-from headrace.store.disk import OpenFiles, RealFile, data_size
+from headrace.store.disk import OpenFiles, RealFile, copy_readable, data_size
 from headrace.store.format import NAME as FORMAT_FILE
 from headrace.store.format import DamagedFormat, read_format
 from headrace.store.log.log import CommitLog
@@ -92,7 +91,7 @@ def read_catalogue(path: Path) -> Catalogue:
             for suffix in ("", "-wal"):
                 file = path / (FILE_NAME + suffix)
                 if file.exists():
-                    copyfile(file, copy / file.name)
+                    copy_readable(file, copy / file.name)
             metadata = SqliteMetadata(copy)
             try:
                 return metadata.load()

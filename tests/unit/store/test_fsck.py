@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -355,6 +356,24 @@ def test_orphans_become_a_queue_or_a_topic(data: Path) -> None:
         GONE: ("/", "orphan.9"),
         GONE + 1: ("/", "topic.orphan.10/middle.0"),
     }
+
+
+def test_metadata_with_an_unreadable_page_is_reported(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = os.pread
+
+    def pread(fd: int, size: int, offset: int) -> bytes:
+        if (offset, os.readlink(f"/proc/self/fd/{fd}")) == (4096, str(data / "meta.db")):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return whole(fd, size, offset)
+
+    monkeypatch.setattr(os, "pread", pread)
+
+    findings = check(data)
+
+    assert findings.queues == {ORDERS: ("/", "orders"), MAIL: ("/", "mail")}
+    assert any("table vhosts: 0 rows are there, not 1" in one.what for one in findings.places)
 
 
 def test_missing_metadata_beside_messages_is_damage(data: Path) -> None:

@@ -40,7 +40,7 @@ def test_an_unreadable_format_is_written_again_by_a_repair(
 def test_fsck_names_metadata_that_cannot_be_read(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offline, "copyfile", fail)
+    monkeypatch.setattr(offline, "copy_readable", fail)
     (place,) = check(data).places
     assert (place.file, place.remedy) == ("meta.db", Remedy.NONE)
     assert place.what == f"cannot read {data / 'meta.db'}: Input/output error"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import shutil
 import sqlite3
 import tempfile
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from headrace.errors import BrokerError, ConfigError, StoreError
 from headrace.store.api import DamagedRow, QueueRow
+from headrace.store.disk import copy_readable
 from headrace.store.log.reserve import FULL
 from headrace.store.sqlite import schema, statements
 from headrace.store.sqlite.sums import (
@@ -56,7 +56,7 @@ def store_error(path: Path, error: Exception) -> StoreError:
     """What happened to the file, and what can be done about it."""
     # The subclasses of DatabaseError mean locked, full, not readable and the like.
     if type(error) is not sqlite3.DatabaseError and not isinstance(error, BrokerError):
-        return StoreError(f"cannot use {path}: {error}{_reason(path)}")
+        return StoreError(f"cannot use {path}: {error}{_reason(path, error)}")
     return StoreError(
         f"{path} is damaged ({error}): check a copy of it with `headrace fsck`, or restore a "
         f"backup with `headrace restore`; a {path.name} put back by hand must not find the "
@@ -64,9 +64,13 @@ def store_error(path: Path, error: Exception) -> StoreError:
     )
 
 
-def _reason(path: Path) -> str:
+def _reason(path: Path, error: Exception) -> str:
     """SQLite calls a full disk an I/O error when it cannot make its -shm file."""
-    return "" if _has_room(path) else "; the disk is full"
+    if not _has_room(path):
+        return "; the disk is full"
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_IOERR:
+        return "; check the disk, or restore a backup with `headrace restore` on another one"
+    return ""
 
 
 def is_full(path: Path, error: sqlite3.Error) -> bool:
@@ -211,8 +215,7 @@ def _copied_aside(path: Path) -> Iterator[None]:
             file = path.with_name(path.name + suffix)
             if file.exists() and file.stat().st_size:
                 copies.append(directory / f"{path.name}-{time.time_ns()}{suffix}")
-                shutil.copyfile(file, copies[-1])
-                copies[-1].chmod(0o600)
+                copy_readable(file, copies[-1])
         yield
     except BaseException:  # the file is as it was
         for copy in copies:

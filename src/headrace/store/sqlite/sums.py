@@ -19,8 +19,7 @@ from headrace.store.api import DamagedRow, Row
 from headrace.store.rows import field_names, make_row, read_text
 from headrace.store.sqlite.statements import COLUMNS, KEYS, KINDS
 
-# Of the file, not of the disk under it, which may be readable another time. ERROR: a table or
-# column is not there.
+# ERROR: a table or column is not there.
 ERRORS: Final = (sqlite3.DatabaseError, UnicodeDecodeError)
 _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 
@@ -31,10 +30,11 @@ def row_sum(table: str, *values: object) -> int:
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether the file is not as it was written."""
+    """Whether the file is not as it was written, or a part of it cannot be read."""
     # Messages of SQLite may have bytes of the file in them.
     is_garbled = isinstance(error, UnicodeDecodeError)
-    return is_garbled or getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
+    code = getattr(error, "sqlite_errorcode", 0)
+    return is_garbled or code & 0xFF in _DAMAGE or code == sqlite3.SQLITE_IOERR_READ
 
 
 class Scan(NamedTuple):
