@@ -237,10 +237,12 @@ def headers(target: Target) -> Steps:
     link.flood_methods(
         [m.method_frame(1, m.QueueBind(0, "q", "amq.headers", "", True, one)) for one in wanted]
     )
-    one = m.method_frame(1, m.BasicPublish(exchange="amq.headers"))
-    one += make_content(Properties(headers=HeaderTable.of({"type": "report", "id": -1})), b"", 1)
+    publish = m.method_frame(1, m.BasicPublish(exchange="amq.headers"))
+    sent = [
+        Properties(headers=HeaderTable.of({"type": "report", "id": -n})) for n in range(1, 2001)
+    ]
     yield
-    link.send_bytes(one * 2000)
+    link.send_bytes(b"".join(publish + make_content(one, b"", 1) for one in sent))
     link.barrier()
 
 
