@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 
 from headrace.core.broker import Broker
@@ -10,9 +12,10 @@ from headrace.core.delays import NAME_PREFIX
 from headrace.core.exchange import Target
 from headrace.core.policies import restore_operator_policies
 from headrace.core.staging import NAME_PREFIX as PUBLISHED_PREFIX
+from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError
 from headrace.model.policy import Policy
-from headrace.store.api import BindingRow, Catalogue, CursorRow, RetryRow
+from headrace.store.api import BindingRow, Catalogue, CursorRow, QueueRow, RetryRow, Row
 
 logger = logging.getLogger(__name__)
 
@@ -24,38 +27,51 @@ def restore(broker: Broker, catalogue: Catalogue) -> None:
     broker.users.restore(catalogue)
     broker.parameters.restore(restore_operator_policies(broker.vhosts, catalogue.parameters))
     for policy in catalogue.policies:
-        broker.vhosts[policy.vhost].policies.restore(Policy(**asdict(policy)))
+        with _reported(policy):
+            broker.vhosts[policy.vhost].policies.restore(Policy(**asdict(policy)))
     for exchange in catalogue.exchanges:
-        broker.vhosts[exchange.vhost].declare_exchange(
-            exchange.name,
-            exchange.kind,
-            durable=True,
-            auto_delete=exchange.auto_delete,
-            internal=exchange.internal,
-            arguments=exchange.arguments,
-        )
+        with _reported(exchange):
+            broker.vhosts[exchange.vhost].declare_exchange(
+                exchange.name,
+                exchange.kind,
+                durable=True,
+                auto_delete=exchange.auto_delete,
+                internal=exchange.internal,
+                arguments=exchange.arguments,
+            )
     for queue in catalogue.queues:
-        if queue.name.startswith(PUBLISHED_PREFIX):
-            broker.vhosts[queue.vhost].staging.restore(queue)
-            continue
-        if queue.name.startswith(NAME_PREFIX):
-            broker.vhosts[queue.vhost].delays.restore(queue)
-            continue
-        broker.vhosts[queue.vhost].declare_queue(
+        with _reported(queue):
+            _restore_queue(broker.vhosts[queue.vhost], queue)
+    _restore_topics(broker, catalogue)
+    for vhost in broker.vhosts.values():
+        vhost.pins.restore([pin for pin in catalogue.pins if pin.vhost == vhost.name])
+    for binding in catalogue.bindings:
+        with _reported(binding):
+            _bind(broker, binding)
+
+
+@contextmanager
+def _reported(row: Row) -> Iterator[None]:
+    """A repair accepts rows as they read, which may be nothing that can be declared."""
+    try:
+        yield
+    except (BrokerError, ValueError, LookupError, TypeError) as error:
+        logger.error("%r could not be restored: %s", row, error)
+
+
+def _restore_queue(vhost: Vhost, queue: QueueRow) -> None:
+    if queue.name.startswith(PUBLISHED_PREFIX):
+        vhost.staging.restore(queue)
+    elif queue.name.startswith(NAME_PREFIX):
+        vhost.delays.restore(queue)
+    else:
+        vhost.declare_queue(
             queue.name,
             durable=True,
             auto_delete=queue.auto_delete,
             arguments=queue.arguments,
             stored=queue,
         )
-    _restore_topics(broker, catalogue)
-    for vhost in broker.vhosts.values():
-        vhost.pins.restore([pin for pin in catalogue.pins if pin.vhost == vhost.name])
-    for binding in catalogue.bindings:
-        try:
-            _bind(broker, binding)
-        except BrokerError as error:
-            logger.error("a binding could not be restored: %s", error)
 
 
 def _restore_topics(broker: Broker, catalogue: Catalogue) -> None:
@@ -66,8 +82,9 @@ def _restore_topics(broker: Broker, catalogue: Catalogue) -> None:
     for retry in catalogue.retries:
         retries.setdefault(retry.topic, []).append(retry)
     for topic in catalogue.topics:
-        log = broker.vhosts[topic.vhost].topics.log
-        log.restore(topic, cursors.get(topic.uuid, []), retries.get(topic.uuid, []))
+        with _reported(topic):
+            log = broker.vhosts[topic.vhost].topics.log
+            log.restore(topic, cursors.get(topic.uuid, []), retries.get(topic.uuid, []))
 
 
 def _bind(broker: Broker, binding: BindingRow) -> None:

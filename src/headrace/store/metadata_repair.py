@@ -63,7 +63,9 @@ def repair_metadata(path: Path, findings: Findings) -> Iterator[str]:
 def _readable(one: DamagedRow) -> Row | str | None:
     if not one.values or not (one.is_stray or one.table in _DECLARATIONS):
         return None
-    return decoded(one.table, one.values)
+    row = decoded(one.table, one.values)
+    numbers = row.numbers.values() if isinstance(row, TopicRow) else ()
+    return row if all(isinstance(number, int) for number in numbers) else None
 
 
 def _add(catalogue: Catalogue, damaged: list[DamagedRow]) -> None:

@@ -26,6 +26,7 @@ from headrace.store.api import (
     PolicyRow,
     QueueRow,
     TopicPermissionRow,
+    TopicRow,
     UserRow,
 )
 from headrace.store.strays import separate_strays
@@ -165,6 +166,24 @@ def test_a_restriction_of_a_missing_user_restricts_no_other(site: Site) -> None:
     assert len(separate_strays(site.catalogue)) == 1
 
     site.start().users.user("ann").check_topic("/", "write", "amq.topic", "us")
+
+
+def test_what_a_repair_accepted_and_cannot_be_declared_does_not_stop_a_start(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.catalogue.exchanges = [ExchangeRow("/", "bad", "topid"), ExchangeRow("/", "x", "topic")]
+    site.catalogue.queues = [
+        QueueRow(1, "u-1", "/", "q"),
+        QueueRow(2, "u-2", "/", "bad", arguments={"x-max-length": -1}),
+    ]
+    site.catalogue.topics = [TopicRow("/", "bad", "u-3", 1, 5, {}, {"midlle.0": 3}, 3)]
+    site.catalogue.policies = [PolicyRow("/", "bad", "(", "queues", 1, {"max-lengthh": 2})]
+
+    vhost = site.start().vhosts["/"]
+
+    assert set(vhost.queues) == {"q"}
+    assert "x" in vhost.exchanges
+    assert caplog.text.count("could not be restored") >= 3
 
 
 def test_no_first_user_is_made_when_users_may_be_damaged(

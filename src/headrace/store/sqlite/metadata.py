@@ -112,7 +112,8 @@ class SqliteMetadata:
 
     def _commit_now(self, changes: list[Change], generation: int = 0) -> None:
         if generation > self.generation:
-            changes.append(Change((statements.RAISE_GENERATION_TO,), {"value": generation}))
+            at_least: dict[str, Any] = {"name": "generation", "value": generation}
+            changes.append(Change((statements.RAISE_TO,), at_least))
             self.generation = generation
         try:
             if changes:

@@ -89,7 +89,6 @@ def _raise(value: str, name: str) -> str:
 
 RAISE_GENERATION: Final = _raise("(value + 1)", "'generation'")
 RAISE_TO: Final = _raise("max(value, :value)", ":name")
-RAISE_GENERATION_TO: Final = _raise("max(value, :value)", "'generation'")
 # For a file that is made again: of two rows with one key the first counts.
 INSERT: Final = {
     table: f"INSERT OR IGNORE INTO {table} ({', '.join(names)}, sum) VALUES ({'?, ' * len(names)}?)"
