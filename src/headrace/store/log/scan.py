@@ -123,6 +123,7 @@ class Scan:
                 lost = [
                     (queue, one._replace(first=one.first + number, stop=one.first + number + 1))
                     for queue, one in entries_of(step)
+                    if number < one.stop - one.first
                 ]
                 what = "the content of a message is not what was stored"
                 self._state.lose(Lost(self._segment.base, low, high - low, what, lost))
