@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from multiprocessing.synchronize import Barrier
-from types import TracebackType
 
 from headrace.bench.board import Board
 from headrace.bench.failure import MeasureError
@@ -52,12 +51,7 @@ class Crew:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     @property

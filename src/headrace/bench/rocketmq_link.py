@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from itertools import count
-from types import TracebackType
 
 from headrace.bench.failure import MeasureError
 from headrace.wire.remoting.batch import BatchElement, batch_bytes
@@ -30,12 +29,7 @@ class Link:
     def __enter__(self) -> Link:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._socket.close()
 
     def sending(self, topic: str, body: bytes, batch: int, under_way: int) -> Callable[[], int]:

@@ -10,7 +10,6 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import fields, replace
 from itertools import count
-from types import TracebackType
 from typing import Any, TypeVar
 
 from headrace.client.calls import Calls
@@ -149,12 +148,7 @@ class Connection:
     def __enter__(self) -> Connection:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # -- for channels ----------------------------------------------------------------------------

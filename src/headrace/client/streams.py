@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Generator, Iterator
 from queue import Empty, SimpleQueue
-from types import TracebackType
 
 from headrace.client.errors import HeadraceError
 from headrace.client.ledger import Batch, Delivery, Ledger
@@ -114,10 +113,5 @@ class DeliveryStream:
     def __enter__(self) -> DeliveryStream:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

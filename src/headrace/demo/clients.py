@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import pika  # type: ignore[import-untyped]
@@ -109,12 +108,7 @@ class Clients:
     def __enter__(self) -> Clients:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._open.close()
 
     def connect(self) -> Client:

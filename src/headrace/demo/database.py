@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 
 from headrace.testing import mariadb
 
@@ -30,12 +29,7 @@ class DemoDatabase:
     def __enter__(self) -> DemoDatabase:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._server is not None:
             self._server.stop()
 

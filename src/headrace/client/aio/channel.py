@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from asyncio import Future, gather
 from collections.abc import AsyncIterator, Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.client import operations
@@ -328,10 +327,5 @@ class Channel(ChannelBase[Delivery]):
     async def __aenter__(self) -> Channel:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import Generator
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, TypeVar
 
 from headrace.client.aio.channel import Channel
@@ -63,12 +62,7 @@ class Connecting:
     async def __aenter__(self) -> Connection:
         return await self._open()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._connection is not None:
             await self._connection.close()
 
@@ -122,12 +116,7 @@ class Connection:
     async def __aenter__(self) -> Connection:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     # -- for channels ----------------------------------------------------------------------------

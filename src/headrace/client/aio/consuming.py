@@ -8,7 +8,7 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from types import CoroutineType, TracebackType
+from types import CoroutineType
 
 from headrace.client.errors import HeadraceError
 from headrace.client.failures import BaseSink
@@ -191,10 +191,5 @@ class DeliveryStream:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
