@@ -135,7 +135,7 @@ class Broker:
         return vhost
 
     def _expire_topics(self) -> None:
-        now = int(self.clock.wall_seconds() * 1000)
+        now = self.clock.expiry_ms()
         for vhost in self.vhosts.values():
             vhost.topics.log.expire(now)
             vhost.pins.check_limits()

@@ -1,7 +1,8 @@
 """Time as the core sees it, and things that wait for a moment.
 
-Waiting is done on the monotonic clock in whole milliseconds; the wall clock is only written down.
-A test replaces Clock by VirtualClock and moves time by hand.
+Waiting is done on the monotonic clock in whole milliseconds. The wall clock is written down, and
+what is stored ages by it over a restart, so it must not jump: it goes on with the monotonic clock
+and follows the system's slowly. A test replaces Clock by VirtualClock and moves time by hand.
 """
 
 from __future__ import annotations
@@ -19,14 +20,70 @@ logger = logging.getLogger(__name__)
 _SWEEP = 1024  # timers that may wait before cancelled ones are looked for
 
 
+SLEW = 0.01  # how much faster or slower than the monotonic clock the wall clock may go
+JUMP_SECONDS = 60.0  # a larger difference from the system's clock is logged
+BELIEVED_SECONDS = 24 * 3600.0  # a longer end of the broker may be a wrong clock
+
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # goes on while the machine sleeps
+
+
 class Clock:
-    """The machine's clocks."""
+    """The machine's clocks, as far as they agree."""
+
+    def __init__(self) -> None:
+        self._wall, self._at = self._system(), self._steady()
+        self._doubt = 0.0  # seconds by which the wall clock may be wrong since the start
+        self._started = self._at
+        self._has_jumped = False
+
+    def _system(self) -> float:
+        return time.time()
+
+    def _steady(self) -> float:
+        return time.clock_gettime(_STEADY)
 
     def now_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 
     def wall_seconds(self) -> float:
-        return time.time()
+        """The time of day. A jump of the system's clock is followed by a hundredth per second."""
+        now, system = self._steady(), self._system()
+        elapsed = now - self._at
+        ahead, most = system - self._wall - elapsed, elapsed * SLEW
+        if abs(ahead) <= most:
+            self._wall = system
+        else:
+            self._wall += elapsed + (most if ahead > 0 else -most)
+        self._at = now
+        if (abs(ahead) > JUMP_SECONDS) != self._has_jumped:
+            self._has_jumped = not self._has_jumped
+            logger.warning("the system's clock is %+.0f s from the broker's, which follows it by "
+                           "%g %%", ahead, SLEW * 100)  # fmt: skip
+        return self._wall
+
+    def expiry_ms(self) -> int:
+        """The wall time by which stored messages expire, without what is in doubt."""
+        doubt = max(0.0, self._doubt - (self._steady() - self._started))
+        return int((self.wall_seconds() - doubt) * 1000)
+
+    def go_on_from(self, noted_ms: int | None, stored_ms: int) -> None:
+        """After a restart: compare with the time that was noted last, and with that of messages.
+
+        Time does not go back. A long end is believed for BELIEVED_SECONDS; the rest of it counts
+        once the broker has been running for as long.
+        """
+        self._wall, self._at = self._system(), self._steady()
+        latest = max(noted_ms or 0, stored_ms) / 1000
+        if latest - self._wall > 1:
+            logger.warning("the system's clock is %.0f s behind the broker's last time, which goes "
+                           "on from there", latest - self._wall)  # fmt: skip
+            self._wall = latest
+        gap = self._wall - noted_ms / 1000 if noted_ms is not None else 0.0
+        self._doubt, self._started = max(0.0, gap - BELIEVED_SECONDS), self._steady()
+        if self._doubt:
+            logger.warning("the broker was down for %.0f h, or the clock is wrong: stored messages "
+                           "age by %.0f h at first, by all of it when it has run for as long",
+                           gap / 3600, BELIEVED_SECONDS / 3600)  # fmt: skip
 
     def call_later(
         self, loop: asyncio.AbstractEventLoop, delay_ms: int, callback: Callable[[], None]
@@ -41,15 +98,23 @@ class VirtualClock(Clock):
 
     def __init__(self) -> None:
         self._now = 1_000_000
-        self._wall = time.time()
+        self._system_wall = time.time()
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = count()
+        super().__init__()
 
     def now_ms(self) -> int:
         return self._now
 
-    def wall_seconds(self) -> float:
-        return self._wall
+    def _system(self) -> float:
+        return self._system_wall
+
+    def _steady(self) -> float:
+        return self._now / 1000
+
+    def jump(self, seconds: float) -> None:
+        """Let the system's clock jump ahead, or back if negative; no time passes."""
+        self._system_wall += seconds
 
     def call_later(
         self, loop: asyncio.AbstractEventLoop, delay_ms: int, callback: Callable[[], None]
@@ -69,10 +134,10 @@ class VirtualClock(Clock):
         end = self._now + ms
         while self._waiting and self._waiting[0][0] <= end:
             due, _, callback = heapq.heappop(self._waiting)
-            self._wall += (due - self._now) / 1000
+            self._system_wall += (due - self._now) / 1000
             self._now = max(self._now, due)
             callback()
-        self._wall += (end - self._now) / 1000
+        self._system_wall += (end - self._now) / 1000
         self._now = end
 
 

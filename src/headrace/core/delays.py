@@ -107,7 +107,7 @@ class Waiting:
         assert journal is not None and self.number is not None
         self._next_offset = journal.next_offset(self.number)
         clock = self._vhost.clock
-        since_wall = clock.now_ms() - int(clock.wall_seconds() * 1000)
+        since_wall = clock.now_ms() - clock.expiry_ms()
         start = 0
         while start < self._next_offset:
             found, start = journal.read_from(self.number, start, self._next_offset)

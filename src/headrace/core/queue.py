@@ -162,7 +162,7 @@ class Queue:
         if not known:
             return None
         clock = self.vhost.clock
-        age = int(clock.wall_seconds() * 1000) - stored.time
+        age = clock.expiry_ms() - stored.time
         self._expiring = True
         return clock.now_ms() + min(known) - max(age, 0)
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from headrace.core.broker import Broker
-from headrace.core.clock import Clock
+from headrace.core.clock import Clock, Timers
 from headrace.core.restore import restore
 from headrace.core.storage import Storage
 from headrace.core.turn import Turn
@@ -26,6 +26,7 @@ from headrace.store.strays import older_copy, retained, separate_strays
 
 logger = logging.getLogger(__name__)
 
+NOTE_TIME_MS = 60_000
 RESERVE_FOR_NOTES = 1 << 20  # checkpoints and indexes; acknowledgements need a segment
 
 
@@ -37,6 +38,7 @@ class Stores:
     ) -> None:
         """``clock`` stamps what is written: its time to live goes on over a restart."""
         started = time.monotonic()
+        self._clock = clock
         self._directory = DataDirectory(path)
         try:
             need_catalogue(path)
@@ -47,12 +49,14 @@ class Stores:
             self._journal = CommitLog(
                 RealDisk(path / JOURNAL),
                 now_ms=lambda: int(clock.wall_seconds() * 1000),
+                expiry_ms=clock.expiry_ms,
                 segment_size=segment_size,
                 compaction=Rule(size=segment_size // 4),
                 reserve=segment_size + RESERVE_FOR_NOTES,
                 whole_seed_from=self._directory.whole_seed_from,
             )
             self._directory.note_format(self._journal.whole_seed_from)
+            clock.go_on_from(self._directory.noted_time(), self._journal.last_time)
             self._sort_out(path)
         except OSError as error:
             self._directory.close()
@@ -144,8 +148,15 @@ class Stores:
         if not self._catalogue.vhosts:
             for name in broker.vhosts:
                 storage.save_vhost(name)
+        self._note_time(broker.timers)
+
+    def _note_time(self, timers: Timers) -> None:
+        """So that the next start knows how long the broker was down."""
+        self._directory.note_time(int(timers.clock.wall_seconds() * 1000))
+        timers.after(NOTE_TIME_MS, lambda: self._note_time(timers))
 
     def close(self) -> None:
+        self._directory.note_time(int(self._clock.wall_seconds() * 1000))
         self._directory.close()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from headrace.errors import ConfigError, StoreError
@@ -16,6 +16,8 @@ from headrace.store.sqlite.metadata import FILE_NAME
 
 JOURNAL = "journal"
 _LOCK = "lock"
+_CLOCK = "clock"
+_CLOCK_SIZE = 16
 
 
 def need_catalogue(path: Path) -> None:
@@ -94,6 +96,24 @@ class DataDirectory:
         if self.whole_seed_from != whole_seed_from:
             write_format(self.path, whole_seed_from)
             self.whole_seed_from = whole_seed_from
+
+    def noted_time(self) -> int | None:
+        """The time that was noted last, in ms since 1970; None when there is none."""
+        try:
+            text = (self.path / _CLOCK).read_bytes()
+        except OSError:
+            return None
+        return int(text) if text.strip().isdigit() and len(text) == _CLOCK_SIZE else None
+
+    def note_time(self, ms: int) -> None:
+        """Note that it is this late. Not synced, and no harm if it fails: it only bounds doubts."""
+        with suppress(OSError):
+            flags = os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC
+            fd = os.open(self.path / _CLOCK, flags, 0o600)
+            try:
+                os.pwrite(fd, b"%015d\n" % ms, 0)
+            finally:
+                os.close(fd)
 
     def close(self) -> None:
         self._locks.close()

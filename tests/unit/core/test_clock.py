@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.core.clock import Clock, Timers
+from headrace.core.clock import Clock, Timers, VirtualClock
 from unit.core.stage import Stage
 
 
@@ -135,3 +135,55 @@ def test_the_real_clock_never_fires_early() -> None:
         return await fired - due
 
     assert asyncio.run(measure()) >= 0
+
+
+# -- the wall clock ---------------------------------------------------------------------------
+
+HOUR = 3600
+
+
+def test_a_jump_of_the_system_clock_is_followed_slowly(caplog: pytest.LogCaptureFixture) -> None:
+    clock = VirtualClock()
+    before = clock.wall_seconds()
+    clock.jump(2 * HOUR)
+    clock.advance(6000)
+    assert clock.wall_seconds() - before == pytest.approx(6, abs=0.1)
+
+    clock.jump(-2 * HOUR)
+    clock.advance(60_000)
+    assert clock.wall_seconds() - before == pytest.approx(66)
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2  # begin and end
+
+
+def test_a_clock_that_was_set_right_is_reached_in_the_end() -> None:
+    clock = VirtualClock()
+    clock.jump(-30)
+    times = []
+    for _ in range(60):
+        clock.advance(60_000)
+        times.append(clock.wall_seconds())
+
+    assert times == sorted(times)
+    assert times[-1] == pytest.approx(clock._system())
+
+
+def test_time_does_not_go_back_over_a_restart() -> None:
+    noted = VirtualClock()
+    noted.jump(2 * HOUR)
+    clock = VirtualClock()
+    clock.go_on_from(int(noted._system() * 1000), 0)
+
+    assert clock.wall_seconds() == pytest.approx(noted._system(), abs=0.01)
+    assert clock.expiry_ms() == pytest.approx(clock.wall_seconds() * 1000, abs=10)
+
+
+@pytest.mark.parametrize("hours", [1, 24, 30])
+def test_an_end_that_is_too_long_is_waited_out(hours: int) -> None:
+    clock = VirtualClock()
+    noted = clock.wall_seconds() - hours * HOUR
+    clock.go_on_from(int(noted * 1000), 0)
+    in_doubt = max(0, hours - 24) * HOUR
+
+    assert clock.wall_seconds() * 1000 - clock.expiry_ms() == pytest.approx(in_doubt * 1000, abs=5)
+    clock.advance(in_doubt * 1000)
+    assert clock.wall_seconds() * 1000 - clock.expiry_ms() == pytest.approx(0, abs=5)

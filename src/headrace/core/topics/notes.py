@@ -59,7 +59,7 @@ class RowNotes:
         self._storage.forget_reader(self._uuid, name.group, name.token)
 
     def _wall_ahead(self) -> int:
-        return int(self._clock.wall_seconds() * 1000) - self._clock.now_ms()
+        return self._clock.expiry_ms() - self._clock.now_ms()
 
     def restore(
         self, readers: Readers, cursors: Iterable[CursorRow], retries: Iterable[RetryRow]

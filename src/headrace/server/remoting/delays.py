@@ -74,7 +74,8 @@ class Delays:
             if journal.next_offset(number) > end:
                 self._arm(level, LOOK_AGAIN_MS)  # not on disk yet, so it cannot be seen
             return
-        latest = self._hub.wall_ms() - wait_ms  # what was stored then or before is due
+        # What was stored then or before is due.
+        latest = self._hub.broker.clock.expiry_ms() - wait_ms
         time = schedule.time_at(track, first)
         if time is not None and time > latest:
             self._arm(level, time - latest)

@@ -46,6 +46,7 @@ class CommitLog:
         disk: Disk,
         now_ms: Callable[[], int],
         *,
+        expiry_ms: Callable[[], int] | None = None,
         segment_size: int = SEGMENT_SIZE,
         checkpoint_every: int = CHECKPOINT_EVERY,
         compaction: Rule | None = None,
@@ -55,6 +56,7 @@ class CommitLog:
         """``whole_seed_from`` is what the format file notes; see store/format.py."""
         self._disk = disk
         self._now_ms = now_ms
+        self._expiry_ms = expiry_ms or now_ms  # the time by which messages age
         self._reserve = reserve  # bytes set aside for a full disk
         state = recover(disk, whole_seed_from)
         self.report: Report = state.report
@@ -88,7 +90,7 @@ class CommitLog:
         self._cold = self.compactor.cold
         self._after_cold: Callable[[], None] | None = None
         self.end = self.durable = self.synced = self._segments.next_base
-        self._last_time = self._books.last_time()
+        self.last_time = self._books.last_time()  # of what is stored
         self._ends: dict[int, int] = {}  # by queue: written, and not synced yet
         self._pending = Notes()
         self._group: Group | None = None
@@ -369,8 +371,8 @@ class CommitLog:
 
     def _time(self) -> int:
         """Store time never goes back, whatever the clock does."""
-        self._last_time = max(self._last_time, self._now_ms())
-        return self._last_time
+        self.last_time = max(self.last_time, self._now_ms())
+        return self.last_time
 
     def settled_position(self) -> int:
         """Wait for it to know that everything settled so far is on disk."""
@@ -495,7 +497,7 @@ class CommitLog:
         if self._writer is None or self.failed is not None:
             return False
         is_removing = self._segments.remove_leftovers()
-        self._books.end_retention(self._time())
+        self._books.end_retention(self._expiry_ms())
         busy = self.compactor.step()
         if not busy and self._has_work_for_a_checkpoint():
             self.checkpoint()
