@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from headrace.core.turn import Steps
 from headrace.core.users import Users
 from headrace.errors import BrokerError, PreconditionFailed
 from headrace.model.passwords import NO_PASSWORD, PasswordHash, guessed_algorithm
@@ -25,9 +26,7 @@ def entries(data: Mapping[str, Any], kind: str) -> Iterable[Mapping[str, Any]]:
 # -- import -------------------------------------------------------------------------------------
 
 
-def each(
-    data: Mapping[str, Any], kind: str, declare: Callable[[Mapping[str, Any]], None]
-) -> Iterator[None]:
+def each(data: Mapping[str, Any], kind: str, declare: Callable[[Mapping[str, Any]], None]) -> Steps:
     """Declare the things of one kind; PreconditionFailed names the one that cannot be."""
     for item in entries(data, kind):
         try:
@@ -63,7 +62,7 @@ async def hash_passwords(users: Users, data: Mapping[str, Any]) -> Mapping[str, 
     return {**data, "users": prepared} if prepared else data
 
 
-def import_access(users: Users, data: Mapping[str, Any]) -> Iterator[None]:
+def import_access(users: Users, data: Mapping[str, Any]) -> Steps:
     """Users, permissions and limits; vhosts must be there. What is there already is replaced."""
     yield from each(data, "users", partial(_user, users))
     yield from each(data, "permissions", partial(_permission, users))

@@ -12,6 +12,7 @@ from headrace.core.clock import Timers
 logger = logging.getLogger(__name__)
 
 CHECK_EVERY_MS = 500
+CHECK_EVERY_BYTES = 16 << 20  # of input: a flood fills the memory faster than the time passes
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -42,6 +43,13 @@ class Alarms:
         self.disk = False
         self._disk_full = False
         self._is_blind = False
+        self._received = 0
+
+    def note_received(self, size: int) -> None:
+        """So many bytes came from clients."""
+        self._received += size
+        if self._received > CHECK_EVERY_BYTES:
+            self.look()
 
     def set_disk_full(self, full: bool) -> None:
         """A write found no room, or found it again."""
@@ -65,6 +73,11 @@ class Alarms:
 
     def start(self) -> None:
         self._timers.after(CHECK_EVERY_MS, self.start)
+        self.look()
+
+    def look(self) -> None:
+        """Check, unless that is impossible at present."""
+        self._received = 0
         try:
             self.check()
             self._is_blind = False

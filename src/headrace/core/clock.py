@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from itertools import count
 
+from headrace.core.turn import SHARE
+
 logger = logging.getLogger(__name__)
 
 
@@ -202,7 +204,8 @@ class Timers:
         self._armed = self._disarm = None
         now = self.clock.now_ms()
         heap = self._heap
-        while heap and heap[0][0] <= now:
+        start = time.thread_time()  # very many may be due at once: others are served in between
+        while heap and heap[0][0] <= now and time.thread_time() - start < SHARE:
             timer = heapq.heappop(heap)[2]
             if timer.callback is None:
                 continue

@@ -59,11 +59,12 @@ class Dealer:
     def deal(
         self,
         backlog: Backlog | PriorityBacklog,
-        drop_expired: Callable[[], None] | None = None,
+        drop_expired: Callable[[], bool] | None = None,
     ) -> None:
         """Hand out messages until there are none, or nobody has room.
 
         ``drop_expired`` is asked for each new head: a message may expire behind one that does not.
+        It is False when it could not drop all of them yet.
         """
         arrival = self._arrival
         if len(arrival) == 1 or self.single_active:
@@ -74,8 +75,8 @@ class Dealer:
                 if room <= 0:
                     return
                 channel.deliver(consumer, backlog.take(room))
-                if drop_expired is not None:
-                    drop_expired()
+                if drop_expired is not None and not drop_expired():
+                    return
             return
         while backlog.count:
             # On a shared connection one at a time: its channels may also share their credit.
@@ -83,8 +84,8 @@ class Dealer:
             if not hands:
                 return
             self._deal_round(backlog, tier, hands)
-            if drop_expired is not None:
-                drop_expired()
+            if drop_expired is not None and not drop_expired():
+                return
 
     def _hands(self, wanted: int) -> tuple[deque[Consumer], list[Consumer]]:
         """Consumers with room, next in turn first; no more than there are messages."""

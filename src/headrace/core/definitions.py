@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from headrace.core.access_definitions import VHOST_LIMITS, each, import_access
 from headrace.core.broker import DEFAULT_VHOST, Broker
 from headrace.core.parameters import REPORT
 from headrace.core.policies import OPERATOR_POLICY
+from headrace.core.turn import Steps
 from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError, ConfigError
 from headrace.model.policy import Policy
@@ -34,8 +35,8 @@ def load_definitions(broker: Broker, path: Path) -> None:
         raise ConfigError(f"definitions {path}: {error}") from error
 
 
-def import_definitions(broker: Broker, data: Mapping[str, Any]) -> Iterator[None]:
-    """Vhosts first, bindings last, so that each part finds what it needs. A step declares one.
+def import_definitions(broker: Broker, data: Mapping[str, Any]) -> Steps:
+    """Vhosts first, bindings last, so that each part finds what it needs; one thing per step.
 
     A password in plain text is hashed here, which takes time: on a running broker call
     `hash_passwords` before.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Union
 
+from headrace.core.turn import Steps
 from headrace.model.message import Destination
 from headrace.model.routing import ROUTERS, Router
 
@@ -41,9 +42,9 @@ class Exchange:
 
     __slots__ = (
         "_by_target",
+        "_gone",
         "arguments",
         "auto_delete",
-        "bindings",
         "durable",
         "internal",
         "is_tailed",
@@ -80,8 +81,8 @@ class Exchange:
         self.is_tailed = False  # what is bound gets messages only when they come from the topic
         self.published = 0  # messages in
         self.routed = 0  # messages out, one for each queue
-        self.bindings: dict[tuple[object, ...], Binding] = {}
-        self._by_target: dict[Target, set[tuple[object, ...]]] = {}
+        self._by_target: dict[Target, dict[tuple[str, object], Binding]] = {}
+        self._gone: set[Target] = set()  # their bindings are being removed from the router
         inner = str(self.arguments.get("x-delayed-type", "")) if self.delayed else kind
         self.router: Router[Target] = router or ROUTERS[inner]()
 
@@ -101,46 +102,70 @@ class Exchange:
         own = self.arguments.get("alternate-exchange")
         return own if isinstance(own, str) else self.policy_alternate
 
+    @property
+    def bindings(self) -> list[Binding]:
+        """All of them, by target."""
+        return [one for group in self._by_target.values() for one in group.values()]
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether anything is bound to it."""
+        return bool(self._by_target)
+
     def bind(self, target: Target, key: str, arguments: Mapping[str, object]) -> bool:
         """Add a binding; False when it is there already."""
-        identity = (target, key, freeze(arguments))
-        if identity in self.bindings:
+        identity = (key, freeze(arguments))
+        group = self._by_target.setdefault(target, {})
+        if identity in group:
             return False
-        self.bindings[identity] = Binding(self, target, key, arguments)
-        self._by_target.setdefault(target, set()).add(identity)
+        group[identity] = Binding(self, target, key, arguments)
         self.router.bind(key, arguments, target)
         return True
 
     def unbind(self, target: Target, key: str, arguments: Mapping[str, object]) -> Binding | None:
         """Remove a binding and return it as it was made; None when there is none."""
-        identity = (target, key, freeze(arguments))
-        binding = self.bindings.get(identity)
+        group = self._by_target.get(target, {})
+        binding = group.pop((key, freeze(arguments)), None)
         if binding is not None:
-            self._remove(identity)
+            self.router.unbind(key, binding.arguments, target)
+            if not group:
+                del self._by_target[target]
         return binding
 
-    def unbind_all(self, target: Target) -> bool:
-        """Remove every binding to ``target``; False when there was none."""
-        gone = tuple(self._by_target.get(target, ()))
-        for identity in gone:
-            self._remove(identity)
-        return bool(gone)
+    def unbind_all(self, *targets: Target) -> Steps | None:
+        """No binding leads to the targets, which are gone, any more; None when none did.
+
+        The steps clear the router behind it.
+        """
+        groups = [group for one in targets if (group := self._by_target.pop(one, None))]
+        if not groups:
+            return None
+        self._gone.update(targets)
+        return self._clear(groups, targets)
+
+    def _clear(
+        self, groups: list[dict[tuple[str, object], Binding]], targets: tuple[Target, ...]
+    ) -> Steps:
+        for group in groups:
+            while group:
+                binding = group.popitem()[1]
+                self.router.unbind(binding.key, binding.arguments, binding.target)
+                yield
+        self._gone.difference_update(targets)
+
+    def close(self) -> Steps | None:
+        """The exchange is gone, and nothing is bound to it any more."""
+        return self.unbind_all(*self._by_target)
 
     def bindings_to(self, target: Target) -> list[Binding]:
         """The bindings that lead to ``target``."""
-        return [self.bindings[identity] for identity in self._by_target.get(target, ())]
-
-    def _remove(self, identity: tuple[object, ...]) -> None:
-        binding = self.bindings.pop(identity)
-        others = self._by_target[binding.target]
-        others.discard(identity)
-        if not others:
-            del self._by_target[binding.target]
-        self.router.unbind(binding.key, binding.arguments, binding.target)
+        return list(self._by_target.get(target, {}).values())
 
     def match(self, keys: Iterable[str], headers: Mapping[str, object]) -> Collection[Target]:
         """Targets that want a message with one of these keys."""
         found: dict[Target, None] = {}
         for key in keys:
             found.update(dict.fromkeys(self.router.match(key, headers)))
+        for target in self._gone:
+            found.pop(target, None)
         return found

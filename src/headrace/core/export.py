@@ -98,7 +98,7 @@ def _contents(vhost: Vhost) -> dict[str, list[Entry]]:
                 "arguments": dict(binding.arguments),
             }
             for _, exchange in sorted(vhost.exchanges.items())
-            for binding in exchange.bindings.values()
+            for binding in exchange.bindings
             if _is_kept(binding.target)
         ],
     }

@@ -6,7 +6,8 @@ looks at a queue (get, declare, purge) pumps it first, so the difference cannot 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.core.ack_timeouts import AckTimeouts, Holder
@@ -17,6 +18,7 @@ from headrace.core.events import ACKNOWLEDGED, DEAD_LETTERED, DROPPED, EXPIRED, 
 from headrace.core.policies import NO_POLICIES
 from headrace.core.storage import LEVELS
 from headrace.core.tail import QueueTail
+from headrace.core.turn import Steps, log_failure
 from headrace.errors import AccessRefused
 from headrace.model.arguments import QueueSettings
 from headrace.model.backlog import Backlog, PriorityBacklog
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 
 RESIDENT_LIMIT = 8 << 20  # bytes of one queue's messages in memory; the rest is a tail
+EXPIRE_AT_ONCE = 1000  # messages that are dropped before others are served
+BURY_AT_ONCE = 32  # messages that are dead-lettered in one step
 
 
 class _BodyRun(Run):
@@ -46,12 +50,16 @@ class Queue:
 
     __slots__ = (
         "_ack_timeouts",
+        "_dying",
         "_events",
         "_expires_timer",
         "_expiring",
         "_guarded",
+        "_is_burying",
+        "_is_expiring",
         "_journal",
         "_level",
+        "_overdue",
         "_run_type",
         "_ttl_timer",
         "_turn",
@@ -112,6 +120,10 @@ class Queue:
         self.last_used = vhost.clock.now_ms()
         self._turn = vhost.turn
         self._expiring = False  # some message may expire
+        self._is_expiring = False  # there is more that has expired than one share
+        self._overdue = 0  # and until when; 0 = there is not
+        self._dying: deque[tuple[list[Run], str]] = deque()  # on the way to the dead letters
+        self._is_burying = False
         self._guarded = False  # put() must look at limits or priorities
         self._run_type: type[Run] = Run
         self._ttl_timer: Timer | None = None
@@ -353,27 +365,46 @@ class Queue:
         """Deal what is ready, then drop what has expired or is over the limit."""
         if self._expiring:
             # What arrived in this turn gets its chance first: a TTL of 0 means "now or never".
-            self._drop_late()
-            self._deal(self._drop_late)
-            self._expire(self.vhost.clock.now_ms())
-            self._arm_ttl()
+            if self._drop_late():
+                self._deal(self._drop_late)
+            if self._expire(self.vhost.clock.now_ms()):
+                self._arm_ttl()
         else:
             self._deal()
         if self._guarded and self.settings.overflow == "drop-head":
             self._drop_head()
 
-    def _drop_late(self) -> None:
-        self._expire(self.marked_at - 1)
+    def _drop_late(self) -> bool:
+        return self._expire(max(self.marked_at - 1, self._overdue))
 
-    def _deal(self, drop_expired: Callable[[], None] | None = None) -> None:
+    def _deal(self, drop_expired: Callable[[], bool] | None = None) -> None:
         if self.backlog.count and len(self.dealer):
             self.dealer.deal(self.backlog, drop_expired)
 
-    def _expire(self, now: int) -> None:
-        expired = self.backlog.take_expired(now)
-        if expired:
+    def _expire(self, now: int) -> bool:
+        """Drop what has expired at the head; False: there is more, and it goes in later turns."""
+        if not self._is_burying:
+            expired = self.backlog.take_expired(now, EXPIRE_AT_ONCE)
+            if not expired:
+                self._overdue = 0
+                return True
             self.counters.expired += sum(map(len, expired))
             self._bury(expired, "expired")
+        due = self.backlog.next_expiry()
+        if due is None or due > now:
+            self._overdue = 0
+            return True
+        self._overdue = now
+        if not self._is_expiring:
+            self._is_expiring = True
+            self._turn.later(self)
+        return False
+
+    def work(self) -> None:
+        """Go on with what has expired."""
+        self._is_expiring = False
+        if not self.deleted:
+            self.pump()
 
     def _arm_ttl(self) -> None:
         due = self.backlog.next_expiry()
@@ -389,8 +420,7 @@ class Queue:
         self._ttl_timer = self.vhost.timers.at(due, self._ttl_due)
 
     def _ttl_due(self) -> None:
-        if not self.deleted:
-            self._expire(self.vhost.clock.now_ms())
+        if not self.deleted and self._expire(self.vhost.clock.now_ms()):
             self._arm_ttl()
 
     def _drop_head(self) -> None:
@@ -517,26 +547,50 @@ class Queue:
 
     def _bury(self, runs: list[Run], reason: str) -> None:
         """To the dead-letter exchange, or to nowhere; and no more in this queue either way."""
+        self._dying.append((runs, reason))
+        if not self._is_burying:
+            self._is_burying = True
+            self._turn.run(self._bury_all(), self._buried)
+
+    def _bury_all(self) -> Steps:
+        while self._dying:
+            runs, reason = self._dying.popleft()
+            for run in runs:
+                has_exchange = self.settings.dead_letter_exchange is not None
+                for part in self._parts_to_bury(run) if has_exchange else [run]:
+                    if self.deleted:
+                        return
+                    self._bury_part(part, reason)
+                    yield
+
+    def _buried(self, error: Exception | None) -> None:
+        self._is_burying = False
+        log_failure(error)
         if self.deleted:
-            return
+            self._dying.clear()
+        elif self._dying:
+            self._bury([], "")
+
+    def _bury_part(self, run: Run, reason: str) -> None:
+        """In one step: a message is in one place or in the other."""
         with self.vhost.storage.atomic():
             if self.settings.dead_letter_exchange is not None:
-                self.counters.dead_lettered += sum(map(len, runs))
-                runs = [one for run in runs for one in self._with_contents(run)]
-                self.vhost.dead_letters.bury(self, runs, reason)
-            for run in runs:
-                offsets = run.offsets[run.start :]
-                self._settle(run, offsets)
-                if self._events.on:
-                    self._note(self._fate(reason), run, offsets)
+                self.counters.dead_lettered += len(run)
+                self.vhost.dead_letters.bury(self, [run], reason)
+            offsets = run.offsets[run.start :]
+            self._settle(run, offsets)
+            if self._events.on:
+                self._note(self._fate(reason), run, offsets)
 
     def _fate(self, reason: str) -> str:
         if reason == EXPIRED:
             return EXPIRED
         return DROPPED if self.settings.dead_letter_exchange is None else DEAD_LETTERED
 
-    def _with_contents(self, run: Run) -> list[Run]:
-        return self._new_tail().load(run) if run.contents is STASHED else [run]
+    def _parts_to_bury(self, run: Run) -> Iterator[Run]:
+        for one in self._new_tail().load(run) if run.contents is STASHED else [run]:
+            for start in range(one.start, len(one.contents), BURY_AT_ONCE):
+                yield one.piece(slice(start, start + BURY_AT_ONCE))
 
     # -- consumers ------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from headrace.store.scratch import Scratch
 logger = logging.getLogger(__name__)
 
 BEHIND_LIMIT = 16 << 20  # bytes appended and not committed before publishers wait
+BEHIND_CHANGES = 5000  # declarations that are not committed before clients that declare wait
 TIDY_BUSY_MS = 20
 TIDY_IDLE_MS = 2000
 
@@ -127,6 +128,11 @@ class Storage:
         since = self.journal.waiting_since if self.journal is not None else None
         return monotonic() - since if since is not None else 0.0
 
+    @property
+    def is_behind_with_changes(self) -> bool:
+        """Declarations come faster than they are stored: those who declare should wait."""
+        return self.issued - self.committed > BEHIND_CHANGES
+
     def when_caught_up(self, callback: Callable[[], None]) -> None:
         self._stalled.append(callback)
 
@@ -134,6 +140,7 @@ class Storage:
         while self._gated and self._gated[0][2] <= ticket:
             self.durable, self.synced, _ = self._gated.pop(0)
         self._wake()
+        self._wake_stalled()
 
     def journal_committed(self) -> None:
         assert self.journal is not None
@@ -146,7 +153,10 @@ class Storage:
         else:
             self._gated.append((durable, synced, self._gated[-1][2]))
         self._wake()
-        if self._stalled and not self.is_behind:
+        self._wake_stalled()
+
+    def _wake_stalled(self) -> None:
+        if self._stalled and not self.is_behind and not self.is_behind_with_changes:
             stalled, self._stalled = self._stalled, []
             for callback in stalled:
                 callback()

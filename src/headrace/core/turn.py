@@ -3,16 +3,41 @@
 While the chunks of a turn are parsed, queues and sessions only mark themselves. When all sockets
 that had data have been read, each marked queue deals once and each marked session writes once, so
 the cost per message falls as the load rises.
+
+Work that takes long is done in shares: a client's input that is more than one share, and requests
+that touch very many messages or bindings. Each of them gets one share of time per turn, in
+rotation, so that a turn stays short whatever one client asks for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from time import thread_time
 from typing import Protocol
 
 logger = logging.getLogger(__name__)
+
+SHARE = 0.002  # seconds of the processor for one client's input, or one piece of long work
+TURN = 0.008  # for all of them in one turn
+
+Steps = Iterator[None]  # long work; between two steps everything is as others may see it
+
+
+class Asker(Protocol):
+    """A client whose request is being carried out."""
+
+    def hold(self) -> None:
+        """The request takes longer: go on with the next one when it is done."""
+
+    def release_hold(self) -> None: ...
+
+
+class Worker(Protocol):
+    def work(self) -> None:
+        """Go on for one share of time; ask for another if there is more to do."""
 
 
 class Pumped(Protocol):
@@ -29,6 +54,11 @@ class Flushed(Protocol):
         """Send what has been collected."""
 
 
+def log_failure(error: Exception | None) -> None:
+    if error is not None:
+        logger.error("long work failed", exc_info=error)
+
+
 class Turn:
     """What is left to do at the end of this turn."""
 
@@ -37,7 +67,11 @@ class Turn:
         self._queues: list[Pumped] = []
         self._sessions: list[Flushed] = []
         self._afterwards: list[Callable[[], None]] = []
+        self._light: deque[Worker] = deque()  # of clients with little to do
+        self._heavy: deque[Worker] = deque()
+        self._used = 0.0  # seconds of this turn that went into input
         self._scheduled = False
+        self.asker: Asker | None = None  # who asked for what is being done now
         self.before_writing: Callable[[], None] = lambda: None  # the journal begins its commit
 
     def at_end(self, callback: Callable[[], None]) -> None:
@@ -60,13 +94,61 @@ class Turn:
         if not self._scheduled:
             self._schedule()
 
+    # -- shares of time -------------------------------------------------------------------------
+
+    @property
+    def is_late(self) -> bool:
+        """This turn has taken long enough: what comes now waits for its share."""
+        return self._used > TURN
+
+    def note_used(self, seconds: float) -> None:
+        """So much time of this turn went into input."""
+        self._used += seconds
+        if not self._scheduled:
+            self._schedule()
+
+    def later(self, worker: Worker, *, light: bool = False) -> None:
+        """Give the worker a share when it is next in rotation; light ones come first."""
+        (self._light if light else self._heavy).append(worker)
+        if not self._scheduled:
+            self._schedule()
+
+    def run(self, steps: Steps, then: Callable[[Exception | None], None] = log_failure) -> None:
+        """Do long work: one share now, others in later turns; ``then`` gets what it failed with.
+
+        The client that asked for it, if any, waits for the end; others do not.
+        """
+        work = _Work(self, steps, then)
+        work.work()
+        if not work.is_done and self.asker is not None:
+            work.asker = self.asker
+            self.asker.hold()
+
+    def _work(self) -> None:
+        deadline = thread_time() + TURN
+        light, heavy = self._light, self._heavy
+        # Those who ask again wait for the next turn; light ones do not keep all others waiting.
+        for index in range(len(light) + len(heavy)):
+            worker = (light if light and (index % 2 == 0 or not heavy) else heavy).popleft()
+            try:
+                worker.work()
+            except Exception:
+                logger.exception("input or long work failed")
+            if thread_time() > deadline:
+                break
+
+    # -- the end of a turn ----------------------------------------------------------------------
+
     def _schedule(self) -> None:
         self._scheduled = True
         self._loop.call_soon(self.finish)
 
     def finish(self) -> None:
-        """Deal and write. A queue may mark others (dead letters): they are dealt in this turn."""
-        self._scheduled = False
+        """Work, deal and write. A queue may mark others (dead letters): they are dealt now too."""
+        self._scheduled = True
+        if self._light or self._heavy:
+            self._work()
+        self._used = 0.0
         while self._queues:
             queues, self._queues = self._queues, []
             for queue in queues:
@@ -75,6 +157,9 @@ class Turn:
                     queue.pump()
                 except Exception:
                     logger.exception("a queue failed to deliver")
+        self._scheduled = False  # what comes up from here on is for the next turn
+        if self._light or self._heavy:
+            self._schedule()
         self.before_writing()
         sessions, self._sessions = self._sessions, []
         for session in sessions:
@@ -86,3 +171,33 @@ class Turn:
         afterwards, self._afterwards = self._afterwards, []
         for callback in afterwards:
             callback()
+
+
+class _Work:
+    """Long work, as steps, and what comes after it."""
+
+    __slots__ = ("_steps", "_then", "_turn", "asker", "is_done")
+
+    def __init__(self, turn: Turn, steps: Steps, then: Callable[[Exception | None], None]) -> None:
+        self.asker: Asker | None = None
+        self.is_done = False
+        self._turn = turn
+        self._steps = steps
+        self._then = then
+
+    def work(self) -> None:
+        deadline = thread_time() + SHARE
+        failure: Exception | None = None
+        try:
+            for _ in self._steps:
+                if thread_time() > deadline:
+                    self._turn.later(self)
+                    return
+        except Exception as error:
+            failure = error
+        self.is_done = True
+        try:
+            self._then(failure)
+        finally:
+            if self.asker is not None:
+                self.asker.release_hold()

@@ -41,7 +41,7 @@ from headrace.wire.amqp.values import type_name
 
 if TYPE_CHECKING:
     from headrace.core.clock import Clock, Timers
-    from headrace.core.turn import Turn
+    from headrace.core.turn import Steps, Turn
 
 _PREDECLARED = (
     ("amq.direct", "direct", False),
@@ -71,6 +71,7 @@ class Vhost:
         self.operator_policies = OperatorPolicies(self)
         self.counters = VhostCounters()
         self.limits: dict[str, int] = {}
+        self.created = 0  # queues, exchanges and bindings so far
         self.replies = ReplyAddresses()
         self.dead_letters = DeadLetters(self)
         self.topics = Topics(self)
@@ -170,6 +171,7 @@ class Vhost:
             arguments=arguments,
         )
         self.exchanges[name] = exchange
+        self.created += 1
         if durable:
             self.storage.save(ExchangeRow(self.name, name, kind, auto_delete, internal, arguments))
         self.policies.apply_to(exchange)
@@ -188,7 +190,7 @@ class Vhost:
             )
         if exchange.sink is not None and not isinstance(exchange.sink, Nowhere):
             raise AccessRefused(f"exchange '{name}' belongs to a topic: delete the topic")
-        if if_unused and exchange.bindings:
+        if if_unused and exchange.is_bound:
             raise PreconditionFailed(f"exchange '{name}' in vhost '{self.name}' in use")
         self.remove_exchange(exchange)
 
@@ -199,7 +201,7 @@ class Vhost:
         if exchange.durable:
             self.storage.delete(ExchangeRow(self.name, exchange.name, exchange.kind))
         self.delays.forget(exchange)
-        exchange.bindings.clear()
+        self._in_shares(exchange.close())
         self._unbind_everywhere(exchange)
         self.routes.changed()
 
@@ -304,6 +306,7 @@ class Vhost:
         queue.policies = policies
         self.queues[name] = queue
         self.counters.queues_created += 1
+        self.created += 1
         if owner is not None:
             self._exclusive.setdefault(owner, set()).add(queue)
         self.routes.changed()
@@ -357,6 +360,7 @@ class Vhost:
         if exchange.router.by_headers:
             check_headers_arguments(arguments)
         if exchange.bind(target, key, arguments):
+            self.created += 1
             self._follow_taps(exchange)
             if (row := self._binding_row(exchange, target, key, arguments)) is not None:
                 self.storage.save(row)
@@ -392,9 +396,15 @@ class Vhost:
 
     def _unbind_everywhere(self, target: Target) -> None:
         for exchange in list(self.exchanges.values()):
-            if exchange.name and exchange.unbind_all(target):
+            if exchange.name and (steps := exchange.unbind_all(target)) is not None:
+                self._in_shares(steps)
                 self._follow_taps(exchange)
                 self._auto_delete(exchange)
+
+    def _in_shares(self, steps: Steps | None) -> None:
+        """What nobody can see any more is cleared over several turns."""
+        if steps is not None:
+            self.turn.run(steps)
 
     def _follow_taps(self, exchange: Exchange) -> None:
         """A topic of another engine is followed as long as something is bound to it."""
@@ -402,16 +412,19 @@ class Vhost:
             self.topics.taps_changed(exchange.name.removeprefix(TOPIC_PREFIX))
 
     def _auto_delete(self, exchange: Exchange) -> None:
-        if exchange.auto_delete and not exchange.bindings and exchange.name in self.exchanges:
+        if exchange.auto_delete and not exchange.is_bound and exchange.name in self.exchanges:
             self.remove_exchange(exchange)
 
     # -- life -----------------------------------------------------------------------------------
 
     def release_exclusive(self, connection: object) -> None:
         """The connection ends: its exclusive queues go with it."""
-        for queue in tuple(self._exclusive.get(connection, ())):
-            self.remove_queue(queue)
-        self._exclusive.pop(connection, None)
+        self._in_shares(self._remove_all(self._exclusive.pop(connection, set())))
+
+    def _remove_all(self, queues: set[Queue]) -> Steps:
+        while queues:
+            self.remove_queue(queues.pop())
+            yield
 
     def close(self) -> None:
         for queue in list(self.queues.values()):

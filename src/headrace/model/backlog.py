@@ -6,6 +6,7 @@ Whatever was delivered had a lower offset than everything still ready, so this i
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
@@ -174,11 +175,14 @@ class Backlog:
         else:
             self.returned = deque(merge(runs + list(returned)))
 
-    def take_expired(self, now: int) -> list[Run]:
-        """Remove the messages at the head whose time has come (``expires`` <= now)."""
+    def take_expired(self, now: int, limit: int = sys.maxsize) -> list[Run]:
+        """Remove messages at the head whose time has come (``expires`` <= now); about ``limit``."""
         expired: list[Run] = []
-        while (head := self.head()) and head.expires is not None and head.expires <= now:
+        while limit > 0 and (head := self.head()) and head.expires is not None:
+            if head.expires > now:
+                break
             expired.append(self.take(len(head)))
+            limit -= max(1, len(expired[-1]))
         return expired
 
     def next_expiry(self) -> int | None:
@@ -281,8 +285,8 @@ class PriorityBacklog:
         for level, members in by_level.items():
             self.levels[level].put_back(members)
 
-    def take_expired(self, now: int) -> list[Run]:
-        return [run for level in reversed(self.levels) for run in level.take_expired(now)]
+    def take_expired(self, now: int, limit: int = sys.maxsize) -> list[Run]:
+        return [run for level in reversed(self.levels) for run in level.take_expired(now, limit)]
 
     def next_expiry(self) -> int | None:
         times = [time for level in self.levels if (time := level.next_expiry()) is not None]

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from itertools import chain
+from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from headrace.core.auth import User
 from headrace.core.broker import Broker
 from headrace.core.exchange import Exchange
+from headrace.core.turn import SHARE
 from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError, InternalError
 from headrace.model.permissions import READ
@@ -26,7 +30,10 @@ T = TypeVar("T")
 
 GOODBYE_SECONDS = 1.0  # for a peer to hang up once it has been sent everything
 UNREAD_HIGH = 8 << 20  # a peer that lets this much lie unread is not listened to any more
-READ_SHARE = 1 << 16  # a peer that sends more at once waits for the next turn
+READ_SHARE = 1 << 16  # a peer that sends more at once waits for its share of the turn
+LITTLE = 1 << 12  # bytes of input that need not wait behind those of others who sent more
+CREATED_IN_ALARM = 100  # queues, bindings and exchanges of one peer while memory is short
+HEAVY_SECONDS = 1.0  # so long after a full share a peer stands behind those that use less
 
 
 class Peer:
@@ -35,9 +42,16 @@ class Peer:
     protocol: ClassVar[str] = ""  # as people call it
 
     __slots__ = (
+        "_created",
+        "_heavy_until",
         "_idle_ticks",
+        "_inbox",
+        "_is_asking",
+        "_next",
         "_seen",
         "_sent_seen",
+        "_todo",
+        "_working",
         "blocked",
         "broker",
         "closed",
@@ -90,6 +104,13 @@ class Peer:
         self.connected_at = 0.0  # seconds since 1970
         self.received = self.reads = 0
         self.sent = self.writes = 0
+        self._inbox: deque[bytes] = deque()  # chunks that nobody has looked into yet
+        self._todo: Iterator[Any] = iter(())  # what is left of the chunk before them
+        self._next: Any = None  # taken from there, and not carried out yet
+        self._working = 0  # long work that the peer asked for
+        self._is_asking = False  # for a share of the turn
+        self._heavy_until = 0.0
+        self._created = 0  # things during the last memory alarm
         self._seen = self._sent_seen = self._idle_ticks = 0
         self.heartbeat = 0.0
 
@@ -108,6 +129,19 @@ class Peer:
             self.user.check_topic(self.open_vhost.name, action, exchange.name, key)
 
     # -- what a protocol says -------------------------------------------------------------------
+
+    def parse(self, data: bytes) -> Iterable[Any]:
+        """What a chunk from the peer holds, as events for take(). Never raises."""
+        raise NotImplementedError
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes of what has begun to arrive and is not complete."""
+        raise NotImplementedError
+
+    def take(self, event: Any) -> None:  # noqa: ANN401 - each protocol has its own
+        """Carry out one event. Never raises."""
+        raise NotImplementedError
 
     def answer_publishers(self) -> bool:
         """Put answers for what is safe into the output; True when some still have to wait."""
@@ -162,6 +196,7 @@ class Peer:
         if not self.closing and not self.closed:
             then(outcome)
             self.link.resume_reading("login")
+            self._ask()
 
     # -- rights ---------------------------------------------------------------------------------
 
@@ -181,16 +216,80 @@ class Peer:
 
     # -- input ----------------------------------------------------------------------------------
 
-    def count_received(self, size: int) -> None:
-        """One share per turn: a flood of publishes must not keep consumers from being served."""
-        self.received += size
-        self.reads += 1
-        if size >= READ_SHARE:
-            self.link.pause_reading("share")
-            self.turn.at_end(self._next_share)
+    def receive(self, data: bytes) -> None:
+        """Bytes from the peer. Never raises.
 
-    def _next_share(self) -> None:
-        self.link.resume_reading("share")
+        A little is carried out at once; of more, one share per turn, so that others are served.
+        """
+        self.received += len(data)
+        self.reads += 1
+        self.broker.alarms.note_received(len(data))
+        self._inbox.append(data)
+        if self._is_asking or self.is_held:
+            return
+        if len(data) >= READ_SHARE or self.turn.is_late:
+            self._ask()
+        else:
+            self.work()
+
+    @property
+    def is_held(self) -> bool:
+        """Input waits: for a login, for long work that the peer asked for, or for memory."""
+        return self.login is not None or self._working > 0 or self.blocked
+
+    def work(self) -> None:
+        """Carry out what has come in, for one share of time."""
+        self._is_asking = False
+        turn = self.turn
+        start = perf_counter()
+        until, used_before = start + SHARE, 0.0
+        while not self.closed and not self.is_held:
+            event, self._next = self._next, None
+            if event is None:
+                event = next(self._todo, None)
+            if event is None:
+                if not self._inbox:
+                    self.link.resume_reading("share")
+                    break
+                self._todo = iter(self.parse(self._inbox.popleft()))
+                if self.unfinished > READ_SHARE and self.broker.alarms.memory:
+                    self.note_publish()
+            elif perf_counter() < until:
+                turn.asker = self
+                self.take(event)
+                turn.asker = None
+            else:
+                # The cheap clock also runs while this process does not: look at the other one.
+                self._next = event
+                used = thread_time()
+                if used_before and used - used_before > SHARE / 2:
+                    self._heavy_until = perf_counter() + HEAVY_SECONDS
+                    self._ask()
+                    break
+                until, used_before = perf_counter() + SHARE / 2, used
+        turn.note_used(perf_counter() - start)
+
+    def take_first(self, events: Iterable[Any]) -> None:
+        """Carry these out before what is left of the chunk."""
+        self._todo = chain(events, self._todo)
+
+    def _ask(self) -> None:
+        """Go on when it is this peer's turn; what has come is carried out before more is read."""
+        self._is_asking = True
+        if self._inbox or self._next is not None:
+            self.link.pause_reading("share")
+        is_little = sum(map(len, self._inbox)) <= LITTLE
+        self.turn.later(self, light=is_little and perf_counter() > self._heavy_until)
+
+    def hold(self) -> None:
+        self._working += 1
+        self.link.pause_reading("work")
+
+    def release_hold(self) -> None:
+        self._working -= 1
+        if not self._working and not self.closed:
+            self.link.resume_reading("work")
+            self._ask()
 
     def note_publish(self) -> None:
         """Before a publish: a publisher waits while an alarm is on."""
@@ -198,11 +297,32 @@ class Peer:
         if self.broker.alarms.reason is not None:
             self.block()
 
+    def note_created(self, before: int) -> None:
+        """After a request: what it created takes memory until it is deleted.
+
+        A consumer must be able to start during an alarm, so a few things may be created.
+        """
+        created = self.open_vhost.created - before
+        if created and self.broker.alarms.memory:
+            self._created += created
+            if self._created > CREATED_IN_ALARM:
+                self.note_publish()
+        elif created:
+            self._created = 0
+
     def heed_journal(self) -> None:
         """After a publish: a publisher waits for a slow disk."""
         if self.broker.storage.is_behind:
-            self.link.pause_reading("journal")
-            self.broker.storage.when_caught_up(self._caught_up)
+            self._wait_for_storage()
+
+    def heed_metadata(self) -> None:
+        """After a declaration: what is not stored yet does not grow without bound."""
+        if self.broker.storage.is_behind_with_changes:
+            self._wait_for_storage()
+
+    def _wait_for_storage(self) -> None:
+        self.link.pause_reading("journal")
+        self.broker.storage.when_caught_up(self._caught_up)
 
     def _caught_up(self) -> None:
         self.link.resume_reading("journal")
@@ -268,7 +388,7 @@ class Peer:
 
     def block(self) -> None:
         """Stop reading from a publisher until the alarm is over."""
-        if self.blocked or self.closing or not self.published:
+        if self.blocked or self.closing or not self.published or not self.is_open:
             return
         self.blocked = True
         self.tell_blocked(self.broker.alarms.reason or "low on resources")
@@ -278,9 +398,15 @@ class Peer:
         if self.broker.alarms.reason is not None:
             self.block()
         elif self.blocked:
-            self.blocked = False
             self.tell_blocked(None)
+            self.unblock()
+
+    def unblock(self) -> None:
+        """Go on reading, whether the alarm is over or not."""
+        if self.blocked:
+            self.blocked = False
             self.link.resume_reading("alarm")
+            self._ask()
 
     # -- heartbeats -----------------------------------------------------------------------------
 

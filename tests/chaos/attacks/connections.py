@@ -115,7 +115,7 @@ def guessing(target: Target) -> Steps:
     for turn in range(200):
         with suppress(OSError):
             opened = target.raw()
-            answer = m.ConnectionStartOk({}, "PLAIN", f"\0guest\0{turn}".encode(), "en_US")
+            answer = m.ConnectionStartOk({}, "PLAIN", f"\0mallory\0{turn}".encode(), "en_US")
             opened.sendall(b"AMQP\x00\x00\x09\x01" + m.method_frame(0, answer))
             sockets.append(opened)
     for opened in sockets:
@@ -139,11 +139,12 @@ def refused(target: Target) -> Steps:
 
 
 def _refusal(link: UserLink, method: m.Method) -> None:
-    with suppress(LinkLost):
+    with suppress(LinkLost):  # how this client sees channel.close
         link.send(1, method)
         link.wait_for(m.ChannelClose, 1)
     link.send(1, m.ChannelCloseOk())
-    link.call(1, m.ChannelOpen(), m.ChannelOpenOk)
+    link.send(1, m.ChannelOpen())
+    link.wait_for(m.ChannelOpenOk, 1)
 
 
 @attack("2,000 connections opened and closed by one user")

@@ -122,7 +122,7 @@ def _finish(steps: Iterator[None]) -> str:
     """The measured half of an attack; a refusal by the broker is one way for it to end."""
     try:
         next(steps, None)
-    except (LinkLost, VerifyError, OSError) as error:  # urllib's errors are OSErrors
+    except (LinkLost, VerifyError, OSError, AssertionError) as error:  # urllib's are OSErrors
         return f"{type(error).__name__}: {error}"
     return ""
 

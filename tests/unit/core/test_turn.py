@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 
 import pytest
 
+from headrace.core import turn
 from unit.core.stage import Stage
 
 
@@ -58,3 +60,85 @@ def test_one_that_fails_does_not_stop_the_others(
     assert log == ["queue", "session"]
     assert "a queue failed to deliver" in caplog.text
     assert "a session failed to write" in caplog.text
+
+
+# -- shares of time -----------------------------------------------------------------------------
+
+
+class Input:
+    """A client's input: one entry in the log for each share, as long as there is more."""
+
+    def __init__(self, stage: Stage, name: str, log: list[str], shares: int) -> None:
+        self._stage, self._name, self._log, self._left = stage, name, log, shares
+
+    def work(self) -> None:
+        self._log.append(self._name)
+        self._left -= 1
+        if self._left:
+            self._stage.turn.later(self)
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look at the clock shows one millisecond more."""
+    ticks = count()
+    monkeypatch.setattr(turn, "thread_time", lambda: next(ticks) / 1000)
+
+
+def test_long_work_goes_on_in_later_turns(stage: Stage, slow: None) -> None:
+    done: list[int] = []
+    ends: list[Exception | None] = []
+
+    def steps() -> Iterator[None]:
+        for step in range(10):
+            done.append(step)
+            yield
+
+    stage.turn.run(steps(), ends.append)
+    assert 0 < len(done) < 10
+    before = len(done)
+    stage.turn.finish()
+    assert before < len(done) < 10
+    assert not ends
+    stage.run()
+    assert done == list(range(10))
+    assert ends == [None]
+
+
+def test_long_work_says_what_it_failed_with(stage: Stage) -> None:
+    ends: list[Exception | None] = []
+
+    def steps() -> Iterator[None]:
+        yield
+        raise ValueError("broken")
+
+    stage.turn.run(steps(), ends.append)
+    assert [str(end) for end in ends] == ["broken"]
+
+
+def test_those_who_have_much_to_do_take_turns(stage: Stage) -> None:
+    log: list[str] = []
+    for name in "ab":
+        stage.turn.later(Input(stage, name, log, 3))
+    stage.run()
+    assert "".join(log) == "ababab"
+
+
+def test_little_input_does_not_wait_behind_much(stage: Stage, slow: None) -> None:
+    log: list[str] = []
+    for _ in range(50):
+        stage.turn.later(Input(stage, "much", log, 2))
+    stage.turn.later(Input(stage, "little", log, 1), light=True)
+    stage.turn.finish()
+    assert log[0] == "little"
+    assert "much" in log
+    assert len(log) < 50  # the turn is over long before all had a share
+
+
+def test_much_input_is_not_starved_by_little(stage: Stage, slow: None) -> None:
+    log: list[str] = []
+    stage.turn.later(Input(stage, "much", log, 1))
+    for _ in range(50):
+        stage.turn.later(Input(stage, "little", log, 1), light=True)
+    stage.turn.finish()
+    assert "much" in log

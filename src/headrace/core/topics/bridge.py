@@ -189,7 +189,7 @@ class Bridge:
 
     def has_taps(self, topic: str) -> bool:
         exchange = self._vhost.exchanges.get(exchange_name(topic))
-        return exchange is not None and bool(exchange.bindings)
+        return exchange is not None and exchange.is_bound
 
     def tap(self, topic: str, appended: Sequence[tuple[Lane, bytes]]) -> int:
         """Give encoded entries to whoever is bound; returns the journal's position to wait for."""
@@ -200,7 +200,7 @@ class Bridge:
         """The same with entries that are decoded."""
         name = exchange_name(topic)
         exchange = self._vhost.exchanges.get(name)
-        if exchange is None or not exchange.bindings:
+        if exchange is None or not exchange.is_bound:
             return 0
         position = 0
         for tags, group in groupby(appended, key=lambda one: one[1].tags or ""):

@@ -186,7 +186,6 @@ class Handshake:
             )
         else:
             self.refuse(outcome)
-        self._session.take_held_back()
 
     def _welcome(self, user: User) -> None:
         session = self._session

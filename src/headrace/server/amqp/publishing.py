@@ -87,13 +87,14 @@ class Publisher:
         else:
             self._pass_on(channel, resolved, flags, mode, contents, size)
 
-    def publish_stretch(self, channel: Channel, stretch: list[Event]) -> None:
-        """Take consecutive runs of one channel, in which keys come again and again."""
+    def publish_stretch(self, channel: Channel, stretch: list[Event]) -> bool:
+        """Take consecutive runs of one channel, in which keys come again and again.
+
+        False when they have to be published one by one: nothing has happened then.
+        """
         groups = self._groups(channel, stretch)
         if groups is None:
-            for event in stretch:
-                self.publish(channel, *event[2:])
-            return
+            return False
         joined: dict[bytes, tuple[int, list[bytes]]] = {}
         for _, _, key, _, mode, contents, _ in stretch:
             group = joined.get(key)
@@ -103,6 +104,7 @@ class Publisher:
                 group[1].extend(contents)
         for key, (mode, contents) in joined.items():
             self._pass_on(channel, groups[key], 0, mode, contents, sum(map(len, contents)))
+        return True
 
     def _groups(self, channel: Channel, stretch: list[Event]) -> dict[bytes, Resolved] | None:
         """Routes by key, if the runs may be joined by key; None if their order matters.

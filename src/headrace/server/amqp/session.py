@@ -63,7 +63,6 @@ class Session(Peer):
         "confirming",
         "frame_max",
         "handshake",
-        "held_back",
         "limits",
         "notices",
         "notify_blocked",
@@ -87,55 +86,38 @@ class Session(Peer):
         self.confirming: set[Channel] = set()
         self.frame_max = limits.frame_min
         self.channel_max = limits.channel_max
-        self.held_back: tuple[list[Event], list[bytes]] = ([], [])  # what came during the login
         self.small_frames = False  # the peer wants smaller frames than others may have sent
 
     # -- input ----------------------------------------------------------------------------------
 
-    def receive(self, data: bytes) -> None:
-        """Bytes from the peer. Never raises."""
-        self.count_received(len(data))
-        if self.login is not None:
-            self.held_back[1].append(data)
-            return
+    def parse(self, data: bytes) -> list[Event]:
         if self.handshake is not None:
             rest = self.handshake.take_header(data)
             if rest is None:
-                return
+                return []
             data = rest
         events = self.reader.feed(data)
-        if len(events) > STRETCH:
-            events = join_stretches(events)
-        self._take(events)
+        return join_stretches(events) if len(events) > STRETCH else events
 
-    def _take(self, events: list[Event]) -> None:
-        channels = self.channels
-        stream = iter(events)
-        for event in stream:
-            if self.closing:
-                self._while_closing(event)
-                continue
-            kind = event[0]
-            if kind == FAULT:
-                self._fail(event[1], 0, (0, 0))
-                return
-            channel = channels.get(event[1])
-            if kind == METHOD:
-                self._method(event[1], channel, event[2])
-                if self.login is not None:
-                    self.held_back[0].extend(stream)
-                    return
-            elif channel is None or self.handshake is not None:
-                self._fail(ChannelStateError("expected 'channel.open'"), 0, (0, 0))
-            elif not channel.closing:
-                self._message(channel, kind, event)
+    @property
+    def unfinished(self) -> int:
+        return self.reader.unfinished
 
-    def take_held_back(self) -> None:
-        """The login is over: go on with what the peer sent in the meantime."""
-        (events, chunks), self.held_back = self.held_back, ([], [])
-        self._take(events)
-        for data in chunks:
-            self.receive(data)
+    def take(self, event: Event) -> None:
+        if self.closing:
+            self._while_closing(event)
+            return
+        kind = event[0]
+        if kind == FAULT:
+            self._fail(event[1], 0, (0, 0))
+            return
+        channel = self.channels.get(event[1])
+        if kind == METHOD:
+            self._method(event[1], channel, event[2])
+        elif channel is None or self.handshake is not None:
+            self._fail(ChannelStateError("expected 'channel.open'"), 0, (0, 0))
+        elif not channel.closing:
+            self._message(channel, kind, event)
 
     def _message(self, channel: Channel, kind: int, event: Event) -> None:
         """The events that are not methods: publishes and acks, in runs."""
@@ -146,8 +128,10 @@ class Session(Peer):
                 self.heed_journal()
             elif kind == PUBLISHES:
                 self.note_publish()
-                self.publisher.publish_stretch(channel, event[2])
-                self.heed_journal()
+                if self.publisher.publish_stretch(channel, event[2]):
+                    self.heed_journal()
+                else:
+                    self.take_first(event[2])
             elif channel.transaction is not None:
                 self._ack_later(channel, kind, event)
             elif kind == ACK:
@@ -169,9 +153,14 @@ class Session(Peer):
 
     def _method(self, number: int, channel: Channel | None, payload: bytes) -> None:
         ids = _ids(payload)
+        vhost = self.vhost
+        created = vhost.created if vhost is not None else 0
         try:
             dispatch(self, number, channel, m.decode_method(payload))
+            if vhost is not None:
+                self.note_created(created)
             self.ticket = self.broker.storage.declared
+            self.heed_metadata()
         except BrokerError as error:
             self._fail(error, number, ids)
         except Exception:
@@ -242,7 +231,7 @@ class Session(Peer):
             ),
         )
         self.flush()
-        self.link.resume_reading("alarm")
+        self.unblock()
         self.link.close_after(CLOSE_OK_SECONDS)
 
     def force_close(self, reason: str) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import NamedTuple
 from urllib.parse import quote, quote_plus, unquote_plus
 
 from headrace.core.exchange import Target, freeze
@@ -12,15 +14,22 @@ from headrace.core.queue import Queue
 from headrace.core.vhost import Vhost
 from headrace.server.http import replies
 from headrace.server.http.call import Call
-from headrace.server.http.listing import Fields, Row, listed
+from headrace.server.http.listing import Fields, Group, Row, in_slices, listed
 from headrace.server.http.replies import Reply
 from headrace.server.http.route import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Route
 
 _NAMES = ("source", "vhost", "destination", "destination_type", "routing_key", "arguments",
           "properties_key")  # fmt: skip
-_FIELDS: Fields[Row] = Fields(
-    {name: (lambda row, name=name: row[name]) for name in _NAMES}  # type: ignore[misc]
-)
+
+
+class Listed(NamedTuple):
+    """A binding in a list, which may have 300,000 of them: its row is made when it is shown."""
+
+    vhost: str
+    source: str
+    target: Target
+    key: str
+    arguments: Mapping[str, object]
 
 
 def properties_key(key: str, arguments: Mapping[str, object]) -> str:
@@ -33,44 +42,50 @@ def properties_key(key: str, arguments: Mapping[str, object]) -> str:
     return f"{text}~{short}"
 
 
-def _row(vhost: str, source: str, target: Target, key: str, args: Mapping[str, object]) -> Row:
+def _row(one: Listed) -> Row:
     return {
-        "source": source,
-        "vhost": vhost,
-        "destination": target.name,
-        "destination_type": "queue" if isinstance(target, Queue) else "exchange",
-        "routing_key": key,
-        "arguments": args,
-        "properties_key": properties_key(key, args),
+        "source": one.source,
+        "vhost": one.vhost,
+        "destination": one.target.name,
+        "destination_type": "queue" if isinstance(one.target, Queue) else "exchange",
+        "routing_key": one.key,
+        "arguments": one.arguments,
+        "properties_key": properties_key(one.key, one.arguments),
     }
 
 
-def binding_rows(vhost: Vhost) -> Iterator[Row]:
-    """All bindings; every queue is bound to the default exchange by its name."""
+_FIELDS: Fields[Listed] = Fields({}, groups=[Group(_NAMES, _row)])
+
+
+async def list_bindings(call: Call, things: Iterable[Listed]) -> Reply:
+    return await listed(call, await in_slices(things), _FIELDS)
+
+
+def all_bindings(vhost: Vhost) -> Iterator[Listed]:
+    """Every queue is bound to the default exchange by its name."""
     for name, queue in sorted(vhost.queues.items()):
-        yield _row(vhost.name, "", queue, name, {})
+        yield Listed(vhost.name, "", queue, name, {})
     for name, exchange in sorted(vhost.exchanges.items()):
-        for one in tuple(exchange.bindings.values()):
-            yield _row(vhost.name, name, one.target, one.key, one.arguments)
+        for one in exchange.bindings:
+            yield Listed(vhost.name, name, one.target, one.key, one.arguments)
 
 
 async def _bindings(call: Call) -> Reply:
-    rows = [row for vhost in call.visible_vhosts() for row in binding_rows(vhost)]
-    return await listed(call, rows, _FIELDS)
+    vhosts = call.visible_vhosts()
+    return await list_bindings(call, chain.from_iterable(map(all_bindings, vhosts)))
 
 
 async def _of_queue(call: Call) -> Reply:
-    queue = call.queue()
-    return await listed(call, list(_rows_to(call.vhost, queue)), _FIELDS)
+    return await list_bindings(call, _leading_to(call.vhost, call.queue()))
 
 
-def _rows_to(vhost: Vhost, target: Target, source: str | None = None) -> Iterator[Row]:
+def _leading_to(vhost: Vhost, target: Target, source: str | None = None) -> Iterator[Listed]:
     if isinstance(target, Queue) and source in (None, ""):
-        yield _row(vhost.name, "", target, target.name, {})
+        yield Listed(vhost.name, "", target, target.name, {})
     for name, exchange in sorted(vhost.exchanges.items()):
         if source in (None, name):
             for one in exchange.bindings_to(target):
-                yield _row(vhost.name, name, target, one.key, one.arguments)
+                yield Listed(vhost.name, name, target, one.key, one.arguments)
 
 
 # -- one pair ------------------------------------------------------------------------------------
@@ -100,12 +115,12 @@ def _pair(call: Call) -> tuple[str, Target]:
 
 async def _between(call: Call) -> Reply:
     source, target = _pair(call)
-    return replies.data(list(_rows_to(call.vhost, target, source)))
+    return await list_bindings(call, _leading_to(call.vhost, target, source))
 
 
 def _get(call: Call) -> tuple[str, Target, Row]:
     source, target = _pair(call)
-    for row in _rows_to(call.vhost, target, source):
+    for row in map(_row, _leading_to(call.vhost, target, source)):
         if call.params["properties"] in (row["properties_key"], _decoded(row)):
             return source, target, row
     raise replies.not_found()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.core.exchange import DIRECT_TO_QUEUE, Exchange
 from headrace.core.vhost import Vhost
 from headrace.server.http import replies, stats
-from headrace.server.http.bindings import binding_rows
+from headrace.server.http.bindings import all_bindings, list_bindings
 from headrace.server.http.call import Call
 from headrace.server.http.listing import Fields, Row, listed, reduced
 from headrace.server.http.replies import Reply
@@ -99,16 +99,14 @@ async def _delete(call: Call) -> Reply:
 
 async def _from(call: Call) -> Reply:
     exchange = _exchange(call)
-    rows = [row for row in binding_rows(call.vhost) if row["source"] == exchange.name]
-    return replies.data(rows)
+    found = (one for one in all_bindings(call.vhost) if one.source == exchange.name)
+    return await list_bindings(call, found)
 
 
 async def _to(call: Call) -> Reply:
-    name = _exchange(call).name
-    rows = binding_rows(call.vhost)
-    return replies.data(
-        [r for r in rows if r["destination_type"] == "exchange" and r["destination"] == name]
-    )
+    exchange = _exchange(call)
+    found = (one for one in all_bindings(call.vhost) if one.target is exchange)
+    return await list_bindings(call, found)
 
 
 _DECLARATION = {

@@ -104,6 +104,6 @@ def _because(exchange: Exchange, binding_key: str, key: str) -> str:
 def _nothing(exchange: Exchange, key: str) -> str:
     if not exchange.name:
         return f"there is no queue '{key}'"
-    if not exchange.bindings:
+    if not exchange.is_bound:
         return "the exchange has no bindings"
     return "no binding matches"

@@ -60,7 +60,6 @@ def hello(session: Session, request: Request) -> None:
             _enter(session, request, outcome, vhost_name, client)
         except BrokerError as error:
             session.refuse(request, error)
-        session.take_held_back()
 
     session.log_in(login, logged_in)
 

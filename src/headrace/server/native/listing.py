@@ -56,7 +56,7 @@ def _exchanges(vhost: Vhost) -> Iterator[Row]:
 
 def _bindings(vhost: Vhost) -> Iterator[Row]:
     for source, exchange in sorted(vhost.exchanges.items()):
-        for binding in exchange.bindings.values():
+        for binding in exchange.bindings:
             to_queue = isinstance(binding.target, Queue)
             yield (
                 source,

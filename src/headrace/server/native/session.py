@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.core.auth import User
@@ -41,7 +41,6 @@ class Session(Peer):
 
     protocol = "Headrace native"
     __slots__ = (
-        "_held_back",
         "_relays",
         "_waiting",
         "channels",
@@ -64,48 +63,38 @@ class Session(Peer):
         self.publisher = Publisher(self)
         self.pieces = Pieces()
         self._waiting: deque[tuple[int, bytes]] = deque()  # (position in the journal, answer)
-        self._held_back: tuple[list[Frame], list[bytes]] = ([], [])  # what came during the login
 
     # -- input ----------------------------------------------------------------------------------
 
-    def receive(self, data: bytes) -> None:
-        """Bytes from the peer. Never raises."""
-        self.count_received(len(data))
+    def parse(self, data: bytes) -> Iterator[Frame]:
         if self.closing:
             return
-        if self.login is not None:
-            self._held_back[1].append(data)
-            return
-        self._take_frames(self.reader.feed(data))
-
-    def _take_frames(self, frames: list[Frame]) -> None:
-        stream = iter(frames)
-        for kind, payload in stream:
-            self._take(kind, payload)
-            if self.closing:
-                return
-            if self.login is not None:
-                self._held_back[0].extend(stream)
-                return
+        yield from self.reader.feed(data)
         if self.reader.fault is not None:
             self._end(0, self.reader.fault)
 
-    def take_held_back(self) -> None:
-        """The login is over: go on with what the peer sent in the meantime."""
-        (frames, chunks), self._held_back = self._held_back, ([], [])
-        self._take_frames(frames)
-        for data in chunks:
-            self.receive(data)
+    @property
+    def unfinished(self) -> int:
+        return self.reader.unfinished
+
+    def take(self, event: Frame) -> None:
+        if not self.closing:
+            self._take(*event)
 
     def _take(self, kind: int, payload: bytes | memoryview) -> None:
         request: Request | None = None
         rid, ch = None, None
+        vhost = self.vhost
+        created = vhost.created if vhost is not None else 0
         try:
             fields = unpack(payload)
             rid, ch = fields.get("rid"), fields.get("ch")
             request = Request(kind, fields)
             dispatch(self, request)
             self.ticket = max(self.ticket, self.broker.storage.declared)
+            self.heed_metadata()
+            if vhost is not None:
+                self.note_created(created)
         except BrokerError as error:
             self._fail(kind, rid, ch, error)
         except Exception:
@@ -134,7 +123,7 @@ class Session(Peer):
         self.closing = True
         self.release()
         fields = _refusal(rid, ch, error) | {"closed": True}
-        self.link.resume_reading("alarm")
+        self.unblock()
         self.ending = True
         self.send_bytes(message(kind, fields))
 

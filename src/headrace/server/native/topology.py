@@ -135,7 +135,7 @@ def _unbind(session: Session, channel: Channel, request: Request) -> None:
     source, target = _ends(session, request)
     gone = [
         binding
-        for binding in source.bindings.values()
+        for binding in source.bindings
         if binding.target is target
         and key in (None, binding.key)
         and arguments in (None, freeze(binding.arguments))

@@ -66,7 +66,6 @@ def _send(session: Session, request: Command) -> None:
 
     def then(body: bytes | BrokerError) -> None:
         session.guard(request, partial(_send_inflated, session, request, header, body))
-        session.take_commands()
 
     try:
         then(work(INFLATED_ON_LOOP))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
@@ -42,8 +42,7 @@ class Session(Peer):
     """State of one connection."""
 
     protocol = "RocketMQ"
-    __slots__ = ("_commands", "_opaques", "_waiting", "ahead", "born_host", "hub", "is_signed",
-                 "reader")  # fmt: skip
+    __slots__ = ("_opaques", "_waiting", "ahead", "born_host", "hub", "is_signed", "reader")
 
     def __init__(self, hub: Hub, link: Link) -> None:
         super().__init__(hub.broker, link)
@@ -52,26 +51,25 @@ class Session(Peer):
         self.is_signed = False  # the user was proved by a signature
         self.reader = Reader(min(FIRST_FRAME_MAX, hub.settings.frame_max))
         self._waiting: deque[tuple[int, bytes]] = deque()  # (position in the journal, answer)
-        self._commands: deque[Command] = deque()
         self._opaques = count(1)
         self.ahead: set[str] = set()  # topics of which it has seen more than there is: logged once
 
     # -- input ----------------------------------------------------------------------------------
 
-    def receive(self, data: bytes) -> None:
-        """Bytes from the peer. Never raises."""
-        self.count_received(len(data))
-        if self.closing or self.closed:
+    def parse(self, data: bytes) -> Iterator[Command]:
+        if self.closing:
             return
-        self._commands.extend(self.reader.feed(data))
-        self.take_commands()
-
-    def take_commands(self) -> None:
-        """Carry out what has come in, in its order, unless a body is being inflated."""
-        while self._commands and self.login is None and not self.closing:
-            self._take(self._commands.popleft())
-        if self.reader.fault is not None and self.login is None and not self.closing:
+        yield from self.reader.feed(data)
+        if self.reader.fault is not None:
             self._end(self.reader.fault)
+
+    @property
+    def unfinished(self) -> int:
+        return self.reader.unfinished
+
+    def take(self, event: Command) -> None:
+        if not self.closing:
+            self._take(event)
 
     def _take(self, command: Command) -> None:
         if command.is_response:

@@ -153,6 +153,11 @@ class Reader:
         # By method frame: header and body head of the last publish, its length, key, flags, mode.
         self._seen: dict[bytes, tuple[bytes, int, bytes, int, int]] = {}
 
+    @property
+    def unfinished(self) -> int:
+        """Bytes of frames and contents that are not complete."""
+        return self._have + self._partial_bytes
+
     def feed(self, data: bytes) -> list[Event]:
         """Events completed by ``data``. After a FAULT everything else is ignored."""
         if self._dead:

@@ -41,6 +41,11 @@ class Reader:
         self._buffer = bytearray()
         self._needed = HEAD.size  # bytes in the buffer before another look is worth it
 
+    @property
+    def unfinished(self) -> int:
+        """Bytes of a frame that is not complete."""
+        return len(self._buffer)
+
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that are complete now; after the last one ``fault`` may be set."""
         if self.fault is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ import pytest
 
 from headrace.core.broker import Broker
 from headrace.model.passwords import LIGHT, PasswordHash
+from headrace.server import peer
 from headrace.server.fetch.pool import FetchPool
 from headrace.server.listener import Link
 from headrace.server.native.handshake import Limits
@@ -187,8 +189,27 @@ def test_a_bug_ends_the_connection_and_is_told(
 def test_a_large_chunk_waits_for_the_next_turn(session: Session, wire: Wire) -> None:
     session.receive(message(Op.PING, {"rid": 1}) * 10_000)
     assert wire.paused == {"share"}
+    while wire.paused:
+        session.broker.turn.finish()
+    assert len(wire.take()) == 10_000
+
+
+def test_many_small_requests_get_one_share_of_a_turn(
+    session: Session, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = count()
+    for clock in ("perf_counter", "thread_time"):  # every look shows a tenth of a millisecond more
+        monkeypatch.setattr(peer, clock, lambda: next(ticks) / 10_000)
+
+    session.receive(message(Op.PING, {"rid": 1}) * 1000)
     session.broker.turn.finish()
-    assert wire.paused == set()
+    assert 0 < len(wire.take()) < 100
+    assert wire.paused == {"share"}  # and the rest is not forgotten
+    answers = 0
+    while wire.paused:
+        session.broker.turn.finish()
+        answers += len(wire.take())
+    assert answers > 900
 
 
 def test_after_the_end_nothing_is_carried_out(session: Session, wire: Wire) -> None:
