@@ -32,7 +32,7 @@ from headrace.store.log.segment import (
     segment_name,
     walk,
 )
-from headrace.store.log.state import UNUSABLE, Range
+from headrace.store.log.state import SHORT, UNUSABLE, Range
 from headrace.store.offline import ReadOnlyDisk, read_catalogue
 from headrace.store.positions import readers_ahead
 from headrace.store.segment_check import SegmentCheck
@@ -162,6 +162,11 @@ def _check_names(disk: RealDisk, bases: list[int], findings: Findings) -> list[i
             target = "" if right is None else segment_name(right)
         size = place.size if base in bases else 0
         findings.places.append(Place(name, 0, size, place.what, remedy, lost, target))
+    for place in state.places:
+        if place.what == SHORT:
+            name = f"{JOURNAL}/{segment_name(place.base)}"
+            lost = lost_in(place, state)
+            findings.places.append(Place(name, place.offset, 0, SHORT, Remedy.NOTE, lost))
     return [base for base in bases if base not in wrong]
 
 

@@ -79,6 +79,8 @@ class Reported:
                 return self._by("bytes of the journal")
             if file[:20] in self._files:
                 return self._by("file")
+        if "journal" in self._files:  # nothing of it is left
+            return self._by("file")
         if self._has_orphans and name not in self._declared:
             return self._by("number of the queue")
         return name not in self._declared and "meta.db" in self._files and self._by("file")

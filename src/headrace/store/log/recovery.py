@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from contextlib import closing, suppress
+from itertools import pairwise
 from struct import Struct
 from zlib import crc32
 
@@ -22,10 +23,11 @@ from headrace.store.log.index import Entry, QueueIndex
 from headrace.store.log.losses import name_lost
 from headrace.store.log.scan import Scan
 from headrace.store.log.segment import Found, Segment, base_of, index_name, segment_name, walk
-from headrace.store.log.state import MISSING, Lost, Report, State
+from headrace.store.log.state import MISSING, SHORT, Lost, Report, State
 
 logger = logging.getLogger(__name__)
 
+_FAR = 1 << 64
 FIRST_BYTES = 1 << 20  # enough for the first record of a segment
 _INDEX_MAGIC = b"HRINDEX1"
 _INDEX_HEAD = Struct("<8sIIQ")  # magic, crc32 of the rest, entries, used bytes
@@ -50,6 +52,8 @@ def recover(disk: Disk, whole_seed_from: int | None = 0) -> State:
     report.is_empty = not bases and not checkpoint.sequence
     state.has_missing = not checkpoint.segments.keys() <= set(bases)
     pending: list[tuple[int, Entry]] = []
+    if not checkpoint.sequence and state.whole_seed_from is not None:
+        _report_short(disk, bases, state)  # nothing lists what must be there
     for base in sorted({*bases, *checkpoint.segments}):
         pending += _read_segment(disk, base, checkpoint, state)
     _enter(pending, state)
@@ -57,6 +61,17 @@ def recover(disk: Disk, whole_seed_from: int | None = 0) -> State:
     _count(state)
     name_lost(state)
     return state
+
+
+def _report_short(disk: Disk, bases: list[int], state: State) -> None:
+    """Segments that do not reach the next one, and the last one."""
+    for base, following in pairwise([*bases, _FAR]):
+        with closing(disk.open(segment_name(base))) as file:
+            size = file.size()
+        if following == _FAR:
+            state.lose(Lost(base, size, 0, SHORT))
+        elif size < following - base:
+            state.lose(Lost(base, size, following - base - size, SHORT))
 
 
 def _read_segment(

@@ -17,6 +17,7 @@ _NO_POSITION = 1 << 64
 MISSING = "the segment is missing"
 FOREIGN = "nothing of it belongs to this segment; the file is left as it is"
 UNUSABLE = (MISSING, FOREIGN)
+SHORT = "there may have been more, and no checkpoint says how much"
 
 
 class Lost(NamedTuple):
