@@ -61,7 +61,8 @@ def check(path: Path, progress: Progress = lambda done, total: None) -> Findings
         what = "it does not belong to this journal"
         findings.places.append(Place(FORMAT_FILE, 0, 0, what, Remedy.RENEW))
     _check_positions(catalogue, findings)
-    if older := older_copy(catalogue, findings.state.catalog_generation):
+    older = older_copy(catalogue, findings.state.catalog_generation)
+    if older is not None and findings.queues is not None:  # else it is not there at all
         findings.places.append(Place(FILE_NAME, 0, 0, older, Remedy.ACCEPT))
     return findings
 
