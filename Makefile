@@ -35,7 +35,7 @@ fuzz: setup ## try property tests with new examples, ten times as many (SEED=N r
 		--randomly-seed=$(SEED) --timeout=3600 -m "hypothesis and $(FAST)" $(T) || \
 		{ echo "fuzz: make fuzz SEED=$(SEED) repeats this run"; exit 1; }
 
-chaos: setup ## kill brokers and break disks for ten minutes (CHAOS_SEED=N repeats a run)
+chaos: setup ## kill brokers and break disks for fifteen minutes (CHAOS_SEED=N repeats a run)
 	@$(BIN)/python -m pytest -q -m chaos tests
 
 interop: setup ## let foreign clients judge the broker

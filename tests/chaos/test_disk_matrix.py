@@ -57,7 +57,11 @@ def test_what_is_lost_is_named(
 @pytest.mark.parametrize("fault", ["gone", "empty", "cut"])
 @pytest.mark.parametrize("name", faults.TOGETHER)
 def test_what_is_lost_together_is_named(
-    original: Original, programs: Programs, tmp_path: Path, name: str, fault: str
+    original: Original,
+    programs: Programs,
+    tmp_path: Path,
+    name: str,
+    fault: str,
 ) -> None:
     work, data = tmp_path / "work", tmp_path / "data"
     work.mkdir()

@@ -18,6 +18,7 @@ from headrace.wire.native.messages import Op
 SEGMENT_SIZE = "32KiB"
 FILLER = b"." * 600
 QUEUES = ("one", "left", "right", "late")
+NUMBERS = {1: "one", 2: "left", 3: "right", 4: "events", 5: "late"}  # as they were declared
 GROUP, TOPIC = "readers", "events"
 PASSWORD = "a password of hers"
 MARK = re.compile(rb"<(one|fan|late|events) (\d+)>")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from matrix.original import mark_of
+from matrix.original import NUMBERS, mark_of
 
 LOSS = re.compile(
     r"damage|missing|lost|gone|cannot (be )?read|unreadable|unfinished|cut off|older|not the one|"
@@ -15,7 +15,8 @@ LOSS = re.compile(
     re.IGNORECASE,
 )
 NAMED = re.compile(r"'([\w.$/]+)'.*?(?:messages?|offsets?) (\d+)(?:(?: to |-)(\d+))?")
-BYTES = re.compile(r"(\d+) bytes at (\d+)")
+NUMBERED = re.compile(r"messages? (\d+)(?: to (\d+))? of queue number (\d+)")
+BYTES = re.compile(r"(\d+) bytes (?:of an unfinished write )?at (\d+)(?: of segment (\d{20}))?")
 REACH = 2048  # a message may begin this much before the bytes that carry its mark, or end behind
 
 
@@ -52,13 +53,13 @@ class Reported:
 
     def _read(self, line: str) -> None:
         """As closely as it says: a line about some bytes does not stand for the whole file."""
-        offsets, places = NAMED.findall(line), BYTES.findall(line)
-        self._offsets += [
-            (_plain(one), int(first), int(last or first)) for one, first, last in offsets
-        ]
-        self._bytes += [(int(at), int(at) + int(size)) for size, at in places]
+        offsets = [(_plain(one), first, last) for one, first, last in NAMED.findall(line)]
+        offsets += [(NUMBERS[int(one)], *range_) for *range_, one in NUMBERED.findall(line)]
+        self._offsets += [(one, int(first), int(last or first)) for one, first, last in offsets]
+        places = [(int(at) + int(base or 0), int(size)) for size, at, base in BYTES.findall(line)]
+        self._bytes += [(at, at + size) for at, size in places]
         if not offsets and not places:
-            self._files |= set(re.findall(r"\b\d{20}\b|meta\.db", line))
+            self._files |= set(re.findall(r"\b\d{20}\b|meta\.db|the journal is gone", line))
 
     def _add(self, place: dict[str, Any]) -> None:
         for lost in place["lost"]:
@@ -79,8 +80,8 @@ class Reported:
                 return self._by("bytes of the journal")
             if file[:20] in self._files:
                 return self._by("file")
-        if "journal" in self._files:  # nothing of it is left
-            return self._by("file")
+        if self._files & {"journal", "the journal is gone"}:
+            return self._by("directory")
         if self._has_orphans and name not in self._declared:
             return self._by("number of the queue")
         return name not in self._declared and "meta.db" in self._files and self._by("file")
