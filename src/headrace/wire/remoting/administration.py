@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.fastjson import json_bytes
-from headrace.wire.remoting.fields import Header
+from headrace.wire.remoting.fields import Header, named
 from headrace.wire.remoting.flags import READ_WRITE
+from headrace.wire.remoting.maps import JsonMap
 from headrace.wire.remoting.names import TEMPLATE_TOPIC
-from headrace.wire.remoting.values import body_map, table, text, truth, whole
+from headrace.wire.remoting.values import body_map, table, text
 
 SINGLE_TAG = "SINGLE_TAG"
 
@@ -107,39 +108,18 @@ class CloneGroupOffset(Header):
 
 
 @dataclass(frozen=True, slots=True)
-class TopicConfig:
+class TopicConfig(JsonMap):
     """A topic as a broker keeps it."""
 
-    name: str
-    read_queues: int
-    write_queues: int
-    perm: int = int(READ_WRITE)
+    NAME = "topicConfig"
+    CONSTANTS = {"attributes": {}, "topicFilterType": SINGLE_TAG}  # noqa: RUF012 - of a JsonMap
+
+    name: str = named("topicName")
+    read_queues: int = named("readQueueNums")
+    write_queues: int = named("writeQueueNums")
+    perm: int = named("perm", int(READ_WRITE), missing=0)
     order: bool = False
-    sys_flag: int = 0
-
-    def as_map(self) -> dict[str, object]:
-        return {
-            "attributes": {},
-            "order": self.order,
-            "perm": self.perm,
-            "readQueueNums": self.read_queues,
-            "topicFilterType": SINGLE_TAG,
-            "topicName": self.name,
-            "topicSysFlag": self.sys_flag,
-            "writeQueueNums": self.write_queues,
-        }
-
-    @classmethod
-    def take(cls, value: object) -> TopicConfig:
-        get = table("topicConfig", value).get
-        return cls(
-            text("topicName", get("topicName")),
-            whole("readQueueNums", get("readQueueNums")),
-            whole("writeQueueNums", get("writeQueueNums")),
-            whole("perm", get("perm")),
-            truth("order", get("order")),
-            whole("topicSysFlag", get("topicSysFlag")),
-        )
+    sys_flag: int = named("topicSysFlag", 0)
 
 
 def topic_configs_body(configs: Iterable[TopicConfig]) -> bytes:
@@ -157,50 +137,26 @@ _NO_VERSION = {"counter": 0, "stateVersion": 0, "timestamp": 0}
 
 
 @dataclass(frozen=True, slots=True)
-class GroupConfig:
+class GroupConfig(JsonMap):
     """A consumer group as a broker keeps it; the body of request 200."""
 
-    name: str
+    NAME = "subscriptionGroupConfig"
+    CONSTANTS = {  # noqa: RUF012 - of a JsonMap
+        "attributes": {},
+        "brokerId": 0,
+        "groupSysFlag": 0,
+        "whichBrokerWhenConsumeSlowly": 1,
+    }
+
+    name: str = named("groupName")
     consume_enable: bool = True
     consume_from_min_enable: bool = True
     consume_broadcast_enable: bool = True
     consume_message_orderly: bool = False
-    retry_queues: int = 1
+    retry_queues: int = named("retryQueueNums", 1)
     retry_max_times: int = 16
-    notify_enable: bool = True
-    consume_timeout_minutes: int = 15
-
-    def as_map(self) -> dict[str, object]:
-        return {
-            "attributes": {},
-            "brokerId": 0,
-            "consumeBroadcastEnable": self.consume_broadcast_enable,
-            "consumeEnable": self.consume_enable,
-            "consumeFromMinEnable": self.consume_from_min_enable,
-            "consumeMessageOrderly": self.consume_message_orderly,
-            "consumeTimeoutMinute": self.consume_timeout_minutes,
-            "groupName": self.name,
-            "groupSysFlag": 0,
-            "notifyConsumerIdsChangedEnable": self.notify_enable,
-            "retryMaxTimes": self.retry_max_times,
-            "retryQueueNums": self.retry_queues,
-            "whichBrokerWhenConsumeSlowly": 1,
-        }
-
-    @classmethod
-    def take(cls, value: object) -> GroupConfig:
-        get = table("subscriptionGroupConfig", value).get
-        return cls(
-            text("groupName", get("groupName")),
-            truth("consumeEnable", get("consumeEnable"), True),
-            truth("consumeFromMinEnable", get("consumeFromMinEnable"), True),
-            truth("consumeBroadcastEnable", get("consumeBroadcastEnable"), True),
-            truth("consumeMessageOrderly", get("consumeMessageOrderly")),
-            whole("retryQueueNums", get("retryQueueNums"), 1),
-            whole("retryMaxTimes", get("retryMaxTimes"), 16),
-            truth("notifyConsumerIdsChangedEnable", get("notifyConsumerIdsChangedEnable"), True),
-            whole("consumeTimeoutMinute", get("consumeTimeoutMinute"), 15),
-        )
+    notify_enable: bool = named("notifyConsumerIdsChangedEnable", True)
+    consume_timeout_minutes: int = named("consumeTimeoutMinute", 15)
 
 
 def group_configs_body(configs: Iterable[GroupConfig]) -> bytes:

@@ -8,9 +8,11 @@ from enum import StrEnum
 
 from headrace.errors import MalformedError
 from headrace.wire.remoting.fastjson import dumps, json_bytes, object_keyed
+from headrace.wire.remoting.fields import named
 from headrace.wire.remoting.heartbeat import Subscription
+from headrace.wire.remoting.maps import JsonMap
 from headrace.wire.remoting.queues import MessageQueue, by_queue
-from headrace.wire.remoting.values import body_map, items, real, table, text, truth, whole
+from headrace.wire.remoting.values import body_map, items, table, text, truth, whole
 
 
 class DirectResult(StrEnum):
@@ -61,87 +63,41 @@ class DirectlyConsumed:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueState:
+class QueueState(JsonMap):
     """One queue that a consumer has; times in milliseconds."""
 
+    NAME = "mqTable"
+    CONSTANTS = {  # noqa: RUF012 - of a JsonMap
+        "transactionMsgCount": 0,
+        "transactionMsgMaxOffset": 0,
+        "transactionMsgMinOffset": 0,
+        "tryUnlockTimes": 0,
+    }
+
     commit_offset: int = 0
-    cached_min_offset: int = 0
-    cached_max_offset: int = 0
-    cached_count: int = 0
-    cached_mib: int = 0
+    cached_min_offset: int = named("cachedMsgMinOffset", 0)
+    cached_max_offset: int = named("cachedMsgMaxOffset", 0)
+    cached_count: int = named("cachedMsgCount", 0)
+    cached_mib: int = named("cachedMsgSizeInMiB", 0)
     locked: bool = False
-    last_lock_at: int = 0
-    dropped: bool = False
-    last_pull_at: int = 0
-    last_consume_at: int = 0
-
-    def as_map(self) -> dict[str, object]:
-        return {
-            "cachedMsgCount": self.cached_count,
-            "cachedMsgMaxOffset": self.cached_max_offset,
-            "cachedMsgMinOffset": self.cached_min_offset,
-            "cachedMsgSizeInMiB": self.cached_mib,
-            "commitOffset": self.commit_offset,
-            "droped": self.dropped,  # spelt so
-            "lastConsumeTimestamp": self.last_consume_at,
-            "lastLockTimestamp": self.last_lock_at,
-            "lastPullTimestamp": self.last_pull_at,
-            "locked": self.locked,
-            "transactionMsgCount": 0,
-            "transactionMsgMaxOffset": 0,
-            "transactionMsgMinOffset": 0,
-            "tryUnlockTimes": 0,
-        }
-
-    @classmethod
-    def take(cls, value: object) -> QueueState:
-        get = table("mqTable", value).get
-        return cls(
-            whole("commitOffset", get("commitOffset")),
-            whole("cachedMsgMinOffset", get("cachedMsgMinOffset")),
-            whole("cachedMsgMaxOffset", get("cachedMsgMaxOffset")),
-            whole("cachedMsgCount", get("cachedMsgCount")),
-            whole("cachedMsgSizeInMiB", get("cachedMsgSizeInMiB")),
-            truth("locked", get("locked")),
-            whole("lastLockTimestamp", get("lastLockTimestamp")),
-            truth("droped", get("droped")),
-            whole("lastPullTimestamp", get("lastPullTimestamp")),
-            whole("lastConsumeTimestamp", get("lastConsumeTimestamp")),
-        )
+    last_lock_at: int = named("lastLockTimestamp", 0)
+    dropped: bool = named("droped", False)  # spelt so
+    last_pull_at: int = named("lastPullTimestamp", 0)
+    last_consume_at: int = named("lastConsumeTimestamp", 0)
 
 
 @dataclass(frozen=True, slots=True)
-class TopicRates:
+class TopicRates(JsonMap):
     """How a topic is consumed: milliseconds, and messages per second."""
 
-    pull_millis: float = 0.0
-    pull_rate: float = 0.0
-    consume_millis: float = 0.0
-    ok_rate: float = 0.0
-    failed_rate: float = 0.0
-    failed: int = 0
+    NAME = "statusTable"
 
-    def as_map(self) -> dict[str, object]:
-        return {
-            "consumeFailedMsgs": self.failed,
-            "consumeFailedTPS": self.failed_rate,
-            "consumeOKTPS": self.ok_rate,
-            "consumeRT": self.consume_millis,
-            "pullRT": self.pull_millis,
-            "pullTPS": self.pull_rate,
-        }
-
-    @classmethod
-    def take(cls, value: object) -> TopicRates:
-        get = table("statusTable", value).get
-        return cls(
-            real("pullRT", get("pullRT")),
-            real("pullTPS", get("pullTPS")),
-            real("consumeRT", get("consumeRT")),
-            real("consumeOKTPS", get("consumeOKTPS")),
-            real("consumeFailedTPS", get("consumeFailedTPS")),
-            whole("consumeFailedMsgs", get("consumeFailedMsgs")),
-        )
+    pull_millis: float = named("pullRT", 0.0)
+    pull_rate: float = named("pullTPS", 0.0)
+    consume_millis: float = named("consumeRT", 0.0)
+    ok_rate: float = named("consumeOKTPS", 0.0)
+    failed_rate: float = named("consumeFailedTPS", 0.0)
+    failed: int = named("consumeFailedMsgs", 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from headrace.errors import MalformedError
 from headrace.wire.remoting.values import truth, whole
 
 
-def named(wire_name: str, default: Any = MISSING) -> Any:  # noqa: ANN401 - it is any attribute
-    """A field whose name on the wire is its own."""
-    return field(default=default, metadata={"wire": wire_name})
+def named(wire_name: str, default: Any = MISSING, **more: Any) -> Any:  # noqa: ANN401
+    """A field whose name on the wire is its own; ``missing``: what a JSON map without it has."""
+    return field(default=default, metadata={"wire": wire_name, **more})
 
 
 class Header:

@@ -7,50 +7,39 @@ from dataclasses import dataclass
 
 from headrace.wire.remoting.codes import Language
 from headrace.wire.remoting.fastjson import dumps, json_bytes, object_keyed
+from headrace.wire.remoting.fields import named
+from headrace.wire.remoting.maps import JsonMap
 from headrace.wire.remoting.queues import MessageQueue, by_queue
 from headrace.wire.remoting.values import body_map, items, member, real, table, text, whole
 
 
 @dataclass(frozen=True, slots=True)
-class QueueStats:
+class QueueStats(JsonMap):
     """The bounds of a queue, and when it was last written, in milliseconds."""
+
+    NAME = "offsetTable"
 
     min_offset: int
     max_offset: int
-    updated_at: int = 0
+    updated_at: int = named("lastUpdateTimestamp", 0)
 
 
 def topic_stats_body(stats: Mapping[MessageQueue, QueueStats]) -> bytes:
     """The answer to GET_TOPIC_STATS_INFO."""
-    pairs = [
-        (
-            queue.as_map(),
-            {
-                "lastUpdateTimestamp": one.updated_at,
-                "maxOffset": one.max_offset,
-                "minOffset": one.min_offset,
-            },
-        )
-        for queue, one in stats.items()
-    ]
+    pairs = [(queue.as_map(), one.as_map()) for queue, one in stats.items()]
     return f'{{"offsetTable":{object_keyed(pairs)},"topicPutTps":0.0}}'.encode("ascii")
 
 
 def take_topic_stats(body: bytes) -> dict[MessageQueue, QueueStats]:
-    found = {}
-    for queue, value in by_queue("offsetTable", body_map(body).get("offsetTable")):
-        get = table("offsetTable", value).get
-        found[queue] = QueueStats(
-            whole("minOffset", get("minOffset")),
-            whole("maxOffset", get("maxOffset")),
-            whole("lastUpdateTimestamp", get("lastUpdateTimestamp")),
-        )
-    return found
+    found = by_queue("offsetTable", body_map(body).get("offsetTable"))
+    return {queue: QueueStats.take(value) for queue, value in found}
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(JsonMap):
     """How far a group is in a queue; the lag is the difference."""
+
+    NAME = "offsetTable"
 
     broker_offset: int
     consumer_offset: int
@@ -64,35 +53,17 @@ class Progress:
 
 def consume_stats_body(progress: Mapping[MessageQueue, Progress], rate: float = 0.0) -> bytes:
     """The answer to GET_CONSUME_STATS."""
-    pairs = [
-        (
-            queue.as_map(),
-            {
-                "brokerOffset": one.broker_offset,
-                "consumerOffset": one.consumer_offset,
-                "lastTimestamp": one.last_timestamp,
-                "pullOffset": one.pull_offset,
-            },
-        )
-        for queue, one in progress.items()
-    ]
+    pairs = [(queue.as_map(), one.as_map()) for queue, one in progress.items()]
     body = f'{{"consumeTps":{dumps(rate)},"offsetTable":{object_keyed(pairs)}}}'
     return body.encode("ascii")
 
 
 def take_consume_stats(body: bytes) -> tuple[dict[MessageQueue, Progress], float]:
     """Progress by queue, and messages per second."""
-    whole_body = body_map(body)
-    found = {}
-    for queue, value in by_queue("offsetTable", whole_body.get("offsetTable")):
-        get = table("offsetTable", value).get
-        found[queue] = Progress(
-            whole("brokerOffset", get("brokerOffset")),
-            whole("consumerOffset", get("consumerOffset")),
-            whole("pullOffset", get("pullOffset")),
-            whole("lastTimestamp", get("lastTimestamp")),
-        )
-    return found, real("consumeTps", whole_body.get("consumeTps"))
+    found = body_map(body)
+    queues = by_queue("offsetTable", found.get("offsetTable"))
+    rate = real("consumeTps", found.get("consumeTps"))
+    return {queue: Progress.take(value) for queue, value in queues}, rate
 
 
 @dataclass(frozen=True, slots=True)
