@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Callable
@@ -15,17 +14,16 @@ from headrace.cli.address import Address
 from headrace.cli.connecting import broker_options, json_option
 from headrace.cli.main import DONE
 from headrace.cli.spark_side import (
-    debug_option,
+    SessionSettings,
     ending,
     lake_option,
     on_signals,
     open_session,
-    session_options,
-    state_option,
+    spark_options,
     url_of,
-    with_spark_errors,
+    with_session,
 )
-from headrace.cli.tables import counted, print_json
+from headrace.cli.tables import counted, tell
 
 if TYPE_CHECKING:
     from headrace.spark.archive.run import Round
@@ -43,11 +41,9 @@ if TYPE_CHECKING:
 @click.option("--skip-lost", is_flag=True, help="Go on when messages are gone unarchived.")
 @click.option("--release", is_flag=True, help="End the archive: the broker holds nothing for it.")
 @json_option
-@session_options
-@state_option
-@debug_option
+@spark_options
 @broker_options
-@with_spark_errors
+@with_session
 def archive(
     address: Address,
     lake: Path,
@@ -59,10 +55,7 @@ def archive(
     skip_lost: bool,
     release: bool,
     as_json: bool,
-    master: str | None,
-    conf: tuple[str, ...],
-    state_dir: Path | None,
-    debug: bool,
+    session: SessionSettings,
 ) -> int:
     """Write the messages of all durable queues and topics, or of those chosen, to a Delta table.
 
@@ -71,12 +64,10 @@ def archive(
     """
     from headrace.spark.archive.run import Archiver
     from headrace.spark.archive.sources import Choice
-    from headrace.spark.pipelines.state import state_directory
 
     stop = threading.Event()
     on_signals(stop.set)
-    state = state_directory(state_dir, os.environ)
-    spark = open_session("archive", state, master=master, conf=conf, debug=debug, broker=address)
+    spark = open_session("archive", session, broker=address)
     with ending(spark):
         archiver = Archiver(spark, lake.resolve(), url_of(address), Choice(queues, topics),
                             pin_bytes, skip_lost)  # fmt: skip
@@ -87,11 +78,8 @@ def archive(
         if not once and sys.stderr.isatty():
             click.echo(f"archiving to {archiver.root}, stop with Ctrl-C", err=True)
         total = archiver.run(once=once, stop=stop, every=every, tell=_tell(as_json))
-    if as_json:
-        print_json({"archived": total, "table": archiver.root})
-    else:
-        click.echo(f"archived {counted(total, 'message')} to {archiver.root}")
-    return DONE
+    text = f"archived {counted(total, 'message')} to {archiver.root}"
+    return tell(text, {"archived": total, "table": archiver.root}, as_json=as_json)
 
 
 def _tell(as_json: bool) -> Callable[[Round], None]:

@@ -7,9 +7,8 @@ import click
 from headrace.cli.address import Address
 from headrace.cli.connecting import broker_options, connected, json_option
 from headrace.cli.escaping import escaped
-from headrace.cli.main import DONE
 from headrace.cli.pairs import arguments_of
-from headrace.cli.tables import Column, print_json, show
+from headrace.cli.tables import Column, show, tell
 
 COLUMNS = (
     Column("source", "exchange"),
@@ -40,8 +39,7 @@ def list_bindings(address: Address, as_json: bool) -> int:
     """Show the bindings of the vhost."""
     with connected(address) as channel:
         rows = list(channel.rows("bindings"))
-    show(COLUMNS, rows, as_json=as_json, nothing="no bindings")
-    return DONE
+    return show(COLUMNS, rows, as_json=as_json, nothing="no bindings")
 
 
 @binding.command()
@@ -66,11 +64,8 @@ def declare(
     with connected(address) as channel:
         bind = channel.exchange_bind if to_exchange else channel.queue_bind
         bind(destination, source, key, given)
-    if as_json:
-        print_json({"source": source, "destination": destination, "key": key})
-    else:
-        click.echo(_sentence("bound", destination, source, key, to_exchange=to_exchange))
-    return DONE
+    text = _sentence("bound", destination, source, key, to_exchange=to_exchange)
+    return tell(text, {"source": source, "destination": destination, "key": key}, as_json=as_json)
 
 
 @binding.command()
@@ -97,11 +92,8 @@ def delete(
     with connected(address) as channel:
         unbind = channel.exchange_unbind if to_exchange else channel.queue_unbind
         unbind(destination, source, key, given)
-    if as_json:
-        print_json({"source": source, "destination": destination, "key": key})
-    else:
-        click.echo(_sentence("unbound", destination, source, key, to_exchange=to_exchange))
-    return DONE
+    text = _sentence("unbound", destination, source, key, to_exchange=to_exchange)
+    return tell(text, {"source": source, "destination": destination, "key": key}, as_json=as_json)
 
 
 def _sentence(

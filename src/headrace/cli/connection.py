@@ -6,9 +6,8 @@ import click
 
 from headrace.cli.connecting import json_option
 from headrace.cli.escaping import escaped
-from headrace.cli.main import DONE
-from headrace.cli.management import ManagementClient, http_options, tell
-from headrace.cli.tables import Column, show
+from headrace.cli.management import ManagementClient, http_options
+from headrace.cli.tables import Column, show, tell
 
 COLUMNS = (
     Column("name", "connection"),
@@ -33,8 +32,7 @@ def list_connections(client: ManagementClient, as_json: bool) -> int:
     """Show the connections that the user may see."""
     fields = [column.field for column in COLUMNS]
     rows = [{name: row.get(name) for name in fields} for row in client.get("connections")]
-    show(COLUMNS, rows, as_json=as_json, nothing="no connections")
-    return DONE
+    return show(COLUMNS, rows, as_json=as_json, nothing="no connections")
 
 
 @connection.command()

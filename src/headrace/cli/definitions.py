@@ -11,7 +11,8 @@ import click
 from headrace.cli.connecting import json_option
 from headrace.cli.escaping import escaped
 from headrace.cli.main import DONE
-from headrace.cli.management import ManagementClient, http_options, tell
+from headrace.cli.management import ManagementClient, http_options
+from headrace.cli.tables import tell
 from headrace.errors import CommandFailed, ConfigError
 
 _vhost_option = click.option("--vhost", default=None, help="Only this vhost. [all of them]")

@@ -7,9 +7,8 @@ import click
 from headrace.cli.address import Address
 from headrace.cli.connecting import broker_options, connected, json_option
 from headrace.cli.escaping import escaped
-from headrace.cli.main import DONE
 from headrace.cli.pairs import arguments_of
-from headrace.cli.tables import Column, print_json, show
+from headrace.cli.tables import Column, show, tell
 
 COLUMNS = (
     Column("name", "exchange", empty="(default)"),
@@ -33,8 +32,7 @@ def list_exchanges(address: Address, as_json: bool) -> int:
     """Show the exchanges of the vhost. The one without a name is the default exchange."""
     with connected(address) as channel:
         rows = list(channel.rows("exchanges"))
-    show(COLUMNS, rows, as_json=as_json, nothing="no exchanges")
-    return DONE
+    return show(COLUMNS, rows, as_json=as_json, nothing="no exchanges")
 
 
 @exchange.command()
@@ -78,11 +76,8 @@ def declare(
             internal=internal,
             arguments=given,
         )
-    if as_json:
-        print_json({"name": name, "type": kind})
-    else:
-        click.echo(f"{escaped(kind)} exchange {escaped(name)} is there")
-    return DONE
+    text = f"{escaped(kind)} exchange {escaped(name)} is there"
+    return tell(text, {"name": name, "type": kind}, as_json=as_json)
 
 
 @exchange.command()
@@ -94,11 +89,7 @@ def delete(address: Address, name: str, if_unused: bool, as_json: bool) -> int:
     """Delete the exchange NAME and its bindings."""
     with connected(address) as channel:
         channel.exchange_delete(name, if_unused=if_unused)
-    if as_json:
-        print_json({"name": name})
-    else:
-        click.echo(f"deleted exchange {escaped(name)}")
-    return DONE
+    return tell(f"deleted exchange {escaped(name)}", {"name": name}, as_json=as_json)
 
 
 exchange.add_command(declare, "add")

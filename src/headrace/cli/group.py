@@ -10,7 +10,7 @@ from headrace.cli.connecting import json_option
 from headrace.cli.escaping import escaped
 from headrace.cli.main import DONE
 from headrace.cli.stores import confirmed, store_options
-from headrace.cli.tables import Column, print_json, show
+from headrace.cli.tables import Column, show, tell
 from headrace.cli.topic_messages import fields_of
 from headrace.errors import CommandFailed, ConfigError
 from headrace.topics import Consumer, Store
@@ -53,8 +53,7 @@ def group() -> None:
 def list_groups(store: Store, topic: str, as_json: bool) -> int:
     """Show the groups and single consumers of TOPIC, with what they have still to do."""
     rows = [fields_of(one) for one in store.groups(topic)]
-    show(COLUMNS, rows, as_json=as_json, nothing="no readers")
-    return DONE
+    return show(COLUMNS, rows, as_json=as_json, nothing="no readers")
 
 
 @group.command()
@@ -79,8 +78,7 @@ def lag(store: Store, topic: str, group: str, alone: bool, as_json: bool) -> int
         }
         for one in found.values()
     ]
-    show(LAG_COLUMNS, rows, as_json=as_json, nothing="")
-    return DONE
+    return show(LAG_COLUMNS, rows, as_json=as_json, nothing="")
 
 
 @group.command()
@@ -128,11 +126,8 @@ def reset(
     confirmed(f"Set {group} of topic {topic} to {where}?", yes)
     consumer.seek(positions, time=at)
     behind = sum(one.messages for one in consumer.lag().values())
-    if as_json:
-        print_json({"topic": topic, "group": group, "messages": behind})
-    else:
-        click.echo(f"{escaped(group)} has {behind:,} messages of topic {topic} before it now")
-    return DONE
+    text = f"{escaped(group)} has {behind:,} messages of topic {topic} before it now"
+    return tell(text, {"topic": topic, "group": group, "messages": behind}, as_json=as_json)
 
 
 @group.command()

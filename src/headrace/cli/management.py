@@ -18,8 +18,7 @@ import click
 
 from headrace.cli.address import PASSWORD_VARIABLE
 from headrace.cli.escaping import escaped
-from headrace.cli.main import DONE
-from headrace.cli.tables import print_json
+from headrace.cli.tables import tell
 from headrace.errors import CommandFailed, ConfigError
 
 URL_VARIABLE = "HEADRACE_HTTP_URL"
@@ -219,12 +218,3 @@ def change_limits(
     left = {key: one for row in rows for key, one in row["value"].items()}
     shown = ", ".join(f"{key} {one}" for key, one in left.items()) or "no limits"
     return tell(f"{escaped(path[1])}: {shown}", {"name": path[1], "limits": left}, as_json=as_json)
-
-
-def tell(text: str, fields: Mapping[str, object], *, as_json: bool) -> int:
-    """Say what was done: a sentence, or the fields as JSON. Returns the exit code."""
-    if as_json:
-        print_json(fields)
-    else:
-        click.echo(text)
-    return DONE

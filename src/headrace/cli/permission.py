@@ -6,9 +6,8 @@ import click
 
 from headrace.cli.connecting import json_option
 from headrace.cli.escaping import escaped
-from headrace.cli.main import DONE
-from headrace.cli.management import ManagementClient, http_options, tell, vhost_option
-from headrace.cli.tables import Column, show
+from headrace.cli.management import ManagementClient, http_options, vhost_option
+from headrace.cli.tables import Column, show, tell
 
 COLUMNS = (
     Column("user", "user"),
@@ -29,8 +28,7 @@ def permission() -> None:
 @http_options
 def list_permissions(client: ManagementClient, as_json: bool) -> int:
     """Show the permissions of all users in all vhosts."""
-    show(COLUMNS, client.get("permissions"), as_json=as_json, nothing="no permissions")
-    return DONE
+    return show(COLUMNS, client.get("permissions"), as_json=as_json, nothing="no permissions")
 
 
 @permission.command("set")

@@ -40,8 +40,7 @@ def list_pins(address: Address, as_json: bool) -> int:
     """Show for whom messages are held, and how far behind they are."""
     with _connected(address) as connection:
         rows = [_row(one) for one in _told(address, connection)]
-    show(COLUMNS, rows, as_json=as_json, nothing="nothing is held for anybody")
-    return DONE
+    return show(COLUMNS, rows, as_json=as_json, nothing="nothing is held for anybody")
 
 
 @pin.command()

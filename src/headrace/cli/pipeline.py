@@ -11,13 +11,15 @@ import click
 from headrace.cli.connecting import json_option
 from headrace.cli.main import DONE
 from headrace.cli.spark_side import (
+    SessionSettings,
     debug_option,
     ending,
     on_signals,
     open_session,
-    session_options,
     settings_of,
+    spark_options,
     state_option,
+    with_session,
     with_spark_errors,
 )
 from headrace.cli.tables import Column, counted, show
@@ -33,18 +35,9 @@ def pipeline() -> None:
 @pipeline.command()
 @file_argument
 @click.option("--once", is_flag=True, help="Read what is there, then end.")
-@session_options
-@state_option
-@debug_option
-@with_spark_errors
-def run(
-    file: Path,
-    once: bool,
-    master: str | None,
-    conf: tuple[str, ...],
-    state_dir: Path | None,
-    debug: bool,
-) -> int:
+@spark_options
+@with_session
+def run(file: Path, once: bool, session: SessionSettings) -> int:
     """Run the pipeline in FILE until it is told to stop (SIGTERM or Ctrl-C: after the batch).
 
     A restart goes on where it stopped; nothing is lost or doubled. Progress is a line on a
@@ -55,17 +48,15 @@ def run(
     from headrace.spark.pipelines.file import load
     from headrace.spark.pipelines.progress import Shown
     from headrace.spark.pipelines.run import Runner
-    from headrace.spark.pipelines.state import state_directory
 
     loaded = load(file)
-    settings_of(conf)
+    settings_of(session.conf)
     java.check()
     contact(loaded)
-    directory = state_directory(state_dir, os.environ)
+    directory = session.state()
     stop = threading.Event()
     on_signals(stop.set)  # also while Spark starts
-    spark = open_session(loaded.name, directory, master=master, conf=conf, debug=debug,
-                         python_path=loaded.directory.resolve())  # fmt: skip
+    spark = open_session(loaded.name, session, python_path=loaded.directory.resolve())
     with ending(spark):
         runner = Runner(spark, loaded, directory, once=once, stop=stop, shown=Shown(loaded.name))
         state = runner.run()
@@ -79,29 +70,17 @@ def run(
 @pipeline.command()
 @file_argument
 @click.option("--no-spark", is_flag=True, help="Check the file only: no SQL, no Java needed.")
-@session_options
-@state_option
-@debug_option
-@with_spark_errors
-def validate(
-    file: Path,
-    no_spark: bool,
-    master: str | None,
-    conf: tuple[str, ...],
-    state_dir: Path | None,
-    debug: bool,
-) -> int:
+@spark_options
+@with_session
+def validate(file: Path, no_spark: bool, session: SessionSettings) -> int:
     """Check FILE without running it: names, SQL, schemas, sinks. No broker is asked."""
     from headrace.spark.pipelines.file import load
-    from headrace.spark.pipelines.state import state_directory
 
     loaded = load(file)
     if not no_spark:
         from headrace.spark.pipelines.check import check
 
-        directory = state_directory(state_dir, os.environ)
-        spark = open_session(loaded.name, directory, master=master, conf=conf, debug=debug,
-                             python_path=loaded.directory.resolve())  # fmt: skip
+        spark = open_session(loaded.name, session, python_path=loaded.directory.resolve())
         with ending(spark):
             check(spark, loaded)
     parts = (
@@ -138,5 +117,4 @@ def list_(state_dir: Path | None, as_json: bool, debug: bool) -> int:
         Column("updated_at", "updated"),
         Column("error", "error"),
     ]
-    show(columns, states, as_json=as_json, nothing="no pipeline ran here")
-    return DONE
+    return show(columns, states, as_json=as_json, nothing="no pipeline ran here")

@@ -8,9 +8,8 @@ import click
 
 from headrace.cli.connecting import json_option
 from headrace.cli.escaping import escaped
-from headrace.cli.main import DONE
-from headrace.cli.management import ManagementClient, http_options, tell, vhost_option
-from headrace.cli.tables import Column, show
+from headrace.cli.management import ManagementClient, http_options, vhost_option
+from headrace.cli.tables import Column, show, tell
 from headrace.errors import ConfigError
 
 COLUMNS = (
@@ -43,8 +42,7 @@ def policy() -> None:
 @http_options
 def list_policies(client: ManagementClient, kind: str, as_json: bool) -> int:
     """Show the policies of all vhosts."""
-    show(COLUMNS, client.get(kind), as_json=as_json, nothing="no policies")
-    return DONE
+    return show(COLUMNS, client.get(kind), as_json=as_json, nothing="no policies")
 
 
 @policy.command("set")

@@ -9,8 +9,8 @@ import click
 from headrace.cli.address import Address
 from headrace.cli.connecting import broker_options, connected, json_option
 from headrace.cli.escaping import escaped
-from headrace.cli.main import DONE, FAILED
-from headrace.cli.tables import counted, print_json
+from headrace.cli.main import FAILED
+from headrace.cli.tables import counted, tell
 from headrace.client import Channel, NotFound
 
 
@@ -28,11 +28,8 @@ def purge(address: Address, queue: str, yes: bool, as_json: bool) -> int:
             click.echo("nothing was dropped", err=True)
             return FAILED
         count = channel.queue_purge(queue)
-    if as_json:
-        print_json({"queue": queue, "purged": count})
-    else:
-        click.echo(f"dropped {counted(count, 'message')} of queue {escaped(queue)}")
-    return DONE
+    text = f"dropped {counted(count, 'message')} of queue {escaped(queue)}"
+    return tell(text, {"queue": queue, "purged": count}, as_json=as_json)
 
 
 def _agrees(channel: Channel, queue: str) -> bool:

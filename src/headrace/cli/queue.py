@@ -7,9 +7,8 @@ import click
 from headrace.cli.address import Address
 from headrace.cli.connecting import broker_options, connected, json_option
 from headrace.cli.escaping import escaped
-from headrace.cli.main import DONE
 from headrace.cli.pairs import arguments_of
-from headrace.cli.tables import Column, counted, print_json, show
+from headrace.cli.tables import Column, counted, show, tell
 
 COLUMNS = (
     Column("name", "queue"),
@@ -33,8 +32,7 @@ def list_queues(address: Address, as_json: bool) -> int:
     """Show the queues of the vhost with what is in them."""
     with connected(address) as channel:
         rows = list(channel.rows("queues"))
-    show(COLUMNS, rows, as_json=as_json, nothing="no queues")
-    return DONE
+    return show(COLUMNS, rows, as_json=as_json, nothing="no queues")
 
 
 @queue.command()
@@ -68,12 +66,9 @@ def declare(
         found = channel.queue_declare(
             name, durable=durable, auto_delete=auto_delete, arguments=given
         )
-    if as_json:
-        print_json(found._asdict())
-    else:
-        messages = counted(found.messages, "message")
-        click.echo(f"queue {escaped(found.name)} is there, with {messages}")
-    return DONE
+    messages = counted(found.messages, "message")
+    text = f"queue {escaped(found.name)} is there, with {messages}"
+    return tell(text, found._asdict(), as_json=as_json)
 
 
 @queue.command()
@@ -86,11 +81,8 @@ def delete(address: Address, name: str, if_empty: bool, if_unused: bool, as_json
     """Delete the queue NAME and the messages in it."""
     with connected(address) as channel:
         count = channel.queue_delete(name, if_empty=if_empty, if_unused=if_unused)
-    if as_json:
-        print_json({"name": name, "messages": count})
-    else:
-        click.echo(f"deleted queue {escaped(name)} and {counted(count, 'message')} in it")
-    return DONE
+    text = f"deleted queue {escaped(name)} and {counted(count, 'message')} in it"
+    return tell(text, {"name": name, "messages": count}, as_json=as_json)
 
 
 queue.add_command(declare, "add")

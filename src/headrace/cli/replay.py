@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,15 +14,14 @@ from headrace.cli.connecting import broker_options, json_option
 from headrace.cli.main import DONE, FAILED
 from headrace.cli.progress import progress_bar
 from headrace.cli.spark_side import (
-    debug_option,
+    SessionSettings,
     ending,
     open_session,
-    session_options,
-    state_option,
+    spark_options,
     url_of,
-    with_spark_errors,
+    with_session,
 )
-from headrace.cli.tables import counted, print_json
+from headrace.cli.tables import counted, print_json, tell
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,11 +42,9 @@ if TYPE_CHECKING:
               help="At most so many messages a second.")  # fmt: skip
 @click.option("-y", "--yes", is_flag=True, help="Send, without asking.")
 @json_option
-@session_options
-@state_option
-@debug_option
+@spark_options
 @broker_options
-@with_spark_errors
+@with_session
 def replay(
     address: Address,
     lake: Path | None,
@@ -62,17 +58,13 @@ def replay(
     rate: float,
     yes: bool,
     as_json: bool,
-    master: str | None,
-    conf: tuple[str, ...],
-    state_dir: Path | None,
-    debug: bool,
+    session: SessionSettings,
 ) -> int:
     """Show which messages would be sent into the exchange, and send them after a question.
 
     Each has the header x-replay-of. The same command with the same --to sends each message once,
     however often it is repeated; one that was interrupted goes on where it was.
     """
-    from headrace.spark.pipelines.state import state_directory
     from headrace.spark.replay.request import ReplayRequest, moment
     from headrace.spark.replay.run import Replay
 
@@ -86,9 +78,8 @@ def replay(
     if lake is None and not queues and not topics:
         raise ConfigError("say what to replay: --queue, --topic, or --lake for the archive")
     request = ReplayRequest(queues, topics, begin, end, where, into, routing_key)
-    state = state_directory(state_dir, os.environ)
     needed = address if lake is None else None
-    spark = open_session("replay", state, master=master, conf=conf, debug=debug, broker=needed)
+    spark = open_session("replay", session, broker=needed)
     with ending(spark):
         job = Replay(spark, request, url_of(address), lake)
         preview = job.preview()
@@ -102,12 +93,10 @@ def replay(
             again = f"--to {end.isoformat()}"
             click.echo(f"should it be interrupted, {again} makes it go on where it was", err=True)
         sent, before = _send(job, rate, preview.count)
-    if as_json:
-        print_json({"found": preview.count, "sent": sent, "sent_before": before})
-    else:
-        earlier = f"; {before:,} were sent before" if before else ""
-        click.echo(f"sent {counted(sent, 'message')} into exchange {into or '(default)'}{earlier}")
-    return DONE
+    earlier = f"; {before:,} were sent before" if before else ""
+    text = f"sent {counted(sent, 'message')} into exchange {into or '(default)'}{earlier}"
+    figures = {"found": preview.count, "sent": sent, "sent_before": before}
+    return tell(text, figures, as_json=as_json)
 
 
 def _show(preview: Preview, until: datetime) -> None:

@@ -17,13 +17,12 @@ from headrace.cli.escaping import escaped
 from headrace.cli.main import DONE
 from headrace.cli.management import URL_VARIABLE, ManagementClient
 from headrace.cli.spark_side import (
-    debug_option,
+    SessionSettings,
     ending,
     open_session,
-    session_options,
-    state_option,
+    spark_options,
     url_of,
-    with_spark_errors,
+    with_session,
 )
 from headrace.cli.tables import print_json
 from headrace.errors import ConfigError
@@ -45,11 +44,9 @@ if TYPE_CHECKING:
 @click.option("--http-url", metavar="URL",
               help=f"Where to keep it. [{URL_VARIABLE}, or port 15672 of the broker]")  # fmt: skip
 @json_option
-@session_options
-@state_option
-@debug_option
+@spark_options
 @broker_options
-@with_spark_errors
+@with_session
 def report(
     address: Address,
     lake: Path | None,
@@ -60,17 +57,13 @@ def report(
     keep_as: str | None,
     http_url: str | None,
     as_json: bool,
-    master: str | None,
-    conf: tuple[str, ...],
-    state_dir: Path | None,
-    debug: bool,
+    session: SessionSettings,
 ) -> int:
     """Report on what went through the broker: per queue, topic and group, and over time.
 
     The archive knows most: a queue forgets what was acknowledged. Waiting, retries and dead
     letters are known when the broker runs with --events.
     """
-    from headrace.spark.pipelines.state import state_directory
     from headrace.spark.replay.request import moment
     from headrace.spark.reports.run import make
 
@@ -78,9 +71,8 @@ def report(
     begin = moment(since, "--from") if since is not None else end - timedelta(days=1)
     if begin >= end:
         raise ConfigError("--from must be before --to")
-    state = state_directory(state_dir, os.environ)
     needed = address if lake is None else None
-    spark = open_session("report", state, master=master, conf=conf, debug=debug, broker=needed)
+    spark = open_session("report", session, broker=needed)
     with ending(spark):
         made = make(spark, url_of(address), begin, end, window, lake)
     if as_json:

@@ -9,6 +9,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
@@ -51,18 +52,60 @@ def url_of(address: Address) -> str:
     return f"headrace://{user}:{password}@{host}:{address.port}/{quote(address.vhost, safe='')}"
 
 
-def session_options(command: Command) -> Command:
-    """--master and --conf."""
-    command = click.option(
-        "--conf",
-        "conf",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="A setting of Spark; repeatable.",
-    )(command)
-    return click.option(
-        "--master", metavar="URL", help="spark://host:port, yarn, k8s://..., local[N]. [local[*,4]]"
-    )(command)
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """What `spark_options` were given."""
+
+    master: str | None
+    conf: tuple[str, ...]
+    state_dir: Path | None
+    debug: bool
+
+    def state(self) -> Path:
+        """The directory for states, checkpoints and logs."""
+        from headrace.spark.pipelines.state import state_directory
+
+        return state_directory(self.state_dir, os.environ)
+
+
+def spark_options(command: Command) -> Command:
+    """--master, --conf, --state-dir and --debug, for a command with `with_session`."""
+    for option in (
+        debug_option,
+        state_option,
+        click.option(
+            "--conf",
+            "conf",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A setting of Spark; repeatable.",
+        ),
+        click.option(
+            "--master",
+            metavar="URL",
+            help="spark://host:port, yarn, k8s://..., local[N]. [local[*,4]]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def with_session(function: Callable[..., int]) -> Callable[..., int]:
+    """`with_spark_errors`; the function gets its SessionSettings as ``session``."""
+
+    @functools.wraps(function)
+    def gathered(
+        *args: object,
+        master: str | None,
+        conf: tuple[str, ...],
+        state_dir: Path | None,
+        debug: bool,
+        **rest: object,
+    ) -> int:
+        session = SessionSettings(master, conf, state_dir, debug)
+        return function(*args, session=session, **rest)
+
+    return with_spark_errors(gathered)
 
 
 @contextmanager
@@ -173,11 +216,8 @@ def settings_of(conf: tuple[str, ...]) -> dict[str, str]:
 
 def open_session(
     name: str,
-    state_dir: Path,
+    session: SessionSettings,
     *,
-    master: str | None = None,
-    conf: tuple[str, ...] = (),
-    debug: bool = False,
     python_path: Path | None = None,
     broker: Address | None = None,
 ) -> SparkSession:
@@ -188,8 +228,9 @@ def open_session(
     from headrace.spark import java
     from headrace.spark.session import start_session
 
-    settings = settings_of(conf)
-    log = None if debug else state_dir / "logs" / f"{name}-{os.getpid()}.log"
+    state = session.state()
+    settings = settings_of(session.conf)
+    log = None if session.debug else state / "logs" / f"{name}-{os.getpid()}.log"
     if log is not None:
         log.parent.mkdir(parents=True, exist_ok=True)
     if broker is not None:
@@ -197,4 +238,6 @@ def open_session(
 
         java.check()
         connect(url_of(broker)).close()
-    return start_session(name, master=master, conf=settings, log=log, python_path=python_path)
+    return start_session(
+        name, master=session.master, conf=settings, log=log, python_path=python_path
+    )

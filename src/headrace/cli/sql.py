@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
@@ -10,13 +9,12 @@ import click
 from headrace.cli.connecting import json_option
 from headrace.cli.main import DONE
 from headrace.cli.spark_side import (
-    debug_option,
+    SessionSettings,
     ending,
     lake_option,
     open_session,
-    session_options,
-    state_option,
-    with_spark_errors,
+    spark_options,
+    with_session,
 )
 from headrace.cli.tables import Column, show
 
@@ -27,35 +25,27 @@ from headrace.cli.tables import Column, show
 @click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True,
               help="Show at most so many rows.")  # fmt: skip
 @json_option
-@session_options
-@state_option
-@debug_option
-@with_spark_errors
+@spark_options
+@with_session
 def sql(
     query: str | None,
     lake: Path,
     limit: int,
     as_json: bool,
-    master: str | None,
-    conf: tuple[str, ...],
-    state_dir: Path | None,
-    debug: bool,
+    session: SessionSettings,
 ) -> int:
     """Run QUERY over the archive in --lake. Every queue and topic is a table of its name, and all
     are in `messages`. Without QUERY: the tables there are."""
     from headrace.spark.archive.tables import offer, sources_of
     from headrace.spark.archive.tables import query as ask
-    from headrace.spark.pipelines.state import state_directory
     from headrace.spark.showing import show_rows
 
     counts = sources_of(lake)
     if query is None:
         rows = [{"table": name, "messages": count} for name, count in counts.items()]
         columns = [Column("table", "table"), Column("messages", "messages", is_number=True)]
-        show(columns, rows, as_json=as_json, nothing="the archive is empty")
-        return DONE
-    state = state_directory(state_dir, os.environ)
-    spark = open_session("sql", state, master=master, conf=conf, debug=debug)
+        return show(columns, rows, as_json=as_json, nothing="the archive is empty")
+    spark = open_session("sql", session)
     with ending(spark):
         answer = ask(spark, query, offer(spark, lake))
         found = answer.limit(limit + 1).collect()

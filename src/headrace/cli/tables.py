@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import click
 
 from headrace.cli.escaping import escaped, json_safe
+from headrace.cli.main import DONE
 
 Row = Mapping[str, object]
 
@@ -25,8 +26,8 @@ class Column:
     """What stands for an empty value on a terminal."""
 
 
-def show(columns: Sequence[Column], rows: Iterable[Row], *, as_json: bool, nothing: str) -> None:
-    """Print rows; ``nothing`` is said on a terminal when there are none."""
+def show(columns: Sequence[Column], rows: Iterable[Row], *, as_json: bool, nothing: str) -> int:
+    """Print rows, or ``nothing`` on a terminal when there are none. Returns the exit code."""
     found = list(rows)
     if as_json:
         print_json(found)
@@ -37,6 +38,16 @@ def show(columns: Sequence[Column], rows: Iterable[Row], *, as_json: bool, nothi
         click.echo(nothing)
     else:
         _draw(columns, found)
+    return DONE
+
+
+def tell(text: str, fields: Mapping[str, object], *, as_json: bool) -> int:
+    """Print what was done: a sentence, or the fields as JSON. Returns the exit code."""
+    if as_json:
+        print_json(fields)
+    else:
+        click.echo(text)
+    return DONE
 
 
 def print_json(value: object) -> None:

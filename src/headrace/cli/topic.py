@@ -13,7 +13,7 @@ from headrace.cli.escaping import escaped
 from headrace.cli.main import DONE
 from headrace.cli.pairs import arguments_of
 from headrace.cli.stores import confirmed, store_options
-from headrace.cli.tables import Column, print_json, show
+from headrace.cli.tables import Column, print_json, show, tell
 from headrace.cli.topic_messages import fields_of, lines_in, printer
 from headrace.errors import CommandFailed
 from headrace.store.mysql.engine import MySqlEngine
@@ -70,11 +70,8 @@ def create(
     if engine is not None:
         given["engine"] = engine
     found = store.create(name, queues=queues, retention=retention, **given)
-    if as_json:
-        print_json(_row(found))
-    else:
-        click.echo(f"topic {found.name} is there, in engine {found.engine}")
-    return DONE
+    text = f"topic {found.name} is there, in engine {found.engine}"
+    return tell(text, _row(found), as_json=as_json)
 
 
 @topic.command("list")
@@ -82,8 +79,7 @@ def create(
 @store_options
 def list_topics(store: Store, as_json: bool) -> int:
     """Show the topics with the number of ids that can be read."""
-    show(COLUMNS, [_row(one) for one in store.list()], as_json=as_json, nothing="no topics")
-    return DONE
+    return show(COLUMNS, [_row(one) for one in store.list()], as_json=as_json, nothing="no topics")
 
 
 @topic.command()
@@ -168,13 +164,10 @@ def append(
     for chunk in chunks:
         ids = producer.append_many(NewMessage(one, priority, key, source_ip, tags) for one in chunk)
         stored += len(ids)
-    if as_json:
-        print_json({"appended": stored, "last_id": ids[-1] if ids else None})
-    else:
-        messages = "1 message" if stored == 1 else f"{stored:,} messages"
-        last = f", the last one has id {ids[-1]}" if ids else ""
-        click.echo(f"appended {messages} to {name} ({priority}){last}")
-    return DONE
+    messages = "1 message" if stored == 1 else f"{stored:,} messages"
+    last = f", the last one has id {ids[-1]}" if ids else ""
+    text = f"appended {messages} to {name} ({priority}){last}"
+    return tell(text, {"appended": stored, "last_id": ids[-1] if ids else None}, as_json=as_json)
 
 
 def _parts(count: int, size: int = 1000) -> list[int]:
@@ -268,12 +261,9 @@ def adopt(store: Store, name: str, yes: bool, as_json: bool) -> int:
     engine.adopt(name)
     found = store.describe(name)
     readers = [{**fields_of(one), "topic": name} for one in store.groups(name)]
-    if as_json:
-        print_json({**_row(found), "readers": readers})
-    else:
-        total = sum(found.counts.values())
-        click.echo(f"adopted topic {name}: {total:,} messages, {len(readers)} readers")
-    return DONE
+    total = sum(found.counts.values())
+    text = f"adopted topic {name}: {total:,} messages, {len(readers)} readers"
+    return tell(text, {**_row(found), "readers": readers}, as_json=as_json)
 
 
 def _row(found: Topic) -> dict[str, object]:

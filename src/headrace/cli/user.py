@@ -10,15 +10,13 @@ import click
 
 from headrace.cli.connecting import json_option
 from headrace.cli.escaping import escaped
-from headrace.cli.main import DONE
 from headrace.cli.management import (
     ManagementClient,
     change_limits,
     http_options,
     read_secret,
-    tell,
 )
-from headrace.cli.tables import Column, show
+from headrace.cli.tables import Column, show, tell
 
 NEW_PASSWORD_VARIABLE = "HEADRACE_NEW_PASSWORD"
 TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator")
@@ -88,8 +86,7 @@ def list_users(client: ManagementClient, as_json: bool) -> int:
         {"name": row["name"], "tags": " ".join(row["tags"]), "limits": row["limits"]}
         for row in client.get("users")
     ]
-    show(COLUMNS, rows, as_json=as_json, nothing="no users")
-    return DONE
+    return show(COLUMNS, rows, as_json=as_json, nothing="no users")
 
 
 @user.command()

@@ -8,9 +8,9 @@ import click
 
 from headrace.cli.connecting import json_option
 from headrace.cli.escaping import escaped
-from headrace.cli.main import DONE, FAILED
-from headrace.cli.management import ManagementClient, change_limits, http_options, tell
-from headrace.cli.tables import Column, show
+from headrace.cli.main import FAILED
+from headrace.cli.management import ManagementClient, change_limits, http_options
+from headrace.cli.tables import Column, show, tell
 
 COLUMNS = (
     Column("name", "vhost"),
@@ -32,8 +32,7 @@ def list_vhosts(client: ManagementClient, as_json: bool) -> int:
     """Show the vhosts that the user may see."""
     fields = [column.field for column in COLUMNS]
     rows = [{name: row.get(name) for name in fields} for row in client.get("vhosts")]
-    show(COLUMNS, rows, as_json=as_json, nothing="no vhosts")
-    return DONE
+    return show(COLUMNS, rows, as_json=as_json, nothing="no vhosts")
 
 
 @vhost.command()
