@@ -17,6 +17,7 @@ from typing import Final
 
 from headrace.bench import pika_load
 from headrace.bench.brokers import Headrace
+from headrace.bench.ratio import Result
 from headrace.client import BasicProperties, Channel, ConnectionFactory
 from headrace.client.aio import connect
 
@@ -28,25 +29,6 @@ _PERSISTENT: Final = {"delivery_mode": 2}
 _FILL: Final = 10_000  # messages in a call
 _OURS, _PIKAS = 250_000, 60_000  # messages that nobody consumes in a second
 _numbers = count(1)
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """Medians of the rounds. ``wanted`` is the least ratio; 0: it is only shown."""
-
-    case: str
-    ours: float
-    pika: float
-    wanted: float
-    about: str
-
-    @property
-    def ratio(self) -> float:
-        return self.ours / self.pika if self.pika else 0.0
-
-    @property
-    def is_good(self) -> bool:
-        return self.ratio >= self.wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +52,23 @@ class Site:
 
 def publish(site: Site) -> Result:
     """Batches of 500, two under way / SelectConnection, confirms, 100 outstanding."""
-    return _compared("publish", site, _publish_batches, _publish_with_pika, 5, publish)
+    return _compared("publish", site, _publish_batches, _publish_with_pika, ">= 5", publish)
 
 
 def consume(site: Site) -> Result:
     """deliveries(), each acknowledged / SelectConnection, each acknowledged."""
-    return _compared("consume", site, _consume_stream, _consume_with_pika, 4, consume)
+    return _compared("consume", site, _consume_stream, _consume_with_pika, ">= 4", consume)
 
 
 def consume_callback(site: Site) -> Result:
     """basic_consume(), acknowledged in the callback / SelectConnection, the same."""
     sides = _consume_callbacks, _consume_with_pika
-    return _compared("consume-callback", site, *sides, 0, consume_callback)
+    return _compared("consume-callback", site, *sides, "shown", consume_callback)
 
 
 def consume_aio(site: Site) -> Result:
     """basic_consume() of asyncio, with a coroutine function / SelectConnection."""
-    return _compared("consume-aio", site, _consume_aio, _consume_with_pika, 0, consume_aio)
+    return _compared("consume-aio", site, _consume_aio, _consume_with_pika, "shown", consume_aio)
 
 
 CASES: Final[dict[str, Callable[[Site], Result]]] = {
@@ -102,15 +84,14 @@ def _compared(
     site: Site,
     ours: Callable[[Site], float],
     pika: Callable[[Site], float],
-    wanted: float,
+    wanted: str,
     about: Callable[[Site], Result],
 ) -> Result:
     """In turn, so that a noisy minute hits both."""
     rounds = [(pika(site), ours(site)) for _ in range(ROUNDS)]
     text = (about.__doc__ or "").splitlines()[0].rstrip(".")
-    return Result(
-        case, median(one[1] for one in rounds), median(one[0] for one in rounds), wanted, text
-    )
+    first, second = median(one[1] for one in rounds), median(one[0] for one in rounds)
+    return Result(case, first, second, wanted, "messages/s", text)
 
 
 # -- publishing ------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from typing import Final
 from headrace.bench import procfs, rocketmq_link
 from headrace.bench.brokers import Headrace
 from headrace.bench.failure import MeasureError
+from headrace.bench.ratio import Result, rate
 from headrace.client import ConnectionFactory
 from headrace.client.operations import Call, nothing
 from headrace.rocketmq import (
@@ -39,28 +40,8 @@ FILLED: Final = 50_000  # messages that are there to be read
 UNDER_WAY: Final = 16  # requests that wait for an answer
 PULL: Final = 32
 _PEER: Final = Path(__file__).with_name("rocketmq_peer.py")
+_WARM_UP: Final = 50  # sends
 _numbers = count(1)
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """Two figures and their ratio; ``wanted`` says which way and how far."""
-
-    case: str
-    first: float
-    second: float
-    wanted: str
-    unit: str
-    about: str
-
-    @property
-    def ratio(self) -> float:
-        return self.first / self.second if self.second else 0.0
-
-    @property
-    def is_good(self) -> bool:
-        sign, _, bound = self.wanted.partition(" ")
-        return self.ratio >= float(bound) if sign == ">=" else self.ratio <= float(bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,15 +191,6 @@ def _producer(site: Site) -> Producer:
     return Producer(ProducerConfig(producer_group="bench", namesrv_addr=site.namesrv))
 
 
-def _rate(seconds: float, step: Callable[[], int]) -> float:
-    for _ in range(50):
-        step()
-    done, start = 0, time.monotonic()
-    while (now := time.monotonic()) < start + seconds:
-        done += step()
-    return done / (now - start)
-
-
 def sdk_sync(site: Site) -> Result:
     """One send after the other, each confirmed."""
     topic = site.new_topic()
@@ -228,7 +200,7 @@ def sdk_sync(site: Site) -> Result:
             producer.send(Message(topic, BODY))
             return 1
 
-        ours = _rate(site.seconds, step)
+        ours = rate(site.seconds, step, _WARM_UP)
     return _beside(site, "sdk-sync-send", ours, 0.7, "sync send / PyPI client, sync send")
 
 
@@ -242,7 +214,7 @@ def sdk_batch(site: Site) -> Result:
             producer.send_batch(batch)
             return len(batch)
 
-        ours = _rate(site.seconds, step)
+        ours = rate(site.seconds, step, _WARM_UP)
     return _beside(site, "sdk-batch-send", ours, 3, "batches of 100 / PyPI client, sync send")
 
 
@@ -259,7 +231,7 @@ def sdk_async(site: Site) -> Result:
             under_way.popleft().result()  # type: ignore[attr-defined]
             return 1
 
-        ours = _rate(site.seconds, step)
+        ours = rate(site.seconds, step, _WARM_UP)
     return _beside(site, "sdk-async-send", ours, 3, "async send / PyPI client, sync send")
 
 

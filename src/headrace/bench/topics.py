@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from multiprocessing.synchronize import Event
@@ -26,6 +25,7 @@ from typing import Any, Final
 
 from headrace.bench.brokers import Headrace
 from headrace.bench.failure import MeasureError
+from headrace.bench.ratio import Result, rate
 from headrace.client import ConnectionFactory
 from headrace.client.operations import Call, nothing
 from headrace.store.mysql.driver import Session
@@ -48,30 +48,9 @@ _COUNTED: Final = 500
 _numbers = count(1)
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """Two figures and their ratio; ``wanted`` says which way and how far, or that it is shown."""
-
-    case: str
-    ours: float
-    other: float
-    ratio: float
-    wanted: str
-    unit: str
-    about: str
-
-    @property
-    def is_good(self) -> bool:
-        sign, _, bound = self.wanted.partition(" ")
-        if sign == "shown":
-            return True
-        return self.ratio >= float(bound) if sign == ">=" else self.ratio <= float(bound)
-
-
 def _better(case: str, ours: float, other: float, wanted: float | None, about: str) -> Result:
-    ratio = ours / other if other else 0.0
     bound = "shown" if wanted is None else f">= {wanted:g}"
-    return Result(case, ours, other, ratio, bound, "messages/s", about)
+    return Result(case, ours, other, bound, "messages/s", about)
 
 
 # -- appending -----------------------------------------------------------------------------------
@@ -127,10 +106,10 @@ def _log_rate(port: int, seconds: float) -> float:
             under_way.append(connection.submit(state, call))
             return under_way.popleft().result() if len(under_way) > _UNDER_WAY else 0
 
-        rate = _rate(seconds, step)
+        reached = _rate(seconds, step)
         for one in under_way:
             one.result()
-    return rate
+    return reached
 
 
 # -- reading as a group --------------------------------------------------------------------------
@@ -282,8 +261,7 @@ def old_transaction(server: MariaDb, seconds: float) -> Result:
             beside.append(_p99(server))
             cursor.execute("ROLLBACK")
     about = "p99 of read + commit after 1,500 of them, with / without an old open transaction"
-    ours, other = median(beside), median(quiet)
-    return Result("old-transaction", ours, other, ours / other, "<= 2", "ms", about)
+    return Result("old-transaction", median(beside), median(quiet), "<= 2", "ms", about)
 
 
 def _p99(server: MariaDb) -> float:
@@ -316,13 +294,7 @@ def _engine(server: MariaDb) -> Iterator[tuple[MySqlEngine, str]]:
 
 
 def _rate(seconds: float, step: Callable[[], int]) -> float:
-    """Messages per second; the first steps warm up."""
-    for _ in range(3):
-        step()
-    done, start = 0, time.monotonic()
-    while (now := time.monotonic()) < start + seconds:
-        done += step()
-    return done / (now - start)
+    return rate(seconds, step, warm_up=3)
 
 
 def _together(threads: int, seconds: float, step: Callable[[], int]) -> float:

@@ -53,25 +53,7 @@ def bench_client(
             results.append(measure(Site(broker, seconds)))
     finally:
         broker.stop()
-    rows = [
-        {
-            "case": one.case,
-            "ours": round(one.ours),
-            "pika": round(one.pika),
-            "ratio": round(one.ratio, 2),
-            "wanted": f">= {one.wanted:g}" if one.wanted else "shown",
-            "about": one.about,
-        }
-        for one in results
-    ]
-    return judge(_COLUMNS, rows, results, json_file)
-
-
-_COLUMNS = (
-    Column("case", "case"),
-    Column("ours", "ours/s", is_number=True),
-    Column("pika", "pika/s", is_number=True),
-    Column("ratio", "ratio", is_number=True),
-    Column("wanted", "wanted"),
-    Column("about", "ours / pika"),
-)
+    first = Column("ours", "ours/s", is_number=True)
+    second = Column("pika", "pika/s", is_number=True)
+    about = Column("about", "ours / pika")
+    return judge(results, json_file, first, second, about, with_unit=False)

@@ -60,27 +60,6 @@ def bench_rocketmq(
             results.append(measure(Site(broker, seconds, peer)))
     finally:
         broker.stop()
-    rows = [
-        {
-            "case": one.case,
-            "first": round(one.first, 1),
-            "second": round(one.second, 1),
-            "unit": one.unit,
-            "ratio": round(one.ratio, 2),
-            "wanted": one.wanted,
-            "about": one.about,
-        }
-        for one in results
-    ]
-    return judge(_COLUMNS, rows, results, json_file)
-
-
-_COLUMNS = (
-    Column("case", "case"),
-    Column("first", "first", is_number=True),
-    Column("second", "second", is_number=True),
-    Column("unit", "unit"),
-    Column("ratio", "ratio", is_number=True),
-    Column("wanted", "wanted"),
-    Column("about", "first / second"),
-)
+    first = Column("first", "first", is_number=True)
+    second = Column("second", "second", is_number=True)
+    return judge(results, json_file, first, second, Column("about", "first / second"), digits=1)

@@ -28,27 +28,6 @@ def bench_topics(
         server.create_database(DATABASE)
         for measure in announced(names, CASES):
             results.append(measure(server, seconds))
-    rows = [
-        {
-            "case": one.case,
-            "ours": round(one.ours, 2 if one.unit == "ms" else None),
-            "other": round(one.other, 2 if one.unit == "ms" else None),
-            "unit": one.unit,
-            "ratio": round(one.ratio, 2),
-            "wanted": one.wanted,
-            "about": one.about,
-        }
-        for one in results
-    ]
-    return judge(_COLUMNS, rows, results, json_file)
-
-
-_COLUMNS = (
-    Column("case", "case"),
-    Column("ours", "first", is_number=True),
-    Column("other", "second", is_number=True),
-    Column("unit", "unit"),
-    Column("ratio", "ratio", is_number=True),
-    Column("wanted", "wanted"),
-    Column("about", "first / second"),
-)
+    first = Column("ours", "first", is_number=True)
+    second = Column("other", "second", is_number=True)
+    return judge(results, json_file, first, second, Column("about", "first / second"))

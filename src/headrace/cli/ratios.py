@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 import click
 
+from headrace.bench.ratio import Result
 from headrace.cli.main import DONE, FAILED
 from headrace.cli.tables import Column, show
 
 Command = TypeVar("Command", bound=Callable[..., object])
 Case = TypeVar("Case")
-
-
-class Judged(Protocol):
-    @property
-    def is_good(self) -> bool: ...
 
 
 def case_options(command: Command) -> Command:
@@ -68,12 +64,36 @@ def announced(names: Iterable[str], cases: Mapping[str, Case]) -> Iterable[Case]
 
 
 def judge(
-    columns: Sequence[Column],
-    rows: Sequence[Mapping[str, Any]],
-    results: Iterable[Judged],
+    results: Sequence[Result],
     json_file: str | None,
+    first: Column,
+    second: Column,
+    about: Column,
+    *,
+    digits: int | None = None,
+    with_unit: bool = True,
 ) -> int:
-    """Show and write the figures; FAILED when a ratio is not what is wanted."""
+    """Show and write the figures; FAILED when a ratio is not what is wanted.
+
+    Figures are rounded to ``digits``, milliseconds to 2.
+    """
+    unit = [Column("unit", "unit")] if with_unit else []
+    ratio = Column("ratio", "ratio", is_number=True)
+    columns = [Column("case", "case"), first, second, *unit, ratio, Column("wanted", "wanted")]
+    columns.append(about)
+    rows = []
+    for one in results:
+        precision = 2 if one.unit == "ms" else digits
+        figures = {
+            "case": one.case,
+            first.field: round(one.first, precision),
+            second.field: round(one.second, precision),
+            "unit": one.unit,
+            "ratio": round(one.ratio, 2),
+            "wanted": one.wanted,
+            "about": one.about,
+        }
+        rows.append({column.field: figures[column.field] for column in columns})
     show(columns, rows, as_json=False, nothing="nothing was measured")
     if json_file:
         Path(json_file).write_text(json.dumps(rows, indent=1) + "\n")

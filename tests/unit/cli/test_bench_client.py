@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.bench.client import CASES, Result
+from headrace.bench.client import CASES
+from headrace.bench.ratio import Result
 from headrace.cli.main import main
 
 
@@ -24,12 +25,17 @@ def test_an_unknown_case_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.parametrize(
     ("ours", "pika", "wanted", "good"),
-    [(50, 10, 5, True), (49, 10, 5, False), (1, 10, 0, True), (5, 0, 4, False)],
+    [
+        (50, 10, ">= 5", True),
+        (49, 10, ">= 5", False),
+        (1, 10, "shown", True),
+        (5, 0, ">= 4", False),
+    ],
 )
 def test_a_ratio_is_judged_by_what_is_wanted(
-    ours: float, pika: float, wanted: float, good: bool
+    ours: float, pika: float, wanted: str, good: bool
 ) -> None:
-    assert Result("c", ours, pika, wanted, "a").is_good is good
+    assert Result("c", ours, pika, wanted, "u", "a").is_good is good
 
 
 def test_every_case_measures_both_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

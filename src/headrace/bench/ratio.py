@@ -1,0 +1,40 @@
+"""Two figures of one run and what their ratio is to be; how fast a step is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Two figures and their ratio; ``wanted`` says which way and how far, or that it is shown."""
+
+    case: str
+    first: float
+    second: float
+    wanted: str
+    unit: str
+    about: str
+
+    @property
+    def ratio(self) -> float:
+        return self.first / self.second if self.second else 0.0
+
+    @property
+    def is_good(self) -> bool:
+        sign, _, bound = self.wanted.partition(" ")
+        if sign == "shown":
+            return True
+        return self.ratio >= float(bound) if sign == ">=" else self.ratio <= float(bound)
+
+
+def rate(seconds: float, step: Callable[[], int], warm_up: int) -> float:
+    """Messages per second; the first steps warm up."""
+    for _ in range(warm_up):
+        step()
+    done, start = 0, time.monotonic()
+    while (now := time.monotonic()) < start + seconds:
+        done += step()
+    return done / (now - start)
