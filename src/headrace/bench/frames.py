@@ -125,11 +125,6 @@ class AckBlock:
         self._high = high
 
 
-def ack_multiple(channel: int, tag: int) -> bytes:
-    """One ack for everything up to `tag`."""
-    return _ACK.pack(METHOD, channel, 13, _BASIC_ACK, tag, 1, 0xCE)
-
-
 class Confirms:
     """Counts confirmed publishes from the stream of confirm frames, in whatever order they come."""
 

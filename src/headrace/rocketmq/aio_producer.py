@@ -7,13 +7,9 @@ import time
 from collections.abc import Sequence
 from typing import Self
 
-from headrace.rocketmq.errors import ConfigurationError
-from headrace.rocketmq.health import Health, State
-from headrace.rocketmq.identity import client_id
-from headrace.rocketmq.lifecycle import Lifecycle
+from headrace.rocketmq.health import State
 from headrace.rocketmq.message import Message
-from headrace.rocketmq.metrics import ProducerMetrics
-from headrace.rocketmq.producer_config import ProducerConfig
+from headrace.rocketmq.producing.base import BaseProducer
 from headrace.rocketmq.producing.core import ProducerCore
 from headrace.rocketmq.producing.requests import Parcel, SendResult
 from headrace.rocketmq.producing.tries import Chooser, queue_by_key
@@ -21,17 +17,8 @@ from headrace.rocketmq.routes import KnownTopic
 from headrace.wire.remoting.queues import MessageQueue
 
 
-class AsyncProducer:
+class AsyncProducer(BaseProducer):
     """Sends messages from the event loop it was started on."""
-
-    def __init__(self, config: ProducerConfig) -> None:
-        if not isinstance(config, ProducerConfig):
-            raise ConfigurationError(f"{config!r} is no ProducerConfig")
-        self.config = config
-        self.client_id = client_id(config.instance_name)
-        self.metrics = ProducerMetrics()
-        self._life = Lifecycle(f"{type(self).__name__} of group {config.producer_group!r}")
-        self._core: ProducerCore | None = None
 
     async def start(self) -> None:
         """NameServerError when no name server answers. Twice = no effect."""
@@ -63,18 +50,6 @@ class AsyncProducer:
     async def __aexit__(self, *_: object) -> None:
         await self.shutdown()
 
-    @property
-    def running(self) -> bool:
-        return self._life.state is State.RUNNING
-
-    def health(self) -> Health:
-        if self._core is None or not self.running:
-            state = self._life.state
-            return Health(state, ok=False, problems=(f"the producer is {state.value}",))
-        problems = self._core.instance.problems
-        texts = problems.texts()
-        return Health(State.RUNNING, not texts, texts, last_heartbeat=problems.last_heartbeat)
-
     async def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
         """Returns when the broker has the message; send_timeout is for all tries."""
         choose: Chooser | None = None if queue is None else (lambda queues: queue)
@@ -104,11 +79,6 @@ class AsyncProducer:
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that can be written."""
         return list((await self._known(self._running(), topic)).write_queues)
-
-    def _running(self) -> ProducerCore:
-        self._life.check_running()
-        assert self._core is not None
-        return self._core
 
     async def _known(self, core: ProducerCore, topic: str) -> KnownTopic:
         return core.topic_now(topic) or await core.find_topic(topic)

@@ -7,8 +7,9 @@ those of Java to the letter: groups may have members in several languages.
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol, runtime_checkable
 
 from headrace.rocketmq.enums import AllocateQueueStrategy
@@ -16,6 +17,7 @@ from headrace.rocketmq.errors import ConfigurationError
 from headrace.wire.remoting.queues import MessageQueue
 
 VIRTUAL_NODES = 10
+Queues = list[MessageQueue]
 
 
 @runtime_checkable
@@ -34,23 +36,13 @@ class AllocateStrategy(Protocol):
         """The queues of `current_cid`."""
 
 
-def _sorted(
-    current: str, queues: Iterable[MessageQueue], members: Iterable[str]
-) -> tuple[list[MessageQueue], list[str], int]:
-    """Both lists in the order all members agree on, and the own place (-1: not a member)."""
-    cids = sorted(set(members), key=_java_order)
-    return sorted(set(queues)), cids, cids.index(current) if current in cids else -1
-
-
 def _java_order(text: str) -> bytes:
     """Java compares texts by their UTF-16 units."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
-class AverageAllocateStrategy:
-    """Contiguous blocks whose sizes differ by at most one."""
-
-    name = "AVG"
+class _SharedOut(ABC):
+    """Shares the queues among all members, both in the order they agree on."""
 
     def allocate(
         self,
@@ -59,28 +51,34 @@ class AverageAllocateStrategy:
         mq_all: Sequence[MessageQueue],
         cid_all: Sequence[str],
     ) -> list[MessageQueue]:
-        queues, cids, index = _sorted(current_cid, mq_all, cid_all)
-        if index < 0:
+        cids = sorted(set(cid_all), key=_java_order)
+        if current_cid not in cids:
             return []
+        return self._share(sorted(set(mq_all)), cids, cids.index(current_cid))
+
+    @abstractmethod
+    def _share(self, queues: Queues, cids: list[str], index: int) -> Queues:
+        """What the member at ``index`` gets."""
+
+
+class AverageAllocateStrategy(_SharedOut):
+    """Contiguous blocks whose sizes differ by at most one."""
+
+    name = "AVG"
+
+    def _share(self, queues: Queues, cids: list[str], index: int) -> Queues:
         size, extra = divmod(len(queues), len(cids))
         start = index * size + min(index, extra)
         return queues[start : start + size + (index < extra)]
 
 
-class AverageByCircleAllocateStrategy:
+class AverageByCircleAllocateStrategy(_SharedOut):
     """Queues are dealt out one by one."""
 
     name = "AVG_BY_CIRCLE"
 
-    def allocate(
-        self,
-        consumer_group: str,
-        current_cid: str,
-        mq_all: Sequence[MessageQueue],
-        cid_all: Sequence[str],
-    ) -> list[MessageQueue]:
-        queues, cids, index = _sorted(current_cid, mq_all, cid_all)
-        return [] if index < 0 else queues[index :: len(cids)]
+    def _share(self, queues: Queues, cids: list[str], index: int) -> Queues:
+        return queues[index :: len(cids)]
 
 
 def _ring_hash(text: str) -> int:
@@ -88,7 +86,7 @@ def _ring_hash(text: str) -> int:
     return int.from_bytes(digest[:4], "big")
 
 
-class ConsistentHashAllocateStrategy:
+class ConsistentHashAllocateStrategy(_SharedOut):
     """Members on a ring: when one leaves, only its queues move. Shares are uneven."""
 
     name = "CONSISTENT_HASH"
@@ -98,16 +96,7 @@ class ConsistentHashAllocateStrategy:
             raise ConfigurationError(f"virtual_nodes is {virtual_nodes}; at least 1")
         self.virtual_nodes = virtual_nodes
 
-    def allocate(
-        self,
-        consumer_group: str,
-        current_cid: str,
-        mq_all: Sequence[MessageQueue],
-        cid_all: Sequence[str],
-    ) -> list[MessageQueue]:
-        queues, cids, index = _sorted(current_cid, mq_all, cid_all)
-        if index < 0:
-            return []
+    def _share(self, queues: Queues, cids: list[str], index: int) -> Queues:
         ring = {_ring_hash(f"{cid}-{k}"): cid for cid in cids for k in range(self.virtual_nodes)}
         points = sorted(ring)
 
@@ -115,7 +104,7 @@ class ConsistentHashAllocateStrategy:
             place = bisect_left(points, _ring_hash(str(queue)))
             return ring[points[place % len(points)]]
 
-        return [queue for queue in queues if owner(queue) == current_cid]
+        return [queue for queue in queues if owner(queue) == cids[index]]
 
 
 HashAllocateStrategy = ConsistentHashAllocateStrategy
@@ -140,7 +129,7 @@ class ConfigurationAllocateStrategy:
         return sorted(set(mq_all) & self.queues)
 
 
-class MachineRoomAllocateStrategy:
+class MachineRoomAllocateStrategy(_SharedOut):
     """Only queues of brokers named `room@name` whose room is one of ours, dealt evenly."""
 
     name = "MACHINE_ROOM"
@@ -150,16 +139,7 @@ class MachineRoomAllocateStrategy:
             raise ConfigurationError("rooms is a collection of machine room names, not empty")
         self.rooms = frozenset(rooms)
 
-    def allocate(
-        self,
-        consumer_group: str,
-        current_cid: str,
-        mq_all: Sequence[MessageQueue],
-        cid_all: Sequence[str],
-    ) -> list[MessageQueue]:
-        queues, cids, index = _sorted(current_cid, mq_all, cid_all)
-        if index < 0:
-            return []
+    def _share(self, queues: Queues, cids: list[str], index: int) -> Queues:
         near = [queue for queue in queues if self._is_near(queue.broker_name)]
         size, extra = divmod(len(near), len(cids))
         share = near[index * size : (index + 1) * size]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.wire.remoting.codes import ResponseCode
+
 
 class RocketMQError(Exception):
     """Base of everything the SDK raises on purpose."""
@@ -122,30 +124,9 @@ class ListenerError(RocketMQError):
     """A listener that cannot be used, or that returned something else than a ConsumeResult."""
 
 
-_CODES = {
-    1: "SYSTEM_ERROR",
-    2: "SYSTEM_BUSY",
-    3: "REQUEST_CODE_NOT_SUPPORTED",
-    13: "MESSAGE_ILLEGAL",
-    14: "SERVICE_NOT_AVAILABLE",
-    16: "NO_PERMISSION",
-    17: "TOPIC_NOT_EXIST",
-    22: "QUERY_NOT_FOUND",
-    23: "SUBSCRIPTION_PARSE_FAILED",
-    24: "SUBSCRIPTION_NOT_EXIST",
-    25: "SUBSCRIPTION_NOT_LATEST",
-    26: "SUBSCRIPTION_GROUP_NOT_EXIST",
-    27: "FILTER_DATA_NOT_EXIST",
-    28: "FILTER_DATA_NOT_LATEST",
-    29: "INVALID_PARAMETER",
-    204: "NO_BUYER_ID",
-    205: "NOT_IN_CURRENT_UNIT",
-    206: "CONSUMER_NOT_ONLINE",
-    215: "FLOW_CONTROL",
-    1500: "GO_AWAY",
-}
+_NAMED = frozenset((1, 2, 3, 13, 14, 16, 17, *range(22, 30), 204, 205, 206, 215, 1500))
 
 
 def code_name(code: int) -> str:
-    """The name of a response code; unknown ones have none."""
-    return _CODES.get(code, "unknown")
+    """The name of a response code that brokers refuse with; others have none."""
+    return ResponseCode(code).name if code in _NAMED else "unknown"

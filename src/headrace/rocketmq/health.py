@@ -51,11 +51,6 @@ class Problems:
         with self._lock:
             return self._texts.pop(subject, None) is not None
 
-    def clear_all(self, prefix: str = "") -> None:
-        with self._lock:
-            for subject in [one for one in self._texts if one.startswith(prefix)]:
-                del self._texts[subject]
-
     def texts(self) -> tuple[str, ...]:
         with self._lock:
             return tuple(self._texts[subject] for subject in sorted(self._texts))

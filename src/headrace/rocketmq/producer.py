@@ -10,18 +10,15 @@ from threading import BoundedSemaphore
 from typing import Self
 
 from headrace.rocketmq.errors import (
-    ConfigurationError,
     InvalidMessageError,
     RequestTimeoutError,
     RocketMQError,
 )
-from headrace.rocketmq.health import Health, State
-from headrace.rocketmq.identity import client_id
-from headrace.rocketmq.lifecycle import Lifecycle
+from headrace.rocketmq.health import State
 from headrace.rocketmq.message import Message
-from headrace.rocketmq.metrics import ProducerMetrics
 from headrace.rocketmq.net.loops import LoopThread
 from headrace.rocketmq.producer_config import ProducerConfig
+from headrace.rocketmq.producing.base import BaseProducer
 from headrace.rocketmq.producing.core import ProducerCore
 from headrace.rocketmq.producing.flight import Flight
 from headrace.rocketmq.producing.requests import Parcel, SendResult
@@ -35,18 +32,12 @@ logger = logging.getLogger(__name__)
 Callback = Callable[[SendResult | None, Exception | None], None]
 
 
-class Producer:
+class Producer(BaseProducer):
     """Sends messages and waits for the broker, or not."""
 
     def __init__(self, config: ProducerConfig) -> None:
-        if not isinstance(config, ProducerConfig):
-            raise ConfigurationError(f"{config!r} is no ProducerConfig")
-        self.config = config
-        self.client_id = client_id(config.instance_name)
-        self.metrics = ProducerMetrics()
-        self._life = Lifecycle(f"{type(self).__name__} of group {config.producer_group!r}")
+        super().__init__(config)
         self._thread: LoopThread | None = None
-        self._core: ProducerCore | None = None
         self._room = BoundedSemaphore(config.max_pending)
         self._callbacks = Workers(f"rocketmq-{config.producer_group}-callback", 1, 4)
 
@@ -99,18 +90,6 @@ class Producer:
 
     def __exit__(self, *_: object) -> None:
         self.shutdown()
-
-    @property
-    def running(self) -> bool:
-        return self._life.state is State.RUNNING
-
-    def health(self) -> Health:
-        if self._core is None or not self.running:
-            state = self._life.state
-            return Health(state, ok=False, problems=(f"the producer is {state.value}",))
-        problems = self._core.instance.problems
-        texts = problems.texts()
-        return Health(State.RUNNING, not texts, texts, last_heartbeat=problems.last_heartbeat)
 
     # -- sends -------------------------------------------------------------------------------
 
@@ -188,11 +167,6 @@ class Producer:
         return list(self._known(self._running(), topic).write_queues)
 
     # -- within ------------------------------------------------------------------------------
-
-    def _running(self) -> ProducerCore:
-        self._life.check_running()
-        assert self._core is not None
-        return self._core
 
     def _parcel(self, message: Message) -> Parcel:
         if not isinstance(message, Message):

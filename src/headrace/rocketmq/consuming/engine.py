@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from headrace.rocketmq import checks
@@ -253,6 +253,3 @@ def _store_for(config: ConsumerConfig, client_id: str, gateway: Gateway) -> Offs
         max_cache_size=config.max_cache_size,
         max_retry_times=config.max_retry_times,
     )
-
-
-ServiceFactory = Callable[[Engine], Service]

@@ -132,3 +132,43 @@ class OffsetTable:
                 return
             for queue in [one for one in self._offsets if one not in self._dirty][:surplus]:
                 del self._offsets[queue]
+
+
+class TableOffsetStore(OffsetStore):
+    """A store with a table of offsets in memory in front of it."""
+
+    def __init__(self) -> None:
+        self._table = OffsetTable()
+
+    def update_offset(self, queue: MessageQueue, offset: int, increase_only: bool = False) -> None:
+        self._table.update(queue, offset, increase_only)
+
+    def persist(self, queue: MessageQueue) -> None:
+        entry = self._table.entry_if_dirty(queue)
+        if entry is not None:
+            self._save([entry])
+
+    def read_offset(
+        self,
+        queue: MessageQueue,
+        read_type: ReadOffsetType = ReadOffsetType.MEMORY_FIRST_THEN_STORE,
+    ) -> int:
+        if read_type is not ReadOffsetType.READ_FROM_STORE:
+            offset = self._table.get(queue)
+            if offset != NOT_FOUND or read_type is ReadOffsetType.READ_FROM_MEMORY:
+                return offset
+        return self._stored_offset(queue)
+
+    def remove_offset(self, queue: MessageQueue) -> None:
+        self._table.remove(queue)
+
+    def entries(self) -> list[OffsetEntry]:
+        return self._table.entries()
+
+    @abstractmethod
+    def _save(self, entries: list[OffsetEntry]) -> None:
+        """Store these; OffsetStoreError when it fails."""
+
+    @abstractmethod
+    def _stored_offset(self, queue: MessageQueue) -> int:
+        """What is stored, -1 when there is none."""

@@ -9,9 +9,8 @@ import re
 from pathlib import Path
 from threading import Lock
 
-from headrace.rocketmq.enums import ReadOffsetType
 from headrace.rocketmq.errors import OffsetFileError, OffsetStoreError
-from headrace.rocketmq.offsets.base import NOT_FOUND, OffsetEntry, OffsetStore, OffsetTable
+from headrace.rocketmq.offsets.base import NOT_FOUND, OffsetEntry, TableOffsetStore
 from headrace.rocketmq.offsets.formats import dump, parse
 from headrace.wire.remoting.queues import MessageQueue
 
@@ -19,7 +18,7 @@ logger = logging.getLogger(__name__)
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.@#%-]")
 
 
-class LocalOffsetStore(OffsetStore):
+class LocalOffsetStore(TableOffsetStore):
     """`<directory>/<client id>/<group>/offsets.json`, replaced as a whole, with a `.bak`."""
 
     def __init__(
@@ -31,12 +30,12 @@ class LocalOffsetStore(OffsetStore):
         enable_auto_recovery: bool = True,
         max_retry_times: int = 3,
     ) -> None:
+        super().__init__()
         folder = Path(directory).expanduser() / _file_name(client_id) / _file_name(group)
         self.path = folder / "offsets.json"
         self.backup = folder / "offsets.json.bak"
         self._recovers = enable_auto_recovery
         self._tries = max_retry_times + 1
-        self._table = OffsetTable()
         self._writing = Lock()
         self._saved: dict[MessageQueue, OffsetEntry] = {}
 
@@ -108,38 +107,16 @@ class LocalOffsetStore(OffsetStore):
 
     # -- the interface -----------------------------------------------------------------------
 
-    def update_offset(self, queue: MessageQueue, offset: int, increase_only: bool = False) -> None:
-        self._table.update(queue, offset, increase_only)
-
-    def persist(self, queue: MessageQueue) -> None:
-        entry = self._table.entry_if_dirty(queue)
-        if entry is not None:
-            self._save([entry])
-
     def persist_all(self) -> None:
         entries = self._table.dirty()
         if entries:
             self._save(entries)
 
-    def read_offset(
-        self,
-        queue: MessageQueue,
-        read_type: ReadOffsetType = ReadOffsetType.MEMORY_FIRST_THEN_STORE,
-    ) -> int:
-        if read_type is not ReadOffsetType.READ_FROM_STORE:
-            offset = self._table.get(queue)
-            if offset != NOT_FOUND or read_type is ReadOffsetType.READ_FROM_MEMORY:
-                return offset
+    def _stored_offset(self, queue: MessageQueue) -> int:
         with self._writing:
             stored = {entry.queue: entry for entry in self._read_files()}
         entry = stored.get(queue)
         return entry.offset if entry else NOT_FOUND
-
-    def remove_offset(self, queue: MessageQueue) -> None:
-        self._table.remove(queue)
-
-    def entries(self) -> list[OffsetEntry]:
-        return self._table.entries()
 
     # -- writing -----------------------------------------------------------------------------
 

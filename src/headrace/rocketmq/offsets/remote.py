@@ -6,9 +6,8 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
-from headrace.rocketmq.enums import ReadOffsetType
 from headrace.rocketmq.errors import OffsetStoreError, RocketMQError
-from headrace.rocketmq.offsets.base import NOT_FOUND, OffsetEntry, OffsetStore, OffsetTable
+from headrace.rocketmq.offsets.base import NOT_FOUND, OffsetEntry, TableOffsetStore
 from headrace.wire.remoting.queues import MessageQueue
 
 logger = logging.getLogger(__name__)
@@ -24,7 +23,7 @@ class OffsetGateway(Protocol):
         """Send them all, then wait for the answers; those that were stored."""
 
 
-class RemoteOffsetStore(OffsetStore):
+class RemoteOffsetStore(TableOffsetStore):
     """A cache in front of the brokers, with commits in batches."""
 
     def __init__(
@@ -35,38 +34,33 @@ class RemoteOffsetStore(OffsetStore):
         max_cache_size: int = 10_000,
         max_retry_times: int = 3,
     ) -> None:
+        super().__init__()
         self._gateway = gateway
         self._batch = persist_batch_size
         self._most = max_cache_size
         self._tries = max_retry_times + 1
-        self._table = OffsetTable()
 
     def load(self) -> None:
         """Nothing to do: offsets are asked for when they are needed."""
 
     def update_offset(self, queue: MessageQueue, offset: int, increase_only: bool = False) -> None:
-        self._table.update(queue, offset, increase_only)
+        super().update_offset(queue, offset, increase_only)
         if len(self._table) > self._most:
             self._table.trim(self._most)
-
-    def persist(self, queue: MessageQueue) -> None:
-        entry = self._table.entry_if_dirty(queue)
-        if entry is not None:
-            self._commit([entry])
 
     def persist_all(self) -> None:
         waiting = self._table.dirty()
         failed: OffsetStoreError | None = None
         for start in range(0, len(waiting), self._batch):
             try:
-                self._commit(waiting[start : start + self._batch])
+                self._save(waiting[start : start + self._batch])
             except OffsetStoreError as error:
                 failed = error  # the other queues may be on brokers that answer
         self._table.trim(self._most)
         if failed is not None:
             raise failed
 
-    def _commit(self, entries: list[OffsetEntry]) -> None:
+    def _save(self, entries: list[OffsetEntry]) -> None:
         problem: Exception | None = None
         for _ in range(self._tries):
             try:
@@ -87,15 +81,7 @@ class RemoteOffsetStore(OffsetStore):
             f"({problem or 'the broker refused them'}); they are kept and tried again"
         ) from problem
 
-    def read_offset(
-        self,
-        queue: MessageQueue,
-        read_type: ReadOffsetType = ReadOffsetType.MEMORY_FIRST_THEN_STORE,
-    ) -> int:
-        if read_type is not ReadOffsetType.READ_FROM_STORE:
-            offset = self._table.get(queue)
-            if offset != NOT_FOUND or read_type is ReadOffsetType.READ_FROM_MEMORY:
-                return offset
+    def _stored_offset(self, queue: MessageQueue) -> int:
         offset = self._query(queue)
         if offset != NOT_FOUND:
             self._table.learn(queue, offset)
@@ -111,9 +97,3 @@ class RemoteOffsetStore(OffsetStore):
         raise OffsetStoreError(
             f"the offset of {queue} could not be read after {self._tries} tries ({problem})"
         ) from problem
-
-    def remove_offset(self, queue: MessageQueue) -> None:
-        self._table.remove(queue)
-
-    def entries(self) -> list[OffsetEntry]:
-        return self._table.entries()

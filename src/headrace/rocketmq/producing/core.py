@@ -162,46 +162,45 @@ class ProducerCore:
         """On the loop: try until it works or cannot work."""
         began = time.monotonic()
         while True:
+            queue, left = self._next(tries)
             try:
-                queue, left = tries.next(time.monotonic())
-            except RocketMQError:
-                self.metrics.add("failed", tries.parcel.count)
-                raise
-            result = None
-            try:
-                address = self.address(queue)
-                answer = await self.instance.remoting.ask(
-                    address, tries.parcel.command(queue), left
-                )
+                address, command = self.address(queue), tries.parcel.command(queue)
+                answer = await self.instance.remoting.ask(address, command, left)
                 result = tries.answered(answer, address, time.monotonic())
             except RocketMQError as error:
                 tries.failed(error, time.monotonic())
+                result = None
             if result is not None:
-                self.metrics.sent((time.monotonic() - began) * 1000, tries.parcel.count)
-                return result
-            self.metrics.add("retries")
-            self.look_again(tries.parcel.topic)
+                return self._sent(tries, result, began)
+            self._retry(tries)
 
     def send_blocking(self, tries: Tries) -> SendResult:
         """In a thread of the program: the same, without a detour over the loop."""
         began = time.monotonic()
         while True:
+            queue, left = self._next(tries)
             try:
-                queue, left = tries.next(time.monotonic())
-            except RocketMQError:
-                self.metrics.add("failed", tries.parcel.count)
-                raise
-            result = None
-            try:
-                address = self.address(queue)
-                answer = self.instance.remoting.ask_blocking(
-                    address, tries.parcel.command(queue), left
-                )
+                address, command = self.address(queue), tries.parcel.command(queue)
+                answer = self.instance.remoting.ask_blocking(address, command, left)
                 result = tries.answered(answer, address, time.monotonic())
             except RocketMQError as error:
                 tries.failed(error, time.monotonic())
+                result = None
             if result is not None:
-                self.metrics.sent((time.monotonic() - began) * 1000, tries.parcel.count)
-                return result
-            self.metrics.add("retries")
-            self.look_again(tries.parcel.topic)
+                return self._sent(tries, result, began)
+            self._retry(tries)
+
+    def _next(self, tries: Tries) -> tuple[MessageQueue, float]:
+        try:
+            return tries.next(time.monotonic())
+        except RocketMQError:
+            self.metrics.add("failed", tries.parcel.count)
+            raise
+
+    def _sent(self, tries: Tries, result: SendResult, began: float) -> SendResult:
+        self.metrics.sent((time.monotonic() - began) * 1000, tries.parcel.count)
+        return result
+
+    def _retry(self, tries: Tries) -> None:
+        self.metrics.add("retries")
+        self.look_again(tries.parcel.topic)

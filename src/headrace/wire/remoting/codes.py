@@ -5,11 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 VERSION = 401  # V4_9_4: from here on name servers answer with strict JSON
-SQL_VERSION = 232  # a broker below it makes Java clients refuse SQL92 subscriptions
-STRICT_JSON_VERSION = 401
 OWN_RETRY_LIMIT_VERSION = 121  # from here on a client may say maxReconsumeTimes
-
-BATCH_MAX = 32  # messages in one pull, unless told otherwise
 
 
 class Language(IntEnum):
@@ -172,14 +168,3 @@ class ResponseCode(IntEnum):
     NOT_LEADER_FOR_QUEUE = 501
     ILLEGAL_OPERATION = 604
     GO_AWAY = 1500
-
-
-# A message was stored when a send is answered with one of these.
-STORED_CODES = frozenset(
-    {
-        ResponseCode.SUCCESS,
-        ResponseCode.FLUSH_DISK_TIMEOUT,
-        ResponseCode.SLAVE_NOT_AVAILABLE,
-        ResponseCode.FLUSH_SLAVE_TIMEOUT,
-    }
-)

@@ -9,7 +9,6 @@ from typing import Any
 from headrace.errors import MalformedError, Unsupported
 from headrace.wire.remoting.flags import COMPRESSION_MASK, SysFlag
 
-COMPRESS_FROM = 4096  # bytes of a body; below it is not worth it
 LEVEL = 5
 INFLATED_MAX = 64 << 20
 ZSTD_WINDOW = 8 << 20  # bytes of memory before the first one is inflated; what zstd recommends

@@ -1,4 +1,4 @@
-"""Headers of sends and what is answered; of messages that come back; of recalls."""
+"""Headers of sends and what is answered; of messages that come back."""
 
 from __future__ import annotations
 
@@ -100,17 +100,6 @@ class SendBack(Header):
     unit_mode: bool = False
     max_reconsume_times: int | None = None
     broker_name: str | None = named("bname", None)
-
-
-@dataclass(frozen=True, slots=True)
-class RecallMessage(Header):
-    """Take back a message which waits for its time."""
-
-    CODE = RequestCode.RECALL_MESSAGE
-
-    producer_group: str
-    topic: str
-    recall_handle: str
 
 
 @dataclass(frozen=True, slots=True)
