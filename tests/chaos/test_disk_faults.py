@@ -136,7 +136,7 @@ def test_a_sync_that_fails_while_the_broker_stops_is_not_a_clean_end(
 def test_a_sync_that_the_kernel_fails_ends_the_broker(tmp_path: Path, connect: Connect) -> None:
     # -D: the broker is our child and strace a stranger, so that signals reach the broker.
     strace = ("strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync", "-e")
-    failing = "inject=fdatasync:error=EIO:when=15+"  # counted for each thread
+    failing = "inject=fdatasync:error=EIO:when=40+"  # of each thread; a start has some
     with Node(tmp_path / "b", command=(*strace, failing, *SERVE)) as node:
         desk = Desk(connect(node.start()))
         before = 0
