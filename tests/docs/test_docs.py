@@ -292,6 +292,20 @@ def test_index_leads_to_every_page() -> None:
     assert [pages.title(page) for page in missing] == []
 
 
+def test_every_test_named_for_a_fault_exists() -> None:
+    named = re.findall(
+        r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (pages.DOCS / "fault-tests.md").read_text()
+    )
+    root = pages.DOCS.parent
+    missing = [
+        f"{file}::{name}"
+        for file, name in named
+        if not (root / file).is_file() or f"def {name}" not in (root / file).read_text("utf-8")
+    ]
+    assert len(named) > 100
+    assert missing == []
+
+
 @pytest.mark.parametrize("page", pages.all_pages(), ids=pages.title)
 def test_a_page_begins_with_its_only_title(page: Path) -> None:
     levels = [level for level, _ in pages.headings(page)]

@@ -269,7 +269,7 @@ RULES: dict[str, Rule] = {
     ),
     "locate": Rule(
         Op.LOCATE,
-        lambda c: c.call(Op.LOCATE, queue=c.new, start=0, end=0),
+        lambda c: c.call(Op.LOCATE, queue=c.new, start=0, end=0, seeds=True),
         lambda c: [read("queue", c.new)],
         Case.make_durable_queue,
     ),

@@ -188,9 +188,9 @@ def _locate(session: Session, channel: Channel, request: Request) -> None:
     """
     if not is_loopback(session.link.peer):
         raise Unsupported("files are named only to readers on the broker's own machine")
+    job, stretches = _job(session, request)  # checks the permission first
     if not request.flag("seeds"):
         raise Unsupported("this reader does not know the sums of the files: fetch the messages")
-    job, stretches = _job(session, request)
     try:
         files = [_file(one.file) for one in stretches]
         boot = Path(BOOT_ID).read_text().strip()
