@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from headrace.errors import MalformedError
-from headrace.wire.remoting.fastjson import dumps, json_bytes, object_keyed
+from headrace.wire.remoting.fastjson import dumps, object_keyed
 from headrace.wire.remoting.fields import named
 from headrace.wire.remoting.heartbeat import Subscription
-from headrace.wire.remoting.maps import JsonMap
+from headrace.wire.remoting.maps import JsonBody, JsonMap, special
 from headrace.wire.remoting.queues import MessageQueue, by_queue
-from headrace.wire.remoting.values import body_map, items, table, text, truth, whole
+from headrace.wire.remoting.values import body_map, items, table, text
 
 
 class DirectResult(StrEnum):
@@ -26,40 +26,22 @@ class DirectResult(StrEnum):
     CR_RETURN_NULL = "CR_RETURN_NULL"
 
 
+def _direct_result(name: str, value: object) -> DirectResult:
+    word = text(name, value)
+    if word not in DirectResult.__members__:
+        raise MalformedError(f"'{name}' is none of {', '.join(DirectResult)}")
+    return DirectResult(word)
+
+
 @dataclass(frozen=True, slots=True)
-class DirectlyConsumed:
+class DirectlyConsumed(JsonBody):
     """The answer to CONSUME_MESSAGE_DIRECTLY."""
 
-    result: DirectResult
+    result: DirectResult = special("consumeResult", _direct_result, str)
     order: bool = False
     auto_commit: bool = True
     remark: str | None = None
-    spent_millis: int = 0
-
-    def encode(self) -> bytes:
-        return json_bytes(
-            {
-                "autoCommit": self.auto_commit,
-                "consumeResult": self.result.value,
-                "order": self.order,
-                "remark": self.remark,
-                "spentTimeMills": self.spent_millis,
-            }
-        )
-
-    @classmethod
-    def take(cls, body: bytes) -> DirectlyConsumed:
-        get = body_map(body).get
-        word = text("consumeResult", get("consumeResult"))
-        if word not in DirectResult.__members__:
-            raise MalformedError(f"'consumeResult' is none of {', '.join(DirectResult)}")
-        return cls(
-            DirectResult(word),
-            truth("order", get("order")),
-            truth("autoCommit", get("autoCommit"), True),
-            text("remark", get("remark")) or None,
-            whole("spentTimeMills", get("spentTimeMills")),
-        )
+    spent_millis: int = named("spentTimeMills", 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from typing import Any
 
 from headrace.errors import MalformedError
 from headrace.wire.remoting.fastjson import json_bytes, loads, object_keyed
-from headrace.wire.remoting.values import body_map, items, table, text, truth, whole
+from headrace.wire.remoting.maps import JsonBody, listed
+from headrace.wire.remoting.values import body_map, items, table, text, whole
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,33 +44,13 @@ class MessageQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class LockRequest:
+class LockRequest(JsonBody):
     """The body of LOCK_BATCH_MQ and UNLOCK_BATCH_MQ."""
 
     consumer_group: str
     client_id: str
-    queues: tuple[MessageQueue, ...]
+    queues: tuple[MessageQueue, ...] = listed("mqSet", MessageQueue)
     only_this_broker: bool = False
-
-    def encode(self) -> bytes:
-        return json_bytes(
-            {
-                "clientId": self.client_id,
-                "consumerGroup": self.consumer_group,
-                "mqSet": [queue.as_map() for queue in self.queues],
-                "onlyThisBroker": self.only_this_broker,
-            }
-        )
-
-    @classmethod
-    def take(cls, body: bytes) -> LockRequest:
-        found = body_map(body)
-        return cls(
-            text("consumerGroup", found.get("consumerGroup")),
-            text("clientId", found.get("clientId")),
-            _queues("mqSet", found.get("mqSet")),
-            truth("onlyThisBroker", found.get("onlyThisBroker")),
-        )
 
 
 def locked_body(queues: Iterable[MessageQueue]) -> bytes:

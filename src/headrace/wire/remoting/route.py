@@ -10,8 +10,9 @@ from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.fastjson import json_bytes
 from headrace.wire.remoting.fields import Header
 from headrace.wire.remoting.flags import READ_WRITE, Perm
+from headrace.wire.remoting.maps import JsonMap, special
 from headrace.wire.remoting.queues import MessageQueue
-from headrace.wire.remoting.values import body_map, items, table, text, truth, whole
+from headrace.wire.remoting.values import body_map, items, table, text, whole
 
 MASTER = 0  # broker id
 
@@ -26,39 +27,26 @@ class GetRouteInfo(Header):
     accept_standard_json_only: bool | None = None
 
 
+def _addresses(name: str, value: object) -> dict[int, str]:
+    return {whole(name, number): text(name, one) for number, one in table(name, value).items()}
+
+
 @dataclass(frozen=True, slots=True)
-class BrokerData:
+class BrokerData(JsonMap):
     """A broker and its addresses by id; 0 is the master."""
+
+    NAME = "brokerData"
 
     cluster: str
     broker_name: str
-    addresses: Mapping[int, str]
+    addresses: Mapping[int, str] = special(
+        "brokerAddrs", _addresses, lambda found: {str(number): one for number, one in found.items()}
+    )
     enable_acting_master: bool = False
 
     @property
     def master(self) -> str | None:
         return self.addresses.get(MASTER)
-
-    def as_map(self) -> dict[str, object]:
-        return {
-            "brokerAddrs": {str(number): one for number, one in self.addresses.items()},
-            "brokerName": self.broker_name,
-            "cluster": self.cluster,
-            "enableActingMaster": self.enable_acting_master,
-        }
-
-    @classmethod
-    def take(cls, value: object) -> BrokerData:
-        found = table("brokerData", value)
-        return cls(
-            text("cluster", found.get("cluster")),
-            text("brokerName", found.get("brokerName")),
-            {
-                whole("brokerAddrs", number): text("brokerAddrs", one)
-                for number, one in table("brokerAddrs", found.get("brokerAddrs")).items()
-            },
-            truth("enableActingMaster", found.get("enableActingMaster")),
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from headrace.wire.remoting.codes import Language
 from headrace.wire.remoting.fastjson import dumps, json_bytes, object_keyed
 from headrace.wire.remoting.fields import named
-from headrace.wire.remoting.maps import JsonMap
+from headrace.wire.remoting.maps import JsonMap, enumerated
 from headrace.wire.remoting.queues import MessageQueue, by_queue
-from headrace.wire.remoting.values import body_map, items, member, real, table, text, whole
+from headrace.wire.remoting.values import body_map, items, real
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,31 +67,15 @@ def take_consume_stats(body: bytes) -> tuple[dict[MessageQueue, Progress], float
 
 
 @dataclass(frozen=True, slots=True)
-class ClientConnection:
+class ClientConnection(JsonMap):
     """A client as consoles see it."""
 
+    NAME = "connection"
+
     client_id: str
-    address: str
-    language: Language
-    version: int
-
-    def as_map(self) -> dict[str, object]:
-        return {
-            "clientAddr": self.address,
-            "clientId": self.client_id,
-            "language": self.language.name,
-            "version": self.version,
-        }
-
-    @classmethod
-    def take(cls, value: object) -> ClientConnection:
-        get = table("connection", value).get
-        return cls(
-            text("clientId", get("clientId")),
-            text("clientAddr", get("clientAddr")),
-            member("language", get("language"), Language, Language.OTHER),
-            whole("version", get("version")),
-        )
+    address: str = named("clientAddr")
+    language: Language = enumerated("language", Language.OTHER)
+    version: int = 0
 
 
 def connections_body(
