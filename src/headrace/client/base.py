@@ -1,4 +1,4 @@
-"""What channels of both clients have in common: everything that neither waits nor is awaited."""
+"""What both clients have in common: everything that neither waits nor is awaited."""
 
 from __future__ import annotations
 
@@ -9,17 +9,34 @@ from headrace.client.calls import Calls
 from headrace.client.ledger import D
 from headrace.client.operations import Call
 from headrace.client.properties import Properties
+from headrace.client.protocol import Core, State
 from headrace.client.settings import Settings
 from headrace.client.state import ChannelState
 
 
-class Connected(Protocol):
-    """A connection, as its channels see it here."""
+class Transport(Protocol):
+    """A socket that drives a core."""
 
-    settings: Settings
+    core: Core
+
+
+class ConnectionBase:
+    """What connections of both clients know of themselves."""
+
+    _transport: Transport
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
 
     @property
-    def is_open(self) -> bool: ...
+    def is_open(self) -> bool:
+        """True until it is closed for good; also while it is reconnecting."""
+        return self._transport.core.state is not State.CLOSED
+
+    @property
+    def is_connected(self) -> bool:
+        """True when requests are sent at once."""
+        return self._transport.core.state is State.READY
 
 
 class Lane(Protocol):
@@ -32,7 +49,7 @@ class Lane(Protocol):
 class ChannelBase(Generic[D]):
     """Builds the calls which depend on the settings or on where they are made."""
 
-    connection: Connected
+    connection: ConnectionBase
     _lane: Lane | None
 
     def __init__(self, state: ChannelState, calls: Calls[D]) -> None:
@@ -73,7 +90,6 @@ class ChannelBase(Generic[D]):
         queue: str | None,
         message_id: str | None,
         tag: int | None,
-        *,
         multiple: bool,
         wait: bool | None,
         requeue: bool | None,

@@ -53,7 +53,6 @@ class Calls(Generic[D]):
         self,
         name: str,
         kind: ExchangeType | str,
-        *,
         durable: bool,
         auto_delete: bool,
         internal: bool,
@@ -80,13 +79,7 @@ class Calls(Generic[D]):
         return Call(Op.EXCHANGE_DELETE, {"name": name, "if_unused": if_unused}, finish)
 
     def queue_declare(
-        self,
-        name: str,
-        *,
-        durable: bool,
-        exclusive: bool,
-        auto_delete: bool,
-        arguments: Arguments,
+        self, name: str, durable: bool, exclusive: bool, auto_delete: bool, arguments: Arguments
     ) -> Call[QueueInfo]:
         fields = {
             "name": name,
@@ -148,7 +141,7 @@ class Calls(Generic[D]):
         return f"ctag{self._state.id}.{next(self._numbers)}"
 
     def consume(
-        self, queue: str, tag: str, sink: Sink, *, exclusive: bool, arguments: Arguments
+        self, queue: str, tag: str, sink: Sink, exclusive: bool, arguments: Arguments
     ) -> Call[str]:
         fields = operations.consume_fields(queue, tag, exclusive, arguments)
         consumers = self._state.consumers

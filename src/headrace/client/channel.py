@@ -61,15 +61,8 @@ class Channel(ChannelBase[Delivery]):
         arguments: Arguments = None,
     ) -> None:
         """Success when it exists with the same attributes; PreconditionFailed with others."""
-        call = self.calls.exchange_declare(
-            name,
-            type,
-            durable=durable,
-            auto_delete=auto_delete,
-            internal=internal,
-            arguments=arguments,
-        )
-        self._call(call)
+        flags = (durable, auto_delete, internal)
+        self._call(self.calls.exchange_declare(name, type, *flags, arguments))
 
     def exchange_delete(self, name: str, *, if_unused: bool = False) -> None:
         """NotFound when there is none."""
@@ -85,14 +78,8 @@ class Channel(ChannelBase[Delivery]):
         arguments: Arguments = None,
     ) -> QueueInfo:
         """Without a name the broker gives one, which is in the answer."""
-        call = self.calls.queue_declare(
-            name,
-            durable=durable,
-            exclusive=exclusive,
-            auto_delete=auto_delete,
-            arguments=arguments,
-        )
-        return self._call(call)
+        flags = (durable, exclusive, auto_delete)
+        return self._call(self.calls.queue_declare(name, *flags, arguments))
 
     def queue_delete(self, name: str, *, if_unused: bool = False, if_empty: bool = False) -> int:
         """The number of messages that went with it; NotFound when there is none."""
@@ -120,11 +107,7 @@ class Channel(ChannelBase[Delivery]):
         self._call(self.calls.bind("exchange", destination, source, key, arguments))
 
     def exchange_unbind(
-        self,
-        destination: str,
-        source: str,
-        key: str | None = None,
-        arguments: Arguments = None,
+        self, destination: str, source: str, key: str | None = None, arguments: Arguments = None
     ) -> None:
         self._call(self.calls.unbind("exchange", destination, source, key, arguments))
 
@@ -244,16 +227,11 @@ class Channel(ChannelBase[Delivery]):
         return stream
 
     def _consume(
-        self,
-        queue: str,
-        sink: CallbackSink | DeliveryStream,
-        exclusive: bool,
-        arguments: Arguments,
+        self, queue: str, sink: CallbackSink | DeliveryStream, exclusive: bool, arguments: Arguments
     ) -> str:
         if not self._has_prefetch:
             self.basic_qos(self.connection.settings.prefetch)
-        tag = sink.consumer_tag
-        call = self.calls.consume(queue, tag, sink, exclusive=exclusive, arguments=arguments)
+        call = self.calls.consume(queue, sink.consumer_tag, sink, exclusive, arguments)
         return self._call(call)
 
     def basic_cancel(self, consumer_tag: str) -> None:
@@ -283,7 +261,7 @@ class Channel(ChannelBase[Delivery]):
         """
         if wait is None and tag is None and not multiple and self._acked(queue, message_id):
             return
-        call = self._settlement(queue, message_id, tag, multiple=multiple, wait=wait, requeue=None)
+        call = self._settlement(queue, message_id, tag, multiple, wait, requeue=None)
         if call is not None:
             self._call(call)
 
@@ -298,9 +276,7 @@ class Channel(ChannelBase[Delivery]):
         wait: bool | None = None,
     ) -> None:
         """Give it back, or (``requeue=False``) give it up."""
-        call = self._settlement(
-            queue, message_id, tag, multiple=multiple, wait=wait, requeue=requeue
-        )
+        call = self._settlement(queue, message_id, tag, multiple, wait, requeue)
         if call is not None:
             self._call(call)
 

@@ -12,13 +12,13 @@ from dataclasses import fields, replace
 from itertools import count
 from typing import Any, TypeVar
 
+from headrace.client.base import ConnectionBase
 from headrace.client.calls import Calls
 from headrace.client.channel import Channel
 from headrace.client.dispatch import Dispatcher
 from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
 from headrace.client.ledger import Delivery
 from headrace.client.operations import Call
-from headrace.client.protocol import State
 from headrace.client.settings import Settings
 from headrace.client.state import ChannelState
 from headrace.client.transport import Transport
@@ -79,11 +79,13 @@ def _known(name: str) -> str:
     return name
 
 
-class Connection:
+class Connection(ConnectionBase):
     """One socket, many channels. All methods may be called from any thread."""
 
+    _transport: Transport
+
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+        super().__init__(settings)
         name = f"headrace-{next(_numbers)}"
         self._pid = os.getpid()
         self._transport = Transport(settings, name)
@@ -109,16 +111,6 @@ class Connection:
         channel = Channel(self, state, calls, self._dispatcher)
         self._channels.add(channel)
         return channel
-
-    @property
-    def is_open(self) -> bool:
-        """True until it is closed for good; also while it is reconnecting."""
-        return self._transport.core.state is not State.CLOSED
-
-    @property
-    def is_connected(self) -> bool:
-        """True when requests are sent at once."""
-        return self._transport.core.state is State.READY
 
     def close(self) -> None:
         """Finish the callbacks that run, send what is to be sent, close. Twice does no harm."""

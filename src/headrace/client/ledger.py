@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from headrace.client.errors import AlreadySettled
 from headrace.client.properties import BasicProperties, received_properties
@@ -96,18 +96,13 @@ def name_of(row: Row) -> tuple[str, str]:
     return row["queue"], row["properties"]["message_id"]
 
 
-class Settlement:
+class Settlement(NamedTuple):
     """One request's worth: an ack or a nack (``requeue`` is not None) of a tag of the wire."""
 
-    __slots__ = ("keep", "multiple", "requeue", "tag")
-
-    def __init__(
-        self, tag: int, multiple: bool = False, requeue: bool | None = None, keep: bool = False
-    ) -> None:
-        self.tag = tag
-        self.multiple = multiple
-        self.requeue = requeue
-        self.keep = keep
+    tag: int
+    multiple: bool = False
+    requeue: bool | None = None
+    keep: bool = False
 
 
 class Ledger:

@@ -57,15 +57,8 @@ class Channel(ChannelBase[Delivery]):
         arguments: Arguments = None,
     ) -> None:
         """Success when it exists with the same attributes; PreconditionFailed with others."""
-        call = self.calls.exchange_declare(
-            name,
-            type,
-            durable=durable,
-            auto_delete=auto_delete,
-            internal=internal,
-            arguments=arguments,
-        )
-        await self._call(call)
+        flags = (durable, auto_delete, internal)
+        await self._call(self.calls.exchange_declare(name, type, *flags, arguments))
 
     async def exchange_delete(self, name: str, *, if_unused: bool = False) -> None:
         """NotFound when there is none."""
@@ -81,14 +74,8 @@ class Channel(ChannelBase[Delivery]):
         arguments: Arguments = None,
     ) -> QueueInfo:
         """Without a name the broker gives one, which is in the answer."""
-        call = self.calls.queue_declare(
-            name,
-            durable=durable,
-            exclusive=exclusive,
-            auto_delete=auto_delete,
-            arguments=arguments,
-        )
-        return await self._call(call)
+        flags = (durable, exclusive, auto_delete)
+        return await self._call(self.calls.queue_declare(name, *flags, arguments))
 
     async def queue_delete(
         self, name: str, *, if_unused: bool = False, if_empty: bool = False
@@ -118,11 +105,7 @@ class Channel(ChannelBase[Delivery]):
         await self._call(self.calls.bind("exchange", destination, source, key, arguments))
 
     async def exchange_unbind(
-        self,
-        destination: str,
-        source: str,
-        key: str | None = None,
-        arguments: Arguments = None,
+        self, destination: str, source: str, key: str | None = None, arguments: Arguments = None
     ) -> None:
         await self._call(self.calls.unbind("exchange", destination, source, key, arguments))
 
@@ -246,16 +229,11 @@ class Channel(ChannelBase[Delivery]):
         return stream
 
     async def _consume(
-        self,
-        queue: str,
-        sink: CallbackSink | DeliveryStream,
-        exclusive: bool,
-        arguments: Arguments,
+        self, queue: str, sink: CallbackSink | DeliveryStream, exclusive: bool, arguments: Arguments
     ) -> str:
         if not self._has_prefetch:
             await self.basic_qos(self.connection.settings.prefetch)
-        tag = sink.consumer_tag
-        call = self.calls.consume(queue, tag, sink, exclusive=exclusive, arguments=arguments)
+        call = self.calls.consume(queue, sink.consumer_tag, sink, exclusive, arguments)
         return await self._call(call)
 
     async def basic_cancel(self, consumer_tag: str) -> None:
@@ -285,7 +263,7 @@ class Channel(ChannelBase[Delivery]):
         """
         if wait is None and tag is None and not multiple and self._acked(queue, message_id):
             return
-        call = self._settlement(queue, message_id, tag, multiple=multiple, wait=wait, requeue=None)
+        call = self._settlement(queue, message_id, tag, multiple, wait, requeue=None)
         if call is not None:
             await self._call(call)
 
@@ -300,9 +278,7 @@ class Channel(ChannelBase[Delivery]):
         wait: bool | None = None,
     ) -> None:
         """Give it back, or (``requeue=False``) give it up."""
-        call = self._settlement(
-            queue, message_id, tag, multiple=multiple, wait=wait, requeue=requeue
-        )
+        call = self._settlement(queue, message_id, tag, multiple, wait, requeue)
         if call is not None:
             await self._call(call)
 

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from headrace.client.aio.channel import Channel
 from headrace.client.aio.consuming import Delivery
 from headrace.client.aio.transport import Transport
+from headrace.client.base import ConnectionBase
 from headrace.client.calls import Calls
 from headrace.client.errors import HeadraceError, RequestTimeout
 from headrace.client.operations import Call
-from headrace.client.protocol import State
 from headrace.client.settings import Settings
 from headrace.client.state import ChannelState
 from headrace.client.urls import settings_of
@@ -67,11 +67,13 @@ class Connecting:
             await self._connection.close()
 
 
-class Connection:
+class Connection(ConnectionBase):
     """One socket, many channels."""
 
+    _transport: Transport
+
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+        super().__init__(settings)
         self._transport = Transport(settings)
         self._channels: set[Channel] = set()
 
@@ -93,16 +95,6 @@ class Connection:
         channel = Channel(self, state, calls)
         self._channels.add(channel)
         return channel
-
-    @property
-    def is_open(self) -> bool:
-        """True until it is closed for good; also while it is reconnecting."""
-        return self._transport.core.state is not State.CLOSED
-
-    @property
-    def is_connected(self) -> bool:
-        """True when requests are sent at once."""
-        return self._transport.core.state is State.READY
 
     async def close(self) -> None:
         """Finish the callbacks that run, send what is to be sent, close. Twice does no harm."""

@@ -18,19 +18,6 @@ TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
 
-SYSTEM_TOPICS = frozenset(
-    {
-        TEMPLATE_TOPIC,
-        SCHEDULE_TOPIC,
-        HALF_TOPIC,
-        HALF_DONE_TOPIC,
-        CHECKED_TOO_OFTEN_TOPIC,
-        TRACE_TOPIC,
-        SELF_TEST_TOPIC,
-        OFFSET_MOVED_TOPIC,
-        "BenchmarkTest",
-    }
-)
 # Clients may not send to these.
 CLOSED_TOPICS = frozenset(
     {
@@ -42,6 +29,7 @@ CLOSED_TOPICS = frozenset(
         OFFSET_MOVED_TOPIC,
     }
 )
+SYSTEM_TOPICS = CLOSED_TOPICS | {TEMPLATE_TOPIC, TRACE_TOPIC, "BenchmarkTest"}
 
 CLIENT_INNER_PRODUCER = "CLIENT_INNER_PRODUCER"  # the group every client sends retries with
 DEFAULT_PRODUCER = "DEFAULT_PRODUCER"
