@@ -16,29 +16,22 @@ Row = list[str]
 
 def tables(outcomes: list[Outcome], names: list[str]) -> str:
     """All tables that have a row, failures last."""
-    parts = [
-        _table(
-            "Throughput", _flow_head(names), [_flow_row(o, names) for o in _of(outcomes, Kind.FLOW)]
-        ),
-        _table(
-            "Topic bindings (10,000 against 10)",
-            _binding_head(names),
-            [_binding_row(o, names) for o in _of(outcomes, Kind.BINDINGS)],
-        ),
-        _table(
-            "Latency, ms",
-            _latency_head(names),
-            [_latency_row(o, names) for o in _of(outcomes, Kind.LATENCY)],
-        ),
-        _table(
+    kinds = (
+        ("Throughput", _flow_head, _flow_row, (Kind.FLOW,)),
+        ("Topic bindings (10,000 against 10)", _binding_head, _binding_row, (Kind.BINDINGS,)),
+        ("Latency, ms", _latency_head, _latency_row, (Kind.LATENCY,)),
+        (
             "Memory, MB: anonymous (all resident)",
-            _memory_head(names),
-            [_memory_row(o, names) for o in _of(outcomes, Kind.IDLE, Kind.MEMORY)],
+            _memory_head,
+            _memory_row,
+            (Kind.IDLE, Kind.MEMORY),
         ),
-        _shares(outcomes, names),
-        _notes(outcomes, names),
-        _failures(outcomes),
+    )
+    parts = [
+        _table(title, head(names), [row(one, names) for one in outcomes if one.case.kind in kind])
+        for title, head, row, kind in kinds
     ]
+    parts += [_shares(outcomes, names), _notes(outcomes, names), _failures(outcomes)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -169,10 +162,6 @@ def _failures(outcomes: list[Outcome]) -> str:
 
 
 # -- cells -------------------------------------------------------------------------------------
-
-
-def _of(outcomes: list[Outcome], *kinds: Kind) -> list[Outcome]:
-    return [outcome for outcome in outcomes if outcome.case.kind in kinds]
 
 
 def _ratio_head(names: list[str]) -> Row:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -24,6 +23,7 @@ from headrace.bench.target import Target, Timing
 from headrace.cli.bench_client import bench_client
 from headrace.cli.bench_rocketmq import bench_rocketmq
 from headrace.cli.bench_topics import bench_topics
+from headrace.cli.ratios import directory_option, file_option
 
 
 def _addresses(
@@ -102,28 +102,9 @@ def _cases(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     show_default=True,
     help="Headrace on the first core, its load on the last; RabbitMQ always has all.",
 )
-@click.option(
-    "--dir",
-    "directory",
-    metavar="DIR",
-    default=tempfile.gettempdir(),
-    type=click.Path(exists=True, file_okay=False, writable=True),
-    help="Where the brokers keep their data meanwhile. [the system's temporary directory]",
-)
-@click.option(
-    "--json",
-    "json_file",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, writable=True),
-    help="Write every figure of every round.",
-)
-@click.option(
-    "--chart",
-    "chart_file",
-    metavar="FILE.svg",
-    type=click.Path(dir_okay=False, writable=True),
-    help="Draw the ratios.",
-)
+@directory_option("Where the brokers keep their data meanwhile. [the system's temporary directory]")
+@file_option("--json", "FILE", "Write every figure of every round.")
+@file_option("--chart", "FILE.svg", "Draw the ratios.")
 @click.option("--list", "list_only", is_flag=True, help="Show the cases and stop.")
 @click.pass_context
 def bench(

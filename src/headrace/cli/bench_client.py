@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
-from headrace.cli.ratios import announced, case_options, choose, judge, list_cases
+from headrace.cli.ratios import announced, case_options, choose, directory_option, judge, list_cases
 from headrace.cli.tables import Column
 from headrace.errors import CommandFailed
 
 
 @click.command("client")
 @case_options
-@click.option(
-    "--dir",
-    "directory",
-    metavar="DIR",
-    default=tempfile.gettempdir(),
-    type=click.Path(exists=True, file_okay=False, writable=True),
-    help="Where the broker keeps its data. [the system's temporary directory]",
-)
+@directory_option("Where the broker keeps its data. [the system's temporary directory]")
 def bench_client(
     chosen: tuple[str, ...],
     seconds: float,

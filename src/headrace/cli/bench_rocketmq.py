@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.ratios import announced, case_options, choose, judge, list_cases
+from headrace.cli.ratios import announced, case_options, choose, directory_option, judge, list_cases
 from headrace.cli.tables import Column
 
 _MEMORY = "/dev/shm"
@@ -22,13 +22,10 @@ _MEMORY = "/dev/shm"
     metavar="PYTHON",
     help="Interpreter with the PyPI package rocketmq==0.4.4; without it those cases are left out.",
 )
-@click.option(
-    "--dir",
-    "directory",
-    metavar="DIR",
-    type=click.Path(exists=True, file_okay=False, writable=True),
-    help="Where the broker keeps its data. [in memory, if there is a place: both sides then wait "
-    "for no disk]",
+@directory_option(
+    "Where the broker keeps its data. [in memory, if there is a place: both sides then wait for no "
+    "disk]",
+    default=None,
 )
 def bench_rocketmq(
     chosen: tuple[str, ...],

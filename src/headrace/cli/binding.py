@@ -7,7 +7,7 @@ import click
 from headrace.cli.address import Address
 from headrace.cli.connecting import broker_options, connected, json_option
 from headrace.cli.escaping import escaped
-from headrace.cli.pairs import arguments_of
+from headrace.cli.pairs import arguments_of, arguments_option
 from headrace.cli.tables import Column, show, tell
 
 COLUMNS = (
@@ -17,13 +17,7 @@ COLUMNS = (
     Column("destination", "name"),
     Column("arguments", "arguments"),
 )
-_arguments = click.option(
-    "--argument",
-    "arguments",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="For headers exchanges, for example x-match=any; NAME:=JSON for the rest; repeatable.",
-)
+_arguments = arguments_option("For headers exchanges, for example x-match=any")
 _to_exchange = click.option("--to-exchange", is_flag=True, help="DESTINATION is an exchange.")
 
 

@@ -27,6 +27,9 @@ from headrace.client.errors import ProtocolViolation
 from headrace.errors import CommandFailed, ConfigError
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+durable_option = click.option(
+    "--durable/--transient", default=True, help="Whether it is there after a restart. [durable]"
+)
 
 
 def broker_options(function: Callable[..., int]) -> Callable[..., int]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from headrace.cli.address import Address
-from headrace.cli.connecting import broker_options, connected, json_option
+from headrace.cli.connecting import broker_options, connected, durable_option, json_option
 from headrace.cli.escaping import escaped
-from headrace.cli.pairs import arguments_of
+from headrace.cli.pairs import arguments_of, arguments_option
 from headrace.cli.tables import Column, show, tell
 
 COLUMNS = (
@@ -38,18 +38,10 @@ def list_exchanges(address: Address, as_json: bool) -> int:
 @exchange.command()
 @click.argument("name")
 @click.argument("kind", metavar="TYPE")
-@click.option(
-    "--durable/--transient", default=True, help="Whether it is there after a restart. [durable]"
-)
+@durable_option
 @click.option("--auto-delete", is_flag=True, help="Gone when its last binding is removed.")
 @click.option("--internal", is_flag=True, help="Only other exchanges may publish to it.")
-@click.option(
-    "--argument",
-    "arguments",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="For example alternate-exchange=others; NAME:=JSON for the rest; repeatable.",
-)
+@arguments_option("For example alternate-exchange=others")
 @json_option
 @broker_options
 def declare(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 import click
@@ -64,20 +65,8 @@ def list_groups(store: Store, topic: str, as_json: bool) -> int:
 @store_options
 def lag(store: Store, topic: str, group: str, alone: bool, as_json: bool) -> int:
     """Show how far GROUP is behind in each priority of TOPIC."""
-    found = _known(store, topic, group, alone).lag()
-    rows = [
-        {
-            "priority": one.priority,
-            "position": one.position,
-            "end": one.end,
-            "messages": one.messages,
-            "claimed": one.claimed,
-            "retrying": one.retrying,
-            "dead": one.dead,
-            "oldest": None if one.oldest is None else one.oldest.isoformat(),
-        }
-        for one in found.values()
-    ]
+    found = _known(store, topic, group, alone).lag().values()
+    rows = [{**asdict(one), "oldest": one.oldest and one.oldest.isoformat()} for one in found]
     return show(LAG_COLUMNS, rows, as_json=as_json, nothing="")
 
 

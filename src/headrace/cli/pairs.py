@@ -8,15 +8,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import click
 
 from headrace.cli.escaping import escaped
 from headrace.client.properties import properties_map
 from headrace.errors import ConfigError
 
+Command = TypeVar("Command", bound=Callable[..., object])
 _WHOLE = re.compile(r"-?\d{1,18}")
 _NUMBERS = ("priority", "timestamp", "delivery_mode")
 _LARGEST, _SMALLEST = (1 << 63) - 1, -(1 << 63)
+
+
+def arguments_option(example: str) -> Callable[[Command], Command]:
+    """--argument, as ``arguments``."""
+    text = f"{example}; NAME:=JSON for the rest; repeatable."
+    return click.option("--argument", "arguments", multiple=True, metavar="NAME=VALUE", help=text)
 
 
 def headers_of(pairs: Iterable[str]) -> dict[str, object]:

@@ -14,11 +14,10 @@ import click
 from headrace.cli.address import Address
 from headrace.cli.connecting import broker_options, connected, explain, json_option
 from headrace.cli.escaping import escaped
-from headrace.cli.main import DONE
 from headrace.cli.pairs import headers_of, properties_of
 from headrace.cli.progress import progress_bar
 from headrace.cli.sending import Destination, Sender, lines_of, repeated
-from headrace.cli.tables import counted, print_json
+from headrace.cli.tables import counted, tell
 from headrace.client import HeadraceError
 from headrace.errors import CommandFailed, ConfigError
 
@@ -179,13 +178,11 @@ def _tell_made(queue: str) -> None:
 
 
 def _report(sender: Sender, *, unrouted_ok: bool, as_json: bool) -> int:
-    if as_json:
-        print_json({"confirmed": sender.confirmed, "unrouted": sender.unrouted})
-    else:
-        click.echo(f"published {counted(sender.confirmed, 'message')}")
+    figures = {"confirmed": sender.confirmed, "unrouted": sender.unrouted}
+    done = tell(f"published {counted(sender.confirmed, 'message')}", figures, as_json=as_json)
     if sender.unrouted and not unrouted_ok:
         raise CommandFailed(
             f"{sender.unrouted:,} of them reached no queue and are gone: no binding fits; "
             "`headrace binding list` shows those there are (--unrouted-ok: do not mind)"
         )
-    return DONE
+    return done

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from headrace.cli.address import Address
-from headrace.cli.connecting import broker_options, connected, json_option
+from headrace.cli.connecting import broker_options, connected, durable_option, json_option
 from headrace.cli.escaping import escaped
-from headrace.cli.pairs import arguments_of
+from headrace.cli.pairs import arguments_of, arguments_option
 from headrace.cli.tables import Column, counted, show, tell
 
 COLUMNS = (
@@ -37,17 +37,9 @@ def list_queues(address: Address, as_json: bool) -> int:
 
 @queue.command()
 @click.argument("name")
-@click.option(
-    "--durable/--transient", default=True, help="Whether it is there after a restart. [durable]"
-)
+@durable_option
 @click.option("--auto-delete", is_flag=True, help="Gone when its last consumer leaves.")
-@click.option(
-    "--argument",
-    "arguments",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="For example x-max-length=1000; NAME:=JSON for the rest; repeatable.",
-)
+@arguments_option("For example x-max-length=1000")
 @json_option
 @broker_options
 def declare(

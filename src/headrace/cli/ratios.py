@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -17,17 +18,25 @@ Command = TypeVar("Command", bound=Callable[..., object])
 Case = TypeVar("Case")
 
 
+def file_option(flag: str, metavar: str, text: str) -> Callable[[Command], Command]:
+    """A file to write; `--json` is given as ``json_file``."""
+    kind = click.Path(dir_okay=False, writable=True)
+    return click.option(flag, f"{flag[2:]}_file", metavar=metavar, type=kind, help=text)
+
+
+def directory_option(
+    text: str, default: str | None = tempfile.gettempdir()
+) -> Callable[[Command], Command]:
+    """--dir, for the data of brokers."""
+    kind = click.Path(exists=True, file_okay=False, writable=True)
+    return click.option("--dir", "directory", metavar="DIR", default=default, type=kind, help=text)
+
+
 def case_options(command: Command) -> Command:
     """--case, --seconds, --json and --list."""
     for option in (
         click.option("--list", "list_only", is_flag=True, help="Show the cases and stop."),
-        click.option(
-            "--json",
-            "json_file",
-            metavar="FILE",
-            type=click.Path(dir_okay=False, writable=True),
-            help="Write the figures.",
-        ),
+        file_option("--json", "FILE", "Write the figures."),
         click.option(
             "--seconds",
             default=3.0,

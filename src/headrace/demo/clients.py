@@ -27,6 +27,11 @@ class Delivery(NamedTuple):
     properties: Any
     at: float
 
+    @classmethod
+    def now(cls, method: Any, properties: Any, body: bytes) -> Delivery:  # noqa: ANN401
+        tag, redelivered = method.delivery_tag, method.redelivered
+        return cls(body.decode(), tag, redelivered, properties, time.monotonic())
+
 
 class Client:
     """One connection with one channel."""
@@ -63,11 +68,7 @@ class Client:
 
     def get(self, queue: str) -> Delivery | None:
         method, properties, body = self.channel.basic_get(queue)
-        if method is None:
-            return None
-        return Delivery(
-            body.decode(), method.delivery_tag, method.redelivered, properties, time.monotonic()
-        )
+        return None if method is None else Delivery.now(method, properties, body)
 
     def consume(
         self,
@@ -80,9 +81,7 @@ class Client:
         """Collect deliveries; ``then`` is called with each of them."""
 
         def arrived(channel: Any, method: Any, properties: Any, body: bytes) -> None:  # noqa: ANN401
-            delivery = Delivery(
-                body.decode(), method.delivery_tag, method.redelivered, properties, time.monotonic()
-            )
+            delivery = Delivery.now(method, properties, body)
             self.inbox.append(delivery)
             if then is not None:
                 then(delivery)

@@ -16,8 +16,8 @@ _ROUTES = tuple(t.ROUTES)
 _WEIGHTS = (6, 4, 1, 5, 3, 2, 6)  # of the routes, in their order
 
 
-class Publisher:
-    """Publishes with confirms; never more than ``window`` of them open."""
+class _Sender:
+    """Sends messages of random sizes on a channel of its own."""
 
     def __init__(self, name: str, link: Link, ledger: Ledger, chance: Random, size: int) -> None:
         self.name = name
@@ -26,6 +26,17 @@ class Publisher:
         self._ledger = ledger
         self._chance = chance
         self._size = size
+
+    def _send(self, number: int, route: tuple[str, str]) -> None:
+        body = make_body(number, self._chance.randrange(self._size))
+        self._link.publish(self._channel, *route, body, _PERSISTENT)
+
+
+class Publisher(_Sender):
+    """Publishes with confirms; never more than ``window`` of them open."""
+
+    def __init__(self, name: str, link: Link, ledger: Ledger, chance: Random, size: int) -> None:
+        super().__init__(name, link, ledger, chance, size)
         self._window = chance.choice((1, 20, 200))
         self._tag = 0
         self._open: deque[tuple[int, int, list[Proof]]] = deque()  # tag, number, proofs
@@ -43,8 +54,7 @@ class Publisher:
     def publish(self, number: int, route: tuple[str, str]) -> None:
         self._tag += 1
         self._open.append((self._tag, number, self._ledger.take_unproven()))
-        body = make_body(number, self._chance.randrange(self._size))
-        self._link.publish(self._channel, *route, body, _PERSISTENT)
+        self._send(number, route)
 
     def handle(self, event: Event) -> None:
         method = event.method
@@ -62,16 +72,11 @@ class Publisher:
         self._open = rest
 
 
-class Batcher:
+class Batcher(_Sender):
     """Publishes in transactions, a few messages each; one rollback in ten."""
 
     def __init__(self, name: str, link: Link, ledger: Ledger, chance: Random, size: int) -> None:
-        self._name = name
-        self._link = link
-        self._channel = link.open_channel(1)
-        self._ledger = ledger
-        self._chance = chance
-        self._size = size
+        super().__init__(name, link, ledger, chance, size)
         self._open: list[int] = []
         link.call(self._channel, m.TxSelect(), m.TxSelectOk)
 
@@ -83,10 +88,9 @@ class Batcher:
         for _ in range(self._chance.randrange(1, 8)):
             # A message that is rolled back is sent to nowhere: whoever sees it sees a ghost.
             families = () if rolled_back else (t.BATCH,)
-            number = self._ledger.send(self._name, families, transaction=first)
+            number = self._ledger.send(self.name, families, transaction=first)
             self._open.append(number)
-            body = make_body(number, self._chance.randrange(self._size))
-            self._link.publish(self._channel, "", t.BATCH, body, _PERSISTENT)
+            self._send(number, ("", t.BATCH))
         if rolled_back:
             self._open.clear()
             self._link.call(self._channel, m.TxRollback(), m.TxRollbackOk)
