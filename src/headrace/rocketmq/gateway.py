@@ -44,14 +44,12 @@ class Gateway:
             raise TopicNotFoundError(f"the address of broker {queue.broker_name!r} is not known")
         return address
 
-    def _ask(self, queue: MessageQueue, header: Header) -> Command:
-        command = Command(header.CODE, header.ext())
-        return self._instance.remoting.ask_blocking(self._address(queue), command, self._seconds)
-
     def _offset(self, queue: MessageQueue, header: Header) -> int:
-        answer = self._ask(queue, header)
+        command = Command(header.CODE, header.ext())
+        address = self._address(queue)
+        answer = self._instance.remoting.ask_blocking(address, command, self._seconds)
         if answer.code != ResponseCode.SUCCESS:
-            raise BrokerError(answer.code, answer.remark or "", self._address(queue))
+            raise BrokerError(answer.code, answer.remark or "", address)
         return OffsetResult.take(answer.ext).offset
 
     def max_offset(self, queue: MessageQueue) -> int:
@@ -65,12 +63,12 @@ class Gateway:
 
     def query_offset(self, queue: MessageQueue) -> int:
         header = QueryConsumerOffset(self._group, queue.topic, queue.queue_id)
-        answer = self._ask(queue, header)
-        if answer.code == ResponseCode.QUERY_NOT_FOUND:
+        try:
+            return self._offset(queue, header)
+        except BrokerError as error:
+            if error.code != ResponseCode.QUERY_NOT_FOUND:
+                raise
             return NOT_FOUND
-        if answer.code != ResponseCode.SUCCESS:
-            raise BrokerError(answer.code, answer.remark or "", self._address(queue))
-        return OffsetResult.take(answer.ext).offset
 
     def commit_offsets(self, entries: Sequence[OffsetEntry]) -> list[OffsetEntry]:
         """All are sent before the first answer is waited for."""

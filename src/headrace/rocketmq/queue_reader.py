@@ -30,17 +30,11 @@ from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.flags import PullFlag
 from headrace.wire.remoting.heartbeat import Heartbeat
 from headrace.wire.remoting.queues import MessageQueue
-from headrace.wire.remoting.reading import TAG, PullMessage, PullResult
+from headrace.wire.remoting.reading import PULL_CODES, TAG, PullMessage, PullResult
 
 GROUP = "headrace_reader"
 PULL_SIZE = 1024  # brokers give fewer if they want
 _AGAIN_SECONDS = 0.05
-_CODES = (
-    ResponseCode.SUCCESS,
-    ResponseCode.PULL_NOT_FOUND,
-    ResponseCode.PULL_RETRY_IMMEDIATELY,
-    ResponseCode.PULL_OFFSET_MOVED,
-)
 
 
 class QueueReader:
@@ -153,7 +147,7 @@ class QueueReader:
                 asked = ahead or self._ask(queue, at, pull_size)
                 ahead = None
                 answer = asked.result()
-                if answer.code not in _CODES:
+                if answer.code not in PULL_CODES:
                     raise BrokerError(answer.code, answer.remark or "", queue.broker_name)
                 result = PullResult.take(answer.ext)
                 if at < result.min_offset:

@@ -17,21 +17,13 @@ from headrace.wire.remoting.codes import ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.flags import PullFlag
 from headrace.wire.remoting.names import retry_topic
-from headrace.wire.remoting.reading import PullMessage, PullResult
+from headrace.wire.remoting.reading import PULL_CODES, PullMessage, PullResult
 
 if TYPE_CHECKING:
     from headrace.rocketmq.consuming.engine import Engine
 
 logger = logging.getLogger(__name__)
 
-_CODES = frozenset(
-    {
-        ResponseCode.SUCCESS,
-        ResponseCode.PULL_NOT_FOUND,
-        ResponseCode.PULL_RETRY_IMMEDIATELY,
-        ResponseCode.PULL_OFFSET_MOVED,
-    }
-)
 _UNKNOWN_SUBSCRIPTION = frozenset(
     {
         ResponseCode.SUBSCRIPTION_NOT_EXIST,
@@ -123,7 +115,7 @@ class Puller:
         self._ahead = None
         answer = await asked
         a.cached.pulled_at = now = time.monotonic()
-        if answer.code not in _CODES:
+        if answer.code not in PULL_CODES:
             raise BrokerError(answer.code, answer.remark or "", a.queue.broker_name)
         result = PullResult.take(answer.ext)
         a.broker_id, a.end_offset = result.suggest_which_broker_id, result.max_offset

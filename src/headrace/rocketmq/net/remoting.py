@@ -20,10 +20,6 @@ Greeting = Callable[[Connection], Awaitable[None]]
 _CONNECT_TIMEOUT = 3.0
 
 
-async def _silent(connection: Connection) -> None:
-    """Nothing to say to a new connection."""
-
-
 class Waiter:
     """One thread waits here for one answer; lighter than an event."""
 
@@ -49,7 +45,7 @@ class Remoting:
         self,
         loop: asyncio.AbstractEventLoop,
         on_request: OnRequest,
-        greeting: Greeting = _silent,
+        greeting: Greeting,
         credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:

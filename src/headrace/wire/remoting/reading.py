@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.wire.remoting.codes import RequestCode
+from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.fields import Header, named
 
 TAG = "TAG"  # kinds of expressions
@@ -30,6 +30,14 @@ class PullMessage(Header):
     expression_type: str | None = None
     max_msg_bytes: int | None = None
     broker_name: str | None = named("bname", None)
+
+
+PULL_CODES = (
+    ResponseCode.SUCCESS,
+    ResponseCode.PULL_NOT_FOUND,
+    ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ResponseCode.PULL_OFFSET_MOVED,
+)
 
 
 @dataclass(frozen=True, slots=True)
