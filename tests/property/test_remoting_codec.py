@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.errors import BrokerError, FrameError, MalformedError, PreconditionFailed
-from headrace.wire.remoting import administration, fastjson, queues, route, statistics
+from headrace.wire.remoting import fastjson, queues, route, statistics
 from headrace.wire.remoting.batch import BatchElement, batch_bytes, take_batch
 from headrace.wire.remoting.codes import Language
 from headrace.wire.remoting.command import Command, Serialization
@@ -29,12 +29,21 @@ from headrace.wire.remoting.heartbeat import (
 )
 from headrace.wire.remoting.hosts import Host
 from headrace.wire.remoting.ids import offset_id, take_offset_id
-from headrace.wire.remoting.message import MessageExt, message_bytes, take_messages
+from headrace.wire.remoting.message import MessageExt, take_messages
 from headrace.wire.remoting.properties import properties_text, take_properties
 from headrace.wire.remoting.queues import LockRequest, MessageQueue
 from headrace.wire.remoting.reading import PullMessage, PullResult, QueryMessage
 from headrace.wire.remoting.sending import SendBack, SendMessage, SendResult, take_send
 from headrace.wire.remoting.transactions import EndTransaction
+from remoting_bodies import (
+    message_bytes,
+    take_connections,
+    take_consume_stats,
+    take_group_configs,
+    take_topic_configs,
+    take_topic_list,
+    take_topic_stats,
+)
 
 FRAME_MAX = 2000
 
@@ -344,7 +353,7 @@ def test_offsets_survive_in_both_dialects(offsets: dict[MessageQueue, int]) -> N
 def test_progress_survives(progress: dict[MessageQueue, statistics.Progress]) -> None:
     body = statistics.consume_stats_body(progress, 1.5)
 
-    assert statistics.take_consume_stats(body) == (progress, 1.5)
+    assert take_consume_stats(body) == (progress, 1.5)
 
 
 json_values = st.recursive(
@@ -360,15 +369,15 @@ TAKERS: list[Callable[[bytes], object]] = [
     DirectlyConsumed.take,
     route.TopicRoute.take,
     route.ClusterInfo.take,
-    route.take_topic_list,
+    take_topic_list,
     queues.take_locked,
     queues.take_members,
     lambda body: queues.take_offsets("offsetTable", body),
-    statistics.take_consume_stats,
-    statistics.take_topic_stats,
-    statistics.take_connections,
-    administration.take_topic_configs,
-    administration.take_group_configs,
+    take_consume_stats,
+    take_topic_stats,
+    take_connections,
+    take_topic_configs,
+    take_group_configs,
 ]
 body_names = st.sampled_from(
     [

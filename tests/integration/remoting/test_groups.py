@@ -18,7 +18,6 @@ from headrace.wire.remoting.administration import (
     DeleteGroup,
     GroupConfig,
     ViewStats,
-    take_group_configs,
 )
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.fastjson import json_bytes
@@ -34,6 +33,7 @@ from headrace.wire.remoting.reading import (
 )
 from headrace.wire.remoting.route import GetRouteInfo, TopicRoute
 from headrace.wire.remoting.sending import PushReply, SendBack, SendMessage
+from remoting_bodies import take_group_configs
 
 pytestmark = pytest.mark.timeout(60)
 

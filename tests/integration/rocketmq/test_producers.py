@@ -28,7 +28,7 @@ from headrace.rocketmq import (
 )
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.message import message_bytes
+from remoting_bodies import message_bytes
 from waiting import wait_for
 
 SEND = RequestCode.SEND_MESSAGE_V2

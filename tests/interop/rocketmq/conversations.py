@@ -11,12 +11,11 @@ from uuid import uuid4
 import pytest
 from link import Link, Site
 
-from headrace.wire.remoting import compression, names, queues, route, statistics
+from headrace.wire.remoting import compression, names, queues
 from headrace.wire.remoting.administration import (
     CreateTopic,
     GetConsumeStats,
     OfTopic,
-    take_topic_configs,
 )
 from headrace.wire.remoting.batch import BatchElement, batch_bytes
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
@@ -24,7 +23,7 @@ from headrace.wire.remoting.command import Command, Serialization
 from headrace.wire.remoting.flags import PullFlag
 from headrace.wire.remoting.heartbeat import ClientCheck, ConsumerGroup, Heartbeat, Subscription
 from headrace.wire.remoting.membership import GetConsumerList, ResetOffset, UnregisterClient
-from headrace.wire.remoting.message import MessageExt, take_message, take_messages
+from headrace.wire.remoting.message import MessageExt, take_messages
 from headrace.wire.remoting.properties import properties_bytes, properties_text
 from headrace.wire.remoting.queues import LockRequest, MessageQueue
 from headrace.wire.remoting.reading import (
@@ -43,6 +42,14 @@ from headrace.wire.remoting.reading import (
 from headrace.wire.remoting.route import ClusterInfo, GetRouteInfo, TopicRoute
 from headrace.wire.remoting.sending import SendBack, SendMessage, SendResult
 from headrace.wire.remoting.transactions import COMMIT, EndTransaction
+from remoting_bodies import (
+    take_connections,
+    take_consume_stats,
+    take_message,
+    take_topic_configs,
+    take_topic_list,
+    take_topic_stats,
+)
 from waiting import wait_for
 
 BORN = 1_700_000_000_000
@@ -125,7 +132,7 @@ def test_clusters_and_topics(server: Site, names_link: Link, topic: str) -> None
     listed = accepted(names_link.call(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER))
 
     assert info.clusters == {"DefaultCluster": (server.broker_name,)}
-    assert topic in route.take_topic_list(listed.body)
+    assert topic in take_topic_list(listed.body)
 
 
 # -- sending and reading -----------------------------------------------------------------------
@@ -353,9 +360,9 @@ def test_what_consoles_ask(server: Site, link: Link, topic: str) -> None:
     )
 
     assert take_topic_configs(configs.body)[topic].read_queues == 2
-    assert statistics.take_topic_stats(stats.body)[queue].max_offset == 1
-    assert statistics.take_consume_stats(progress.body)[0][queue].lag == 1
-    assert [one.client_id for one in statistics.take_connections(members.body)] == ["client-1"]
+    assert take_topic_stats(stats.body)[queue].max_offset == 1
+    assert take_consume_stats(progress.body)[0][queue].lag == 1
+    assert [one.client_id for one in take_connections(members.body)] == ["client-1"]
 
 
 def test_an_unknown_code_is_answered(link: Link) -> None:

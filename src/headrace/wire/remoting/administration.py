@@ -11,7 +11,6 @@ from headrace.wire.remoting.fields import Header, named
 from headrace.wire.remoting.flags import READ_WRITE
 from headrace.wire.remoting.maps import JsonMap
 from headrace.wire.remoting.names import TEMPLATE_TOPIC
-from headrace.wire.remoting.values import body_map, table, text
 
 SINGLE_TAG = "SINGLE_TAG"
 
@@ -128,11 +127,6 @@ def topic_configs_body(configs: Iterable[TopicConfig]) -> bytes:
     return json_bytes({"dataVersion": _NO_VERSION, "topicConfigTable": found})
 
 
-def take_topic_configs(body: bytes) -> dict[str, TopicConfig]:
-    found = table("topicConfigTable", body_map(body).get("topicConfigTable"))
-    return {text("topic", name): TopicConfig.take(one) for name, one in found.items()}
-
-
 _NO_VERSION = {"counter": 0, "stateVersion": 0, "timestamp": 0}
 
 
@@ -163,8 +157,3 @@ def group_configs_body(configs: Iterable[GroupConfig]) -> bytes:
     """The answer to GET_ALL_SUBSCRIPTIONGROUP_CONFIG."""
     found = {config.name: config.as_map() for config in configs}
     return json_bytes({"dataVersion": _NO_VERSION, "subscriptionGroupTable": found})
-
-
-def take_group_configs(body: bytes) -> dict[str, GroupConfig]:
-    found = table("subscriptionGroupTable", body_map(body).get("subscriptionGroupTable"))
-    return {text("group", name): GroupConfig.take(one) for name, one in found.items()}

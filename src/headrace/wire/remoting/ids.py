@@ -8,7 +8,6 @@ from headrace.errors import MalformedError
 from headrace.wire.remoting.hosts import V4_SIZE, V6_SIZE, Host, host_bytes, take_host
 
 _OFFSET = Struct(">q")
-_UNIQUE = Struct(">HIIH")  # process, salt, milliseconds, counter
 
 
 def offset_id(store_host: Host, physical_offset: int) -> str:
@@ -32,14 +31,3 @@ def take_offset_id(text: str) -> tuple[Host, int]:
     if len(raw) not in (V4_SIZE + 8, V6_SIZE + 8):
         raise MalformedError(f"'{text:.64}' is no message id of a broker: 32 or 56 hex digits")
     return take_host(raw[:-8]), _OFFSET.unpack(raw[-8:])[0]
-
-
-def unique_id(address: bytes, process: int, salt: int, millis: int, counter: int) -> str:
-    """The id a producer gives; as long as Java's, so that consoles know it for one.
-
-    ``millis`` are those since the month began, ``salt`` tells producers of one process apart.
-    """
-    if len(address) not in (4, 16):
-        raise MalformedError(f"an address of {len(address)} bytes; 4 or 16 are possible")
-    rest = _UNIQUE.pack(process & 0xFFFF, salt & 0xFFFFFFFF, millis & 0xFFFFFFFF, counter & 0xFFFF)
-    return (address + rest).hex().upper()

@@ -8,6 +8,7 @@ from typing import Any
 from headrace.errors import MalformedError
 from headrace.wire.remoting.codes import VERSION, Language
 from headrace.wire.remoting.command import RESPONSE, Command
+from headrace.wire.remoting.values import sayable
 
 _dumps = JSONEncoder(separators=(",", ":")).encode  # ASCII; no blanks: one client splits by hand
 _loads = JSONDecoder().decode
@@ -93,19 +94,15 @@ def _text(name: str, value: object) -> str:
 
 
 def _mended(command: Command) -> Command:
-    ext = {_whole(name): _whole(value) for name, value in command.ext.items()}
+    ext = {sayable(name): sayable(value) for name, value in command.ext.items()}
     remark = command.remark
     return Command(
         command.code,
         ext,
         command.body,
-        None if remark is None else _whole(remark),
+        None if remark is None else sayable(remark),
         command.opaque,
         command.flag,
         command.language,
         command.version,
     )
-
-
-def _whole(text: str) -> str:
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

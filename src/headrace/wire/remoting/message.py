@@ -19,9 +19,9 @@ from headrace.errors import MalformedError
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.compression import INFLATED_MAX, inflate
 from headrace.wire.remoting.flags import COMPRESSION_MASK, SysFlag
-from headrace.wire.remoting.hosts import NOWHERE, Host, host_bytes, take_host
+from headrace.wire.remoting.hosts import NOWHERE, Host, take_host
 from headrace.wire.remoting.ids import offset_id
-from headrace.wire.remoting.properties import properties_bytes, take_properties
+from headrace.wire.remoting.properties import take_properties
 
 MAGIC = 0xDAA320A7
 MAGIC_LONG_TOPIC = 0xDAA320AB
@@ -91,26 +91,6 @@ class MessageExt:
     def delay_level(self) -> int:
         text = self.properties.get(names.DELAY, "")
         return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
-
-
-def message_bytes(message: MessageExt) -> bytes:
-    """The stored form. The body goes as it is: compressed when ``sys_flag`` says so."""
-    return stored_bytes(
-        topic=message.topic.encode("utf-8", "replace"),
-        body=message.body,
-        properties=properties_bytes(message.properties),
-        flag=message.flag,
-        queue_id=message.queue_id,
-        queue_offset=message.queue_offset,
-        physical_offset=message.physical_offset,
-        sys_flag=message.sys_flag,
-        born_timestamp=message.born_timestamp,
-        born_host=host_bytes(message.born_host),
-        store_timestamp=message.store_timestamp,
-        store_host=host_bytes(message.store_host),
-        reconsume_times=message.reconsume_times,
-        prepared_transaction_offset=message.prepared_transaction_offset,
-    )
 
 
 def stored_bytes(
@@ -196,14 +176,6 @@ def take_parts(data: bytes) -> Iterator[Parts]:
         if magic != BLANK:
             yield _take(data, place, size, magic == MAGIC_LONG_TOPIC)
         place += size
-
-
-def take_message(data: bytes, *, inflated: bool = True, limit: int = INFLATED_MAX) -> MessageExt:
-    """The only message in ``data``."""
-    found = list(take_messages(data, inflated=inflated, limit=limit))
-    if len(found) != 1:
-        raise MalformedError(f"{len(found)} messages instead of one")
-    return found[0]
 
 
 def _head(data: bytes, place: int) -> tuple[int, int]:

@@ -9,8 +9,7 @@ from headrace.wire.remoting.codes import Language
 from headrace.wire.remoting.fastjson import dumps, json_bytes, object_keyed
 from headrace.wire.remoting.fields import named
 from headrace.wire.remoting.maps import JsonMap, enumerated
-from headrace.wire.remoting.queues import MessageQueue, by_queue
-from headrace.wire.remoting.values import body_map, items, real
+from headrace.wire.remoting.queues import MessageQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +27,6 @@ def topic_stats_body(stats: Mapping[MessageQueue, QueueStats]) -> bytes:
     """The answer to GET_TOPIC_STATS_INFO."""
     pairs = [(queue.as_map(), one.as_map()) for queue, one in stats.items()]
     return f'{{"offsetTable":{object_keyed(pairs)},"topicPutTps":0.0}}'.encode("ascii")
-
-
-def take_topic_stats(body: bytes) -> dict[MessageQueue, QueueStats]:
-    found = by_queue("offsetTable", body_map(body).get("offsetTable"))
-    return {queue: QueueStats.take(value) for queue, value in found}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +52,6 @@ def consume_stats_body(progress: Mapping[MessageQueue, Progress], rate: float = 
     return body.encode("ascii")
 
 
-def take_consume_stats(body: bytes) -> tuple[dict[MessageQueue, Progress], float]:
-    """Progress by queue, and messages per second."""
-    found = body_map(body)
-    queues = by_queue("offsetTable", found.get("offsetTable"))
-    rate = real("consumeTps", found.get("consumeTps"))
-    return {queue: Progress.take(value) for queue, value in queues}, rate
-
-
 @dataclass(frozen=True, slots=True)
 class ClientConnection(JsonMap):
     """A client as consoles see it."""
@@ -83,8 +69,3 @@ def connections_body(
 ) -> bytes:
     """The answer to both questions for connections; consumers have ``more`` to tell."""
     return json_bytes({"connectionSet": [one.as_map() for one in connections], **(more or {})})
-
-
-def take_connections(body: bytes) -> list[ClientConnection]:
-    found = items("connectionSet", body_map(body).get("connectionSet"))
-    return [ClientConnection.take(one) for one in found]

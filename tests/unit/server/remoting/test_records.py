@@ -11,7 +11,7 @@ from headrace.server.remoting.records import Record, encode_record, sent_bytes, 
 from headrace.store.entries import decode_entry, encode_entry
 from headrace.store.topics import Entry
 from headrace.wire.remoting.hosts import Host, host_bytes
-from headrace.wire.remoting.message import take_message
+from remoting_bodies import take_message
 
 names = st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "DELAY", "colour", "größe"])
 words = st.text(st.characters(codec="utf-8", exclude_characters="\x01\x02"), min_size=1, max_size=9)

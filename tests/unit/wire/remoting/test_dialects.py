@@ -14,12 +14,12 @@ from headrace.wire.remoting.command import Command, Serialization
 from headrace.wire.remoting.delays import delay_seconds, retry_level
 from headrace.wire.remoting.frames import Reader, command_bytes
 from headrace.wire.remoting.heartbeat import ConsumeType, Heartbeat, Model, StartFrom
-from headrace.wire.remoting.ids import unique_id
-from headrace.wire.remoting.message import MessageExt, message_bytes, take_message
+from headrace.wire.remoting.message import MessageExt
 from headrace.wire.remoting.queues import MessageQueue, take_offsets
 from headrace.wire.remoting.reading import PullMessage
 from headrace.wire.remoting.route import BrokerData, ClusterInfo, QueueData, TopicRoute
 from headrace.wire.remoting.sending import SendMessage, SendResult
+from remoting_bodies import message_bytes, take_message
 
 
 def read_header(header: object) -> Command:
@@ -327,11 +327,6 @@ def test_a_message_without_a_producers_id_is_called_by_its_place() -> None:
     assert message.msg_id == "000000000000000000000000000000FF"
     assert message.keys == ["a", "b"]
     assert message.delay_level == 3
-
-
-def test_a_unique_id_has_32_digits_or_56() -> None:
-    assert unique_id(bytes([127, 0, 0, 1]), 1, 2, 3, 4) == "7F00000100010000000200000003" + "0004"
-    assert len(unique_id(bytes(16), 1 << 20, 0, 0, 0)) == 56
 
 
 def test_hosts_for_clients_which_cannot_read_ipv6() -> None:

@@ -10,7 +10,8 @@ from headrace.wire.remoting.command import Command, Serialization
 from headrace.wire.remoting.frames import Reader, command_bytes
 from headrace.wire.remoting.hosts import Host
 from headrace.wire.remoting.ids import take_offset_id
-from headrace.wire.remoting.message import MessageExt, message_bytes, take_messages
+from headrace.wire.remoting.message import MessageExt, take_messages
+from remoting_bodies import message_bytes
 
 ROUTE_JSON = bytes.fromhex("000000810000007d") + (
     b'{"code":105,"extFields":{"topic":"T"},"flag":0,"language":"PYTHON","opaque":1,'
