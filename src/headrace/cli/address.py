@@ -18,7 +18,7 @@ _PORT = 9090
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A broker's native port, a login, a vhost."""
+    """A broker's native port, a login, a vhost: the first settings of a client, in their order."""
 
     host: str = "127.0.0.1"
     port: int = _PORT

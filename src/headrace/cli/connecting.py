@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import click
@@ -58,14 +58,7 @@ def broker_options(function: Callable[..., int]) -> Callable[..., int]:
 @contextmanager
 def connected(address: Address, *, reconnect: bool = False) -> Iterator[Channel]:
     """A channel to the broker. Errors of the client become CommandFailed, with advice."""
-    factory = ConnectionFactory(
-        address.host,
-        address.port,
-        address.user,
-        address.password,
-        address.vhost,
-        reconnect=reconnect,
-    )
+    factory = ConnectionFactory(*astuple(address), reconnect=reconnect)
     try:
         with factory.new_connection() as connection:
             yield connection.create_channel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from datetime import UTC, datetime
 
 import click
@@ -76,15 +77,8 @@ def _row(one: Pin) -> dict[str, object]:
 
 
 def _connected(address: Address) -> BulkConnection:
-    settings = Settings(
-        host=address.host,
-        port=address.port,
-        user=address.user,
-        password=address.password,
-        vhost=address.vhost,
-    )
     try:
-        return BulkConnection(settings)
+        return BulkConnection(Settings(*astuple(address)))
     except HeadraceError as error:
         raise CommandFailed(explain(error, address)) from error
 

@@ -6,7 +6,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import click
@@ -80,9 +80,7 @@ def _open(
     if vhost is not None:
         address = replace(address, vhost=vhost)
     try:
-        connection = ConnectionFactory(
-            address.host, address.port, address.user, address.password, address.vhost
-        ).new_connection()
+        connection = ConnectionFactory(*astuple(address)).new_connection()
     except HeadraceError as error:
         raise CommandFailed(explain(error, address)) from error
     return Store(RemoteEngine(connection))

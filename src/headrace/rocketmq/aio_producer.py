@@ -12,7 +12,7 @@ from headrace.rocketmq.message import Message
 from headrace.rocketmq.producing.base import BaseProducer
 from headrace.rocketmq.producing.core import ProducerCore
 from headrace.rocketmq.producing.requests import Parcel, SendResult
-from headrace.rocketmq.producing.tries import Chooser, queue_by_key
+from headrace.rocketmq.producing.tries import Chooser, queue_by_key, to_queue
 from headrace.rocketmq.routes import KnownTopic
 from headrace.wire.remoting.queues import MessageQueue
 
@@ -52,8 +52,7 @@ class AsyncProducer(BaseProducer):
 
     async def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
         """Returns when the broker has the message; send_timeout is for all tries."""
-        choose: Chooser | None = None if queue is None else (lambda queues: queue)
-        return await self._send(self._running().parcel(message), choose)
+        return await self._send(self._running().parcel(message), to_queue(queue))
 
     async def send_by_key(self, message: Message, key: str) -> SendResult:
         """Messages of one key go to one queue. Await each, or their order is not certain."""
@@ -64,8 +63,7 @@ class AsyncProducer(BaseProducer):
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None
     ) -> SendResult:
         """Many messages of one topic in one request."""
-        choose: Chooser | None = None if queue is None else (lambda queues: queue)
-        return await self._send(self._running().batch(messages), choose)
+        return await self._send(self._running().batch(messages), to_queue(queue))
 
     async def send_oneway(self, message: Message) -> None:
         """Nobody tells whether it arrived."""

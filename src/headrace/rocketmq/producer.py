@@ -22,7 +22,7 @@ from headrace.rocketmq.producing.base import BaseProducer
 from headrace.rocketmq.producing.core import ProducerCore
 from headrace.rocketmq.producing.flight import Flight
 from headrace.rocketmq.producing.requests import Parcel, SendResult
-from headrace.rocketmq.producing.tries import Chooser, queue_by_key
+from headrace.rocketmq.producing.tries import Chooser, queue_by_key, to_queue
 from headrace.rocketmq.routes import KnownTopic
 from headrace.rocketmq.workers import Workers
 from headrace.wire.remoting.queues import MessageQueue
@@ -101,7 +101,7 @@ class Producer(BaseProducer):
         queue: MessageQueue | None = None,
     ) -> SendResult:
         """Returns when the broker has the message. `timeout` (seconds) is for all tries."""
-        return self._send(self._parcel(message), timeout, _to(queue))
+        return self._send(self._parcel(message), timeout, to_queue(queue))
 
     def send_by_key(
         self, message: Message, key: str, *, timeout: float | None = None
@@ -119,7 +119,7 @@ class Producer(BaseProducer):
         queue: MessageQueue | None = None,
     ) -> SendResult:
         """Many messages of one topic in one request."""
-        return self._send(self._running().batch(messages), timeout, _to(queue))
+        return self._send(self._running().batch(messages), timeout, to_queue(queue))
 
     def send_async(
         self,
@@ -135,7 +135,7 @@ class Producer(BaseProducer):
         Waits when max_pending messages are under way.
         """
         core = self._running()
-        choose = _to(queue) if key is None else (lambda queues: queue_by_key(queues, str(key)))
+        choose = to_queue(queue) if key is None else (lambda queues: queue_by_key(queues, str(key)))
         sent = core.parcel(message)
         known = self._known(core, sent.topic)
         future: Future[SendResult] = Future()
@@ -156,7 +156,7 @@ class Producer(BaseProducer):
         core = self._running()
         sent = core.parcel(message)
         known = self._known(core, sent.topic)
-        tries = core.tries(sent, known, None, _to(queue))
+        tries = core.tries(sent, known, None, to_queue(queue))
         chosen, left = tries.next(time.monotonic())
         connection = core.instance.remoting.connection_now(core.address(chosen), left)
         connection.post(sent.command(chosen))
@@ -192,10 +192,6 @@ class Producer(BaseProducer):
         error = done.exception()
         result = done.result() if error is None else None
         self._callbacks.submit(lambda: callback(result, _plain(error)))
-
-
-def _to(queue: MessageQueue | None) -> Chooser | None:
-    return None if queue is None else (lambda queues: queue)
 
 
 def _plain(error: BaseException | None) -> Exception | None:

@@ -116,3 +116,8 @@ class Tries:
 
 
 Chooser = Callable[[Sequence[MessageQueue]], MessageQueue]
+
+
+def to_queue(queue: MessageQueue | None) -> Chooser | None:
+    """This queue; None leaves the choice to the producer."""
+    return None if queue is None else (lambda queues: queue)
