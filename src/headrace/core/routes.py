@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from collections.abc import Callable, Generator, Iterable, Mapping
+from itertools import count
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
 from headrace.core.exchange import Exchange, Target
 from headrace.core.replies import PREFIX
+from headrace.core.turn import Steps
 from headrace.errors import AccessRefused
 from headrace.model.message import Destination, Route
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from headrace.core.vhost import Vhost
 
 MAX_CACHED = 8192
+PREPARE_AGAIN = 3  # times that routes may change during long work
+T = TypeVar("T")
 _NO_HEADERS: Mapping[str, object] = {}
 
 
@@ -71,6 +75,20 @@ class Routes:
                 self._cached.clear()
             self._cached[exchange_name, key] = route
         return route
+
+    def prepared(self, prepare: Callable[[list[T]], Steps]) -> Generator[None, None, list[T]]:
+        """What ``prepare`` puts into its list in several steps, by the routes at the end of them.
+
+        It is done again when routes changed meanwhile; after a few times in one step.
+        """
+        for attempt in count():
+            epoch, found = self.epoch, list[T]()
+            for _ in prepare(found):
+                if attempt < PREPARE_AGAIN:
+                    yield
+            if epoch == self.epoch:
+                return found
+        raise AssertionError
 
     def find(self, exchange_name: str, keys: Iterable[str], headers: Mapping[str, object]) -> Route:
         """The same for one message with its headers and all its keys (the first one is shown)."""

@@ -188,6 +188,7 @@ class _Work:
     def work(self) -> None:
         deadline = thread_time() + SHARE
         failure: Exception | None = None
+        before, self._turn.asker = self._turn.asker, self.asker or self._turn.asker
         try:
             for _ in self._steps:
                 if thread_time() > deadline:
@@ -195,6 +196,8 @@ class _Work:
                     return
         except Exception as error:
             failure = error
+        finally:
+            self._turn.asker = before
         self.is_done = True
         try:
             self._then(failure)

@@ -125,7 +125,7 @@ def ack_in_transaction(channel: Channel, first: int, last: int | None) -> None:
     transaction = channel.transaction
     assert transaction is not None
     tags = _claim(channel, transaction, first, last)
-    transaction.settle(lambda: channel.acknowledge_these(tags))
+    transaction.settle(tags, None)
 
 
 def _claim(
@@ -149,7 +149,7 @@ def _settle(channel: Channel, tag: int, *, multiple: bool, requeue: bool) -> Non
         channel.reject(tag, multiple=multiple, requeue=requeue)
         return
     tags = _claim(channel, transaction, tag, None if multiple else tag)
-    transaction.settle(lambda: channel.reject_these(tags, requeue=requeue))
+    transaction.settle(tags, requeue)
 
 
 def _reject(session: Session, channel: Channel, method: m.BasicReject) -> None:

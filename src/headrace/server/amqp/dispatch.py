@@ -135,12 +135,14 @@ def _transaction(channel: Channel) -> Transaction:
 
 
 def _tx_commit(session: Session, channel: Channel, method: m.TxCommit) -> None:
-    storage = session.broker.storage
-    transaction = _transaction(channel)
-    with storage.atomic():
-        transaction.commit()
-    session.position = storage.position()
-    session.send(channel.number, m.TxCommitOk())
+    def done(error: Exception | None) -> None:
+        if error is not None:
+            session.fail(error, channel.number, m.TxCommit.wire_id)
+        elif not channel.closing:
+            session.position = session.broker.storage.position()
+            session.send(channel.number, m.TxCommitOk())
+
+    session.turn.run(_transaction(channel).commit(channel), done)
 
 
 def _tx_rollback(session: Session, channel: Channel, method: m.TxRollback) -> None:

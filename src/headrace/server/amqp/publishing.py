@@ -5,9 +5,11 @@ Most runs pass as they are; those with special properties are looked at message 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.core.exchange import Exchange
+from headrace.core.turn import Steps
 from headrace.errors import AccessRefused, PreconditionFailed, Unsupported
 from headrace.model.message import Batch, Route
 from headrace.server.amqp.channel import Channel
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from headrace.server.amqp.session import Session
 
 PUBLISHES = -1  # an event of ours: (PUBLISHES, channel, PUBLISH events of that channel)
+PREPARE_AT_ONCE = 32  # publishes of a transaction
+JOINED_BYTES = 1 << 20
 STRETCH = 8  # so many runs in a row are worth a look at their keys
 _PUBLISH_ID = b"\x00\x3c\x00\x28"
 
@@ -30,6 +34,10 @@ class Resolved(NamedTuple):
     route: Route
     mandatory: bool
     exchange: Exchange
+
+
+Publish = tuple[bytes, int, int, list[bytes], int]  # key, flags, mode, contents, size
+Prepared = tuple[Batch, Resolved]
 
 
 def join_stretches(events: list[Event]) -> list[Event]:
@@ -81,11 +89,41 @@ class Publisher:
         if not 0 <= mode <= 2:
             raise PreconditionFailed(f"invalid message: {{delivery_mode_unknown,{max(mode, 0)}}}")
         if channel.transaction is not None:
-            channel.transaction.publish(
-                lambda: self._pass_on(channel, self._again(key), flags, mode, contents, size)
-            )
+            channel.transaction.publish((key, flags & SPECIAL, mode, contents, size))
         else:
             self._pass_on(channel, resolved, flags, mode, contents, size)
+
+    def prepare(self, channel: Channel, publishes: list[Publish], into: list[Prepared]) -> Steps:
+        """The batches of a transaction, as few as the order of messages in each queue allows.
+
+        Raises what is wrong with any of them.
+        """
+        groups: dict[tuple[object, ...], Batch] = {}
+        latest: dict[object, Batch] = {}  # by destination: the last batch that goes there
+        for number, (key, flags, mode, contents, size) in enumerate(publishes):
+            if not number % PREPARE_AT_ONCE:
+                yield
+            resolved = self._again(key)
+            for batch in self._batches(channel, resolved, flags, mode, contents, size):
+                like = (key, id(batch.route), batch.ttl_ms, mode)
+                ends = batch.route.destinations or (None,)
+                group = groups.get(like)
+                if (
+                    group is None
+                    or group.size > JOINED_BYTES
+                    or any([latest.get(end) is not group for end in ends])
+                ):
+                    batch.contents = [*batch.contents]
+                    groups[like] = batch
+                    latest.update(dict.fromkeys(ends, batch))
+                    into.append((batch, resolved))
+                else:
+                    group.contents += batch.contents
+                    group.size += batch.size
+
+    def publish_prepared(self, channel: Channel, prepared: list[Prepared]) -> None:
+        for batch, resolved in prepared:
+            self._publish_batch(channel, batch, resolved)
 
     def publish_stretch(self, channel: Channel, stretch: list[Event]) -> bool:
         """Take consecutive runs of one channel, in which keys come again and again.
@@ -175,14 +213,24 @@ class Publisher:
         contents: list[bytes],
         size: int,
     ) -> None:
+        for batch in self._batches(channel, resolved, flags, mode, contents, size):
+            self._publish_batch(channel, batch, resolved)
+
+    def _batches(
+        self,
+        channel: Channel,
+        resolved: Resolved,
+        flags: int,
+        mode: int,
+        contents: list[bytes],
+        size: int,
+    ) -> Iterable[Batch]:
         route = resolved.route
         persistent = mode == 2
         if not flags & SPECIAL and not route.by_headers:
-            batch = Batch(route, contents, size, origin=channel.number, persistent=persistent)
-            self._publish_batch(channel, batch, resolved)
-            return
+            return (Batch(route, contents, size, origin=channel.number, persistent=persistent),)
         address = channel.reply_address
-        for batch in self._inspection.batches(
+        return self._inspection.batches(
             route,
             flags,
             contents,
@@ -190,8 +238,7 @@ class Publisher:
             number=channel.number,
             persistent=persistent,
             reply_name=address.name if address is not None else None,
-        ):
-            self._publish_batch(channel, batch, resolved)
+        )
 
     def _publish_batch(self, channel: Channel, batch: Batch, resolved: Resolved) -> None:
         session = self._session

@@ -190,8 +190,17 @@ class Session(Peer):
         else:
             self.close(error, ids)
 
-    def _bug(self, number: int, ids: tuple[int, int]) -> None:
-        logger.exception("unexpected failure on %s channel %d", self.link.name, number)
+    def fail(self, error: Exception, number: int, wire_id: int) -> None:
+        """A request that was carried out over several turns has failed."""
+        ids = (wire_id >> 16, wire_id & 0xFFFF)
+        if isinstance(error, BrokerError):
+            self._fail(error, number, ids)
+        else:
+            self._bug(number, ids, error)
+
+    def _bug(self, number: int, ids: tuple[int, int], error: Exception | None = None) -> None:
+        text = "unexpected failure on %s channel %d"
+        logger.error(text, self.link.name, number, exc_info=error or True)
         self._fail(InternalError("unexpected failure; see the broker's log"), number, ids)
 
     def close_channel(self, channel: Channel, error: BrokerError, ids: tuple[int, int]) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from headrace.store.log.segment import Segment
 from headrace.store.log.segments import Segments
-from headrace.store.log.writer import Chunk
+from headrace.store.log.writer import Buffer, Chunk
 
 # Seed and synced bytes of a segment -> the record for it, in pieces, and its size, which does not
 # depend on them.
-Encode = Callable[[int, int], tuple[list[bytes], int]]
+Encode = Callable[[int, int], tuple[Sequence[Buffer], int]]
 
 
 class Appender:

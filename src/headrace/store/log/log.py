@@ -333,12 +333,15 @@ class CommitLog:
             self._pending.add(group.notes)  # they need no company
             return
         time = self._time()
-        position, size = self._hot.append(lambda seed, synced: group.encode(seed, time, synced))
+        size = group.measure()
+        position, _ = self._hot.append(
+            lambda seed, synced: ([partial(group.encode, seed, time, synced)], size)
+        )
         self.end = position + size
         for out, (at, length) in zip(group.messages, group.spots, strict=True):
             self._books.enter(out, position + at, length, time)
             self._reader.unwritten[position + at] = (time, out)
-        self._books.settle(group.notes.settled_ranges())
+        self._books.settle(group.settled)
         self._books.note_returned(group.notes.returned)
         self._want_sync = True
 

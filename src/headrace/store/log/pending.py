@@ -41,26 +41,35 @@ class Notes:
 class Group:
     """What happens inside atomic(): one record, found again as a whole or not at all."""
 
-    __slots__ = ("messages", "notes", "spots")
+    __slots__ = ("messages", "notes", "settled", "spots")
 
     def __init__(self) -> None:
         self.messages: list[r.Outgoing] = []
         self.notes = Notes()
-        self.spots: list[tuple[int, int]] = []  # once encoded: where the messages are, their sizes
+        self.spots: list[tuple[int, int]] = []  # once measured: where the messages are, their sizes
+        self.settled: list[tuple[int, int, int]] = []  # once measured: notes.settled_ranges()
 
-    def encode(self, seed: int, time: int, synced: int = 0) -> tuple[list[bytes], int]:
-        """The record in pieces, and its size."""
-        inner = r.inner_seed(seed)
-        parts: list[bytes] = []
+    def measure(self) -> int:
+        """The size of the record, once it is complete."""
         self.spots = []
         at = r.HEAD_SIZE
         for out in self.messages:
-            pieces, size = r.messages_parts(out, seed=inner, time=time, synced=synced)
-            parts += pieces
+            size = r.messages_size(out)
             self.spots.append((at, size))
             at += size
+        self.settled = self.notes.settled_ranges()
+        for ranges, width in ((self.settled, 24), (self.notes.returned, 32)):
+            at += r.HEAD_SIZE + width * len(ranges) if ranges else 0
+        return r.check_size(at)
+
+    def encode(self, seed: int, time: int, synced: int = 0) -> list[bytes]:
+        """The record, once it is measured. The writer's thread does this: it may take long."""
+        inner = r.inner_seed(seed)
+        parts: list[bytes] = []
+        for out in self.messages:
+            parts += r.messages_parts(out, seed=inner, time=time, synced=synced)[0]
         count = len(self.messages)
-        settled, returned = self.notes.settled_ranges(), self.notes.returned
+        settled, returned = self.settled, self.notes.returned
         if settled:
             parts.append(r.settled_bytes(settled, seed=inner, time=time))
             count += 1
@@ -68,8 +77,7 @@ class Group:
             parts.append(r.returned_bytes(returned, seed=inner, time=time))
             count += 1
         body = b"".join(parts)
-        head = r.group_head(body, count, seed=seed, time=time)
-        return [head, body], len(head) + len(body)
+        return [r.group_head(body, count, seed=seed, time=time), body]
 
 
 def ranges_of(offsets: Sequence[int]) -> list[tuple[int, int]]:

@@ -47,6 +47,7 @@ _SETTLED = Struct("<QQQ")
 _RETURNED = Struct("<QQQQ")
 HEAD_SIZE = _HEAD.size
 ALIGN = 8
+AT_ONCE = 4096  # sums of messages between which the writer's thread lets others run
 assert HEAD_SIZE == 32
 assert array("I").itemsize == 4
 
@@ -124,21 +125,10 @@ def messages_parts(
 ) -> tuple[list[bytes], int]:
     """A MESSAGES record as pieces to be written one after the other, and its size."""
     contents = out.contents
-    exchange = out.exchange.encode("utf-8", "surrogateescape")
-    key = out.key.encode("utf-8", "surrogateescape")
-    ttl = 0 if out.ttl_ms is None else out.ttl_ms + 1
-    names = exchange + key
-    lengths = array("I", map(len, contents))
-    head = b"".join(
-        (
-            _ROUTE.pack(ttl, out.origin, len(exchange), len(key), 0),
-            names,
-            padding(len(names)),
-            *[_PLACED.pack(one.queue, one.first, one.count) for one in out.placed],
-            lengths.tobytes(),
-            array("I", map(crc32, contents)).tobytes(),
-        )
-    )
+    lengths, crcs = array("I", map(len, contents)), array("I")
+    for start in range(0, len(contents), AT_ONCE):
+        crcs.extend(map(crc32, contents[start : start + AT_ONCE]))
+    head = _route(out) + lengths.tobytes() + crcs.tobytes()
     size = HEAD_SIZE + len(head) + sum(lengths)
     pad = padding(size)
     size += len(pad)
@@ -154,6 +144,33 @@ def messages_parts(
         body_crc=synced,
     )
     return ([sealed, *contents, pad] if pad else [sealed, *contents]), size
+
+
+def messages_size(out: Outgoing) -> int:
+    """The size of the record that messages_parts() makes; raises what would keep it from that."""
+    size = HEAD_SIZE + len(_route(out)) + 8 * len(out.contents) + sum(map(len, out.contents))
+    return check_size(size + len(padding(size)), len(out.placed))
+
+
+def check_size(size: int, destinations: int = 0) -> int:
+    _AFTER_CRC.pack(size, 0, 0, 0, destinations, 0, 0, 0)
+    return size
+
+
+def _route(out: Outgoing) -> bytes:
+    """The head of a MESSAGES record between its fixed part and its tables."""
+    exchange = out.exchange.encode("utf-8", "surrogateescape")
+    key = out.key.encode("utf-8", "surrogateescape")
+    ttl = 0 if out.ttl_ms is None else out.ttl_ms + 1
+    names = exchange + key
+    return b"".join(
+        (
+            _ROUTE.pack(ttl, out.origin, len(exchange), len(key), 0),
+            names,
+            padding(len(names)),
+            *[_PLACED.pack(one.queue, one.first, one.count) for one in out.placed],
+        )
+    )
 
 
 def settled_bytes(

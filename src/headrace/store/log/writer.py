@@ -11,9 +11,10 @@ import logging
 import threading
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from headrace.store.disk import NO_DESCRIPTOR, Disk, File
 from headrace.store.failpoints import passing
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.25
 
+Buffer = bytes | Callable[[], list[bytes]]  # what takes long to encode is encoded by the writer
+
 
 class Chunk:
     """Bytes for one segment, to be written from ``offset`` on."""
@@ -35,7 +38,13 @@ class Chunk:
     def __init__(self, segment: Segment, offset: int) -> None:
         self.segment = segment
         self.offset = self.stop = offset  # behind its last byte, once it is complete
-        self.buffers: list[bytes] = []
+        self.buffers: list[Buffer] = []
+
+    def encode(self) -> bytes:
+        if any(map(callable, self.buffers)):
+            pieces = [[one] if isinstance(one, bytes) else one() for one in self.buffers]
+            self.buffers = list(chain.from_iterable(pieces))
+        return b"".join(cast("list[bytes]", self.buffers))
 
 
 class Job:
@@ -138,7 +147,7 @@ class Writer:
             if file is None:
                 file = self._patiently(partial(chunk.segment.create, self._disk))
             passing("journal.write")
-            data = b"".join(chunk.buffers)
+            data = chunk.encode()
             job.size += len(data)
             self._patiently(partial(file.write, data, chunk.offset))
             passing("journal.written")

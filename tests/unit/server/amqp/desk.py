@@ -10,6 +10,7 @@ from headrace.core.queue import Queue
 from headrace.core.vhost import Vhost
 from headrace.model.permissions import Permissions
 from headrace.server.amqp.channel import Channel
+from headrace.server.amqp.publishing import Publisher
 from headrace.server.amqp.session import Session
 from headrace.wire.amqp.content import body_of
 from headrace.wire.amqp.methods import (
@@ -40,6 +41,7 @@ class Desk:
         self.small_frames = False
         self.frame_max = 131072
         self.notify_cancel = True
+        self.publisher = Publisher(self.session)
 
     @property
     def session(self) -> Session:

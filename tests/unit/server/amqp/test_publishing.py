@@ -19,7 +19,7 @@ from unit.server.amqp.desk import Desk
 
 @pytest.fixture
 def publisher(desk: Desk) -> Publisher:
-    return Publisher(desk.session)
+    return desk.publisher
 
 
 def send(
@@ -208,7 +208,7 @@ def test_a_transaction_publishes_at_commit_to_what_is_there_then(
     queue = stage.queue()
     assert ready(queue) == []
 
-    channel.transaction.commit()
+    stage.turn.run(channel.transaction.commit(channel))
 
     assert ready(queue) == ["a"]
 

@@ -53,8 +53,8 @@ def test_a_group_is_one_record_and_knows_where_its_messages_are() -> None:
     group.notes.settled = {2: [(0, 1)]}
     group.notes.returned = [(3, 0, 1, 1)]
 
-    parts, size = group.encode(64, 1000)
-    data = b"".join(parts)
+    size = group.measure()
+    data = b"".join(group.encode(64, 1000))
     (found,) = walk(data, 0, 64)
 
     assert isinstance(found, Found)
