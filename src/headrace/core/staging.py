@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from uuid import uuid4
 
 from headrace.core.clock import Timer, Timers
+from headrace.core.routes import Routes
 from headrace.core.storage import Storage
+from headrace.core.turn import Steps
 from headrace.errors import NotFound, PreconditionFailed, ResourceError
 from headrace.store.api import Level, Placed, QueueRow
 
@@ -27,7 +28,7 @@ MIN_PIECE = 4096  # bytes that a request counts, however small: it is a few obje
 FORGET_AFTER_MS = 3_600_000
 
 Key = tuple[str, int]  # query, batch
-Prepare = Callable[[bytes], Callable[[], None]]  # checks; what it returns publishes
+Prepare = Callable[[bytes], Callable[[], object]]  # checks; what it returns publishes
 Refusal = Callable[[int], str | None]  # why a file with this descriptor cannot stay open
 
 
@@ -46,18 +47,19 @@ class _Pile:
     def descriptor(self) -> int:
         return self._file.fileno()
 
-    def add(self, attempt: str, data: bytes) -> None:
+    def add(self, attempt: str, pieces: Sequence[bytes]) -> None:
         """Raises OSError when the disk is full."""
+        data = b"".join(pieces)
         view = memoryview(data)
         while view:
             view = view[os.pwrite(self.descriptor, view, self._end + len(data) - len(view)) :]
-        self.attempts.setdefault(attempt, []).append((self._end, len(data)))
-        self._end += len(data)
-        self.size += max(len(data), MIN_PIECE)
+        for piece in pieces:
+            self.attempts.setdefault(attempt, []).append((self._end, len(piece)))
+            self._end += len(piece)
+            self.size += max(len(piece), MIN_PIECE)
 
-    def read(self, attempt: str) -> Iterator[bytes]:
-        for offset, length in self.attempts[attempt]:
-            yield os.pread(self.descriptor, length, offset)
+    def read(self, offset: int, length: int) -> bytes:
+        return os.pread(self.descriptor, length, offset)
 
     def close(self) -> None:
         self._file.close()
@@ -79,27 +81,37 @@ class Staging:
     # -- staging --------------------------------------------------------------------------------
 
     def stage(
-        self, owner: str, query: str, batch: int, attempt: str, data: bytes, refusal: Refusal
+        self,
+        owner: str,
+        query: str,
+        batch: int,
+        attempt: str,
+        pieces: Sequence[bytes],
+        refusal: Refusal,
     ) -> None:
-        """Keep encoded messages of a user until they are published or discarded."""
+        """Keep encoded messages of a user until they are published or discarded.
+
+        All pieces or none. Each of them is prepared in one step of the publication.
+        """
+        size = sum(map(len, pieces))
         pile = self._piles.get((query, batch))
         if pile is None:
             pile = self._opened(owner, query, batch, refusal)
-        if pile.size + len(data) > MAX_BATCH_BYTES:
+        if pile.size + size > MAX_BATCH_BYTES:
             self.discard(query, batch)
             raise PreconditionFailed(
                 f"batch {batch} of '{query}' has more than {MAX_BATCH_BYTES} bytes: make smaller "
                 "batches (maxRowsPerTrigger). What was staged of it is gone"
             )
-        if sum(one.size for one in self._of(owner)) + len(data) > MAX_USER_BYTES:
+        if sum(one.size for one in self._of(owner)) + size > MAX_USER_BYTES:
             raise PreconditionFailed(
                 f"user '{owner}' has {MAX_USER_BYTES} bytes staged, which is the limit: publish or "
                 "discard batches first"
             )
         try:
-            pile.add(attempt, data)
+            pile.add(attempt, pieces)
         except OSError as error:
-            raise ResourceError(f"cannot stage {len(data)} bytes: {error.strerror}") from None
+            raise ResourceError(f"cannot stage {size} bytes: {error.strerror}") from None
         if pile.timer is not None:
             pile.timer.cancel()
         pile.timer = self._timers.after(FORGET_AFTER_MS, lambda: self.discard(query, batch))
@@ -136,11 +148,14 @@ class Staging:
         row, journal = self._rows.get(query), self._storage.journal
         return row is not None and journal is not None and journal.next_offset(row.id) > batch
 
-    def publish(self, query: str, batch: int, attempts: list[str], prepare: Prepare) -> int:
+    def publish(
+        self, routes: Routes, query: str, batch: int, attempts: list[str], prepare: Prepare
+    ) -> Generator[None, None, int | None]:
         """Publish everything that these attempts staged, as one record with the batch's number.
 
-        Returns the position of the journal to wait for. ``prepare`` gets what was staged, piece
-        by piece, and may refuse it: nothing is published then.
+        Returns the position of the journal to wait for; None: another request has published it
+        meanwhile. ``prepare`` gets what was staged, piece by piece, and may refuse it: nothing is
+        published then. So it is when the caller does not go on.
         """
         journal = self._storage.journal
         if journal is None:
@@ -152,8 +167,20 @@ class Staging:
                 f"nothing is staged for attempt '{missing[0]}' of batch {batch} of '{query}': the "
                 "broker was restarted or an hour has passed. Stage the batch again"
             )
-        pieces = chain.from_iterable(map(pile.read, sorted(attempts))) if pile else ()
-        steps = [prepare(data) for data in pieces]
+        places = [place for one in sorted(attempts) if pile for place in pile.attempts[one]]
+
+        def prepared(into: list[Callable[[], object]]) -> Steps:
+            for place in places:
+                if pile is None or self._piles.get((query, batch)) is not pile:
+                    break
+                into.append(prepare(pile.read(*place)))
+                yield
+
+        steps = yield from routes.prepared(prepared)
+        if self.is_published(query, batch):
+            return None
+        if self._piles.get((query, batch)) is not pile:
+            raise NotFound(f"batch {batch} of '{query}' was discarded during its publication")
         row = self._row(query)
         last = journal.next_offset(row.id)
         with self._storage.atomic():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
@@ -188,22 +189,32 @@ class LogTopic:
 
         ``tapped``: queues bound to the topic's exchange get the messages too.
         """
+        return self.prepare(entries, tapped=tapped)()
+
+    def prepare(self, entries: Sequence[Entry], *, tapped: bool = True) -> Callable[[], Appended]:
+        """Encode the entries; what is returned appends them."""
         contents = encode_entries(entries)
         by_track = self._by_track(entries)
         if len(by_track) == 1:
-            [track] = by_track
-            first, position = self.append_to(track, contents, tapped=tapped)
-            start = message_id(track[1], first)
-            return Appended(list(range(start, start + len(contents))), position)
-        ids = [0] * len(entries)
-        position = 0
-        with self._storage.atomic():
-            for track, indices in by_track.items():
-                part = [contents[index] for index in indices]
-                offset, position = self.append_to(track, part, tapped=tapped)
-                for number, index in enumerate(indices, message_id(track[1], offset)):
-                    ids[index] = number
-        return Appended(ids, position)
+            return partial(self._append_alike, next(iter(by_track)), contents, tapped)
+        parts = {track: [contents[one] for one in found] for track, found in by_track.items()}
+
+        def append() -> Appended:
+            ids = [0] * len(entries)
+            position = 0
+            with self._storage.atomic():
+                for track, indices in by_track.items():
+                    offset, position = self.append_to(track, parts[track], tapped=tapped)
+                    for number, index in enumerate(indices, message_id(track[1], offset)):
+                        ids[index] = number
+            return Appended(ids, position)
+
+        return append
+
+    def _append_alike(self, track: Track, contents: list[bytes], tapped: bool) -> Appended:
+        first, position = self.append_to(track, contents, tapped=tapped)
+        start = message_id(track[1], first)
+        return Appended(list(range(start, start + len(contents))), position)
 
     def _by_track(self, entries: Sequence[Entry]) -> Mapping[Track, Sequence[int]]:
         """Which of the entries go to which track."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headrace.errors import PreconditionFailed
+from headrace.core.turn import Steps, log_failure
+from headrace.errors import BrokerError, ConnectionForced, InternalError, PreconditionFailed
 from headrace.model.permissions import WRITE
 from headrace.server import descriptors
 from headrace.server.native import topic_values
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from headrace.server.native.session import Handler, Session
 
 MAX_BATCH = (1 << 62) - 1
+PIECE = 512  # messages that are checked in one step of the publication
 
 
 def _stage(session: Session, channel: Channel, request: Request) -> None:
@@ -30,9 +32,12 @@ def _stage(session: Session, channel: Channel, request: Request) -> None:
     else:
         for exchange in {str(one.get("exchange") or "") for one in messages}:
             session.check(WRITE, "exchange", exchange)
-    data = pack({"topic": topic, "batch": messages})
+    pieces = [
+        pack({"topic": topic, "batch": messages[start : start + PIECE]})
+        for start in range(0, len(messages), PIECE)
+    ]
     staging, owner = session.open_vhost.staging, session.user.name
-    staging.stage(owner, _owned(session, query), batch, attempt, data, descriptors.refusal)
+    staging.stage(owner, _owned(session, query), batch, attempt, pieces, descriptors.refusal)
     session.respond(request)
 
 
@@ -59,12 +64,28 @@ def _publish_staged(session: Session, channel: Channel, request: Request) -> Non
         staging.discard(query, batch)
         session.respond(request, already=already)
         return
-    position = staging.publish(query, batch, attempts, lambda data: _prepare(session, data))
-    session.respond_when_durable(request, position, already=False)
+
+    def steps() -> Steps:
+        position = yield from staging.publish(
+            session.open_vhost.routes, query, batch, attempts, lambda data: _prepare(session, data)
+        )
+        if not session.closed:
+            session.respond_when_durable(request, position or 0, already=position is None)
+
+    def done(error: Exception | None) -> None:
+        if isinstance(error, BrokerError):
+            session.refuse(request, error)
+        elif error is not None:
+            log_failure(error)
+            session.refuse(request, InternalError("unexpected failure; see the broker's log"))
+
+    session.turn.run(steps(), done)
 
 
-def _prepare(session: Session, data: bytes) -> Callable[[], None]:
+def _prepare(session: Session, data: bytes) -> Callable[[], object]:
     """Check one piece of what was staged; what is returned publishes it."""
+    if session.closed:
+        raise ConnectionForced("the client is gone")
     fields = unpack_trusted(data)
     name = fields["topic"]
     if name is None:
@@ -75,10 +96,7 @@ def _prepare(session: Session, data: bytes) -> Callable[[], None]:
         Request(Op.APPEND, {**fields, "rid": 0}), session.limits.max_message
     )
 
-    def append() -> None:
-        topic.append(entries)
-
-    return append
+    return topic.prepare(entries)
 
 
 HANDLERS: dict[int, Handler] = {Op.STAGE: _stage, Op.PUBLISH_STAGED: _publish_staged}
