@@ -6,7 +6,8 @@ sockets allow; a lower priority is served only when nobody above has room.
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import insort
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 
 from headrace.core.consumer import Consumer
@@ -16,12 +17,13 @@ from headrace.model.backlog import Backlog, PriorityBacklog
 class Dealer:
     """The consumers of one queue, and the rotation among them."""
 
-    __slots__ = ("_arrival", "_shared", "_tiers", "single_active")
+    __slots__ = ("_arrival", "_connections", "_levels", "_tiers", "single_active")
 
     def __init__(self) -> None:
-        self._arrival: list[Consumer] = []
-        self._tiers: list[deque[Consumer]] = []  # by priority, highest first
-        self._shared = False  # two consumers on one connection: its order must be the queue's
+        self._arrival: dict[Consumer, None] = {}
+        self._tiers: dict[int, OrderedDict[Consumer, None]] = {}  # by priority: next in turn first
+        self._levels: list[int] = []  # priorities, negated: the highest first
+        self._connections: Counter[int] = Counter()
         self.single_active = False
 
     def __len__(self) -> int:
@@ -33,28 +35,33 @@ class Dealer:
     @property
     def active(self) -> Consumer | None:
         """The one that is served when there is only a single active consumer."""
-        return self._arrival[0] if self._arrival else None
+        return next(iter(self._arrival), None)
+
+    @property
+    def _shared(self) -> bool:
+        """Two consumers are on one connection: its order must be the queue's."""
+        return len(self._connections) < len(self._arrival)
 
     def add(self, consumer: Consumer) -> None:
-        self._arrival.append(consumer)
-        self._arrange()
+        """A newcomer stands behind the others of its priority."""
+        self._arrival[consumer] = None
+        if consumer.priority not in self._tiers:
+            self._tiers[consumer.priority] = OrderedDict()
+            insort(self._levels, -consumer.priority)
+        self._tiers[consumer.priority][consumer] = None
+        self._connections[id(consumer.channel.connection)] += 1
 
     def remove(self, consumer: Consumer) -> None:
-        self._arrival.remove(consumer)
-        self._arrange()
-
-    def _arrange(self) -> None:
-        # Keep the rotation of those who stay: a newcomer must not send everybody to the start.
-        order = [consumer for tier in self._tiers for consumer in tier]
-        present, known = set(self._arrival), set(order)
-        members = [one for one in order if one in present]
-        members += [one for one in self._arrival if one not in known]
-        by_priority: dict[int, deque[Consumer]] = {}
-        for consumer in members:
-            by_priority.setdefault(consumer.priority, deque()).append(consumer)
-        self._tiers = [by_priority[level] for level in sorted(by_priority, reverse=True)]
-        connections = {id(consumer.channel.connection) for consumer in members}
-        self._shared = len(connections) < len(members)
+        del self._arrival[consumer]
+        tier = self._tiers[consumer.priority]
+        del tier[consumer]
+        if not tier:
+            del self._tiers[consumer.priority]
+            self._levels.remove(-consumer.priority)
+        connection = id(consumer.channel.connection)
+        self._connections[connection] -= 1
+        if not self._connections[connection]:
+            del self._connections[connection]
 
     def deal(
         self,
@@ -66,9 +73,8 @@ class Dealer:
         ``drop_expired`` is asked for each new head: a message may expire behind one that does not.
         It is False when it could not drop all of them yet.
         """
-        arrival = self._arrival
-        if len(arrival) == 1 or self.single_active:
-            consumer = arrival[0]
+        consumer = self.active
+        if consumer is not None and (len(self) == 1 or self.single_active):
             channel = consumer.channel
             while backlog.count:
                 room = channel.room(consumer)
@@ -87,11 +93,12 @@ class Dealer:
             if drop_expired is not None and not drop_expired():
                 return
 
-    def _hands(self, wanted: int) -> tuple[deque[Consumer], list[Consumer]]:
+    def _hands(self, wanted: int) -> tuple[OrderedDict[Consumer, None], list[Consumer]]:
         """Consumers with room, next in turn first; no more than there are messages."""
         hands: list[Consumer] = []
-        tier: deque[Consumer] = deque()
-        for tier in self._tiers:
+        tier: OrderedDict[Consumer, None] = OrderedDict()
+        for level in self._levels:
+            tier = self._tiers[-level]
             for consumer in tier:
                 if consumer.channel.room(consumer) > 0:
                     hands.append(consumer)
@@ -104,7 +111,7 @@ class Dealer:
     def _deal_round(
         self,
         backlog: Backlog | PriorityBacklog,
-        tier: deque[Consumer],
+        tier: OrderedDict[Consumer, None],
         hands: list[Consumer],
     ) -> None:
         k = len(hands)
@@ -120,11 +127,6 @@ class Dealer:
             for consumer, part in zip(hands, run.deal(k), strict=False):
                 consumer.channel.deliver(consumer, part)
         served = n if n <= k else (n % k if k > 1 else 1)
-        if not served:
-            return
-        if tier[served - 1] is hands[served - 1]:
-            tier.rotate(-served)
-        else:
-            for consumer in hands[:served]:
-                tier.remove(consumer)
-                tier.append(consumer)
+        for consumer in hands[:served]:
+            if consumer in tier:
+                tier.move_to_end(consumer)

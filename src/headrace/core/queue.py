@@ -599,7 +599,8 @@ class Queue:
         text = f"queue '{self.name}' in vhost '{self.vhost.name}' in exclusive use"
         if consumer.exclusive and (len(self.dealer) or self.settings.single_active_consumer):
             raise AccessRefused(text)
-        if any(other.exclusive for other in self.dealer):
+        first = self.dealer.active  # an exclusive one is alone
+        if first is not None and first.exclusive:
             raise AccessRefused(text)
         self._catch_up()
         self.dealer.add(consumer)

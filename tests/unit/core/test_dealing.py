@@ -184,3 +184,20 @@ def test_the_only_one_with_room_gets_its_messages_in_one_go(stage: Stage) -> Non
 
     assert (full.seen, free.seen) == (["0"], numbers(500, start=1))
     assert len(free.runs) == 1
+
+
+def test_a_consumer_comes_and_goes_without_a_look_at_the_others(stage: Stage) -> None:
+    looks = 0
+
+    class Counting(Inbox):
+        @property
+        def connection(self) -> object:
+            nonlocal looks
+            looks += 1
+            return super().connection
+
+    queue, inbox = stage.queue(), Counting()
+    consumers = [inbox.consume(queue, f"c{i}", priority=i % 3) for i in range(300)]
+    for consumer in consumers:
+        queue.unsubscribe(consumer)
+    assert looks == 2 * len(consumers)
