@@ -109,6 +109,34 @@ def large_batches(target: Target) -> Steps:
             pass
 
 
+def _staged(target: Target, topic: str | None) -> BulkConnection:
+    """240 MB, staged for a queue or a topic."""
+    bulk = _native(target, USER)
+    bulk.call(Op.QUEUE_DECLARE, name="q", durable=True)
+    if topic is not None:
+        bulk.call(Op.TOPIC_DECLARE, name=topic)
+    one: dict[str, object] = {"body": bytes(1000)}
+    if topic is None:
+        one |= {"exchange": "", "key": "q", "properties": {"delivery_mode": 2}}
+    for _ in range(96):
+        bulk.stage("query", 0, "a", [one] * 2500, topic=topic)
+    return bulk
+
+
+@attack("publication of a staged batch of 240 MB to a queue", memory_mib=1024)
+def publish_batch(target: Target) -> Steps:
+    bulk = _staged(target, None)
+    yield
+    assert bulk.publish_staged("query", 0, ["a"])
+
+
+@attack("publication of a staged batch of 240 MB to a topic", memory_mib=1024)
+def publish_batch_to_topic(target: Target) -> Steps:
+    bulk = _staged(target, "t")
+    yield
+    assert bulk.publish_staged("query", 0, ["a"])
+
+
 @attack("20 native frames of 59 MiB of empty maps by a user without rights")
 def empty_maps(target: Target) -> Steps:
     maps = (b"\xdc\x20\x00" + b"\x80" * 8192) * 7200

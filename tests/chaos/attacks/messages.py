@@ -65,6 +65,39 @@ def large_commit(target: Target) -> Steps:
     link.wait_for(m.TxCommitOk, 1, 60)
 
 
+@attack("commit of a transaction with 100,000 publishes to one queue by two keys")
+def mixed_commit(target: Target) -> Steps:
+    link = target.amqp()
+    declare(link, "q", durable=True)
+    for key in "ab":
+        bind = m.QueueBind(queue="q", exchange="amq.direct", routing_key=key)
+        link.call(1, bind, m.QueueBindOk)
+    link.call(1, m.TxSelect(), m.TxSelectOk)
+    body = make_content(Properties(delivery_mode=2), b"x" * 100, 1)
+    link.flood_methods(
+        [
+            m.method_frame(1, m.BasicPublish(exchange="amq.direct", routing_key="ab"[i % 2])) + body
+            for i in range(100_000)
+        ]
+    )
+    yield
+    link.send(1, m.TxCommit())
+    link.wait_for(m.TxCommitOk, 1, 60)
+
+
+@attack("commit of a transaction with 100,000 acks of every other message")
+def large_ack(target: Target) -> Steps:
+    link = target.amqp()
+    declare(link, "q", durable=True)
+    link.flood("q", 200_000, mode=2)
+    link.call(1, m.TxSelect(), m.TxSelectOk)
+    _take(link, "q", 200_000)
+    link.flood_methods([m.method_frame(1, m.BasicAck(i)) for i in range(1, 200_001, 2)])
+    yield
+    link.send(1, m.TxCommit())
+    link.wait_for(m.TxCommitOk, 1, 60)
+
+
 @attack("a transaction of 2,000,000 publishes that is never committed, watermark 200 MiB",
         env={"HEADRACE_MEMORY_HIGH_WATERMARK": "200MiB"})  # fmt: skip
 def endless_transaction(target: Target) -> Steps:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,11 @@ import pytest
 from headrace.client.bulk import BulkConnection
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
-from headrace.core import staging
+from headrace.core import staging, turn
+from headrace.core.turn import Turn
 from headrace.server import descriptors
+from headrace.server.native import staged
+from headrace.server.native.session import Session
 from headrace.testing import run_broker
 from headrace.wire.native.messages import Op
 
@@ -98,3 +102,71 @@ def test_files_of_batches_leave_the_reserve_of_descriptors(
 
     assert "is too high" in refusal(bulk, "q", [MESSAGE])
     assert staged_files(tmp_path) == 0
+
+
+def test_a_batch_is_prepared_over_several_turns(
+    bulk: BulkConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every look at the clock shows a millisecond more, so a share is over after a few pieces."""
+    bulk.call(Op.QUEUE_DECLARE, name="q", durable=True)
+    for n in range(40):
+        bulk.stage("sink", 0, "a", [{**MESSAGE, "body": b"%d" % n}])
+    turns, used, finish = count(), set[int](), Turn.finish
+    now = [0]
+
+    def counted(self: Turn) -> None:
+        now[0] = next(turns)
+        finish(self)
+
+    prepare = staged._prepare
+
+    def noted(session: Session, data: bytes) -> Callable[[], object]:
+        used.add(now[0])
+        return prepare(session, data)
+
+    ticks = count()
+    monkeypatch.setattr(Turn, "finish", counted)
+    monkeypatch.setattr(staged, "_prepare", noted)
+    monkeypatch.setattr(turn, "thread_time", lambda: next(ticks) / 1000)
+
+    assert bulk.publish_staged("sink", 0, ["a"])
+    assert len(used) > 5
+    assert not bulk.publish_staged("sink", 0, ["a"])
+    got = [bulk.call(Op.GET, queue="q", auto_ack=True)["message"]["body"] for _ in range(40)]
+    assert got == [b"%d" % n for n in range(40)]
+
+
+def test_a_large_request_is_staged_in_pieces(
+    bulk: BulkConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staged, "PIECE", 2)
+    pieces: list[int] = []
+    prepare = staged._prepare
+
+    def noted(session: Session, data: bytes) -> Callable[[], object]:
+        pieces.append(len(data))
+        return prepare(session, data)
+
+    monkeypatch.setattr(staged, "_prepare", noted)
+    bulk.call(Op.QUEUE_DECLARE, name="q", durable=True)
+    bulk.stage("sink", 0, "a", [MESSAGE] * 5)
+    assert bulk.publish_staged("sink", 0, ["a"])
+    assert len(pieces) == 3
+
+
+def test_a_batch_discarded_during_its_publication_is_not_published(
+    bulk: BulkConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare = staged._prepare
+
+    def discarded(session: Session, data: bytes) -> Callable[[], object]:
+        session.open_vhost.staging.discard("guest/sink", 0)
+        return prepare(session, data)
+
+    monkeypatch.setattr(staged, "_prepare", discarded)
+    bulk.call(Op.QUEUE_DECLARE, name="q", durable=True)
+    for _ in range(2):
+        bulk.stage("sink", 0, "a", [MESSAGE])
+    with pytest.raises(HeadraceError, match="discarded"):
+        bulk.publish_staged("sink", 0, ["a"])
+    assert bulk.call(Op.GET, queue="q", auto_ack=True).get("message") is None

@@ -136,7 +136,7 @@ class QueueIndex:
         gone = self.gone
         head = self._head
         n = len(self._stops)
-        while head < n and not gone.count_missing(self._firsts[head], self._stops[head]):
+        while head < n and not any(gone.missing(self._firsts[head], self._stops[head])):
             self.size -= self._weigh(head)
             head += 1
         self._head = head
