@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from headrace.core.broker import Broker
-from headrace.core.clock import Clock, Timers
+from headrace.core.clock import Clock
 from headrace.core.restore import restore
 from headrace.core.storage import Storage
 from headrace.core.turn import Turn
@@ -26,7 +26,7 @@ from headrace.store.strays import older_copy, retained, separate_strays
 
 logger = logging.getLogger(__name__)
 
-NOTE_TIME_MS = 60_000
+NOTE_TIME_SECONDS = 60
 RESERVE_FOR_NOTES = 1 << 20  # checkpoints and indexes; acknowledgements need a segment
 
 
@@ -39,6 +39,7 @@ class Stores:
         """``clock`` stamps what is written: its time to live goes on over a restart."""
         started = time.monotonic()
         self._clock = clock
+        self._next_note: asyncio.TimerHandle | None = None
         self._directory = DataDirectory(path)
         try:
             need_catalogue(path)
@@ -148,14 +149,18 @@ class Stores:
         if not self._catalogue.vhosts:
             for name in broker.vhosts:
                 storage.save_vhost(name)
-        self._note_time(broker.timers)
+        self._note_time()
 
-    def _note_time(self, timers: Timers) -> None:
+    def _note_time(self) -> None:
         """So that the next start knows how long the broker was down."""
-        self._directory.note_time(int(timers.clock.wall_seconds() * 1000))
-        timers.after(NOTE_TIME_MS, lambda: self._note_time(timers))
+        self._directory.note_time(int(self._clock.wall_seconds() * 1000))
+        # On the loop's own timer: years pass in one step on a virtual clock.
+        loop = asyncio.get_running_loop()
+        self._next_note = loop.call_later(NOTE_TIME_SECONDS, self._note_time)
 
     def close(self) -> None:
+        if self._next_note is not None:
+            self._next_note.cancel()
         self._directory.note_time(int(self._clock.wall_seconds() * 1000))
         self._directory.close()
 
