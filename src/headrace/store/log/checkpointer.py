@@ -53,7 +53,7 @@ class Checkpointer:
         """
         # Asked now: what is settled from now on may not be on disk when the checkpoint is.
         dead = [one for one in self._segments.dead(position) if not needed(one)]
-        removable = self._dead
+        removable = [one for one in self._dead if one in dead]  # the others are listed again
         self._dead = [one for one in dead if one not in removable]
         data, sequence = self._encode(position, dead)
         indexes = self._take_indexes()

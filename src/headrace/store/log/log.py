@@ -430,6 +430,8 @@ class CommitLog:
         sync = sync or self._want_sync or bool(cold)
 
         def then(job: Job) -> None:
+            if self._closed:
+                return  # the last checkpoint lists what this one would remove
             if done is not None:
                 done()
             if after is not None:

@@ -277,3 +277,21 @@ def test_an_unreadable_index_or_checkpoint_is_made_again(
     assert stage.held() == alive
     assert len(report.rebuilt) == 4
     assert any("checkpoint" in text for text in report.damage)
+
+
+def test_a_checkpoint_that_ends_with_the_broker_leaves_no_missing_segment(
+    stage: JournalStage,
+) -> None:
+    stage.put(b"a" * 3000)
+    stage.put(b"b" * 3000)
+    stage.commit()
+    stage.log.settle(1, [0])
+    stage.checkpoint()  # finds the first segment dead
+    stage.log.checkpoint()  # would remove it
+    assert stage.writer.work()
+
+    stage.log.close()
+    assert stage.writer.call_back()  # the loop hears of the checkpoint after the end
+
+    assert stage.open().report.damage == []
+    assert stage.held() == {1: b"b" * 3000}
