@@ -17,6 +17,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPConnectionError
 
+from descriptors import descriptors
 from headrace.client import ConnectionFactory
 from headrace.errors import ConfigError, NotFound, StoreError
 from headrace.testing import RunningBroker, run_broker, wait_for
@@ -298,8 +299,7 @@ def test_two_hundred_starts_leave_no_thread_no_descriptor_and_no_file(tmp_path: 
 
     def held() -> tuple[int, list[str], list[str]]:
         gc.collect()  # a ResourceWarning of something dropped is an error here
-        kinds = [os.readlink(f"/proc/self/fd/{fd}") for fd in _descriptors()]
-        return threading.active_count(), sorted(kinds), os.listdir(tmp_path)
+        return threading.active_count(), descriptors(), os.listdir(tmp_path)
 
     tempfile.tempdir, before = str(tmp_path), tempfile.tempdir
     try:
@@ -314,9 +314,3 @@ def test_two_hundred_starts_leave_no_thread_no_descriptor_and_no_file(tmp_path: 
         assert at_last == at_first
     finally:
         tempfile.tempdir = before
-
-
-def _descriptors() -> list[str]:
-    """Those that are still there when they are looked at."""
-    found = os.listdir("/proc/self/fd")
-    return [fd for fd in found if os.path.lexists(f"/proc/self/fd/{fd}")]
