@@ -201,7 +201,7 @@ class Storage:
         busy = False
         try:
             self.before_tidying()
-            self.flush()  # it may have settled messages, and nobody else is about to commit
+            self.flush()  # it may have settled messages, and no other commit is about to come
             busy = self.journal is not None and self.journal.tidy()
         finally:  # an error is logged, and must not be the end of tidying
             self._timers.after(TIDY_BUSY_MS if busy else TIDY_IDLE_MS, self.tidy)

@@ -402,7 +402,7 @@ class Vhost:
                 self._auto_delete(exchange)
 
     def _in_shares(self, steps: Steps | None) -> None:
-        """What nobody can see any more is cleared over several turns."""
+        """What clients can no longer see is cleared over several turns."""
         if steps is not None:
             self.turn.run(steps)
 

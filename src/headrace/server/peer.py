@@ -104,7 +104,7 @@ class Peer:
         self.connected_at = 0.0  # seconds since 1970
         self.received = self.reads = 0
         self.sent = self.writes = 0
-        self._inbox: deque[bytes] = deque()  # chunks that nobody has looked into yet
+        self._inbox: deque[bytes] = deque()  # chunks that are not decoded yet
         self._todo: Iterator[Any] = iter(())  # what is left of the chunk before them
         self._next: Any = None  # taken from there, and not carried out yet
         self._working = 0  # long work that the peer asked for

@@ -39,7 +39,6 @@ from matrix.reported import Reported, lines_about_loss
 from waiting import wait_for
 
 REMEDY = re.compile(r"fsck|restore|put it back|backup|free|upgrade|knows only")
-NO_USERS = "no user can be read, so no client can log in: see `headrace fsck`"
 
 
 @dataclass
@@ -191,8 +190,6 @@ def judge(outcome: Outcome, original: Original, file: Path, unfinished: str = ""
             outcome.faults.append(f"{name} printed a traceback: {last[:150]}")
     if outcome.refusal:
         _judge_refusal(outcome, file)
-        return
-    if NO_USERS in outcome.log:  # named, with what to do: as good as a start that is refused
         return
     said = lines_about_loss(outcome.log)
     if not outcome.fsck:  # it refused, in words
