@@ -1,10 +1,11 @@
 // Builds the page into src/headrace/console/dist; with --test runs the unit tests instead.
-import { build } from "esbuild";
+
 import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const dist = join(here, "..", "src", "headrace", "console", "dist");

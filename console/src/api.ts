@@ -1,6 +1,6 @@
 /** Requests to the broker. The only module that talks to it. */
 
-import { session, type Session } from "./state";
+import { type Session, session } from "./state";
 
 export class ApiError extends Error {
   constructor(

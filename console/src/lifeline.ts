@@ -24,7 +24,8 @@ function properties(message: Message): Json {
 
 export function matches(message: Message, by: Criterion, wanted: string): boolean {
   if (by === "routing_key") return message.routing_key === wanted;
-  if (by === "text") return message.payload_encoding === "string" && message.payload.includes(wanted);
+  if (by === "text")
+    return message.payload_encoding === "string" && message.payload.includes(wanted);
   return properties(message)[by] === wanted;
 }
 
@@ -39,7 +40,8 @@ interface Death {
 
 function deathsOf(message: Message): Death[] {
   const headers = properties(message).headers;
-  const history = typeof headers === "object" && headers !== null ? (headers as Json)["x-death"] : [];
+  const history =
+    typeof headers === "object" && headers !== null ? (headers as Json)["x-death"] : [];
   return Array.isArray(history) ? (history as Death[]) : [];
 }
 
@@ -66,7 +68,9 @@ export function stationsOf(found: Found, fates: readonly Fate[] = []): Station[]
   // x-death has the newest death first.
   const deaths = deathsOf(message).reverse();
   const first = deaths[0];
-  const keys = Array.isArray(first?.["routing-keys"]) ? first["routing-keys"].join(", ") : message.routing_key;
+  const keys = Array.isArray(first?.["routing-keys"])
+    ? first["routing-keys"].join(", ")
+    : message.routing_key;
   const exchange = first ? String(first.exchange ?? "") : message.exchange;
   stations.push({
     at: typeof written === "number" ? written * 1000 : null,
@@ -75,7 +79,8 @@ export function stationsOf(found: Found, fates: readonly Fate[] = []): Station[]
     bad: false,
   });
   for (const death of deaths) {
-    const count = typeof death.count === "number" && death.count > 1 ? `, ${death.count} times` : "";
+    const count =
+      typeof death.count === "number" && death.count > 1 ? `, ${death.count} times` : "";
     stations.push({
       at: typeof death.time === "number" ? death.time * 1000 : null,
       text: `Died in ${String(death.queue ?? "?")}`,
@@ -104,5 +109,7 @@ export function stationsOf(found: Found, fates: readonly Fate[] = []): Station[]
 function placeOf(found: Found): string {
   const { message } = found;
   if (!found.ready) return "handed out or done with, and still kept on disk";
-  return message.deliveries > 0 ? `ready, delivered ${message.deliveries} times before` : "ready, not delivered yet";
+  return message.deliveries > 0
+    ? `ready, delivered ${message.deliveries} times before`
+    : "ready, not delivered yet";
 }

@@ -1,6 +1,6 @@
 /** Where the reader is: the hash of the address, and ways to change it. */
 
-import { parsed, link, type Place, type Query } from "./route";
+import { link, type Place, parsed, type Query } from "./route";
 import { Shared, useShared } from "./state";
 
 const place = new Shared<Place>(parsed(location.hash));

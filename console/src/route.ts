@@ -41,7 +41,10 @@ export function decoded(text: string): string {
 /** "#/queues/%2F/a?tab=x" -> its parts and its query. */
 export function parsed(hash: string): Place {
   const [path = "", search = ""] = hash.replace(/^#?\/?/, "").split(/\?(.*)/s);
-  const parts = path.split("/").filter((part) => part !== "").map(part);
+  const parts = path
+    .split("/")
+    .filter((part) => part !== "")
+    .map(part);
   const query: Record<string, string> = {};
   for (const [name, value] of new URLSearchParams(search)) query[name] = value;
   return { parts, query };

@@ -5,7 +5,7 @@ import type { JSX } from "preact";
 import { logout } from "./api";
 import { usePoll } from "./poll";
 import { link, url } from "./route";
-import { session, theme, useShared, vhost, type Theme } from "./state";
+import { session, type Theme, theme, useShared, vhost } from "./state";
 import { attempt } from "./ui/notices";
 
 const NEXT: Record<Theme, Theme> = { auto: "light", light: "dark", dark: "auto" };

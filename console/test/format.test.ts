@@ -1,7 +1,20 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { ago, bytes, compact, duration, latency, moment, pretty, rate, shortened, singular, typed, whole } from "../src/format";
+import {
+  ago,
+  bytes,
+  compact,
+  duration,
+  latency,
+  moment,
+  pretty,
+  rate,
+  shortened,
+  singular,
+  typed,
+  whole,
+} from "../src/format";
 
 test("numbers keep three digits and their unit", () => {
   assert.equal(compact(0), "0");

@@ -5,17 +5,33 @@ import { HEIGHT, pictureOf, WIDE } from "../src/graph";
 import { matches, stationsOf } from "../src/lifeline";
 import type { Binding, Message } from "../src/types";
 
-function bind(source: string, destination: string, key = "", kind: "queue" | "exchange" = "queue"): Binding {
+function bind(
+  source: string,
+  destination: string,
+  key = "",
+  kind: "queue" | "exchange" = "queue",
+): Binding {
   return {
-    source, destination, destination_type: kind, vhost: "/", routing_key: key, arguments: {},
+    source,
+    destination,
+    destination_type: kind,
+    vhost: "/",
+    routing_key: key,
+    arguments: {},
     properties_key: key || "~",
   };
 }
 
 test("boxes never lie on each other, and queues are at the right", () => {
   const bindings = [
-    bind("a", "b", "#", "exchange"), bind("b", "a", "#", "exchange"), bind("a", "a", "#", "exchange"),
-    bind("b", "q1"), bind("a", "q1"), bind("a", "q2", "x"), bind("a", "q2", "y"), bind("c", "q3"),
+    bind("a", "b", "#", "exchange"),
+    bind("b", "a", "#", "exchange"),
+    bind("a", "a", "#", "exchange"),
+    bind("b", "q1"),
+    bind("a", "q1"),
+    bind("a", "q2", "x"),
+    bind("a", "q2", "y"),
+    bind("c", "q3"),
   ];
   const { boxes, arrows, width, height } = pictureOf(bindings, "queue:q2", 100);
   for (const [at, one] of boxes.entries()) {
@@ -28,7 +44,10 @@ test("boxes never lie on each other, and queues are at the right", () => {
   const queues = boxes.filter((box) => box.kind === "queue").map((box) => box.x);
   assert.equal(Math.min(...queues), Math.max(...boxes.map((box) => box.x)));
   assert.equal(arrows.find((arrow) => arrow.full === "x, y")?.label, "x +1");
-  assert.deepEqual(boxes.filter((box) => box.focus).map((box) => box.name), ["q2"]);
+  assert.deepEqual(
+    boxes.filter((box) => box.focus).map((box) => box.name),
+    ["q2"],
+  );
 });
 
 test("a picture of nothing and of too much are both drawn", () => {
@@ -38,14 +57,35 @@ test("a picture of nothing and of too much are both drawn", () => {
 });
 
 const message: Message = {
-  offset: 4, exchange: "dead", routing_key: "k", redelivered: false, deliveries: 0, stored_at: null,
-  payload_bytes: 5, payload: "hello", payload_encoding: "string",
+  offset: 4,
+  exchange: "dead",
+  routing_key: "k",
+  redelivered: false,
+  deliveries: 0,
+  stored_at: null,
+  payload_bytes: 5,
+  payload: "hello",
+  payload_encoding: "string",
   properties: {
-    message_id: "m-1", timestamp: 100,
+    message_id: "m-1",
+    timestamp: 100,
     headers: {
       "x-death": [
-        { queue: "later", reason: "expired", time: 300, exchange: "dead", count: 2, "routing-keys": ["k"] },
-        { queue: "first", reason: "rejected", time: 200, exchange: "shop", "routing-keys": ["order"] },
+        {
+          queue: "later",
+          reason: "expired",
+          time: 300,
+          exchange: "dead",
+          count: 2,
+          "routing-keys": ["k"],
+        },
+        {
+          queue: "first",
+          reason: "rejected",
+          time: 200,
+          exchange: "shop",
+          "routing-keys": ["order"],
+        },
       ],
     },
   },
@@ -53,20 +93,37 @@ const message: Message = {
 
 test("a life is told from the beginning", () => {
   const stations = stationsOf({ vhost: "/", queue: "grave", message, ready: true });
-  assert.deepEqual(stations.map((one) => one.text), [
-    "Published to shop", "Died in first", "Died in later", "Is in grave",
-  ]);
-  assert.deepEqual(stations.map((one) => one.at), [100_000, 200_000, 300_000, null]);
+  assert.deepEqual(
+    stations.map((one) => one.text),
+    ["Published to shop", "Died in first", "Died in later", "Is in grave"],
+  );
+  assert.deepEqual(
+    stations.map((one) => one.at),
+    [100_000, 200_000, 300_000, null],
+  );
   assert.equal(stations[2]!.detail, "expired, 2 times");
 });
 
 test("what the broker noted is part of the life, and ends it", () => {
-  const found = { vhost: "/", queue: "grave", message: { ...message, properties: [] as [] }, ready: false };
+  const found = {
+    vhost: "/",
+    queue: "grave",
+    message: { ...message, properties: [] as [] },
+    ready: false,
+  };
   const again = { kind: "redelivered", time: 400_000, consumer: "c1" };
   const done = { kind: "acknowledged", time: 500_000, consumer: "c2" };
-  assert.deepEqual(stationsOf(found, [again]).map((one) => one.text).slice(1), ["Delivered again", "Was in grave"]);
+  assert.deepEqual(
+    stationsOf(found, [again])
+      .map((one) => one.text)
+      .slice(1),
+    ["Delivered again", "Was in grave"],
+  );
   const whole = stationsOf(found, [again, done]);
-  assert.deepEqual([whole.length, whole.at(-1)?.text, whole.at(-1)?.detail], [3, "Acknowledged", "in grave, by c2"]);
+  assert.deepEqual(
+    [whole.length, whole.at(-1)?.text, whole.at(-1)?.detail],
+    [3, "Acknowledged", "in grave, by c2"],
+  );
   assert.ok(whole.every((one) => !one.bad));
 });
 

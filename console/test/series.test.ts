@@ -18,7 +18,10 @@ test("rates are oldest first and never negative", () => {
 test("series with different moments share one axis", () => {
   const [times, first, second] = aligned([
     [{ at: 1000, value: 1 }],
-    [{ at: 2000, value: 2 }, { at: 1000, value: null }],
+    [
+      { at: 2000, value: 2 },
+      { at: 1000, value: null },
+    ],
   ]);
   assert.deepEqual(times, [1, 2]);
   assert.deepEqual(first, [1, null]);
@@ -26,9 +29,18 @@ test("series with different moments share one axis", () => {
 });
 
 test("old points go and a point of the past is not added", () => {
-  const points = [{ at: 1, value: 1 }, { at: 50, value: 2 }];
-  assert.deepEqual(kept(points, [{ at: 100, value: 3 }], 60).map((one) => one.at), [50, 100]);
-  assert.deepEqual(kept(points, [{ at: 50, value: 9 }], 60).map((one) => one.value), [1, 2]);
+  const points = [
+    { at: 1, value: 1 },
+    { at: 50, value: 2 },
+  ];
+  assert.deepEqual(
+    kept(points, [{ at: 100, value: 3 }], 60).map((one) => one.at),
+    [50, 100],
+  );
+  assert.deepEqual(
+    kept(points, [{ at: 50, value: 9 }], 60).map((one) => one.value),
+    [1, 2],
+  );
 });
 
 const TEXT = `# TYPE x_seconds histogram
@@ -56,7 +68,10 @@ test("between two looks only what is new counts", () => {
 });
 
 test("the outlook of a group follows its trend", () => {
-  const points = [{ at: 0, value: 100 }, { at: 10_000, value: 50 }];
+  const points = [
+    { at: 0, value: 100 },
+    { at: 10_000, value: 50 },
+  ];
   assert.equal(trendOf(points), -5);
   assert.equal(trendOf([{ at: 0, value: 100 }]), null);
   assert.equal(outlook(0, null), "nothing to do");

@@ -17,14 +17,22 @@ export function Browser(props: { vhost: string; name: string }): JSX.Element {
   const [starts, setStarts] = useState<number[]>([0]);
   const [settled, setSettled] = useState(false);
   const start = starts.at(-1)!;
-  const query = { offset: start, count: COUNT, settled: settled ? "true" : undefined, truncate: 16384 };
+  const query = {
+    offset: start,
+    count: COUNT,
+    settled: settled ? "true" : undefined,
+    truncate: 16384,
+  };
   const polled = usePoll<Browsed>(url(["queues", props.vhost, props.name, "browse"], query), 0);
   const data = polled.data;
   return (
     <section class="card flush" aria-label="Messages">
       <div class="list-head">
         <div class="row">
-          <button type="button" onClick={() => (starts.length > 1 ? setStarts([0]) : polled.refresh())}>
+          <button
+            type="button"
+            onClick={() => (starts.length > 1 ? setStarts([0]) : polled.refresh())}
+          >
             From the head
           </button>
           <Check
@@ -52,7 +60,11 @@ export function Browser(props: { vhost: string; name: string }): JSX.Element {
       {data && <MessageList messages={data.items} />}
       {data && (starts.length > 1 || data.next_offset !== null) && (
         <nav class="pager" aria-label="Pages of messages">
-          <button type="button" disabled={starts.length < 2} onClick={() => setStarts(starts.slice(0, -1))}>
+          <button
+            type="button"
+            disabled={starts.length < 2}
+            onClick={() => setStarts(starts.slice(0, -1))}
+          >
             ← Back
           </button>
           <button

@@ -5,10 +5,10 @@ import type { JSX } from "preact";
 import { rate, whole } from "../format";
 import { usePoll } from "../poll";
 import { link, url } from "../route";
-import { rateOf, type Channel } from "../types";
+import { type Channel, rateOf } from "../types";
 import { Badge, Card, Empty, Facts, PageHead, Ready, Rows } from "../ui/basics";
 import { State } from "../ui/links";
-import { List, type Column } from "../ui/list";
+import { type Column, List } from "../ui/list";
 import { ConsumerRows } from "./consumers";
 
 const FIELDS =
@@ -34,13 +34,53 @@ const COLUMNS: Column<Channel>[] = [
   { label: "User", sort: "user", low: 2, cell: (one) => one.user },
   { label: "Mode", low: 1, cell: (one) => <Mode one={one} /> },
   { label: "State", sort: "state", low: 1, cell: (one) => <State state={one.state} /> },
-  { label: "Consumers", sort: "consumer_count", num: true, low: 1, cell: (one) => whole(one.consumer_count) },
-  { label: "Prefetch", sort: "prefetch_count", num: true, low: 2, cell: (one) => whole(one.prefetch_count) },
-  { label: "Unacked", sort: "messages_unacknowledged", num: true, cell: (one) => whole(one.messages_unacknowledged) },
-  { label: "Unconfirmed", sort: "messages_unconfirmed", num: true, low: 2, cell: (one) => whole(one.messages_unconfirmed) },
-  { label: "Publish", sort: "message_stats.publish_details.rate", num: true, cell: (one) => rate(rateOf(one.message_stats, "publish")) },
-  { label: "Deliver", sort: "message_stats.deliver_get_details.rate", num: true, low: 1, cell: (one) => rate(rateOf(one.message_stats, "deliver_get")) },
-  { label: "Ack", sort: "message_stats.ack_details.rate", num: true, low: 2, cell: (one) => rate(rateOf(one.message_stats, "ack")) },
+  {
+    label: "Consumers",
+    sort: "consumer_count",
+    num: true,
+    low: 1,
+    cell: (one) => whole(one.consumer_count),
+  },
+  {
+    label: "Prefetch",
+    sort: "prefetch_count",
+    num: true,
+    low: 2,
+    cell: (one) => whole(one.prefetch_count),
+  },
+  {
+    label: "Unacked",
+    sort: "messages_unacknowledged",
+    num: true,
+    cell: (one) => whole(one.messages_unacknowledged),
+  },
+  {
+    label: "Unconfirmed",
+    sort: "messages_unconfirmed",
+    num: true,
+    low: 2,
+    cell: (one) => whole(one.messages_unconfirmed),
+  },
+  {
+    label: "Publish",
+    sort: "message_stats.publish_details.rate",
+    num: true,
+    cell: (one) => rate(rateOf(one.message_stats, "publish")),
+  },
+  {
+    label: "Deliver",
+    sort: "message_stats.deliver_get_details.rate",
+    num: true,
+    low: 1,
+    cell: (one) => rate(rateOf(one.message_stats, "deliver_get")),
+  },
+  {
+    label: "Ack",
+    sort: "message_stats.ack_details.rate",
+    num: true,
+    low: 2,
+    cell: (one) => rate(rateOf(one.message_stats, "ack")),
+  },
 ];
 
 export function ChannelsPage(): JSX.Element {
@@ -75,7 +115,14 @@ export function ChannelRows(props: { rows: Channel[] }): JSX.Element {
   return (
     <Rows
       label="Channels"
-      head={["Channel", ["Mode", "low"], ["Consumers", "num"], ["Unacked", "num"], ["Publish", "num"], ["Deliver", "num low"]]}
+      head={[
+        "Channel",
+        ["Mode", "low"],
+        ["Consumers", "num"],
+        ["Unacked", "num"],
+        ["Publish", "num"],
+        ["Deliver", "num low"],
+      ]}
       rows={props.rows}
       id={(one) => one.name}
       cells={(one) => [
@@ -101,7 +148,12 @@ export function ChannelPage(props: { name: string }): JSX.Element {
             <Card title="Channel">
               <Facts
                 rows={[
-                  ["Connection", <a href={link(["connections", one.connection_details.name])}>{one.connection_details.name}</a>],
+                  [
+                    "Connection",
+                    <a href={link(["connections", one.connection_details.name])}>
+                      {one.connection_details.name}
+                    </a>,
+                  ],
                   ["User", one.user],
                   ["Vhost", one.vhost],
                   ["State", <State state={one.state} />],

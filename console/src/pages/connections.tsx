@@ -79,7 +79,9 @@ export function ConnectionsPage(): JSX.Element {
             label: "Connected",
             sort: "connected_at",
             low: 2,
-            cell: (one) => <span title={moment(one.connected_at)}>{ago(one.connected_at, Date.now())}</span>,
+            cell: (one) => (
+              <span title={moment(one.connected_at)}>{ago(one.connected_at, Date.now())}</span>
+            ),
           },
         ]}
       />
@@ -98,7 +100,9 @@ export async function closeConnection(name: string): Promise<boolean> {
     action: "Close it",
   });
   const headers = { "x-reason": "Closed on the management page" };
-  return sure && attempt(() => del(url(["connections", name]), headers), "The connection is closed.");
+  return (
+    sure && attempt(() => del(url(["connections", name]), headers), "The connection is closed.")
+  );
 }
 
 export function ConnectionPage(props: { name: string }): JSX.Element {
@@ -153,4 +157,3 @@ function ConnectionFacts(props: { one: Connection }): JSX.Element {
     </div>
   );
 }
-

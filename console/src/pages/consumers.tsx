@@ -27,7 +27,14 @@ export function ConsumerRows(props: { rows: Consumer[]; queue?: boolean }): JSX.
   return (
     <Rows
       label="Consumers"
-      head={["Consumer", props.queue ? "Queue" : "Channel", ["Acks", "low"], ["Prefetch", "num"], ["Unacked", "num"], ["State", "low"]]}
+      head={[
+        "Consumer",
+        props.queue ? "Queue" : "Channel",
+        ["Acks", "low"],
+        ["Prefetch", "num"],
+        ["Unacked", "num"],
+        ["State", "low"],
+      ]}
       rows={props.rows}
       id={(one) => `${one.channel_details.name ?? ""} ${one.consumer_tag}`}
       cells={(one) => [
@@ -35,7 +42,9 @@ export function ConsumerRows(props: { rows: Consumer[]; queue?: boolean }): JSX.
         props.queue ? (
           <QueueLink vhost={one.queue.vhost} name={one.queue.name} />
         ) : (
-          <a href={link(["channels", one.channel_details.name ?? ""])}>{one.channel_details.name}</a>
+          <a href={link(["channels", one.channel_details.name ?? ""])}>
+            {one.channel_details.name}
+          </a>
         ),
         one.ack_required ? "by the consumer" : "none",
         one.prefetch_count ? whole(one.prefetch_count) : "no limit",

@@ -69,8 +69,8 @@ export function DeadLettersPage(): JSX.Element {
             </Card>
             {data.partly.map((one) => (
               <p key={`${one.vhost} ${one.queue}`} class="note-box">
-                {one.queue}: the first {whole(one.looked_at)} of {whole(one.messages_ready)} messages
-                were looked at.
+                {one.queue}: the first {whole(one.looked_at)} of {whole(one.messages_ready)}{" "}
+                messages were looked at.
               </p>
             ))}
           </>
@@ -84,7 +84,15 @@ function Groups(props: { groups: DeadGroup[] }): JSX.Element {
   return (
     <Rows
       label="Dead letters by cause"
-      head={["Cause", "Died in", ["Held in", "low"], ["Published to", "low"], ["Count", "num"], ["Newest", "low"], ["", "num"]]}
+      head={[
+        "Cause",
+        "Died in",
+        ["Held in", "low"],
+        ["Published to", "low"],
+        ["Count", "num"],
+        ["Newest", "low"],
+        ["", "num"],
+      ]}
       rows={props.groups}
       id={(one) => JSON.stringify([one.vhost, one.queue, one.died_in, one.reason, one.exchange])}
       cells={(one) => [
@@ -95,7 +103,8 @@ function Groups(props: { groups: DeadGroup[] }): JSX.Element {
           <ExchangeLink vhost={one.vhost} name={one.exchange} bare />
           <span class="sub" title={one.routing_keys.join(", ")}>
             {one.routing_keys.slice(0, 3).join(", ")}
-            {one.routing_keys.length > 3 && ` and ${plural(one.routing_keys.length - 3, "more", "more")}`}
+            {one.routing_keys.length > 3 &&
+              ` and ${plural(one.routing_keys.length - 3, "more", "more")}`}
           </span>
         </>,
         whole(one.count),

@@ -51,7 +51,11 @@ export function DefinitionsPage(): JSX.Element {
               format. No messages.
             </p>
             <p>
-              <a class="button" href={url(["definitions"], { download: "headrace-definitions.json" })} download>
+              <a
+                class="button"
+                href={url(["definitions"], { download: "headrace-definitions.json" })}
+                download
+              >
                 Save definitions
               </a>
             </p>

@@ -7,7 +7,7 @@ import { exchangeName, rate, whole } from "../format";
 import { go } from "../place";
 import { usePoll } from "../poll";
 import { exchangePart, url } from "../route";
-import { countOf, rateOf, type Binding, type Exchange } from "../types";
+import { type Binding, countOf, type Exchange, rateOf } from "../types";
 import { Badge, Card, Empty, Facts, Fold, PageHead, Ready, Values } from "../ui/basics";
 import { BindForm, BindingRows } from "../ui/bindings";
 import { confirmed } from "../ui/dialog";
@@ -32,7 +32,8 @@ export function ExchangePage(props: { vhost: string; name: string }): JSX.Elemen
       action: "Delete exchange",
       typed: props.name,
     });
-    if (sure && (await attempt(() => del(url(path)), "The exchange is deleted."))) go(["exchanges"]);
+    if (sure && (await attempt(() => del(url(path)), "The exchange is deleted.")))
+      go(["exchanges"]);
   };
   const bindings = [...(to.data ?? []), ...(from.data ?? [])];
   return (
@@ -47,7 +48,11 @@ export function ExchangePage(props: { vhost: string; name: string }): JSX.Elemen
       <Ready polled={polled}>{(one) => <ExchangeFacts one={one} />}</Ready>
       <Card title="Where messages go">
         {bindings.length > 0 ? (
-          <BindingPicture vhost={props.vhost} bindings={bindings} focus={`exchange:${props.name}`} />
+          <BindingPicture
+            vhost={props.vhost}
+            bindings={bindings}
+            focus={`exchange:${props.name}`}
+          />
         ) : (
           <Empty title="No bindings yet">
             {props.name === ""
@@ -58,7 +63,9 @@ export function ExchangePage(props: { vhost: string; name: string }): JSX.Elemen
       </Card>
       <Card title="Bindings that begin here" flush>
         <Ready polled={from}>
-          {(rows) => <BindingRows bindings={rows} side="destination" onChange={changed} empty="None" />}
+          {(rows) => (
+            <BindingRows bindings={rows} side="destination" onChange={changed} empty="None" />
+          )}
         </Ready>
         {props.name !== "" && (
           <div class="pad">
@@ -91,8 +98,14 @@ function ExchangeFacts(props: { one: Exchange }): JSX.Element {
           ["Vhost", one.vhost],
           ["Kept", one.durable ? "durable" : "transient"],
           ["Policy", one.policy ?? "none"],
-          ["In", `${rate(rateOf(stats, "publish_in") ?? 0)}, ${whole(countOf(stats, "publish_in"))} so far`],
-          ["Out", `${rate(rateOf(stats, "publish_out") ?? 0)}, ${whole(countOf(stats, "publish_out"))} so far`],
+          [
+            "In",
+            `${rate(rateOf(stats, "publish_in") ?? 0)}, ${whole(countOf(stats, "publish_in"))} so far`,
+          ],
+          [
+            "Out",
+            `${rate(rateOf(stats, "publish_out") ?? 0)}, ${whole(countOf(stats, "publish_out"))} so far`,
+          ],
           ["Arguments", <Values of={one.arguments} />],
         ]}
       />

@@ -9,7 +9,7 @@ import { adjust, go, usePlace } from "../place";
 import { usePoll } from "../poll";
 import { url } from "../route";
 import { useShared, vhost } from "../state";
-import { rateOf, type Binding, type Exchange } from "../types";
+import { type Binding, type Exchange, rateOf } from "../types";
 import { Badge, Empty, Fold, PageHead, Ready } from "../ui/basics";
 import { Dialog } from "../ui/dialog";
 import { Check, Choice, Field, Form, objectOf, PairRows, type Pairs } from "../ui/form";
@@ -121,7 +121,10 @@ function NewExchange(): JSX.Element {
   const close = (): void => adjust({ new: undefined });
   const make = async (): Promise<void> => {
     const body = { type, durable, auto_delete: autoDelete, internal, arguments: objectOf(pairs) };
-    const made = await attempt(() => put(url(["exchanges", where, name]), body), `Exchange ${name} is there.`);
+    const made = await attempt(
+      () => put(url(["exchanges", where, name]), body),
+      `Exchange ${name} is there.`,
+    );
     if (made) go(["exchanges", where, name]);
   };
   return (
@@ -143,12 +146,19 @@ function NewExchange(): JSX.Element {
         />
         <div class="checks">
           <Check label="Durable: survives a restart" value={durable} onValue={setDurable} />
-          <Check label="Auto-delete: goes with its last binding" value={autoDelete} onValue={setAutoDelete} />
-          <Check label="Internal: only other exchanges publish" value={internal} onValue={setInternal} />
+          <Check
+            label="Auto-delete: goes with its last binding"
+            value={autoDelete}
+            onValue={setAutoDelete}
+          />
+          <Check
+            label="Internal: only other exchanges publish"
+            value={internal}
+            onValue={setInternal}
+          />
         </div>
         <PairRows label="Arguments" pairs={pairs} onPairs={setPairs} suggestions={ARGUMENTS} />
       </Form>
     </Dialog>
   );
 }
-

@@ -5,7 +5,7 @@ import { useRef, useState } from "preact/hooks";
 
 import { get } from "../api";
 import { moment, plural } from "../format";
-import { matches, stationsOf, type Criterion, type Fate, type Found } from "../lifeline";
+import { type Criterion, type Fate, type Found, matches, stationsOf } from "../lifeline";
 import { adjust, usePlace } from "../place";
 import { usePoll } from "../poll";
 import { link, url } from "../route";
@@ -38,7 +38,11 @@ interface Wanted {
 }
 
 /** Look through some queues at a time, page by page; calls back after each queue. */
-async function scan(wanted: Wanted, signal: AbortSignal, tell: (now: Progress) => void): Promise<void> {
+async function scan(
+  wanted: Wanted,
+  signal: AbortSignal,
+  tell: (now: Progress) => void,
+): Promise<void> {
   const now: Progress = { looked: 0, queues: 0, found: [], done: false };
   const left = [...wanted.queues];
   const worker = async (): Promise<void> => {
@@ -53,10 +57,20 @@ async function scan(wanted: Wanted, signal: AbortSignal, tell: (now: Progress) =
   tell({ ...now, done: true });
 }
 
-async function scanQueue(wanted: Wanted, queue: string, now: Progress, signal: AbortSignal): Promise<void> {
+async function scanQueue(
+  wanted: Wanted,
+  queue: string,
+  now: Progress,
+  signal: AbortSignal,
+): Promise<void> {
   let offset: number | null = 0;
   for (let looked = 0; offset !== null && looked < PER_QUEUE && now.found.length < ENOUGH; ) {
-    const query = { offset, count: PAGE, truncate: 4096, settled: wanted.kept ? "true" : undefined };
+    const query = {
+      offset,
+      count: PAGE,
+      truncate: 4096,
+      settled: wanted.kept ? "true" : undefined,
+    };
     const path = url(["queues", wanted.vhost, queue, "browse"], query);
     const page: Browsed = await get<Browsed>(path, signal);
     looked += page.items.length;
@@ -72,7 +86,12 @@ async function scanQueue(wanted: Wanted, queue: string, now: Progress, signal: A
 }
 
 /** Whether it still waits, or is only kept. */
-async function isReady(vhost: string, queue: string, offset: number, signal: AbortSignal): Promise<boolean> {
+async function isReady(
+  vhost: string,
+  queue: string,
+  offset: number,
+  signal: AbortSignal,
+): Promise<boolean> {
   const path = url(["queues", vhost, queue, "browse"], { offset, count: 1, truncate: 1 });
   return (await get<Browsed>(path, signal)).items[0]?.offset === offset;
 }
@@ -127,7 +146,11 @@ export function FindPage(): JSX.Element {
             placeholder={`all ${names.length}`}
           />
           <div class="checks">
-            <Check label="Also messages that are done with and still kept on disk" value={kept} onValue={setKept} />
+            <Check
+              label="Also messages that are done with and still kept on disk"
+              value={kept}
+              onValue={setKept}
+            />
           </div>
         </Form>
         <p class="muted">
@@ -171,7 +194,9 @@ const EVENTS = "/api/queues/{vhost}/{name}/events";
 
 function Life(props: { found: Found }): JSX.Element {
   const { found } = props;
-  const path = url(["queues", found.vhost, found.queue, "events"], { offset: found.message.offset });
+  const path = url(["queues", found.vhost, found.queue, "events"], {
+    offset: found.message.offset,
+  });
   const { data } = usePoll<Fates>(has(EVENTS) ? path : null, 0);
   return (
     <Card

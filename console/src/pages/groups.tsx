@@ -15,7 +15,7 @@ import { Badge, Card, Empty, Failure, Figure, Loading, PageHead, Rows } from "..
 import { Chart } from "../ui/chart";
 import { confirmed } from "../ui/dialog";
 import { Choice, Field, Form } from "../ui/form";
-import { List, type Column } from "../ui/list";
+import { type Column, List } from "../ui/list";
 import { attempt } from "../ui/notices";
 
 /** A consumer on its own has a token and no group. */
@@ -53,7 +53,11 @@ const COLUMNS: Column<Group>[] = [
   },
   { label: "Members", num: true, low: 1, cell: (one) => whole(one.members.length) },
   { label: "Behind", sort: "messages", num: true, cell: (one) => whole(one.messages) },
-  { label: "Oldest", sort: "seconds", cell: (one) => <Behind seconds={one.seconds} messages={one.messages} /> },
+  {
+    label: "Oldest",
+    sort: "seconds",
+    cell: (one) => <Behind seconds={one.seconds} messages={one.messages} />,
+  },
   { label: "Claimed", sort: "claimed", num: true, low: 2, cell: (one) => whole(one.claimed) },
   { label: "Retrying", sort: "retrying", num: true, low: 1, cell: (one) => whole(one.retrying) },
   {
@@ -67,7 +71,8 @@ const COLUMNS: Column<Group>[] = [
 
 const NONE = (
   <Empty title="Nobody reads yet">
-    A group appears with its first read: <code>store.consumer("orders", token="…", group="g1")</code>.
+    A group appears with its first read:{" "}
+    <code>store.consumer("orders", token="…", group="g1")</code>.
   </Empty>
 );
 
@@ -93,7 +98,10 @@ export function GroupRows(props: { groups: Group[] }): JSX.Element {
   return (
     <Rows
       label="Groups"
-      head={columns.map((one): [string, string] => [one.label, `${one.num ? "num " : ""}${one.low ? "low" : ""}`])}
+      head={columns.map((one): [string, string] => [
+        one.label,
+        `${one.num ? "num " : ""}${one.low ? "low" : ""}`,
+      ])}
       rows={props.groups}
       id={(one) => JSON.stringify([one.group, one.token])}
       cells={(one) => columns.map((column) => column.cell(one))}
@@ -148,11 +156,19 @@ export function GroupPage(props: { vhost: string; topic: string; name: string })
         <>
           <div class="figures">
             <Figure label="Behind" value={whole(group.messages)} note="messages" />
-            <Figure label="Oldest" value={group.messages > 0 ? duration(group.seconds) : "–"} note={outlook(group.messages, trendOf(points))} />
+            <Figure
+              label="Oldest"
+              value={group.messages > 0 ? duration(group.seconds) : "–"}
+              note={outlook(group.messages, trendOf(points))}
+            />
             <Figure label="Claimed" value={whole(group.claimed)} note="being worked on" />
             <Figure label="Retrying" value={whole(group.retrying)} note="later again" />
             <Figure label="Dead" value={whole(group.dead)} note="given up" />
-            <Figure label="Members" value={whole(group.members.length)} note="hold claims or read" />
+            <Figure
+              label="Members"
+              value={whole(group.members.length)}
+              note="hold claims or read"
+            />
           </div>
           <Card>
             <Chart
@@ -190,7 +206,16 @@ function LagRows(props: { rows: Lag[] }): JSX.Element {
   return (
     <Rows
       label="Lag by lane"
-      head={[["Lane", "word"], ["Done up to", "num"], ["Last", "num"], ["Behind", "num"], ["Claimed", "num low"], ["Retrying", "num low"], ["Dead", "num low"], "Oldest"]}
+      head={[
+        ["Lane", "word"],
+        ["Done up to", "num"],
+        ["Last", "num"],
+        ["Behind", "num"],
+        ["Claimed", "num low"],
+        ["Retrying", "num low"],
+        ["Dead", "num low"],
+        "Oldest",
+      ]}
       rows={props.rows}
       id={(lag) => lag.lane}
       cells={(lag) => [
@@ -224,7 +249,10 @@ function Reset(props: {
       action: "Reset group",
       typed: props.name,
     });
-    if (sure && (await attempt(() => post(url([...props.path, "seek"]), body), "The group is set."))) {
+    if (
+      sure &&
+      (await attempt(() => post(url([...props.path, "seek"]), body), "The group is set."))
+    ) {
       props.onDone();
     }
   };

@@ -6,16 +6,16 @@ import { get, getText } from "../api";
 import { repeat } from "../poll";
 import { url } from "../route";
 import {
+  type Buckets,
   between,
   bucketsOf,
   kept,
   lengthsOf,
+  type Point,
   quantile,
   ratesOf,
-  type Buckets,
-  type Point,
 } from "../series";
-import { rateOf, samplesOf, type Node, type Overview } from "../types";
+import { type Node, type Overview, rateOf, samplesOf } from "../types";
 
 const RATES = ["publish", "deliver_get", "ack"];
 const LENGTHS = ["messages_ready", "messages_unacknowledged"];
@@ -55,7 +55,10 @@ export function useTotals(age: number): Totals {
         ? { msg_rates_age: age, msg_rates_incr: step, lengths_age: age, lengths_incr: step }
         : {};
       try {
-        const told = await get<Overview>(url(["overview"], { columns: columns(), ...window }), signal);
+        const told = await get<Overview>(
+          url(["overview"], { columns: columns(), ...window }),
+          signal,
+        );
         series = whole ? historyOf(told) : grown(series!, told, age);
         last = Date.now();
         if (!signal.aborted) setState({ totals: told, series });

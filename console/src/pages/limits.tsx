@@ -78,7 +78,12 @@ export function LimitRows(props: { kind: Kind; name?: string }): JSX.Element {
           ) : (
             <Rows
               label={title}
-              head={[kind === "vhost" ? "Virtual host" : "User", "Limit", ["At most", "num"], ["", "num"]]}
+              head={[
+                kind === "vhost" ? "Virtual host" : "User",
+                "Limit",
+                ["At most", "num"],
+                ["", "num"],
+              ]}
               rows={rows}
               id={(row) => JSON.stringify([row.of, row.limit])}
               cells={(row) => [

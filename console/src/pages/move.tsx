@@ -72,7 +72,12 @@ export function MoveForm(props: {
           required
         />
         {kind === "exchange" && (
-          <Field label="Routing key" value={key} onValue={setKey} hint="empty: each keeps its own" />
+          <Field
+            label="Routing key"
+            value={key}
+            onValue={setKey}
+            hint="empty: each keeps its own"
+          />
         )}
         <Field
           label="How many"

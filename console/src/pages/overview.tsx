@@ -7,7 +7,7 @@ import { bytes, compact, duration, latency, plural, rate, whole } from "../forma
 import { usePoll } from "../poll";
 import { link, url } from "../route";
 import { may } from "../state";
-import { countOf, rateOf, type Node, type Overview } from "../types";
+import { countOf, type Node, type Overview, rateOf } from "../types";
 import { Badge, Bar, Card, Empty, Facts, Figure, PageHead, Ready, Rows } from "../ui/basics";
 import { Chart } from "../ui/chart";
 import { useLatency, useNumbers, useTotals } from "./histories";
@@ -16,8 +16,7 @@ const SPANS: [string, number][] = [
   ["10 min", 600],
   ["1 h", 3600],
 ];
-const FIELDS =
-  "product_version,rabbitmq_version,python_version,cluster_name,node,listeners";
+const FIELDS = "product_version,rabbitmq_version,python_version,cluster_name,node,listeners";
 
 export function OverviewPage(): JSX.Element {
   const [age, setAge] = useState(600);
@@ -53,13 +52,46 @@ function Traffic(props: { age: number }): JSX.Element {
   return (
     <>
       <div class="figures">
-        <Figure label="Published" value={rate(rateOf(stats, "publish"))} note={`${compact(countOf(stats, "publish"))} so far`} />
-        <Figure label="Delivered" value={rate(rateOf(stats, "deliver_get"))} note={`${compact(countOf(stats, "deliver_get"))} so far`} />
-        <Figure label="Ready" value={whole(countOf(lengths, "messages_ready"))} note="waiting" href={link(["queues"], { sort: "messages_ready", desc: "1" })} />
-        <Figure label="Unacked" value={whole(countOf(lengths, "messages_unacknowledged"))} note="with consumers" href={link(["queues"], { sort: "messages_unacknowledged", desc: "1" })} />
-        <Figure label="Queues" value={whole(objects.queues)} href={link(["queues"])} note={plural(objects.exchanges ?? 0, "exchange")} />
-        <Figure label="Connections" value={whole(objects.connections)} href={link(["connections"])} note={plural(objects.channels ?? 0, "channel")} />
-        <Figure label="Consumers" value={whole(objects.consumers)} href={link(["queues"], { sort: "consumers", desc: "1" })} note="on all queues" />
+        <Figure
+          label="Published"
+          value={rate(rateOf(stats, "publish"))}
+          note={`${compact(countOf(stats, "publish"))} so far`}
+        />
+        <Figure
+          label="Delivered"
+          value={rate(rateOf(stats, "deliver_get"))}
+          note={`${compact(countOf(stats, "deliver_get"))} so far`}
+        />
+        <Figure
+          label="Ready"
+          value={whole(countOf(lengths, "messages_ready"))}
+          note="waiting"
+          href={link(["queues"], { sort: "messages_ready", desc: "1" })}
+        />
+        <Figure
+          label="Unacked"
+          value={whole(countOf(lengths, "messages_unacknowledged"))}
+          note="with consumers"
+          href={link(["queues"], { sort: "messages_unacknowledged", desc: "1" })}
+        />
+        <Figure
+          label="Queues"
+          value={whole(objects.queues)}
+          href={link(["queues"])}
+          note={plural(objects.exchanges ?? 0, "exchange")}
+        />
+        <Figure
+          label="Connections"
+          value={whole(objects.connections)}
+          href={link(["connections"])}
+          note={plural(objects.channels ?? 0, "channel")}
+        />
+        <Figure
+          label="Consumers"
+          value={whole(objects.consumers)}
+          href={link(["queues"], { sort: "consumers", desc: "1" })}
+          note="on all queues"
+        />
       </div>
       {objects.queues === 0 && (
         <Card>

@@ -39,7 +39,13 @@ export function PermissionRows(props: {
   return (
     <Rows
       label="Permissions"
-      head={[props.side === "user" ? "User" : "Virtual host", "Configure", "Write", "Read", ["", "num"]]}
+      head={[
+        props.side === "user" ? "User" : "Virtual host",
+        "Configure",
+        "Write",
+        "Read",
+        ["", "num"],
+      ]}
       rows={props.rows}
       id={(one) => JSON.stringify([one.vhost, one.user])}
       cells={(one) => [
@@ -70,18 +76,33 @@ export function PermissionForm(props: {
   const [configure, setConfigure] = useState(".*");
   const [write, setWrite] = useState(".*");
   const [read, setRead] = useState(".*");
-  const users = usePoll<User[]>(props.user === undefined ? url(["users"], { columns: "name" }) : null, 0);
+  const users = usePoll<User[]>(
+    props.user === undefined ? url(["users"], { columns: "name" }) : null,
+    0,
+  );
   const set = async (): Promise<void> => {
     const path = url(["permissions", props.vhost ?? where, props.user ?? who]);
-    if (await attempt(() => put(path, { configure, write, read }), "Permissions are set.")) props.onDone();
+    if (await attempt(() => put(path, { configure, write, read }), "Permissions are set."))
+      props.onDone();
   };
   return (
     <Form action="Set permissions" onSend={set}>
       {props.vhost === undefined && <VhostField value={where} onValue={setWhere} />}
       {props.user === undefined && (
-        <Field label="User" value={who} onValue={setWho} suggestions={(users.data ?? []).map((one) => one.name)} required />
+        <Field
+          label="User"
+          value={who}
+          onValue={setWho}
+          suggestions={(users.data ?? []).map((one) => one.name)}
+          required
+        />
       )}
-      <Field label="Configure" value={configure} onValue={setConfigure} hint="a regular expression for names; empty: nothing" />
+      <Field
+        label="Configure"
+        value={configure}
+        onValue={setConfigure}
+        hint="a regular expression for names; empty: nothing"
+      />
       <Field label="Write" value={write} onValue={setWrite} />
       <Field label="Read" value={read} onValue={setRead} />
     </Form>

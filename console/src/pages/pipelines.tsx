@@ -16,7 +16,9 @@ const ENDED = new Set(["finished", "stopped", "failed"]);
 function stateOf(one: Pipeline): [string, Tone] {
   if (one.state === "failed" || one.error) return [one.state ?? "failed", "bad"];
   if (one.state === "running") {
-    return one.silent_ms > SILENT ? [`silent for ${duration(one.silent_ms / 1000)}`, "warn"] : ["running", "good"];
+    return one.silent_ms > SILENT
+      ? [`silent for ${duration(one.silent_ms / 1000)}`, "warn"]
+      : ["running", "good"];
   }
   return [one.state ?? "unknown", "plain"];
 }
@@ -60,7 +62,10 @@ function PipelineCard(props: { one: Pipeline }): JSX.Element {
             ["Bad records", whole(one.bad_records ?? 0)],
             ["Vhost", one.vhost],
             ["Started", one.started_at ? ago(Date.parse(one.started_at), Date.now()) : "–"],
-            [ENDED.has(one.state ?? "") ? "Ended" : "Heard of", `${duration(one.silent_ms / 1000)} ago`],
+            [
+              ENDED.has(one.state ?? "") ? "Ended" : "Heard of",
+              `${duration(one.silent_ms / 1000)} ago`,
+            ],
             ["Runs on", `${one.host ?? "?"}, ${one.master ?? "?"}, process ${one.pid ?? "?"}`],
             ["File", one.file ?? "–"],
           ]}
@@ -68,7 +73,15 @@ function PipelineCard(props: { one: Pipeline }): JSX.Element {
         {queries.length > 0 ? (
           <Rows
             label={`Queries of ${one.name}`}
-            head={["To", ["Rows/s", "num"], ["Rows", "num"], ["Behind", "num"], ["Batch", "num low"], ["Batch took", "num low"], ["Too late", "num low"]]}
+            head={[
+              "To",
+              ["Rows/s", "num"],
+              ["Rows", "num"],
+              ["Behind", "num"],
+              ["Batch", "num low"],
+              ["Batch took", "num low"],
+              ["Too late", "num low"],
+            ]}
             rows={queries}
             id={(query) => query.sink}
             cells={(query) => [

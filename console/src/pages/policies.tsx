@@ -11,13 +11,20 @@ import { may, useShared, vhost } from "../state";
 import type { Policy } from "../types";
 import { Badge, Card, Empty, PageHead, Ready, Rows, Values } from "../ui/basics";
 import { confirmed, Dialog } from "../ui/dialog";
-import { Choice, Field, Form, objectOf, PairRows, pairsOf, type Pairs } from "../ui/form";
+import { Choice, Field, Form, objectOf, PairRows, type Pairs, pairsOf } from "../ui/form";
 import { attempt } from "../ui/notices";
 import { VhostField } from "../ui/vhost-field";
 
 const KEYS = [
-  "message-ttl", "expires", "max-length", "max-length-bytes", "overflow", "dead-letter-exchange",
-  "dead-letter-routing-key", "alternate-exchange", "delivery-limit",
+  "message-ttl",
+  "expires",
+  "max-length",
+  "max-length-bytes",
+  "overflow",
+  "dead-letter-exchange",
+  "dead-letter-routing-key",
+  "alternate-exchange",
+  "delivery-limit",
 ];
 
 async function clear(policy: Policy): Promise<boolean> {
@@ -33,7 +40,10 @@ async function clear(policy: Policy): Promise<boolean> {
 export function PoliciesPage(): JSX.Element {
   const chosen = useShared(vhost);
   const { query } = usePlace();
-  const polled = usePoll<Policy[]>(url(chosen === null ? ["policies"] : ["policies", chosen]), 15_000);
+  const polled = usePoll<Policy[]>(
+    url(chosen === null ? ["policies"] : ["policies", chosen]),
+    15_000,
+  );
   const [edited, setEdited] = useState<Policy | null>(null);
   const shown = edited !== null || query.new === "1";
   const close = (): void => {
@@ -55,8 +65,8 @@ export function PoliciesPage(): JSX.Element {
             rows.length === 0 ? (
               <div class="pad">
                 <Empty title="No policies">
-                  A policy gives all queues whose names match a TTL, a limit or a dead-letter exchange,
-                  and can be changed while they are in use.
+                  A policy gives all queues whose names match a TTL, a limit or a dead-letter
+                  exchange, and can be changed while they are in use.
                 </Empty>
               </div>
             ) : (
@@ -87,7 +97,14 @@ function PolicyRows(props: {
   return (
     <Rows
       label="Policies"
-      head={["Policy", "Pattern", ["Holds for", "low"], ["Sets", "low"], ["Priority", "num low"], ["", "num"]]}
+      head={[
+        "Policy",
+        "Pattern",
+        ["Holds for", "low"],
+        ["Sets", "low"],
+        ["Priority", "num low"],
+        ["", "num"],
+      ]}
       rows={props.rows}
       id={(one) => JSON.stringify([one.vhost, one.name])}
       cells={(one) => [
@@ -137,21 +154,34 @@ function PolicyDialog(props: {
       priority: Number(priority),
       definition: objectOf(pairs),
     };
-    if (await attempt(() => put(url(["policies", where, name]), body), "The policy is set.")) props.onDone();
+    if (await attempt(() => put(url(["policies", where, name]), body), "The policy is set."))
+      props.onDone();
   };
   return (
     <Dialog title={old ? `Policy ${old.name}` : "New policy"} onClose={props.onClose} wide>
       <Form action="Set policy" onSend={set}>
         {!old && <VhostField value={where} onValue={setWhere} />}
         {!old && <Field label="Name" value={name} onValue={setName} required autofocus />}
-        <Field label="Pattern" value={pattern} onValue={setPattern} hint="a regular expression for names" required />
+        <Field
+          label="Pattern"
+          value={pattern}
+          onValue={setPattern}
+          hint="a regular expression for names"
+          required
+        />
         <Choice
           label="Holds for"
           value={applyTo}
           onValue={setApplyTo}
           options={["queues", "exchanges", "all"]}
         />
-        <Field label="Priority" type="number" value={priority} onValue={setPriority} hint="the highest one wins" />
+        <Field
+          label="Priority"
+          type="number"
+          value={priority}
+          onValue={setPriority}
+          hint="the highest one wins"
+        />
         <PairRows label="Sets" pairs={pairs} onPairs={setPairs} suggestions={KEYS} />
       </Form>
     </Dialog>

@@ -7,8 +7,8 @@ import { bytes, compact, rate, whole } from "../format";
 import { go, usePlace } from "../place";
 import { usePoll } from "../poll";
 import { link, url } from "../route";
-import { lengthsOf, ratesOf, type Point } from "../series";
-import { samplesOf, rateOf, type Binding, type Queue } from "../types";
+import { lengthsOf, type Point, ratesOf } from "../series";
+import { type Binding, type Queue, rateOf, samplesOf } from "../types";
 import { Card, Facts, Figure, PageHead, Ready, Tabs, Values } from "../ui/basics";
 import { BindForm, BindingRows } from "../ui/bindings";
 import { Chart } from "../ui/chart";
@@ -93,7 +93,12 @@ export function QueuePage(props: { vhost: string; name: string }): JSX.Element {
               </Card>
             )}
             {tab === "move" && (
-              <MoveForm vhost={props.vhost} name={props.name} ready={queue.messages_ready} onDone={polled.refresh} />
+              <MoveForm
+                vhost={props.vhost}
+                name={props.name}
+                ready={queue.messages_ready}
+                onDone={polled.refresh}
+              />
             )}
           </>
         )}
@@ -107,7 +112,11 @@ function QueueFigures(props: { queue: Queue }): JSX.Element {
   const stats = queue.message_stats;
   return (
     <div class="figures">
-      <Figure label="Ready" value={whole(queue.messages_ready)} note={bytes(queue.message_bytes_ready)} />
+      <Figure
+        label="Ready"
+        value={whole(queue.messages_ready)}
+        note={bytes(queue.message_bytes_ready)}
+      />
       <Figure label="Unacked" value={whole(queue.messages_unacknowledged)} note="with consumers" />
       <Figure label="In" value={rate(rateOf(stats, "publish") ?? 0)} note="published" />
       <Figure label="Out" value={rate(rateOf(stats, "deliver_get") ?? 0)} note="delivered" />
@@ -115,7 +124,11 @@ function QueueFigures(props: { queue: Queue }): JSX.Element {
       <Figure
         label="Consumers"
         value={whole(queue.consumers)}
-        note={queue.consumers > 0 ? `${whole((queue.consumer_capacity ?? 0) * 100)} % could take more` : "nobody takes"}
+        note={
+          queue.consumers > 0
+            ? `${whole((queue.consumer_capacity ?? 0) * 100)} % could take more`
+            : "nobody takes"
+        }
       />
     </div>
   );
@@ -185,7 +198,10 @@ function QueueOverview(props: { queue: Queue }): JSX.Element {
         <Card title="What became of messages">
           <Facts
             rows={[
-              ["Delivered again", whole(typeof stats?.redeliver === "number" ? stats.redeliver : 0)],
+              [
+                "Delivered again",
+                whole(typeof stats?.redeliver === "number" ? stats.redeliver : 0),
+              ],
               ["Expired", whole(counters.expired)],
               ["Dropped, full", whole(counters.dropped)],
               ["Dead-lettered", whole(counters.dead_lettered)],

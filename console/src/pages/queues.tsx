@@ -8,7 +8,7 @@ import { rate, whole } from "../format";
 import { adjust, go, usePlace } from "../place";
 import { url } from "../route";
 import { vhost } from "../state";
-import { rateOf, type Queue } from "../types";
+import { type Queue, rateOf } from "../types";
 import { Badge, Empty, PageHead } from "../ui/basics";
 import { Dialog } from "../ui/dialog";
 import { Check, Choice, Field, Form, objectOf, PairRows, type Pairs } from "../ui/form";
@@ -51,7 +51,12 @@ export function QueuesPage(): JSX.Element {
             cell: (one) => <QueueLink vhost={one.vhost} name={one.name} />,
           },
           { label: "Features", low: 2, cell: (one) => <Features queue={one} /> },
-          { label: "Ready", sort: "messages_ready", num: true, cell: (one) => whole(one.messages_ready) },
+          {
+            label: "Ready",
+            sort: "messages_ready",
+            num: true,
+            cell: (one) => whole(one.messages_ready),
+          },
           {
             label: "Unacked",
             sort: "messages_unacknowledged",
@@ -100,9 +105,16 @@ export function QueuesPage(): JSX.Element {
 }
 
 const ARGUMENTS = [
-  "x-message-ttl", "x-expires", "x-max-length", "x-max-length-bytes", "x-overflow",
-  "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-max-priority",
-  "x-single-active-consumer", "x-queue-type",
+  "x-message-ttl",
+  "x-expires",
+  "x-max-length",
+  "x-max-length-bytes",
+  "x-overflow",
+  "x-dead-letter-exchange",
+  "x-dead-letter-routing-key",
+  "x-max-priority",
+  "x-single-active-consumer",
+  "x-queue-type",
 ];
 
 function NewQueue(): JSX.Element {
@@ -117,7 +129,10 @@ function NewQueue(): JSX.Element {
       auto_delete: autoDelete,
       arguments: objectOf(pairs),
     };
-    const made = await attempt(() => put(url(["queues", where, name]), body), `Queue ${name} is there.`);
+    const made = await attempt(
+      () => put(url(["queues", where, name]), body),
+      `Queue ${name} is there.`,
+    );
     if (made) go(["queues", where, name]);
   };
   return (
@@ -135,7 +150,11 @@ function NewQueue(): JSX.Element {
           ]}
         />
         <div class="checks">
-          <Check label="Auto-delete: goes with its last consumer" value={autoDelete} onValue={setAutoDelete} />
+          <Check
+            label="Auto-delete: goes with its last consumer"
+            value={autoDelete}
+            onValue={setAutoDelete}
+          />
         </div>
         <PairRows label="Arguments" pairs={pairs} onPairs={setPairs} suggestions={ARGUMENTS} />
       </Form>

@@ -16,7 +16,7 @@ import { headersOf, MessageBody, propertiesOf } from "../ui/message";
 import { attempt } from "../ui/notices";
 import { useNames } from "../ui/vhost-field";
 import { Reason, redriveLink } from "./deadletters";
-import { sayMoved, type Moved } from "./move";
+import { type Moved, sayMoved } from "./move";
 
 interface Way {
   kind: string; // origin, queue or exchange
@@ -38,14 +38,20 @@ function destinationOf(way: Way): Json {
 }
 
 function wordsOf(way: Way): string {
-  return way.kind === "origin" ? "back where each of them died first" : `to ${way.kind} ${way.target}`;
+  return way.kind === "origin"
+    ? "back where each of them died first"
+    : `to ${way.kind} ${way.target}`;
 }
 
 /** A group of dead letters, as the address names it; without one, all of the queue. */
 function useCause(): { cause: Json | undefined; offset: number } {
   const { query } = usePlace();
   if (query.reason === undefined) return { cause: undefined, offset: 0 };
-  const cause = { died_in: query.died_in ?? "", reason: query.reason, exchange: query.exchange ?? "" };
+  const cause = {
+    died_in: query.died_in ?? "",
+    reason: query.reason,
+    exchange: query.exchange ?? "",
+  };
   return { cause, offset: Number(query.offset ?? 0) || 0 };
 }
 
@@ -58,7 +64,10 @@ export function RedrivePage(props: { vhost: string; name: string }): JSX.Element
   const group = cause && own.find((one) => isOf(one, cause));
   // When the group is known, its first message is where the broker says it is now.
   const start = group?.first_offset ?? offset;
-  const head = usePoll<Browsed>(url([...path, "browse"], { offset: start, count: 1, truncate: 1 << 20 }), 0);
+  const head = usePoll<Browsed>(
+    url([...path, "browse"], { offset: start, count: 1, truncate: 1 << 20 }),
+    0,
+  );
   const again = (): void => {
     head.refresh();
     groups.refresh();
@@ -68,7 +77,9 @@ export function RedrivePage(props: { vhost: string; name: string }): JSX.Element
       <PageHead kind="Redrive" title={props.name}>
         <a href={link(path, { tab: "messages" })}>All messages of this queue</a>
       </PageHead>
-      {own.length > 0 && <Causes groups={own} vhost={props.vhost} name={props.name} cause={cause} />}
+      {own.length > 0 && (
+        <Causes groups={own} vhost={props.vhost} name={props.name} cause={cause} />
+      )}
       {canary && (
         <Outcome
           vhost={props.vhost}
@@ -101,7 +112,9 @@ export function RedrivePage(props: { vhost: string; name: string }): JSX.Element
               />
             ) : (
               <Card>
-                <Empty title={cause ? "None of this cause is left" : "This queue holds no messages"}>
+                <Empty
+                  title={cause ? "None of this cause is left" : "This queue holds no messages"}
+                >
                   <a href={link(["deadletters"])}>All dead letters</a>
                 </Empty>
               </Card>
@@ -134,7 +147,8 @@ function Causes(props: {
           const chosen = props.cause !== undefined && isOf(one, props.cause);
           return (
             <li key={JSON.stringify([one.died_in, one.reason, one.exchange])}>
-              <b>{whole(one.count)}</b> died in {one.died_in || "(no name)"} <Reason reason={one.reason} />{" "}
+              <b>{whole(one.count)}</b> died in {one.died_in || "(no name)"}{" "}
+              <Reason reason={one.reason} />{" "}
               {chosen ? <b>these are sent</b> : <a href={redriveLink(one)}>send these</a>}
             </li>
           );
@@ -145,7 +159,9 @@ function Causes(props: {
           </li>
         ) : (
           <li>
-            <a href={link(["deadletters", props.vhost, props.name])}>Send all messages of the queue</a>
+            <a href={link(["deadletters", props.vhost, props.name])}>
+              Send all messages of the queue
+            </a>
           </li>
         )}
       </ul>
@@ -177,7 +193,11 @@ function First(props: {
   const send = (): Promise<unknown> =>
     attempt(async () => {
       const edit = edited
-        ? { payload, payload_encoding: message.payload_encoding, properties: JSON.parse(properties) as Json }
+        ? {
+            payload,
+            payload_encoding: message.payload_encoding,
+            properties: JSON.parse(properties) as Json,
+          }
         : undefined;
       const body = {
         destination: destinationOf(way),
@@ -189,7 +209,8 @@ function First(props: {
       };
       const result = await post<Moved>(url(["queues", props.vhost, props.name, "move"]), body);
       if (result.moved === 1) {
-        const queue = way.kind === "origin" ? String(origin) : way.kind === "queue" ? way.target : null;
+        const queue =
+          way.kind === "origin" ? String(origin) : way.kind === "queue" ? way.target : null;
         props.onSent({ result, queue, way });
       } else {
         sayMoved(result);
@@ -219,7 +240,10 @@ function First(props: {
           value={way.kind}
           onValue={(kind) => change({ kind })}
           options={[
-            ["origin", `back where it died first${typeof origin === "string" ? `: ${origin}` : ""}`],
+            [
+              "origin",
+              `back where it died first${typeof origin === "string" ? `: ${origin}` : ""}`,
+            ],
             ["queue", "to a queue"],
             ["exchange", "to an exchange"],
           ]}
@@ -234,7 +258,12 @@ function First(props: {
           />
         )}
         {way.kind === "exchange" && (
-          <Field label="Routing key" value={way.key} onValue={(key) => change({ key })} hint="empty: its own" />
+          <Field
+            label="Routing key"
+            value={way.key}
+            onValue={(key) => change({ key })}
+            hint="empty: its own"
+          />
         )}
         <div class="checks">
           <Check
@@ -261,7 +290,10 @@ function Outcome(props: {
   const { result, queue, way } = props.canary;
   const fields = { columns: "messages_ready,messages_unacknowledged,consumers" };
   const here = usePoll<Queue>(url(["queues", props.vhost, props.name], fields), 2000);
-  const there = usePoll<Queue>(queue === null ? null : url(["queues", props.vhost, queue], fields), 2000);
+  const there = usePoll<Queue>(
+    queue === null ? null : url(["queues", props.vhost, queue], fields),
+    2000,
+  );
   const [expected, setExpected] = useState(result.left);
   useEffect(() => setExpected(result.left), [result]);
   const left = here.data?.messages_ready ?? result.left;
@@ -275,7 +307,12 @@ function Outcome(props: {
     });
     if (!sure) return;
     await attempt(async () => {
-      const body = { destination: destinationOf(way), count: others, drop_history: way.forget, cause: props.cause };
+      const body = {
+        destination: destinationOf(way),
+        count: others,
+        drop_history: way.forget,
+        cause: props.cause,
+      };
       const moved = await post<Moved>(url(["queues", props.vhost, props.name, "move"]), body);
       sayMoved(moved);
       setExpected(moved.left);
@@ -294,7 +331,8 @@ function Outcome(props: {
         </p>
         {left > expected ? (
           <p class="note-box warn">
-            {plural(left - expected, "message")} came back since. Look at it before you send the rest.
+            {plural(left - expected, "message")} came back since. Look at it before you send the
+            rest.
           </p>
         ) : (
           <p class="note-box good">Nothing came back so far.</p>

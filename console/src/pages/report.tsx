@@ -114,11 +114,7 @@ function Report(props: { report: KeptReport }): JSX.Element {
         ))}
       </div>
       {report.tables.map((table) => (
-        <Card
-          key={table.title}
-          title={table.title}
-          flush={table.rows.length > 0}
-        >
+        <Card key={table.title} title={table.title} flush={table.rows.length > 0}>
           {table.rows.length === 0 ? (
             <Empty title="Nothing in this period." />
           ) : (
@@ -142,7 +138,9 @@ function Report(props: { report: KeptReport }): JSX.Element {
 function shown(value: unknown): string {
   if (value === null || value === undefined) return "–";
   if (typeof value === "number") {
-    return Number.isInteger(value) ? value.toLocaleString("en") : value.toLocaleString("en", { maximumFractionDigits: 3 });
+    return Number.isInteger(value)
+      ? value.toLocaleString("en")
+      : value.toLocaleString("en", { maximumFractionDigits: 3 });
   }
   return typeof value === "string" ? value : JSON.stringify(value);
 }

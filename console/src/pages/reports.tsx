@@ -6,9 +6,17 @@ import { compact, duration, exchangeName, rate, whole } from "../format";
 import { usePoll } from "../poll";
 import { link, url } from "../route";
 import { has, useShared, vhost } from "../state";
-import { countOf, rateOf, type DeadGroup, type Exchange, type Group, type Page, type Queue } from "../types";
+import {
+  countOf,
+  type DeadGroup,
+  type Exchange,
+  type Group,
+  type Page,
+  type Queue,
+  rateOf,
+} from "../types";
+import { type BarRow, Bars } from "../ui/bars";
 import { Card, Empty, PageHead, Ready } from "../ui/basics";
-import { Bars, type BarRow } from "../ui/bars";
 import { Reason, redriveLink } from "./deadletters";
 import { KeptReports } from "./report";
 
@@ -140,7 +148,11 @@ function LagReport(): JSX.Element {
                   : link(["topics", one.vhost, one.topic]),
               value: one.messages,
             }));
-          return rows.length > 0 ? <Bars rows={rows} format={whole} /> : <Empty title="No group is behind." />;
+          return rows.length > 0 ? (
+            <Bars rows={rows} format={whole} />
+          ) : (
+            <Empty title="No group is behind." />
+          );
         }}
       </Ready>
     </Card>
@@ -172,7 +184,11 @@ function ExchangeReport(): JSX.Element {
               value: countOf(one.message_stats, "publish_in"),
             }))
             .filter((row) => row.value > 0);
-          return rows.length > 0 ? <Bars rows={rows} format={compact} /> : <Empty title="Nothing was published." />;
+          return rows.length > 0 ? (
+            <Bars rows={rows} format={compact} />
+          ) : (
+            <Empty title="Nothing was published." />
+          );
         }}
       </Ready>
     </Card>

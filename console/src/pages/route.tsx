@@ -114,4 +114,3 @@ function Answer(props: { answer: Explained; vhost: string }): JSX.Element {
     </Card>
   );
 }
-

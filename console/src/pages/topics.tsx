@@ -83,7 +83,10 @@ function NewTopic(): JSX.Element {
       queues: Number(queues),
       ...(hours ? { retention_ms: Math.round(Number(hours) * 3_600_000) } : {}),
     };
-    const made = await attempt(() => put(url(["topics", where, name]), body), `Topic ${name} is there.`);
+    const made = await attempt(
+      () => put(url(["topics", where, name]), body),
+      `Topic ${name} is there.`,
+    );
     if (made) go(["topics", where, name]);
   };
   return (
@@ -91,8 +94,20 @@ function NewTopic(): JSX.Element {
       <Form action="Make topic" onSend={make}>
         <VhostField value={where} onValue={setWhere} />
         <Field label="Name" value={name} onValue={setName} required autofocus />
-        <Field label="Queues per lane" type="number" value={queues} onValue={setQueues} hint="how many can be read side by side" />
-        <Field label="Kept for, hours" type="number" value={hours} onValue={setHours} placeholder="until it is deleted" />
+        <Field
+          label="Queues per lane"
+          type="number"
+          value={queues}
+          onValue={setQueues}
+          hint="how many can be read side by side"
+        />
+        <Field
+          label="Kept for, hours"
+          type="number"
+          value={hours}
+          onValue={setHours}
+          placeholder="until it is deleted"
+        />
       </Form>
     </Dialog>
   );
@@ -155,7 +170,15 @@ function Lanes(props: { topic: Topic }): JSX.Element {
   return (
     <Rows
       label="Lanes"
-      head={[["Lane", "word"], ["Part", "num"], ["First", "num low"], ["End", "num low"], ["Messages", "num"], ["Oldest", "low"], "Newest"]}
+      head={[
+        ["Lane", "word"],
+        ["Part", "num"],
+        ["First", "num low"],
+        ["End", "num low"],
+        ["Messages", "num"],
+        ["Oldest", "low"],
+        "Newest",
+      ]}
       rows={props.topic.parts}
       id={(part) => `${part.lane} ${part.partition}`}
       cells={(part) => [

@@ -29,7 +29,8 @@ export function UserPage(props: { name: string }): JSX.Element {
       action: "Delete user",
       typed: props.name,
     });
-    if (sure && (await attempt(() => del(url(["users", props.name])), "The user is deleted."))) go(["users"]);
+    if (sure && (await attempt(() => del(url(["users", props.name])), "The user is deleted.")))
+      go(["users"]);
   };
   return (
     <>
@@ -80,7 +81,12 @@ function Account(props: { user: User; onDone: () => void }): JSX.Element {
       <div class="stack">
         <Facts
           rows={[
-            ["Tags", user.tags.length > 0 ? user.tags.map((tag) => <Badge key={tag}>{tag}</Badge>) : "none"],
+            [
+              "Tags",
+              user.tags.length > 0
+                ? user.tags.map((tag) => <Badge key={tag}>{tag}</Badge>)
+                : "none",
+            ],
             ["Password kept as", user.hashing_algorithm.replace(/^.*_password_hashing_/, "")],
           ]}
         />

@@ -37,7 +37,11 @@ export function UsersPage(): JSX.Element {
         id={(one) => one.name}
         empty={<Empty title="No users" />}
         columns={[
-          { label: "User", sort: "name", cell: (one) => <a href={link(["users", one.name])}>{one.name}</a> },
+          {
+            label: "User",
+            sort: "name",
+            cell: (one) => <a href={link(["users", one.name])}>{one.name}</a>,
+          },
           {
             label: "Tags",
             cell: (one) => (
@@ -66,7 +70,10 @@ export function UsersPage(): JSX.Element {
   );
 }
 
-export function TagChecks(props: { tags: string[]; onTags: (tags: string[]) => void }): JSX.Element {
+export function TagChecks(props: {
+  tags: string[];
+  onTags: (tags: string[]) => void;
+}): JSX.Element {
   const toggle = (tag: string, on: boolean): void =>
     props.onTags(on ? [...props.tags, tag] : props.tags.filter((one) => one !== tag));
   return (
@@ -93,7 +100,10 @@ function NewUser(): JSX.Element {
   const [tags, setTags] = useState<string[]>([]);
   const make = async (): Promise<void> => {
     const body = { password, tags: tags.join(",") };
-    const made = await attempt(() => put(url(["users", name]), body), `User ${name} is there. Set its permissions.`);
+    const made = await attempt(
+      () => put(url(["users", name]), body),
+      `User ${name} is there. Set its permissions.`,
+    );
     if (made) go(["users", name]);
   };
   return (

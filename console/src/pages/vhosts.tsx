@@ -8,8 +8,8 @@ import { rate, whole } from "../format";
 import { adjust, go, usePlace } from "../place";
 import { usePoll } from "../poll";
 import { link, url } from "../route";
-import { may, vhost as chosen } from "../state";
-import { rateOf, type Permission, type Vhost } from "../types";
+import { vhost as chosen, may } from "../state";
+import { type Permission, rateOf, type Vhost } from "../types";
 import { Card, Empty, Facts, PageHead, Ready } from "../ui/basics";
 import { confirmed, Dialog } from "../ui/dialog";
 import { Field, Form } from "../ui/form";
@@ -35,7 +35,9 @@ export function VhostsPage(): JSX.Element {
         everywhere
         fields="name,description,messages_ready,messages_unacknowledged,message_stats.publish_details,message_stats.deliver_get_details"
         id={(one) => one.name}
-        empty={<Empty title="You may enter no virtual host">Ask an administrator for permissions.</Empty>}
+        empty={
+          <Empty title="You may enter no virtual host">Ask an administrator for permissions.</Empty>
+        }
         columns={[
           {
             label: "Name",
@@ -47,10 +49,25 @@ export function VhostsPage(): JSX.Element {
               </>
             ),
           },
-          { label: "Ready", sort: "messages_ready", num: true, cell: (one) => whole(one.messages_ready) },
-          { label: "Unacked", sort: "messages_unacknowledged", num: true, low: 1, cell: (one) => whole(one.messages_unacknowledged) },
+          {
+            label: "Ready",
+            sort: "messages_ready",
+            num: true,
+            cell: (one) => whole(one.messages_ready),
+          },
+          {
+            label: "Unacked",
+            sort: "messages_unacknowledged",
+            num: true,
+            low: 1,
+            cell: (one) => whole(one.messages_unacknowledged),
+          },
           { label: "In", num: true, cell: (one) => rate(rateOf(one.message_stats, "publish")) },
-          { label: "Out", num: true, cell: (one) => rate(rateOf(one.message_stats, "deliver_get")) },
+          {
+            label: "Out",
+            num: true,
+            cell: (one) => rate(rateOf(one.message_stats, "deliver_get")),
+          },
         ]}
       />
       {query.new && <NewVhost />}
@@ -63,7 +80,10 @@ function NewVhost(): JSX.Element {
   const [description, setDescription] = useState("");
   const make = async (): Promise<void> => {
     const body = { description };
-    const made = await attempt(() => put(url(["vhosts", name]), body), `Virtual host ${name} is there.`);
+    const made = await attempt(
+      () => put(url(["vhosts", name]), body),
+      `Virtual host ${name} is there.`,
+    );
     if (made) go(["vhosts", name]);
   };
   return (
@@ -143,4 +163,3 @@ function VhostPermissions(props: { vhost: string }): JSX.Element {
     </Card>
   );
 }
-

@@ -16,7 +16,8 @@ export function Bars(props: { rows: BarRow[]; format: (value: number) => string 
       {props.rows.map((row, index) => (
         <li key={index}>
           <span class="bar-label">
-            {row.href ? <a href={row.href}>{row.label}</a> : row.label} {row.note && <small>{row.note}</small>}
+            {row.href ? <a href={row.href}>{row.label}</a> : row.label}{" "}
+            {row.note && <small>{row.note}</small>}
           </span>
           <span class="bar-value">{props.format(row.value)}</span>
           <svg class="bar-track" aria-hidden="true" preserveAspectRatio="none" viewBox="0 0 100 1">

@@ -239,11 +239,7 @@ export function Fold(props: {
 }): JSX.Element {
   const [open, setOpen] = useState(props.open ?? false);
   return (
-    <details
-      class="card fold"
-      open={open}
-      onToggle={(event) => setOpen(event.currentTarget.open)}
-    >
+    <details class="card fold" open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>{props.title}</summary>
       {open && <div class="fold-body">{props.children}</div>}
     </details>

@@ -4,8 +4,8 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { del, post } from "../api";
-import { exchangePart, url } from "../route";
 import { exchangeName } from "../format";
+import { exchangePart, url } from "../route";
 import type { Binding } from "../types";
 import { Empty, Rows } from "./basics";
 import { confirmed } from "./dialog";
@@ -27,7 +27,12 @@ async function unbind(one: Binding): Promise<boolean> {
     action: "Remove it",
   });
   const path = url([
-    "bindings", one.vhost, "e", exchangePart(one.source), kindPart(one), one.destination,
+    "bindings",
+    one.vhost,
+    "e",
+    exchangePart(one.source),
+    kindPart(one),
+    one.destination,
     one.properties_key,
   ]);
   return sure && attempt(() => del(path), "The binding is removed.");
@@ -49,9 +54,16 @@ export function BindingRows(props: {
   return (
     <Rows
       label={props.side === "source" ? "Bindings that lead here" : "Bindings that begin here"}
-      head={[props.side === "source" ? "From" : "To", "Routing key", ["Arguments", "low"], ["", "num"]]}
+      head={[
+        props.side === "source" ? "From" : "To",
+        "Routing key",
+        ["Arguments", "low"],
+        ["", "num"],
+      ]}
       rows={props.bindings}
-      id={(one) => JSON.stringify([one.source, one.destination_type, one.destination, one.properties_key])}
+      id={(one) =>
+        JSON.stringify([one.source, one.destination_type, one.destination, one.properties_key])
+      }
       cells={(one) => [
         props.side === "source" ? (
           <ExchangeLink vhost={one.vhost} name={one.source} bare />

@@ -33,9 +33,17 @@ function color(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-function options(props: Props, width: number, onCursor: (at: number | null) => void): uPlot.Options {
+function options(
+  props: Props,
+  width: number,
+  onCursor: (at: number | null) => void,
+): uPlot.Options {
   const grid = { stroke: color("--line"), width: 1 };
-  const axis = { stroke: color("--muted"), font: `11px ${color("--font")}`, ticks: { show: false } };
+  const axis = {
+    stroke: color("--muted"),
+    font: `11px ${color("--font")}`,
+    ticks: { show: false },
+  };
   return {
     width,
     height: props.height ?? 170,
@@ -131,8 +139,7 @@ export function Chart(props: Props): JSX.Element {
           {props.series.map((one, index) => (
             <span key={one.label} class="entry">
               <i class={`swatch ${one.color.slice(2)}`} />
-              {one.label}{" "}
-              <b>{props.format(shownValue(data[index + 1]!, cursor))}</b>
+              {one.label} <b>{props.format(shownValue(data[index + 1]!, cursor))}</b>
             </span>
           ))}
         </span>

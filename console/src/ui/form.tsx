@@ -96,7 +96,11 @@ export function Choice(props: {
   return (
     <Labelled label={props.label} hint={props.hint}>
       {(ids) => (
-        <select {...ids} value={props.value} onChange={(event) => props.onValue(event.currentTarget.value)}>
+        <select
+          {...ids}
+          value={props.value}
+          onChange={(event) => props.onValue(event.currentTarget.value)}
+        >
           {props.options.map((one) => {
             const [value, label] = typeof one === "string" ? [one, one] : one;
             return (

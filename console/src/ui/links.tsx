@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 
 import { exchangeName } from "../format";
 import { link } from "../route";
-import { useShared, vhost as chosen } from "../state";
+import { vhost as chosen, useShared } from "../state";
 import { Badge } from "./basics";
 
 /** The vhost is only worth a word when more than one is shown. */

@@ -49,9 +49,7 @@ export function List<T>(props: Props<T>): JSX.Element {
   const page = Number(query.page ?? 1) || 1;
   const desc = query.desc === "1";
   const within = chosen !== null && !props.everywhere;
-  const parts = within
-    ? (props.perVhost?.(chosen) ?? [...props.parts, chosen])
-    : props.parts;
+  const parts = within ? (props.perVhost?.(chosen) ?? [...props.parts, chosen]) : props.parts;
   const polled = usePoll<Page<T>>(
     url(parts, {
       page,
@@ -89,11 +87,7 @@ export function List<T>(props: Props<T>): JSX.Element {
       {!data && !polled.error && <Loading />}
       {data && rows.length === 0 && (
         <div class="pad">
-          {query.name ? (
-            <p class="muted">No name has “{query.name}” in it.</p>
-          ) : (
-            props.empty
-          )}
+          {query.name ? <p class="muted">No name has “{query.name}” in it.</p> : props.empty}
         </div>
       )}
       {rows.length > 0 && (
@@ -183,11 +177,7 @@ function Pager(props: { page: number; pages: number }): JSX.Element {
       <span>
         Page {whole(props.page)} of {whole(props.pages)}
       </span>
-      <button
-        type="button"
-        disabled={props.page >= props.pages}
-        onClick={() => to(props.page + 1)}
-      >
+      <button type="button" disabled={props.page >= props.pages} onClick={() => to(props.page + 1)}>
         Next →
       </button>
     </nav>

@@ -57,9 +57,10 @@ export function MessageBody(props: { message: Message; inside?: boolean }): JSX.
   const { message } = props;
   const { headers: _, ...properties } = propertiesOf(message);
   const shown = message.payload_encoding === "string" ? pretty(message.payload) : message.payload;
-  const cut = message.payload_encoding === "string"
-    ? new TextEncoder().encode(message.payload).length < message.payload_bytes
-    : Math.floor((message.payload.replace(/=+$/, "").length * 3) / 4) < message.payload_bytes;
+  const cut =
+    message.payload_encoding === "string"
+      ? new TextEncoder().encode(message.payload).length < message.payload_bytes
+      : Math.floor((message.payload.replace(/=+$/, "").length * 3) / 4) < message.payload_bytes;
   return (
     <div class={props.inside ? "message-body inside" : "message-body"}>
       <div class="stack">
@@ -67,8 +68,13 @@ export function MessageBody(props: { message: Message; inside?: boolean }): JSX.
           rows={[
             ["Exchange", exchangeName(message.exchange)],
             ["Routing key", message.routing_key || "–"],
-            ["Deliveries", message.deliveries > 0 ? `${message.deliveries} before` : "never delivered"],
-            ...(message.stored_at ? [["Stored", moment(message.stored_at)] as [string, string]] : []),
+            [
+              "Deliveries",
+              message.deliveries > 0 ? `${message.deliveries} before` : "never delivered",
+            ],
+            ...(message.stored_at
+              ? [["Stored", moment(message.stored_at)] as [string, string]]
+              : []),
           ]}
         />
         <div>

@@ -32,7 +32,15 @@ export function BindingPicture(props: {
         aria-label="Picture of the bindings"
       >
         <defs>
-          <marker id="tip" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" markerHeight="7" orient="auto">
+          <marker
+            id="tip"
+            viewBox="0 0 8 8"
+            refX="6"
+            refY="4"
+            markerWidth="7"
+            markerHeight="7"
+            orient="auto"
+          >
             <path d="M0 0 8 4 0 8Z" class="tip" />
           </marker>
         </defs>

@@ -9,8 +9,16 @@ import { Area, Choice, Field, Form, objectOf, PairRows, type Pairs } from "./for
 import { attempt, notify } from "./notices";
 
 const PROPERTIES = [
-  "content_type", "message_id", "correlation_id", "reply_to", "expiration", "priority", "type",
-  "app_id", "content_encoding", "timestamp",
+  "content_type",
+  "message_id",
+  "correlation_id",
+  "reply_to",
+  "expiration",
+  "priority",
+  "type",
+  "app_id",
+  "content_encoding",
+  "timestamp",
 ];
 
 /** Properties as the API takes them: those that are text stay text, whatever they look like. */

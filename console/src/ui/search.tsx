@@ -47,7 +47,12 @@ function hitOf(kind: string, one: Named): Hit {
 async function search(text: string, signal: AbortSignal): Promise<Hit[]> {
   const pages = entries()
     .filter((one) => one.label.toLowerCase().includes(text.toLowerCase()))
-    .map((one) => ({ kind: "page", name: one.label, note: "", href: link([one.id].filter(Boolean)) }));
+    .map((one) => ({
+      kind: "page",
+      name: one.label,
+      note: "",
+      href: link([one.id].filter(Boolean)),
+    }));
   if (text === "") return pages;
   const kinds = ["queues", "exchanges", "connections", "vhosts"];
   if (has("/api/topics")) kinds.push("topics");
