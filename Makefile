@@ -9,7 +9,7 @@ PAGE  := src/headrace/console/dist/index.html
 NODES := console/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test fuzz chaos interop spark check format docs bench console page build lock clean
+.PHONY: help setup run demo test fuzz chaos interop spark check format docs bench console page lint-page build lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,7 +44,7 @@ interop: setup ## let foreign clients judge the broker
 spark: setup ## the long runs on Spark: kills, a cluster, throughput
 	@$(BIN)/python -m pytest -q -m spark tests/spark
 
-check: setup ## format, lint, types, import contracts, generated docs
+check: setup lint-page ## format, lint, types, import contracts, generated docs
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
@@ -54,6 +54,7 @@ check: setup ## format, lint, types, import contracts, generated docs
 format: setup ## format the code and mend what lint can mend
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory lint-page FIX=--write; fi
 
 docs: setup ## write the pages of docs/ that come from the code
 	@$(BIN)/python scripts/gen_docs.py
@@ -76,6 +77,12 @@ $(NODES): console/package-lock.json console/package.json
 page:
 	@if ! command -v npm >/dev/null; then echo "console: no Node.js here, so / will have no page"; \
 	elif ! $(MAKE) --no-print-directory console; then echo "console: not built, see above"; fi
+
+# Where Node.js is missing the page is not checked; in CI that is an error.
+lint-page:
+	@if command -v npm >/dev/null; then $(MAKE) --silent --no-print-directory $(NODES) && \
+		cd console && node_modules/.bin/biome check --error-on-warnings $(FIX); \
+	else echo "check: Node.js is not installed, so the management page is not checked"; [ -z "$$CI" ]; fi
 
 build: setup page ## build the wheel into dist/
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

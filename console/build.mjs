@@ -87,4 +87,5 @@ async function test() {
   }
 }
 
-process.exitCode = process.argv.includes("--test") ? await test() : (await page(), 0);
+if (process.argv.includes("--test")) process.exitCode = await test();
+else await page();

@@ -108,7 +108,7 @@ class Console:
 
     def first_hit(self) -> Locator:
         """What the search found first."""
-        return self.page.get_by_role("listbox", name="Found").get_by_role("option").first
+        return self.page.get_by_role("listbox", name="Results").get_by_role("option").first
 
     def row(self, table: str, text: str) -> Locator:
         return self.page.get_by_role("table", name=table).get_by_role("row").filter(has_text=text)

@@ -58,9 +58,9 @@ function Frame(): JSX.Element {
   useKeys({ search: () => setOverlay("search"), help: () => setOverlay("keys") });
   return (
     <div class={`frame${overlay === "menu" ? " menu-open" : ""}`}>
-      <a class="skip" href="#main" onClick={skip}>
-        To the content
-      </a>
+      <button type="button" class="skip" onClick={focusMain}>
+        Skip to content
+      </button>
       <TopBar
         onSearch={() => setOverlay("search")}
         onMenu={() => setOverlay(overlay === "menu" ? "" : "menu")}
@@ -77,8 +77,7 @@ function Frame(): JSX.Element {
   );
 }
 
-/** A link into the page would change the hash, which says where the reader is. */
-function skip(event: Event): void {
-  event.preventDefault();
+/** Not a link to #main: the hash is the address of the page. */
+function focusMain(): void {
   document.getElementById("main")?.focus();
 }

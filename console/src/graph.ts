@@ -75,8 +75,8 @@ function columnsOf(pairs: Iterable<Pair>): Map<string, number> {
   for (let round = 0; round < Math.min(columns.size, 6); round += 1) {
     let moved = false;
     for (const { from, to } of all) {
-      const wanted = columns.get(from)! + 1;
-      if (from !== to && columns.get(to)! < wanted && wanted <= 6) {
+      const wanted = (columns.get(from) ?? 0) + 1;
+      if (from !== to && (columns.get(to) ?? 0) < wanted && wanted <= 6) {
         columns.set(to, wanted);
         moved = true;
       }
@@ -98,7 +98,7 @@ export function pictureOf(
   const pairs = pairsOf(shown);
   const columns = columnsOf(pairs.values());
   const lines: string[][] = [];
-  for (const [id, column] of columns) (lines[column] ??= []).push(id);
+  for (const [id, column] of columns) lines[column] = [...(lines[column] ?? []), id];
   const used = lines.filter((line) => line && line.length > 0);
   const tallest = Math.max(1, ...used.map((line) => line.length));
   const height = tallest * ROW - (ROW - HEIGHT) + 2 * MARGIN;
@@ -117,7 +117,10 @@ export function pictureOf(
       });
     });
   });
-  const arrows = [...pairs.entries()].map(([id, pair]) => arrowOf(id, pair, boxes, size));
+  const arrows = [...pairs.entries()].flatMap(([id, pair]) => {
+    const [from, to] = [boxes.get(pair.from), boxes.get(pair.to)];
+    return from && to ? [arrowOf(id, pair.keys, from, to, size)] : [];
+  });
   const width = MARGIN * 2 + used.length * size.width + (used.length - 1) * size.gap;
   return {
     boxes: [...boxes.values()],
@@ -128,19 +131,18 @@ export function pictureOf(
   };
 }
 
-function arrowOf(id: string, pair: Pair, boxes: Map<string, Box>, size: Size): Arrow {
-  const [from, to] = [boxes.get(pair.from)!, boxes.get(pair.to)!];
+function arrowOf(id: string, keys: string[], from: Box, to: Box, size: Size): Arrow {
   const [x1, y1] = [from.x + size.width, from.y + HEIGHT / 2];
   const [x2, y2] = [to.x - 6, to.y + HEIGHT / 2];
   const bend = Math.max(40, Math.abs(x2 - x1) / 2);
-  const full = pair.keys.map((key) => key || "(no key)").join(", ");
-  const several = pair.keys.length > 1 ? ` +${pair.keys.length - 1}` : "";
+  const full = keys.map((key) => key || "(no key)").join(", ");
+  const several = keys.length > 1 ? ` +${keys.length - 1}` : "";
   // Near its end an arrow is closest to its own destination: labels there do not collide.
   const [lx, ly] = [x2 - Math.min(size.gap * 0.38, (x2 - x1) / 2), y2];
   return {
     id,
     path: `M${x1} ${y1} C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`,
-    label: shortened(pair.keys[0] ?? "", size.letters - (several ? 10 : 6)) + several,
+    label: shortened(keys[0] ?? "", size.letters - (several ? 10 : 6)) + several,
     full,
     x: lx,
     y: ly - 4,

@@ -39,7 +39,7 @@ export function useKeys(actions: { search: () => void; help: () => void }): void
       if (event.key === "/") latest.current.search();
       else if (event.key === "?") latest.current.help();
       else if (event.key === "g") leader = event.timeStamp;
-      else if (follows && event.key in GO_TO) go([GO_TO[event.key]!].filter(Boolean));
+      else if (follows && event.key in GO_TO) go([GO_TO[event.key]].filter(Boolean));
       else return;
       event.preventDefault();
     };

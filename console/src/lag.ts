@@ -5,10 +5,10 @@ import type { Point } from "./series";
 
 /** Messages per second by which the lag changes; null when it is not known yet. */
 export function trendOf(points: readonly Point[]): number | null {
-  const known = points.filter((point) => point.value !== null);
+  const known = points.flatMap(({ at, value }) => (value === null ? [] : [{ at, value }]));
   const [first, last] = [known[0], known.at(-1)];
   if (!first || !last || last.at - first.at < 5000) return null;
-  return (last.value! - first.value!) / ((last.at - first.at) / 1000);
+  return (last.value - first.value) / ((last.at - first.at) / 1000);
 }
 
 /** What the trend means, in words. */

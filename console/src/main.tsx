@@ -14,4 +14,5 @@ import { startState } from "./state";
 
 startState();
 void resume();
-render(<App />, document.getElementById("app")!);
+const root = document.getElementById("app");
+if (root) render(<App />, root);

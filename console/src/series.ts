@@ -14,7 +14,7 @@ export interface Point {
 export function ratesOf(samples: readonly Sample[]): Point[] {
   const points: Point[] = [];
   for (let index = samples.length - 2; index >= 0; index -= 1) {
-    const [newer, older] = [samples[index]!, samples[index + 1]!];
+    const [newer, older] = [samples[index], samples[index + 1]];
     const seconds = (newer.timestamp - older.timestamp) / 1000;
     // A counter that went back belongs to a broker that was started again.
     const grown = Math.max(0, newer.sample - older.sample);
@@ -65,8 +65,8 @@ export function bucketsOf(text: string, name: string): Buckets | null {
 export function between(before: Buckets, after: Buckets): Buckets {
   const same = before.counts.length === after.counts.length;
   const last = after.counts.length - 1;
-  if (!same || after.counts[last]! < before.counts[last]!) return after;
-  return { bounds: after.bounds, counts: after.counts.map((n, i) => n - before.counts[i]!) };
+  if (!same || after.counts[last] < before.counts[last]) return after;
+  return { bounds: after.bounds, counts: after.counts.map((n, i) => n - before.counts[i]) };
 }
 
 /** A quantile, linear inside its bucket; null when nothing was counted. */
@@ -75,18 +75,18 @@ export function quantile(buckets: Buckets, share: number): number | null {
   if (total <= 0) return null;
   const wanted = share * total;
   const index = buckets.counts.findIndex((count) => count >= wanted);
-  const upper = buckets.bounds[index]!;
-  const lower = index > 0 ? buckets.bounds[index - 1]! : 0;
+  const upper = buckets.bounds[index];
+  const lower = index > 0 ? buckets.bounds[index - 1] : 0;
   if (upper === Infinity) return lower;
-  const below = index > 0 ? buckets.counts[index - 1]! : 0;
-  const inside = buckets.counts[index]! - below;
+  const below = index > 0 ? buckets.counts[index - 1] : 0;
+  const inside = buckets.counts[index] - below;
   return inside > 0 ? lower + ((upper - lower) * (wanted - below)) / inside : upper;
 }
 
 /** Points not older than so many ms; new ones are put behind them. */
 export function kept(points: readonly Point[], added: readonly Point[], age: number): Point[] {
-  const newest = added.length > 0 ? added[added.length - 1]!.at : Date.now();
-  const last = points.length > 0 ? points[points.length - 1]!.at : -Infinity;
+  const newest = added.length > 0 ? added[added.length - 1].at : Date.now();
+  const last = points.length > 0 ? points[points.length - 1].at : -Infinity;
   return [...points, ...added.filter((point) => point.at > last)].filter(
     (point) => point.at >= newest - age,
   );

@@ -101,7 +101,7 @@ test("a life is told from the beginning", () => {
     stations.map((one) => one.at),
     [100_000, 200_000, 300_000, null],
   );
-  assert.equal(stations[2]!.detail, "expired, 2 times");
+  assert.equal(stations[2].detail, "expired, 2 times");
 });
 
 test("what the broker noted is part of the life, and ends it", () => {

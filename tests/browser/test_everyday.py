@@ -86,7 +86,7 @@ def test_a_queue_is_made_bound_filled_browsed_purged_and_deleted(
     expect(console.row("Bindings that lead here", "amq.topic")).to_contain_text("post.#")
 
     console.open("exchanges", "/", "amq.topic")
-    expect(console.page.get_by_label("Picture of the bindings")).to_contain_text("letters")
+    expect(console.page.get_by_label("Diagram of the bindings")).to_contain_text("letters")
     console.page.get_by_text("Publish a message").click()
     console.page.locator("details").get_by_label("Routing key").fill("post.today")
     console.fill("Payload", '{"greeting": "hello"}')

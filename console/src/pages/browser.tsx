@@ -16,7 +16,7 @@ const COUNT = 25;
 export function Browser(props: { vhost: string; name: string }): JSX.Element {
   const [starts, setStarts] = useState<number[]>([0]);
   const [settled, setSettled] = useState(false);
-  const start = starts.at(-1)!;
+  const start = starts.at(-1) ?? 0;
   const query = {
     offset: start,
     count: COUNT,
@@ -70,7 +70,7 @@ export function Browser(props: { vhost: string; name: string }): JSX.Element {
           <button
             type="button"
             disabled={data.next_offset === null}
-            onClick={() => setStarts([...starts, data.next_offset!])}
+            onClick={() => setStarts([...starts, data.next_offset ?? start])}
           >
             Next →
           </button>

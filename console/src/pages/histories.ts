@@ -49,17 +49,17 @@ export function useTotals(age: number): Totals {
     let series: Histories | null = null;
     let last = 0;
     const ask = async (signal: AbortSignal): Promise<boolean> => {
-      const whole = series === null || Date.now() - last > GAP;
+      const known = Date.now() - last > GAP ? null : series;
       const step = stepOf(age);
-      const window = whole
-        ? { msg_rates_age: age, msg_rates_incr: step, lengths_age: age, lengths_incr: step }
-        : {};
+      const window = known
+        ? {}
+        : { msg_rates_age: age, msg_rates_incr: step, lengths_age: age, lengths_incr: step };
       try {
         const told = await get<Overview>(
           url(["overview"], { columns: columns(), ...window }),
           signal,
         );
-        series = whole ? historyOf(told) : grown(series!, told, age);
+        series = known ? grown(known, told, age) : historyOf(told);
         last = Date.now();
         if (!signal.aborted) setState({ totals: told, series });
         return true;

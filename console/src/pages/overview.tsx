@@ -24,7 +24,7 @@ export function OverviewPage(): JSX.Element {
   return (
     <>
       <PageHead title="Overview">
-        <div class="segments" role="group" aria-label="How far back">
+        <fieldset class="segments" aria-label="Time range">
           {SPANS.map(([label, seconds]) => (
             <button
               key={label}
@@ -35,7 +35,7 @@ export function OverviewPage(): JSX.Element {
               {label}
             </button>
           ))}
-        </div>
+        </fieldset>
       </PageHead>
       <Traffic age={age} />
       {may("monitoring") && <Machine age={age} />}

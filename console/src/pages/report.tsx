@@ -106,7 +106,7 @@ function Report(props: { report: KeptReport }): JSX.Element {
               nothing="Nothing in this period."
               series={Object.entries(chart.lines).map(([label, line], index) => ({
                 label,
-                color: COLORS[index % COLORS.length]!,
+                color: COLORS[index % COLORS.length],
                 points: line.map(([at, value]): Point => ({ at: Date.parse(at), value })),
               }))}
             />

@@ -77,7 +77,7 @@ export function TagChecks(props: {
   const toggle = (tag: string, on: boolean): void =>
     props.onTags(on ? [...props.tags, tag] : props.tags.filter((one) => one !== tag));
   return (
-    <div class="checks" role="group" aria-label="Tags">
+    <fieldset class="checks" aria-label="Tags">
       {TAGS.map(([tag, text]) => (
         <Check
           key={tag}
@@ -90,7 +90,7 @@ export function TagChecks(props: {
           onValue={(on) => toggle(tag, on)}
         />
       ))}
-    </div>
+    </fieldset>
   );
 }
 

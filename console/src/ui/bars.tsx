@@ -21,7 +21,7 @@ export function Bars(props: { rows: BarRow[]; format: (value: number) => string 
           </span>
           <span class="bar-value">{props.format(row.value)}</span>
           <svg class="bar-track" aria-hidden="true" preserveAspectRatio="none" viewBox="0 0 100 1">
-            <rect width={(row.value / largest) * 100} height="1" />
+            <rect class="bar-fill" width={(row.value / largest) * 100} height="1" />
           </svg>
         </li>
       ))}

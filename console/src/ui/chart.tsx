@@ -82,13 +82,14 @@ function options(
 /** The library gives a single moment a whole day of room. */
 function wide(columns: (number | null)[][]): (number | null)[][] {
   const [times, ...values] = columns;
-  if (times?.length !== 1) return columns;
-  return [[times[0]! - LEAST_SECONDS, times[0]!], ...values.map((column) => [null, ...column])];
+  const at = times?.length === 1 ? times[0] : null;
+  if (at === null) return columns;
+  return [[at - LEAST_SECONDS, at], ...values.map((column) => [null, ...column])];
 }
 
 function clock(_: uPlot, splits: number[]): string[] {
-  const step = splits.length > 1 ? splits[1]! - splits[0]! : 60;
-  const days = splits.length > 1 && splits.at(-1)! - splits[0]! >= 86_400;
+  const step = splits.length > 1 ? splits[1] - splits[0] : 60;
+  const days = splits.length > 1 && splits[splits.length - 1] - splits[0] >= 86_400;
   return splits.map((at) => {
     const date = new Date(at * 1000);
     const text = date.toTimeString();
@@ -105,7 +106,7 @@ export function Chart(props: Props): JSX.Element {
   const data = useMemo(() => wide(aligned(props.series.map((one) => one.points))), [props.series]);
   const filled = data.slice(1).some((column) => column.some((value) => value !== null));
   const shape = props.series.map((one) => one.label).join();
-  const few = data[0]!.length < 3;
+  const few = data[0].length < 3;
 
   useEffect(() => {
     const element = box.current;
@@ -139,7 +140,7 @@ export function Chart(props: Props): JSX.Element {
           {props.series.map((one, index) => (
             <span key={one.label} class="entry">
               <i class={`swatch ${one.color.slice(2)}`} />
-              {one.label} <b>{props.format(shownValue(data[index + 1]!, cursor))}</b>
+              {one.label} <b>{props.format(shownValue(data[index + 1], cursor))}</b>
             </span>
           ))}
         </span>

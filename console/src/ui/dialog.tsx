@@ -16,9 +16,15 @@ export function Dialog(props: {
   // Before the next key arrives: what is typed right behind "/" belongs into the dialog.
   useLayoutEffect(() => {
     const dialog = element.current;
-    if (dialog && !dialog.open) dialog.showModal();
+    if (!dialog) return undefined;
+    if (!dialog.open) dialog.showModal();
     dialogs.value += 1;
+    const clicked = (event: Event): void => {
+      if (event.target === dialog) dialog.close(); // the backdrop, not what is in the dialog
+    };
+    dialog.addEventListener("click", clicked);
     return () => {
+      dialog.removeEventListener("click", clicked);
       dialogs.value -= 1;
     };
   }, []);
@@ -28,10 +34,9 @@ export function Dialog(props: {
       class={props.wide ? "wide" : undefined}
       aria-label={props.title}
       onClose={props.onClose}
-      onClick={(event) => event.target === element.current && props.onClose()}
     >
       <div class="dialog-body">
-        <header>
+        <header class="dialog-head">
           <h2>{props.title}</h2>
           <button type="button" class="quiet" aria-label="Close" onClick={props.onClose}>
             ×

@@ -159,7 +159,7 @@ export function PairRows(props: {
   const rows: Pairs = [...props.pairs, ["", ""]];
   const change = (at: number, column: 0 | 1, text: string): void => {
     const next = rows.map(([name, value]): [string, string] => [name, value]);
-    next[at]![column] = text;
+    next[at][column] = text;
     props.onPairs(next.filter(([name, value]) => name !== "" || value !== ""));
   };
   return (

@@ -39,7 +39,7 @@ interface Props<T> {
   version?: number;
 }
 
-function classOf(column: Column<never> | Column<any>): string {
+function classOf(column: Pick<Column<unknown>, "num" | "low">): string {
   return [column.num ? "num" : "", column.low ? `low${column.low}` : ""].filter(Boolean).join(" ");
 }
 

@@ -17,7 +17,8 @@ const notices = new Shared<Notice[]>([]);
 let count = 0;
 
 export function notify(text: string, bad = false): void {
-  const notice = { id: (count += 1), text, bad };
+  count += 1;
+  const notice = { id: count, text, bad };
   notices.value = [...notices.value.slice(-3), notice];
   window.setTimeout(() => dismiss(notice.id), bad ? 12_000 : 5000);
 }

@@ -23,14 +23,9 @@ export function BindingPicture(props: {
   );
   const { width, height } = picture;
   return (
-    <div class="picture">
-      <svg
-        viewBox={`0 0 ${width} ${height}`}
-        width={width}
-        height={height}
-        role="group"
-        aria-label="Picture of the bindings"
-      >
+    <figure class="picture" aria-label="Diagram of the bindings">
+      <svg viewBox={`0 0 ${width} ${height}`} width={width} height={height}>
+        <title>Bindings</title>
         <defs>
           <marker
             id="tip"
@@ -76,6 +71,6 @@ export function BindingPicture(props: {
       {picture.left > 0 && (
         <p class="muted">{picture.left} more bindings are in the table, not in the picture.</p>
       )}
-    </div>
+    </figure>
   );
 }

@@ -72,7 +72,7 @@ export function Search(props: { onClose: () => void }): JSX.Element {
   const [text, setText] = useState("");
   const [hits, setHits] = useState<Hit[]>([]);
   const [at, setAt] = useState(0);
-  const list = useRef<HTMLUListElement>(null);
+  const list = useRef<HTMLDivElement>(null);
 
   useEffect(() => {
     const abort = new AbortController();
@@ -112,7 +112,6 @@ export function Search(props: { onClose: () => void }): JSX.Element {
         autofocus
         class="search-input"
         role="combobox"
-        list={undefined}
         aria-label="Search queues, exchanges, connections, pages"
         aria-expanded="true"
         aria-controls="hits"
@@ -122,23 +121,25 @@ export function Search(props: { onClose: () => void }): JSX.Element {
         onInput={(event) => setText(event.currentTarget.value)}
         onKeyDown={pressed}
       />
-      <ul id="hits" class="hits" role="listbox" aria-label="Found" ref={list}>
+      <div id="hits" class="hits" role="listbox" aria-label="Results" ref={list}>
         {hits.map((hit, index) => (
-          <li
+          <a
             key={hit.href}
             id={`hit-${index}`}
+            href={hit.href}
             role="option"
+            tabIndex={-1}
             aria-selected={index === at}
             onMouseMove={() => setAt(index)}
-            onClick={() => open(hit)}
+            onClick={props.onClose}
           >
             <span class="hit-kind">{hit.kind}</span>
             <span class="hit-name">{hit.name}</span>
             <span class="hit-note">{hit.note}</span>
-          </li>
+          </a>
         ))}
-        {hits.length === 0 && text !== "" && <li class="muted">Nothing has this in its name.</li>}
-      </ul>
+      </div>
+      {hits.length === 0 && text !== "" && <p class="muted">No name contains “{text}”.</p>}
     </Dialog>
   );
 }
