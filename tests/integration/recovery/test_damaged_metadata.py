@@ -144,6 +144,18 @@ def test_a_damaged_user_or_permission_gives_no_rights(site: Site, sql: str) -> N
     assert "Traceback" not in site.node.log()
 
 
+def test_no_user_is_made_when_the_users_are_gone(site: Site) -> None:
+    filled(site)
+    with closing(sqlite3.connect(site.node.data / "meta.db", isolation_level=None)) as connection:
+        connection.execute("DROP TRIGGER IF EXISTS users_deleted")
+        assert connection.execute("DELETE FROM users").rowcount == 1
+
+    site.node.start()
+
+    with pytest.raises((ProbableAccessDeniedError, ProbableAuthenticationError)):
+        site.channel()
+
+
 def test_an_older_copy_of_the_metadata_is_refused_until_it_is_accepted(site: Site) -> None:
     filled(site)
     file = site.node.data / "meta.db"

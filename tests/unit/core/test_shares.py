@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -84,15 +85,27 @@ def test_what_expires_at_once_is_dropped_over_several_turns(
     assert not inbox.seen  # nothing that has expired is delivered in between
 
 
-def test_a_deleted_queue_is_gone_before_its_bindings_are_cleared(stage: Stage, slow: None) -> None:
+def test_a_deleted_queue_is_gone_before_its_bindings_are_cleared(
+    stage: Stage, slow: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     queue, other = stage.queue(), stage.queue("other")
     exchange = stage.vhost.declare_exchange("e", "direct", auto_delete=True)
     for number in range(MANY):
         stage.vhost.bind("e", queue, str(number))
     stage.vhost.bind("e", other, "0")
+    cleared: list[str] = []
+    router = type(exchange.router)
+    unbind = router.unbind
+
+    def noting(self: Any, key: str, *rest: Any) -> None:  # noqa: ANN401
+        cleared.append(key)
+        unbind(self, key, *rest)
+
+    monkeypatch.setattr(router, "unbind", noting)
 
     stage.vhost.remove_queue(queue)
 
+    assert len(cleared) < MANY / 10
     assert [one.target for one in exchange.bindings] == [other]
     assert stage.vhost.routes.get("e", "1").destinations == []
     assert stage.vhost.routes.get("e", "0").destinations == [other]
@@ -102,6 +115,7 @@ def test_a_deleted_queue_is_gone_before_its_bindings_are_cleared(stage: Stage, s
     stage.run()
     assert stage.vhost.routes.get("e", "7").destinations == [again]
     assert len(exchange.bindings) == 2
+    assert len(cleared) == MANY
 
 
 def test_an_exchange_goes_with_its_last_binding_at_once(stage: Stage, slow: None) -> None:

@@ -190,6 +190,13 @@ def test_a_damaged_head_of_the_last_record_is_no_unfinished_write() -> None:
     assert (len(report.damage), report.cut) == (1, [])
 
 
+def zero(disk: BadDisk, content: bytes, head: int) -> None:
+    """Overwrite a message, and so many bytes in front of it, with zeros."""
+    data = disk.contents(segment_name(0))
+    at = data.index(content)
+    data[at - head : at + len(content)] = bytes(head + len(content))
+
+
 def test_what_a_later_record_knows_to_be_synced_is_damaged_even_if_it_is_zeros(
     stage: JournalStage, disk: BadDisk
 ) -> None:
@@ -197,15 +204,34 @@ def test_what_a_later_record_knows_to_be_synced_is_damaged_even_if_it_is_zeros(
     for content in (b"a" * 1000, b"b" * 1000, b"c" * 100):
         stage.put(content)
         stage.commit()
-    data = disk.contents(segment_name(0))
-    at = data.index(b"b" * 1000)
-    data[at : at + 1000] = bytes(1000)
+    zero(disk, b"b" * 1000, 0)
 
     report = stage.crash().report
 
     assert stage.held() == {0: b"a" * 1000, 2: b"c" * 100}
     assert report.cut == []
     assert stage.log.damaged == 1
+
+
+@pytest.mark.parametrize("witness", ["a later record", "a checkpoint"])
+def test_a_synced_record_of_zeros_is_no_unfinished_write(
+    stage: JournalStage, disk: BadDisk, witness: str
+) -> None:
+    for content in (b"a" * 1000, b"b" * 1000):
+        stage.put(content)
+        stage.commit()
+    if witness == "a later record":
+        stage.put(b"c" * 100)
+        stage.commit()
+    else:
+        stage.checkpoint()
+    zero(disk, b"b" * 1000, 64)
+
+    report = stage.crash().report
+
+    assert 1 not in stage.held()
+    assert (len(report.damage), report.cut) == (1, [])
+    assert report.lost == [(1, 1, 2)]
 
 
 def test_unfinished_writes_before_a_good_record_are_no_damage(disk: BadDisk) -> None:

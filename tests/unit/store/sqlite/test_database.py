@@ -220,7 +220,7 @@ def test_whatever_was_changed_without_its_sum_is_reported(
 
 def test_a_deleted_row_is_missed(tmp_path: Path) -> None:
     fill(tmp_path)
-    edit(tmp_path, "DROP TRIGGER exchanges_deleted")
+    edit(tmp_path, "DROP TRIGGER IF EXISTS exchanges_deleted")
     edit(tmp_path, f"DELETE FROM exchanges {EXCHANGE_7}")
 
     assert "299 rows are there, not 300" in "".join(map(str, loaded(tmp_path).damaged))
