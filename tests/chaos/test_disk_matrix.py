@@ -51,7 +51,7 @@ def test_what_is_lost_is_named(
     outcome = run(programs, copy.data, unreadable, work)
     judge(outcome, original, file, _unfinished(original, fault))
     _note(original, name, fault, outcome.verdict)
-    assert outcome.faults == [], f"\n{outcome.log}\n{outcome.fsck_text}"
+    assert outcome.faults == [], f"CHAOS_SEED={seed}\n{outcome.log}\n{outcome.fsck_text}"
 
 
 @pytest.mark.parametrize("fault", ["gone", "empty", "cut"])

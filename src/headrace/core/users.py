@@ -404,7 +404,10 @@ class Users:
         if self._accounts:
             return
         if self._is_damaged:
-            logger.critical("no user can be read, so no client can log in: see `headrace fsck`")
+            logger.critical(
+                "no user can be read, so no client can log in: stop the broker and run `headrace "
+                "fsck --repair`, or start it with --load-definitions and a file that has a user"
+            )
             return
         kept = PasswordHash.of(password)
         self.store_user(name, kept, (ADMINISTRATOR,))

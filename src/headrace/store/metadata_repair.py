@@ -58,6 +58,8 @@ def repair_metadata(path: Path, findings: Findings) -> Iterator[str]:
         shown = " ".join(str(getattr(row, name)) for name in IDENTITY[type(row)])
         yield f"declared {type(row).__name__.removesuffix('Row').lower()} {shown!a} again"
     yield f"accepted {FILE_NAME} as it is now"
+    if damaged and not catalogue.users:
+        yield "no user is left: the next start creates the default user"
 
 
 def _readable(one: DamagedRow) -> Row | str | None:

@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 
 from headrace.client.bulk import BulkConnection
-from headrace.client.errors import HeadraceError
+from headrace.client.errors import HeadraceError, LoginRefused
 from headrace.client.settings import Settings
 from headrace.wire.native.messages import Op
 from matrix.original import (
@@ -38,6 +38,13 @@ from matrix.programs import Programs, Unreadable
 from matrix.reported import Reported, lines_about_loss
 from waiting import wait_for
 
+OPERATOR = "operator"
+OPERATOR_DEFINITIONS = {
+    "users": [{"name": OPERATOR, "password": OPERATOR, "tags": "administrator"}],
+    "permissions": [
+        {"user": OPERATOR, "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}
+    ],
+}
 REMEDY = re.compile(r"fsck|restore|put it back|backup|free|upgrade|knows only")
 
 
@@ -56,6 +63,7 @@ class Outcome:
     faults: list[str] = field(default_factory=list)
     levels: set[str] = field(default_factory=set)
     missing: int = 0
+    is_locked_out: bool = False
 
     @property
     def declared(self) -> set[str]:
@@ -80,18 +88,43 @@ class Outcome:
 
 
 def run(programs: Programs, data: Path, unreadable: Unreadable | None, work: Path) -> Outcome:
-    """Check the directory, start a broker on it, take out everything."""
+    """Check the directory, start a broker on it, take out everything.
+
+    Where the user cannot log in because it is lost, do what the log asks the operator to do.
+    """
     outcome = Outcome()
     _fsck(programs, data, unreadable, work, outcome)
-    ready, output = work / "ready.json", work / "output.txt"
+    _serve(programs, data, unreadable, work, outcome)
+    if outcome.is_locked_out and "meta.db: table" in outcome.log:
+        outcome.is_locked_out = False
+        repaired = programs.run(["fsck", "--repair", str(data)], work / "repair.txt", unreadable)
+        if repaired != 0:
+            outcome.faults.append(f"fsck --repair ended with status {repaired}")
+        users = work / "operator.json"
+        users.write_text(json.dumps(OPERATOR_DEFINITIONS))
+        args = ("--load-definitions", str(users))
+        _serve(programs, data, unreadable, work, outcome, *args, user=OPERATOR)
+    return outcome
+
+
+def _serve(
+    programs: Programs,
+    data: Path,
+    unreadable: Unreadable | None,
+    work: Path,
+    outcome: Outcome,
+    *more: str,
+    user: str = "guest",
+) -> None:
+    ready, output = work / f"ready-{user}.json", work / "output.txt"
     args = ["serve", "--amqp-port", "0", "--native-port", "0", "--http-port", "0", "--no-remoting"]
     args += ["--segment-size", SEGMENT_SIZE, "--data-dir", str(data), "--ready-file", str(ready)]
-    pid = programs.start(args, output, unreadable)
+    pid = programs.start([*args, *more], output, unreadable)
     code: int | None = None
     try:
         code = wait_for(lambda: _ended(programs, pid) or ready.exists(), 60)  # type: ignore[assignment]
         if code is True:
-            _take_out(json.loads(ready.read_text()), outcome)
+            _take_out(json.loads(ready.read_text()), outcome, user)
             os.kill(pid, signal.SIGTERM)
             code = programs.wait(pid, 30)
             if code != 0:
@@ -104,7 +137,6 @@ def run(programs: Programs, data: Path, unreadable: Unreadable | None, work: Pat
                 os.kill(pid, signal.SIGKILL)
             programs.wait(pid)
     outcome.log = output.read_text(errors="replace")
-    return outcome
 
 
 def _ended(programs: Programs, pid: int) -> str:
@@ -124,17 +156,20 @@ def _fsck(
         outcome.fsck = json.loads(text.strip().splitlines()[-1]) if text.strip() else {}
 
 
-def _take_out(ports: dict[str, int], outcome: Outcome) -> None:
+def _take_out(ports: dict[str, int], outcome: Outcome, user: str) -> None:
     url = f"http://127.0.0.1:{ports['http']}/api/definitions"
+    settings = Settings(port=ports["native"], request_timeout=20, user=user, password=user)
     try:
-        found = httpx.get(url, auth=("guest", "guest"), timeout=20)
+        found = httpx.get(url, auth=(user, user), timeout=20)
         outcome.definitions = comparable(found.json()) if found.is_success else {}
-        with BulkConnection(Settings(port=ports["native"], request_timeout=20)) as bulk:
+        with BulkConnection(settings) as bulk:
             for queue in [one for one in QUEUES if one in outcome.declared]:
                 outcome.delivered[queue] = list(_queue(bulk, queue, outcome))
             if TOPIC in outcome.declared:
                 outcome.delivered[TOPIC] = list(_topic(bulk, outcome, token="alone"))
                 outcome.group = list(_topic(bulk, outcome, token="member", group=GROUP))
+    except LoginRefused:
+        outcome.is_locked_out = True
     except (HeadraceError, httpx.HTTPError) as error:
         outcome.errors.append(f"{type(error).__name__}: {error}")
 
@@ -196,6 +231,8 @@ def judge(outcome: Outcome, original: Original, file: Path, unfinished: str = ""
         said += lines_about_loss(outcome.fsck_text)
     if outcome.definitions != original.ledger.definitions:
         _judge_definitions(outcome, original, said)
+    if outcome.is_locked_out:
+        outcome.faults.append("no user can log in")
     outcome.faults += [f"a reader got an error: {line[:150]}" for line in outcome.errors]
     _judge_order(outcome)
     _judge_messages(outcome, original, said, unfinished)

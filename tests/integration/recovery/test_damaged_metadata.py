@@ -7,7 +7,9 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from pathlib import Path
 
+import pika
 import pytest
 from pika.exceptions import ProbableAccessDeniedError, ProbableAuthenticationError
 from site_under_test import Site
@@ -154,6 +156,37 @@ def test_no_user_is_made_when_the_users_are_gone(site: Site) -> None:
 
     with pytest.raises((ProbableAccessDeniedError, ProbableAuthenticationError)):
         site.channel()
+    assert "no user can be read, so no client can log in: stop" in site.node.log()
+    site.stop()
+    code, said = fsck(site, "--repair")
+    assert (code, "no user is left: the next start creates the default user" in said) == (0, True)
+    site.node.start()
+    assert site.bodies("mail") == ["mail 1", "mail 2"]
+
+
+def test_definitions_bring_a_user_in_place_of_those_that_are_lost(
+    site: Site, tmp_path: Path
+) -> None:
+    filled(site)
+    damage(site, "UPDATE users SET tags = x'4100000000'")
+    rights = {"vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}
+    definitions = {
+        "users": [{"name": "operator", "password": "secret", "tags": "administrator"}],
+        "permissions": [{"user": "operator", **rights}],
+    }
+    file = tmp_path / "operator.json"
+    file.write_text(json.dumps(definitions))
+    site.node.start(HEADRACE_LOAD_DEFINITIONS=str(file))
+
+    with pytest.raises(ProbableAuthenticationError):
+        site.channel()
+    credentials = pika.PlainCredentials("operator", "secret")
+    parameters = pika.ConnectionParameters("127.0.0.1", site.node.port, credentials=credentials)
+    with closing(pika.BlockingConnection(parameters)) as connection:
+        assert site.ready(connection.channel(), "mail") == 2
+    assert "no user can be read" not in site.node.log()
+    site.stop()
+    assert "table users: 'guest' is damaged" in fsck(site)[1]  # kept for the repair
 
 
 def test_an_older_copy_of_the_metadata_is_refused_until_it_is_accepted(site: Site) -> None:
