@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 
 from headrace.client.bulk import BulkConnection
-from headrace.client.errors import HeadraceError, LoginRefused
+from headrace.client.errors import HeadraceError, LoginRefused, NotAllowed
 from headrace.client.settings import Settings
 from headrace.wire.native.messages import Op
 from matrix.original import (
@@ -90,7 +90,7 @@ class Outcome:
 def run(programs: Programs, data: Path, unreadable: Unreadable | None, work: Path) -> Outcome:
     """Check the directory, start a broker on it, take out everything.
 
-    Where the user cannot log in because it is lost, do what the log asks the operator to do.
+    Where the user cannot log in because its rows are lost, do what the log asks the operator to do.
     """
     outcome = Outcome()
     _fsck(programs, data, unreadable, work, outcome)
@@ -168,7 +168,7 @@ def _take_out(ports: dict[str, int], outcome: Outcome, user: str) -> None:
             if TOPIC in outcome.declared:
                 outcome.delivered[TOPIC] = list(_topic(bulk, outcome, token="alone"))
                 outcome.group = list(_topic(bulk, outcome, token="member", group=GROUP))
-    except LoginRefused:
+    except (LoginRefused, NotAllowed):  # the user is lost, or its permissions are
         outcome.is_locked_out = True
     except (HeadraceError, httpx.HTTPError) as error:
         outcome.errors.append(f"{type(error).__name__}: {error}")
@@ -232,7 +232,7 @@ def judge(outcome: Outcome, original: Original, file: Path, unfinished: str = ""
     if outcome.definitions != original.ledger.definitions:
         _judge_definitions(outcome, original, said)
     if outcome.is_locked_out:
-        outcome.faults.append("no user can log in")
+        outcome.faults.append("the user cannot log in")
     outcome.faults += [f"a reader got an error: {line[:150]}" for line in outcome.errors]
     _judge_order(outcome)
     _judge_messages(outcome, original, said, unfinished)

@@ -139,11 +139,15 @@ def _inspect(path: Path) -> list[str]:
     with closing(_raw_connection(f"{path.absolute().as_uri()}?mode=ro")) as connection:
         found, known = schema.schema_version(connection), len(schema.MIGRATIONS)
         if schema.is_foreign(connection):
-            raise StoreError(f"{path} is a database of another program: move it away")
+            raise StoreError(
+                f"{path} is not a database of Headrace (or its header and tables are damaged): "
+                "restore a backup with `headrace restore`, or use another data directory"
+            )
         if found > known:
             raise ConfigError(
                 f"{path} has schema version {found}, this version of Headrace knows {known}: "
-                "run the newer version, or use another data directory"
+                "run the newer version, use another data directory, or restore a backup "
+                "with `headrace restore` if the file is damaged"
             )
         try:
             damage = _damage(connection, found)
@@ -161,6 +165,8 @@ def _damage(connection: sqlite3.Connection, version: int) -> list[str]:
     damage = [" ".join(text.split()) for (text,) in checked if text != "ok"]
     if schema.layout(connection) != schema.layout_of(version):
         damage.append(f"its tables are not those of version {version}")
+    if schema.has_foreign_id(connection):
+        damage.append("its application id is damaged")
     return damage
 
 

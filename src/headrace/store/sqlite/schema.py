@@ -267,6 +267,12 @@ def schema_version(connection: sqlite3.Connection) -> int:
 
 def is_foreign(connection: sqlite3.Connection) -> bool:
     """Whether the file is a database of something else."""
+    version = schema_version(connection)
+    return has_foreign_id(connection) and layout(connection) != layout_of(version)
+
+
+def has_foreign_id(connection: sqlite3.Connection) -> bool:
+    """Whether a file with tables names another program, or is damaged there."""
     if connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID:
         return False
     return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])

@@ -170,6 +170,16 @@ def test_what_can_be_read_of_a_damaged_file_is_served(
     assert len(list((tmp_path / "lost+found").iterdir())) == 1
 
 
+def test_a_damaged_application_id_is_no_other_program(tmp_path: Path) -> None:
+    fill(tmp_path)
+    edit(tmp_path, "PRAGMA application_id = 1")
+
+    found = loaded(tmp_path)
+
+    assert len(found.exchanges) == 300
+    assert "its application id is damaged" in "".join(map(str, found.damaged))
+
+
 def edit(directory: Path, sql: str) -> None:
     with closing(sqlite3.connect(directory / "meta.db", isolation_level=None)) as connection:
         connection.execute("PRAGMA writable_schema = ON")
@@ -260,7 +270,7 @@ def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE recipes (name)")
     before = (tmp_path / "meta.db").read_bytes()
 
-    with pytest.raises(StoreError, match="another program"):
+    with pytest.raises(StoreError, match="not a database of Headrace"):
         SqliteMetadata(tmp_path)
 
     assert (tmp_path / "meta.db").read_bytes() == before
