@@ -10,7 +10,7 @@ from collections import Counter
 
 import pymysql
 
-from headrace.model.topics.lanes import BY_URGENCY
+from headrace.model.topics.message_priority import BY_URGENCY
 
 Cursor = pymysql.cursors.Cursor
 

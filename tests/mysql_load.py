@@ -27,7 +27,7 @@ import headrace
 import mysql_audit
 from headrace import topics
 from headrace.errors import ClaimLost, EngineUnavailable
-from headrace.model.topics.lanes import BY_URGENCY
+from headrace.model.topics.message_priority import BY_URGENCY
 from headrace.store.mysql.url import parse_url
 from mariadb import MariaDb
 from process_state import is_stopped

@@ -12,7 +12,7 @@ import msgpack
 
 from headrace import errors
 from headrace.model.retention import Retention
-from headrace.model.topics.lanes import Lane, lane_named
+from headrace.model.topics.message_priority import Lane, lane_named
 from headrace.store.topics import (
     Entry,
     GroupInfo,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exploring import examples
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.api import Placed
 from headrace.store.arrow.batches import Decoder, cut
 from headrace.store.arrow.contents import ContentColumns

@@ -7,10 +7,10 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.model.topics.claiming import Due, Held, LaneWork, Piece, plan, runs
-from headrace.model.topics.contiguity import Hole, fence
-from headrace.model.topics.lanes import BY_URGENCY, Lane, shares
-from headrace.model.topics.retaining import Chunk, over_limit, pairs, removable_to
+from headrace.model.retaining import Chunk, over_limit, pairs, removable_to
+from headrace.model.topics.claim_plan import Due, Held, LaneWork, Piece, plan, runs
+from headrace.model.topics.message_priority import BY_URGENCY, Lane, shares
+from headrace.store.mysql.contiguity import Hole, fence
 
 small = st.integers(0, 30)
 

@@ -8,9 +8,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from headrace.errors import BadTopicValue, ClaimLost
 from headrace.model.topics.claims import Claims
-from headrace.model.topics.lanes import BY_URGENCY, Lane, shares
+from headrace.model.topics.message_priority import BY_URGENCY, Lane, shares
+from headrace.model.topics.partitions import Bound, Source, Span, Track
 from headrace.model.topics.retries import Place
-from headrace.model.topics.spans import Bound, Source, Span, Track
 
 TRACKS: list[Track] = [(lane, partition) for lane in Lane for partition in (0, 1)]
 MEMBERS = ("ann", "bob", "cid")

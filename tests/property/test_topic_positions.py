@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ClaimLost
-from headrace.model.topics.lanes import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.partitions import Bound, Track, message_id, place_of
 from headrace.model.topics.positions import Positions
-from headrace.model.topics.spans import Bound, Track, message_id, place_of
 
 tracks = st.tuples(st.sampled_from(Lane), st.integers(0, 2))
 sizes = st.dictionaries(tracks, st.integers(0, 12), max_size=6)

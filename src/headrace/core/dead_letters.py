@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.model.death import add_death, is_cycle
 from headrace.model.message import Batch, Route, Run
+from headrace.model.x_death import add_death, is_cycle
 from headrace.wire.amqp.content import properties_of, with_properties
 from headrace.wire.amqp.properties import HeaderTable
 from headrace.wire.amqp.values import Long, Timestamp

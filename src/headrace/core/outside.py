@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from headrace.model.topics.lanes import BY_URGENCY, Lane
-from headrace.model.topics.spans import track_of
+from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.partitions import track_of
 from headrace.store.api import PinRow
 from headrace.store.topics import GroupInfo, Lag
 

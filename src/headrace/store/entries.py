@@ -23,8 +23,8 @@ from typing import Final, NamedTuple
 import msgpack
 
 from headrace.errors import BadTopicValue, StoreError
-from headrace.model.topics.lanes import Lane
-from headrace.model.topics.spans import message_id
+from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.partitions import message_id
 from headrace.store.topics import Alike, Entry, Message
 
 VERSION: Final = 1

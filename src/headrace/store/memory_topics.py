@@ -15,10 +15,10 @@ from zlib import crc32
 
 from headrace.errors import BadTopicValue, BodyTooLarge, NoSuchTopic, TopicConflict
 from headrace.model.retention import Retention
-from headrace.model.topics.lanes import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Lane
 from headrace.model.topics.names import check_topic
+from headrace.model.topics.partitions import Bound, Track, message_id
 from headrace.model.topics.retries import Place, Retry
-from headrace.model.topics.spans import Bound, Track, message_id
 from headrace.store.entries import encode_entries, message_of
 from headrace.store.pieces import Loaded, Piece
 from headrace.store.readers import Cursor, Name, Readers

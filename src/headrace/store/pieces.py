@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
-from headrace.model.topics.spans import Bounds, Span, Track
+from headrace.model.topics.partitions import Bounds, Span, Track
 
 READ_BYTES = 16 << 20  # of one read, unless a single message has more
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.model.topics.lanes import Lane
-from headrace.model.topics.spans import MAX_OFFSET, track_of
+from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.partitions import MAX_OFFSET, track_of
 from headrace.store.api import Catalogue, CursorRow, PinRow, RetryRow, TopicRow
 from headrace.store.sqlite.metadata import SqliteMetadata
 

@@ -13,10 +13,10 @@ from typing import NamedTuple, Protocol
 from headrace.errors import BadTopicValue, ClaimLost
 from headrace.model.intervals import Intervals
 from headrace.model.topics.claims import Changed, Claims
-from headrace.model.topics.lanes import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.partitions import MAX_OFFSET, Bound, Bounds, Track, place_of
 from headrace.model.topics.positions import Positions
 from headrace.model.topics.retries import Place, Retry
-from headrace.model.topics.spans import MAX_OFFSET, Bound, Bounds, Track, place_of
 from headrace.store.pieces import READ_BYTES, Piece, Shelf, read_plan
 from headrace.store.topics import LATEST, GroupInfo, Lag, Reader
 

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Protocol, overload
 
 from headrace.errors import BadTopicValue
 from headrace.model.retention import Retention
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"

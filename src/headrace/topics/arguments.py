@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 
 from headrace.errors import BadTopicValue
-from headrace.model.topics.lanes import Lane, lane_named
+from headrace.model.topics.message_priority import Lane, lane_named
 
 
 def whole(name: str, value: object) -> int:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import overload
 
 from headrace.errors import BadTopicValue
-from headrace.model.topics.lanes import lane_named
+from headrace.model.topics.message_priority import lane_named
 from headrace.store import topics as spi
 from headrace.topics.arguments import encoded, properties, seconds, text
 

@@ -11,7 +11,7 @@ from headrace import errors
 from headrace.client import Channel, Connection, ConnectionFactory
 from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
 from headrace.client.operations import Call, Reply, nothing
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.topics import (
     Entry,
     GroupInfo,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from headrace.model.retention import Retention
-from headrace.model.topics.lanes import lane_named
+from headrace.model.topics.message_priority import lane_named
 from headrace.store.topics import Entry, GroupInfo, Lag, Message, Part, Reader, Taken, TopicInfo
 
 

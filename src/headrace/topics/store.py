@@ -7,7 +7,7 @@ from datetime import datetime
 
 from headrace.errors import BadTopicValue
 from headrace.model.retention import Retention, parse_retention
-from headrace.model.topics.lanes import BY_URGENCY
+from headrace.model.topics.message_priority import BY_URGENCY
 from headrace.model.topics.names import check_token
 from headrace.store.topics import (
     EARLIEST,

@@ -9,7 +9,7 @@ import pytest
 
 from headrace import topics
 from headrace.errors import NoSuchTopic
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.memory_topics import MemoryEngine
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics import Entry, TopicEngine, TopicSpec

@@ -9,7 +9,7 @@ from time import sleep
 import pytest
 
 from headrace.errors import ClaimLost
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.topics import Entry, Reader, Taken, TopicEngine
 from waiting import wait_for
 

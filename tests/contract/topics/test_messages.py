@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.errors import BodyTooLarge, ClaimLost
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.topics import LATEST, Entry, Message, Reader, Taken, TopicEngine
 
 Fill = Callable[..., list[int]]

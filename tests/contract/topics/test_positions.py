@@ -8,7 +8,7 @@ import pytest
 
 from headrace.errors import ClaimLost
 from headrace.model.retention import Retention
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.topics import Entry, Lag, Reader, Taken, TopicEngine
 from waiting import wait_for
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.errors import BadTopicValue, ClaimLost
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.topics import Reader, Taken, TopicEngine
 from waiting import wait_for
 

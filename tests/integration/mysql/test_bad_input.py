@@ -20,7 +20,7 @@ from headrace.errors import (
     TopicConflict,
 )
 from headrace.model.retention import Retention
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.mysql.url import parse_url
 from headrace.store.topics import Entry, Reader, TopicSpec

@@ -9,7 +9,7 @@ import pymysql
 import pytest
 
 from headrace.errors import ClaimLost
-from headrace.model.topics.lanes import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Lane
 from headrace.store.mysql import reading
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics import Entry, Message, Reader, Taken, TopicSpec

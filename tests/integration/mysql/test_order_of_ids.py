@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from exploring import examples
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.mysql import advance
 from headrace.store.mysql.driver import Session
 from headrace.store.mysql.engine import MySqlEngine

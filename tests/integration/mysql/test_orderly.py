@@ -8,7 +8,7 @@ import pymysql
 import pytest
 
 from headrace.errors import ClaimLost
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics import Entry, Reader, TopicSpec
 

@@ -9,7 +9,7 @@ import pymysql
 import pytest
 
 from headrace.model.retention import Retention
-from headrace.model.topics.lanes import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Lane
 from headrace.store.mysql import partitions, retention
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics import Entry, Message, Reader, TopicSpec

@@ -8,7 +8,7 @@ import pymysql
 import pytest
 
 from headrace.errors import ClaimLost
-from headrace.model.topics.lanes import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Lane
 from headrace.store.mysql.advance import Advancer, Bounds
 from headrace.store.mysql.catalogue import Topic
 from headrace.store.mysql.driver import Session

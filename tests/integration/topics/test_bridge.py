@@ -11,7 +11,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
 from headrace.errors import TopicConflict
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.topics import Entry, Reader, TopicSpec
 from headrace.testing import RunningBroker
 from nativetopics import NativeEngine

@@ -17,7 +17,7 @@ from headrace.errors import (
     BrokerError,
     NoSuchTopic,
 )
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.topics import Entry, Reader
 from headrace.testing import RunningBroker
 from integration.access.accesssite import Site

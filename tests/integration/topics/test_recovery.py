@@ -13,7 +13,7 @@ import pytest
 import brokers
 from headrace.errors import ClaimLost, EngineUnavailable
 from headrace.model.retention import Retention
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.fsck import check
 from headrace.store.topics import LATEST, Entry, Reader, Taken, TopicSpec
 from headrace.testing import RunningBroker, run_broker

@@ -8,9 +8,9 @@ import pytest
 
 from headrace.model.topics import claims
 from headrace.model.topics.claims import Claim, Claims
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.partitions import Bound
 from headrace.model.topics.retries import Place
-from headrace.model.topics.spans import Bound
 
 TRACK = (Lane.MIDDLE, 0)
 MANY = 60_000

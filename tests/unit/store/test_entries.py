@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import BadTopicValue, StoreError
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.entries import HEAD_SIZE, decode_entry, encode_entries, encode_entry, tags_of
 from headrace.store.topics import Alike, Entry
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from headrace.core.storage import Storage
-from headrace.model.topics.lanes import Lane
-from headrace.model.topics.spans import Bound, Track
+from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.partitions import Bound, Track
 from headrace.store.api import CursorRow
 
 ASSIGNED = "assigned"

@@ -19,7 +19,7 @@ from headrace.core.topics.tickets import Ticket
 from headrace.errors import BrokerError, PreconditionFailed, TopicConflict
 from headrace.model.message import Batch, Route
 from headrace.model.retention import Retention, parse_retention
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.entries import Parts, decode_entry
 from headrace.store.topics import TopicSpec
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from headrace.core.topics.log_topic import LogTopic
-from headrace.model.topics.lanes import BY_URGENCY, Lane
-from headrace.model.topics.spans import Track
+from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.partitions import Track
 from headrace.store.topics import GroupInfo, Lag
 
 MembersOf = Callable[[str], Sequence[str]]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from headrace.errors import BrokerError
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.topics import Entry, GroupInfo, Lag, Reader, TopicInfo, TopicSpec
 
 T = TypeVar("T")

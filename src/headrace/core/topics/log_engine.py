@@ -16,8 +16,8 @@ from headrace.core.topics.engine import Answer, Batch, Cancel, Declared, Message
 from headrace.core.topics.log_topic import LOG, LogTopic, retention_settings
 from headrace.core.topics.waiting import Waiter, Waiters
 from headrace.errors import BadTopicValue, EngineUnavailable, NoSuchTopic, TopicConflict
-from headrace.model.topics.lanes import Lane
-from headrace.model.topics.spans import message_id
+from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.partitions import message_id
 from headrace.store.api import CursorRow, RetryRow, TopicRow
 from headrace.store.entries import decode_entry
 from headrace.store.pieces import Piece

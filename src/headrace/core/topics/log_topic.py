@@ -19,8 +19,15 @@ from headrace.core.topics.notes import RowNotes
 from headrace.errors import DataLost, PreconditionFailed
 from headrace.model.epochs import Epochs, current_epoch, end_of_epoch
 from headrace.model.retention import Retention
-from headrace.model.topics.lanes import BY_URGENCY, Lane
-from headrace.model.topics.spans import MAX_OFFSET, Bound, Track, message_id, place_of, queue_id
+from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.partitions import (
+    MAX_OFFSET,
+    Bound,
+    Track,
+    message_id,
+    place_of,
+    queue_id,
+)
 from headrace.store.api import Extent, Journal, Level, Placed, TopicRow
 from headrace.store.entries import encode_entries
 from headrace.store.pieces import Loaded

@@ -20,7 +20,7 @@ from binascii import Error as Base64Error
 from typing import Final
 
 from headrace.errors import MalformedError, UnexpectedFrame
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.entries import Parts
 from headrace.store.topics import Entry
 from headrace.wire.amqp.content import body_of, make_content, properties_of

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from headrace.core.clock import Clock
 from headrace.core.storage import Storage
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.partitions import Track
 from headrace.model.topics.retries import Place, Retry
-from headrace.model.topics.spans import Track
 from headrace.store.api import CursorRow, RetryRow
 from headrace.store.readers import Cursor, Name, Readers
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.core.topics.bridge import Bridge
 from headrace.core.topics.engine import Answer, Batch, Cancel, MessageRow, Then
 from headrace.errors import BrokerError, NoSuchTopic
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.entries import Parts
 from headrace.store.topics import LATEST, Reader
 

@@ -15,7 +15,7 @@ from headrace.core.topics.batching import Batcher, Gate
 from headrace.core.topics.engine import Answer, Batch, Cancel, Declared, MessageRow, Then
 from headrace.core.topics.workers import Workers
 from headrace.errors import BodyTooLarge, EngineUnavailable, NoSuchTopic
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.topics import (
     Entry,
     GroupInfo,

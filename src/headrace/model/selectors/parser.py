@@ -12,7 +12,7 @@ unary      = ("+" | "-" | NOT) unary | string | number | TRUE | FALSE | NULL | n
 from __future__ import annotations
 
 from headrace.errors import SelectorError
-from headrace.model.selectors.syntax import (
+from headrace.model.selectors.syntax_tree import (
     Among,
     Both,
     Constant,

@@ -15,7 +15,7 @@ from operator import ge, gt, le, lt
 from typing import Any, TypeAlias
 
 from headrace.model.selectors.parser import parse
-from headrace.model.selectors.syntax import (
+from headrace.model.selectors.syntax_tree import (
     Among,
     Both,
     Constant,

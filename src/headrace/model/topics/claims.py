@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from headrace.errors import BadTopicValue, ClaimLost
 from headrace.model.intervals import Intervals
-from headrace.model.topics.lanes import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.partitions import Bound, Bounds, Source, Span, Track, fill
 from headrace.model.topics.retries import Place, Retries, Retry
-from headrace.model.topics.spans import Bound, Bounds, Source, Span, Track, fill
 
 _LOST = "the claim is not yours any more: its lease ended, or a seek or restart made it void; "
 _AGAIN = "its messages are handed out again, so read again"

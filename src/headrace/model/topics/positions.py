@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from headrace.errors import ClaimLost
-from headrace.model.topics.lanes import BY_URGENCY
-from headrace.model.topics.spans import Bounds, Span, Track, fill
+from headrace.model.topics.message_priority import BY_URGENCY
+from headrace.model.topics.partitions import Bounds, Span, Track, fill
 
 
 class Positions:

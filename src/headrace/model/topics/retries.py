@@ -6,8 +6,8 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from headrace.model.topics.lanes import Lane
-from headrace.model.topics.spans import Track
+from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.partitions import Track
 
 Place = tuple[Track, int]  # a track and an offset
 

@@ -13,7 +13,7 @@ from headrace.core.topics.engine import Answer, Declared, Engine, Then
 from headrace.core.vhost import Vhost
 from headrace.errors import EngineUnavailable, HttpRefused, NoSuchTopic
 from headrace.model.retention import Retention
-from headrace.model.topics.lanes import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Lane
 from headrace.server.http import replies
 from headrace.server.http.call import Call
 from headrace.server.http.durable import until_durable

@@ -21,7 +21,7 @@ from headrace.errors import (
 )
 from headrace.model.epochs import end_of_epoch
 from headrace.model.permissions import READ
-from headrace.model.topics.spans import track_of
+from headrace.model.topics.partitions import track_of
 from headrace.server.fetch.order import Order
 from headrace.server.native.channel import Channel
 from headrace.store.api import Journal, Stretch

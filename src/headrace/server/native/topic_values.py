@@ -10,7 +10,7 @@ from headrace.core.topics.engine import MessageRow
 from headrace.core.topics.topics import MAX_QUEUES
 from headrace.errors import BadTopicValue, BodyTooLarge, CommandInvalid
 from headrace.model.retention import Retention, parse_retention
-from headrace.model.topics.lanes import Lane, lane_named
+from headrace.model.topics.message_priority import Lane, lane_named
 from headrace.model.topics.names import check_token
 from headrace.store.topics import (
     DEFAULT_LEASE_MS,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headrace.core.topics.engine import Answer, Batch, Declared, Engine, MessageRow, Then
 from headrace.errors import NotAllowed
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.server.native import topic_values as values
 from headrace.server.native.channel import Channel, WaitingRead
 from headrace.store.topics import Lag, TopicInfo

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from headrace.core.topics.log_topic import LogTopic
 from headrace.core.turn import Turn
 from headrace.errors import BrokerError, InternalError, NoSuchTopic
-from headrace.model.topics.spans import Track
+from headrace.model.topics.partitions import Track
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.model.topics.lanes import Lane
-from headrace.model.topics.spans import Track
+from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.partitions import Track
 from headrace.server.remoting.appends import Appended
 from headrace.server.remoting.places import track_of
 from headrace.server.remoting.records import Record, encode_record, hidden, revealed, take_record

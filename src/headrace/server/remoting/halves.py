@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import NotFound
-from headrace.model.topics.lanes import Lane
-from headrace.model.topics.spans import Track
+from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.partitions import Track
 from headrace.server.remoting.appends import Appended
 from headrace.server.remoting.lookup import Found, find_message
 from headrace.server.remoting.places import physical_offset, queue_id_of, track_of

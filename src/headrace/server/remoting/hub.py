@@ -9,8 +9,8 @@ from headrace.core.broker import DEFAULT_VHOST, Broker
 from headrace.core.topics.log_topic import LogTopic
 from headrace.core.vhost import Vhost
 from headrace.errors import AccessRefused, EngineUnavailable, NoSuchTopic
-from headrace.model.topics.lanes import Lane
-from headrace.model.topics.spans import Track
+from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.partitions import Track
 from headrace.server.remoting.appends import Appends
 from headrace.server.remoting.delays import Delays
 from headrace.server.remoting.groups import Groups

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.core.topics.log_topic import LogTopic
-from headrace.model.topics.spans import Track
+from headrace.model.topics.partitions import Track
 from headrace.server.remoting.places import take_physical
 from headrace.server.remoting.records import Record, take_record
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import BadTopicValue
-from headrace.model.topics.lanes import Lane
-from headrace.model.topics.spans import Track
+from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.partitions import Track
 
 OFFSET_BITS = 40
 _OFFSET_MASK = (1 << OFFSET_BITS) - 1

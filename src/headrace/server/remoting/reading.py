@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import AccessRefused, NotFound
 from headrace.model.selectors import EVERYTHING, Selector, TagSelector, compile_selector
-from headrace.model.topics.spans import Track
+from headrace.model.topics.partitions import Track
 from headrace.server.remoting.lookup import find_message
 from headrace.server.remoting.meters import GOT
 from headrace.server.remoting.places import physical_offset, queue_id_of, track_of

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headrace.core.topics.log_topic import LogTopic
-from headrace.model.topics.spans import Track
+from headrace.model.topics.partitions import Track
 from headrace.server.remoting.places import physical_offset, queue_id_of
 from headrace.server.remoting.records import Record, sent_bytes, take_record
 from headrace.wire.remoting import properties as names

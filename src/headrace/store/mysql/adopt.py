@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from headrace.errors import BadTopicValue, NoSuchTopic, TopicConflict
-from headrace.model.topics.lanes import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Lane
 from headrace.store.mysql import cursors, schema
 from headrace.store.mysql.catalogue import make_states
 from headrace.store.mysql.driver import Session

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.errors import BrokerError
-from headrace.model.topics.contiguity import Hole, fence
-from headrace.model.topics.lanes import BY_URGENCY, Lane, lane_named
+from headrace.model.topics.message_priority import BY_URGENCY, Lane, lane_named
 from headrace.store.mysql import schema
 from headrace.store.mysql.catalogue import Topic
+from headrace.store.mysql.contiguity import Hole, fence
 from headrace.store.mysql.driver import Session
 from headrace.store.mysql.faults import Fault
 from headrace.store.mysql.pool import Pool

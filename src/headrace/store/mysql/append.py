@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headrace.errors import BrokerError, EngineUnavailable
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.mysql import schema
 from headrace.store.mysql.catalogue import Topic
 from headrace.store.mysql.driver import Session

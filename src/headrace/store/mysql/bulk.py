@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote
 
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.model.topics.names import check_token
 from headrace.store.mysql import schema, staging
 from headrace.store.mysql.engine import MySqlEngine

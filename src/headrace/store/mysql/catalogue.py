@@ -15,7 +15,7 @@ from typing import Final
 
 from headrace.errors import BadTopicName, BadTopicValue, ConfigError, NoSuchTopic, TopicConflict
 from headrace.model.retention import Retention
-from headrace.model.topics.lanes import BY_URGENCY
+from headrace.model.topics.message_priority import BY_URGENCY
 from headrace.model.topics.names import check_topic
 from headrace.store.mysql import schema
 from headrace.store.mysql.driver import Session, check_version

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from headrace.errors import BadTopicValue
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.model.topics.names import check_token
 from headrace.store.mysql.advance import Bounds
 from headrace.store.topics import EARLIEST, LATEST, Reader

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from headrace.model.topics.claiming import Due, Held, LaneWork, Piece, plan
-from headrace.model.topics.lanes import BY_URGENCY, Lane, lane_named
+from headrace.model.topics.claim_plan import Due, Held, LaneWork, Piece, plan
+from headrace.model.topics.message_priority import BY_URGENCY, Lane, lane_named
 from headrace.store.mysql import cursors, retries, schema
 from headrace.store.mysql.advance import Bounds
 from headrace.store.mysql.cursors import new_epoch

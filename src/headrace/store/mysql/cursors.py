@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headrace.model.topics.lanes import BY_URGENCY, Lane, lane_named
+from headrace.model.topics.message_priority import BY_URGENCY, Lane, lane_named
 from headrace.store.mysql import schema
 from headrace.store.mysql.advance import Bounds
 from headrace.store.mysql.driver import Session

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from headrace.errors import BadTopicValue, NoSuchTopic, StoreError
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.model.topics.names import check_token
 from headrace.store.mysql import cursors, grouping, progress, ranges, retries, seeking, solo
 from headrace.store.mysql.append import LaneAppender, Writer

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from headrace.errors import BadTopicValue
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.model.topics.names import check_token
 from headrace.store.mysql import adopt, leases, pins, seeking
 from headrace.store.mysql.advance import Bounds

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from headrace.errors import BrokerError, NoSuchTopic, StoreError
-from headrace.model.topics.lanes import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Lane
 from headrace.store.mysql.advance import Advancer, Bounds, Fencer
 from headrace.store.mysql.catalogue import Catalogue, Topic
 from headrace.store.mysql.driver import Session

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from headrace.model.topics.lanes import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Lane
 from headrace.store.mysql import claims, ranges, schema
 from headrace.store.mysql.advance import Bounds
 from headrace.store.mysql.driver import Session

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.errors import BrokerError
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.mysql import ranges, retention
 from headrace.store.mysql.advance import Bounds
 from headrace.store.mysql.catalogue import Catalogue, Topic

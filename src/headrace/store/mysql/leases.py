@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.errors import BadTopicValue, ClaimLost
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.mysql import cursors, schema
 from headrace.store.mysql.advance import Bounds
 from headrace.store.mysql.driver import Session

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.mysql import schema
 from headrace.store.mysql.catalogue import Topic
 from headrace.store.mysql.driver import Session

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.model.topics.lanes import BY_URGENCY, Lane, lane_named
+from headrace.model.topics.message_priority import BY_URGENCY, Lane, lane_named
 from headrace.store.mysql import cursors, ranges, schema
 from headrace.store.mysql.advance import Bounds
 from headrace.store.mysql.driver import Session

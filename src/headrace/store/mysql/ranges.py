@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.errors import ClaimLost
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.mysql import schema
 from headrace.store.mysql.cursors import new_epoch
 from headrace.store.mysql.driver import Session

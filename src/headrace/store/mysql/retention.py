@@ -9,9 +9,9 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
+from headrace.model.retaining import Chunk, over_limit, pairs, removable_to
 from headrace.model.retention import Retention
-from headrace.model.topics.lanes import BY_URGENCY, Lane, lane_named
-from headrace.model.topics.retaining import Chunk, over_limit, pairs, removable_to
+from headrace.model.topics.message_priority import BY_URGENCY, Lane, lane_named
 from headrace.store.mysql import partitions, schema, seeking
 from headrace.store.mysql.advance import Bounds
 from headrace.store.mysql.catalogue import Topic

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from headrace.errors import BadTopicValue
-from headrace.model.topics.claiming import Piece
-from headrace.model.topics.lanes import Lane, lane_named
+from headrace.model.topics.claim_plan import Piece
+from headrace.model.topics.message_priority import Lane, lane_named
 from headrace.store.mysql import ranges, schema
 from headrace.store.mysql.driver import Session
 from headrace.store.mysql.rows import SELECTED, message_of

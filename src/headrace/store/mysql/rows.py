@@ -9,7 +9,7 @@ import zlib
 from typing import Any, Final
 
 from headrace.errors import BadTopicValue, BodyTooLarge
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.model.topics.names import check_token
 from headrace.store.topics import Entry, Message
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace.model.topics.lanes import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Lane
 from headrace.model.topics.names import check_topic
 from headrace.store.mysql.driver import Session
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.mysql import cursors, schema
 from headrace.store.mysql.advance import Bounds
 from headrace.store.mysql.driver import Session

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from headrace.errors import ClaimLost
-from headrace.model.topics.lanes import BY_URGENCY, Lane, lane_named, shares
+from headrace.model.topics.message_priority import BY_URGENCY, Lane, lane_named, shares
 from headrace.store.mysql import cursors, schema
 from headrace.store.mysql.advance import Bounds
 from headrace.store.mysql.driver import Session

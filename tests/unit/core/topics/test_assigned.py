@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.core.topics.assigned import Assigned
-from headrace.model.topics.lanes import Lane
-from headrace.model.topics.spans import Bound
+from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.partitions import Bound
 from headrace.store.api import CursorRow
 
 

@@ -14,7 +14,7 @@ from headrace.core.topics.tail import Tail
 from headrace.core.topics.threaded import ThreadedEngine
 from headrace.core.topics.workers import Workers
 from headrace.errors import EngineUnavailable
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.store.entries import Parts
 from headrace.store.memory_topics import MemoryEngine
 from headrace.store.topics import Entry, Reader, Taken, TopicSpec

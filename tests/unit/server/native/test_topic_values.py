@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import BadTopicValue, BodyTooLarge, BrokerError, CommandInvalid
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 from headrace.server.native.topic_values import entries_of
 from headrace.store.topics import Alike, Entry
 from headrace.wire.native.messages import Op, Request

@@ -17,8 +17,8 @@ from headrace.core.clock import Timers, VirtualClock
 from headrace.core.topics.log_topic import LogTopic
 from headrace.core.turn import Turn
 from headrace.errors import BrokerError, NoSuchTopic, PreconditionFailed
-from headrace.model.topics.lanes import Lane
-from headrace.model.topics.spans import Track
+from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.partitions import Track
 from headrace.server.remoting import polls as polling
 from headrace.server.remoting.appends import Appended, Appends
 from headrace.server.remoting.polls import Held, Polls

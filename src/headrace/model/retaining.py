@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from headrace.model.topics.lanes import Lane
+from headrace.model.topics.message_priority import Lane
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from headrace.model.topics.lanes import BY_URGENCY, Lane, shares
+from headrace.model.topics.message_priority import BY_URGENCY, Lane, shares
 
 PARTITION_BITS: Final = 40  # an id is partition << 40, plus offset, plus 1
 MAX_OFFSET: Final = (1 << PARTITION_BITS) - 2

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.model.death import add_death, is_cycle, read_history
+from headrace.model.x_death import add_death, is_cycle, read_history
 
 
 def die(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from headrace.model.topics.lanes import BY_URGENCY, Lane, shares
+from headrace.model.topics.message_priority import BY_URGENCY, Lane, shares
 
 
 @dataclass(frozen=True, slots=True)
