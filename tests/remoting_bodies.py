@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from headrace.errors import MalformedError
-from headrace.wire.remoting.administration import GroupConfig, TopicConfig
 from headrace.wire.remoting.compression import INFLATED_MAX
+from headrace.wire.remoting.headers.admin import GroupConfig, TopicConfig
+from headrace.wire.remoting.headers.statistics import ClientConnection, Progress, QueueStats
 from headrace.wire.remoting.hosts import host_bytes
+from headrace.wire.remoting.json_values import body_map, items, real, table, text
 from headrace.wire.remoting.message import MessageExt, stored_bytes, take_messages
+from headrace.wire.remoting.message_queue import MessageQueue, by_queue
 from headrace.wire.remoting.properties import properties_bytes
-from headrace.wire.remoting.queues import MessageQueue, by_queue
-from headrace.wire.remoting.statistics import ClientConnection, Progress, QueueStats
-from headrace.wire.remoting.values import body_map, items, real, table, text
 
 
 def take_topic_configs(body: bytes) -> dict[str, TopicConfig]:

@@ -34,7 +34,7 @@ from headrace.bench.link import Address
 from headrace.bench.target import Timing
 from headrace.client.bulk import BulkConnection
 from headrace.client.settings import Settings
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 
 BODY = 1000
 PORTION = 4000

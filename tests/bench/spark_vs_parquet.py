@@ -37,7 +37,7 @@ from headrace.bench import procfs
 from headrace.client.bulk import BulkConnection
 from headrace.client.settings import Settings
 from headrace.testing import mariadb
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 
 SIZES = (100, 1000)
 PORTION = 4000

@@ -18,7 +18,7 @@ from headrace.verify.link import Link, LinkLost
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import Properties
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 from waiting import wait_for
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]

@@ -22,10 +22,10 @@ from link import Link
 import brokers
 import headrace
 from headrace.rocketmq import Message, MessageQueue, Producer, ProducerConfig, RocketMQError
-from headrace.wire.remoting.administration import CreateTopic
-from headrace.wire.remoting.membership import GetConsumerList
-from headrace.wire.remoting.queues import take_members
-from headrace.wire.remoting.reading import GetMaxOffset, OffsetResult, QueryConsumerOffset
+from headrace.wire.remoting.headers.admin import CreateTopic
+from headrace.wire.remoting.headers.groups import GetConsumerList
+from headrace.wire.remoting.headers.pull import GetMaxOffset, OffsetResult, QueryConsumerOffset
+from headrace.wire.remoting.message_queue import take_members
 from waiting import wait_for
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]

@@ -16,13 +16,13 @@ from link import Link
 
 from headrace.rocketmq import AverageAllocateStrategy
 from headrace.testing import run_broker
-from headrace.wire.remoting.administration import CreateTopic
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.frames import Reader, command_bytes
-from headrace.wire.remoting.heartbeat import ConsumerGroup, Heartbeat, Subscription
-from headrace.wire.remoting.membership import GetConsumerList, UnregisterClient
-from headrace.wire.remoting.queues import MessageQueue, take_members
+from headrace.wire.remoting.headers.admin import CreateTopic
+from headrace.wire.remoting.headers.groups import GetConsumerList, UnregisterClient
+from headrace.wire.remoting.headers.heartbeat import ConsumerGroup, Heartbeat, Subscription
+from headrace.wire.remoting.message_queue import MessageQueue, take_members
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import BrokerError
-from headrace.wire.amqp import arguments
+from headrace.wire.amqp import method_fields
 from headrace.wire.amqp.content import (
     body_of,
     body_size,
@@ -87,20 +87,20 @@ raw_headers = st.lists(
 ).map(lambda fields: b"".join([bytes([len(n)]) + n + value for n, value in fields]))
 
 BY_KIND = [
-    (arguments.Bit, st.booleans()),
-    (arguments.U8, octets),
-    (arguments.U16, shorts),
-    (arguments.U32, longs),
-    (arguments.U64, long_longs),
-    (arguments.Short, st.text(max_size=20)),
-    (arguments.Key, short_texts),
-    (arguments.Reason, short_texts),
-    (arguments.LongString, st.binary(max_size=300)),
-    (arguments.Table, tables),
+    (method_fields.Bit, st.booleans()),
+    (method_fields.U8, octets),
+    (method_fields.U16, shorts),
+    (method_fields.U32, longs),
+    (method_fields.U64, long_longs),
+    (method_fields.Short, st.text(max_size=20)),
+    (method_fields.Key, short_texts),
+    (method_fields.Reason, short_texts),
+    (method_fields.LongString, st.binary(max_size=300)),
+    (method_fields.Table, tables),
 ]
 
 
-def strategy_of(kind: arguments.Kind) -> st.SearchStrategy[object]:
+def strategy_of(kind: method_fields.Kind) -> st.SearchStrategy[object]:
     return next(strategy for alias, strategy in BY_KIND if alias.__metadata__[0] is kind)
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from headrace.errors import BrokerError, CommandInvalid
 from headrace.wire.amqp.content import body_of, make_frames
-from headrace.wire.native import pushes
+from headrace.wire.native import deliveries
 from headrace.wire.native.frames import Frame, Reader, frame
-from headrace.wire.native.messages import Op, Request, pack, unpack
+from headrace.wire.native.payloads import Op, Request, pack, unpack
 from headrace.wire.native.properties import Encoder, encode_properties
 
 FRAME_MAX = 1000
@@ -95,9 +95,9 @@ def test_a_message_survives_its_storage(
     content = make_frames(encode_properties(properties).header(len(body)), body, 1, frame_max)
     assert body_of(content) == body
 
-    packed, name, cut = pushes.Pieces().split(content)
-    shared = pushes.common("x", "k", "q", redelivered=False)
-    data = pushes.push_frame(1, "c", [pushes.entry(shared, packed, name or "id", cut, tag)])
+    packed, name, cut = deliveries.Pieces().split(content)
+    shared = deliveries.common("x", "k", "q", redelivered=False)
+    data = deliveries.push_frame(1, "c", [deliveries.entry(shared, packed, name or "id", cut, tag)])
     pushed = msgpack.unpackb(data[8:])
 
     expected = {"delivery_mode": 1, "message_id": name or "id", **properties, "routing_key": "k"}

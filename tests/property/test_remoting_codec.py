@@ -11,14 +11,20 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.errors import BrokerError, FrameError, MalformedError, PreconditionFailed
-from headrace.wire.remoting import fastjson, queues, route, statistics
+from headrace.wire.remoting import fastjson, message_queue
 from headrace.wire.remoting.batch import BatchElement, batch_bytes, take_batch
 from headrace.wire.remoting.codes import Language
 from headrace.wire.remoting.command import Command, Serialization
 from headrace.wire.remoting.compression import deflate, inflate
-from headrace.wire.remoting.diagnosis import DirectlyConsumed, QueueState, RunningInfo, TopicRates
 from headrace.wire.remoting.frames import Reader, command_bytes
-from headrace.wire.remoting.heartbeat import (
+from headrace.wire.remoting.headers import route, statistics
+from headrace.wire.remoting.headers.diagnosis import (
+    DirectlyConsumed,
+    QueueState,
+    RunningInfo,
+    TopicRates,
+)
+from headrace.wire.remoting.headers.heartbeat import (
     ClientCheck,
     ConsumerGroup,
     ConsumeType,
@@ -27,14 +33,14 @@ from headrace.wire.remoting.heartbeat import (
     StartFrom,
     Subscription,
 )
+from headrace.wire.remoting.headers.pull import PullMessage, PullResult, QueryMessage
+from headrace.wire.remoting.headers.send import SendBack, SendMessage, SendResult, take_send
+from headrace.wire.remoting.headers.transactions import EndTransaction
 from headrace.wire.remoting.hosts import Host
-from headrace.wire.remoting.ids import offset_id, take_offset_id
 from headrace.wire.remoting.message import MessageExt, take_messages
+from headrace.wire.remoting.message_ids import offset_id, take_offset_id
+from headrace.wire.remoting.message_queue import LockRequest, MessageQueue
 from headrace.wire.remoting.properties import properties_text, take_properties
-from headrace.wire.remoting.queues import LockRequest, MessageQueue
-from headrace.wire.remoting.reading import PullMessage, PullResult, QueryMessage
-from headrace.wire.remoting.sending import SendBack, SendMessage, SendResult, take_send
-from headrace.wire.remoting.transactions import EndTransaction
 from remoting_bodies import (
     message_bytes,
     take_connections,
@@ -341,8 +347,8 @@ def test_a_body_survives(body: Heartbeat) -> None:
 
 @given(queue_offsets)
 def test_offsets_survive_in_both_dialects(offsets: dict[MessageQueue, int]) -> None:
-    for write in (queues.offsets_body, queues.offset_list_body):
-        assert queues.take_offsets("offsetTable", write("offsetTable", offsets)) == offsets
+    for write in (message_queue.offsets_body, message_queue.offset_list_body):
+        assert message_queue.take_offsets("offsetTable", write("offsetTable", offsets)) == offsets
 
 
 @given(
@@ -370,9 +376,9 @@ TAKERS: list[Callable[[bytes], object]] = [
     route.TopicRoute.take,
     route.ClusterInfo.take,
     take_topic_list,
-    queues.take_locked,
-    queues.take_members,
-    lambda body: queues.take_offsets("offsetTable", body),
+    message_queue.take_locked,
+    message_queue.take_members,
+    lambda body: message_queue.take_offsets("offsetTable", body),
     take_consume_stats,
     take_topic_stats,
     take_connections,

@@ -24,7 +24,7 @@ from headrace.client.bulk import BulkConnection
 from headrace.client.settings import Settings
 from headrace.demo.broker import lasting_ports
 from headrace.topics.bulk import TopicTables
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 
 DRIVER = Path(__file__).parent / "driver.py"
 LANES = ("low", "middle", "high")

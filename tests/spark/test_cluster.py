@@ -14,7 +14,7 @@ from lab import bodies_in
 from headrace.client.bulk import BulkConnection
 from headrace.client.settings import Settings
 from headrace.testing import run_broker
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 PROGRAM = Path(__file__).parent / "cluster_program.py"

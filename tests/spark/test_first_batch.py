@@ -12,7 +12,7 @@ from headrace.spark.errors import CheckpointLost
 from headrace.spark.options import read_options
 from headrace.spark.reading import StreamReader
 from headrace.testing import RunningBroker, run_broker
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 
 pytest.importorskip("pyspark")
 

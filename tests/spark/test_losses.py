@@ -14,7 +14,7 @@ from headrace.client.bulk import BulkConnection
 from headrace.client.settings import Settings
 from headrace.store.backup import backup, restore
 from headrace.testing import RunningBroker, run_broker
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 from mariadb import prepared
 from waiting import wait_for
 

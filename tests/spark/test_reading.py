@@ -11,7 +11,7 @@ import pytest
 from headrace.client.bulk import BulkConnection
 from headrace.client.settings import Settings
 from headrace.testing import RunningBroker, run_broker
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 
 
 @pytest.fixture(scope="module")

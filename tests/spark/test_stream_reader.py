@@ -18,7 +18,7 @@ from headrace.spark.offsets import StreamOffset
 from headrace.spark.options import read_options
 from headrace.spark.reading import BatchReader, FilteringReader, StreamReader, Task
 from headrace.testing import RunningBroker, run_broker
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 from waiting import wait_for
 
 Ranges = list[tuple[str, int, int, int]]

@@ -33,7 +33,7 @@ from headrace.rocketmq import (
 )
 from headrace.store.topics import Entry, Reader
 from headrace.topics.remote import RemoteEngine
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 
 BODY: Final = b"x" * 100
 FILLED: Final = 50_000  # messages that are there to be read

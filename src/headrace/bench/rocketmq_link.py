@@ -11,8 +11,8 @@ from headrace.wire.remoting.batch import BatchElement, batch_bytes
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.frames import Reader, command_bytes
-from headrace.wire.remoting.reading import PullMessage
-from headrace.wire.remoting.sending import SendMessage
+from headrace.wire.remoting.headers.pull import PullMessage
+from headrace.wire.remoting.headers.send import SendMessage
 
 SUBSCRIPTION = 4  # flag of a pull that says what it wants
 

@@ -34,7 +34,7 @@ from headrace.store.mysql.schema import NOW
 from headrace.store.mysql.url import parse_url
 from headrace.store.topics import Entry, Reader, TopicSpec
 from headrace.testing.mariadb import MariaDb
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 
 DATABASE: Final = "bench"
 BODY: Final = bytes(range(256))

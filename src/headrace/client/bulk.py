@@ -25,7 +25,7 @@ from headrace.client.errors import (
 from headrace.client.settings import Settings
 from headrace.errors import CommandInvalid
 from headrace.wire.native.frames import HEAD
-from headrace.wire.native.messages import VERSION, Op, message, unpack_trusted
+from headrace.wire.native.payloads import VERSION, Op, message, unpack_trusted
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from headrace.client.operations import Arguments, Call, QueueInfo, Reply, nothin
 from headrace.client.protocol import Core
 from headrace.client.settings import ExchangeType
 from headrace.client.state import ChannelState, Consumer, Sink
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 
 
 class Calls(Generic[D]):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.client.errors import PreconditionFailed
-from headrace.wire.native.messages import MAX_ARRAY, MAX_MAP, MAX_NAME
+from headrace.wire.native.payloads import MAX_ARRAY, MAX_MAP, MAX_NAME
 
 MAX_DEPTH = 32  # as in AMQP, in whose form the broker keeps them
 

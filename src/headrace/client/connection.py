@@ -23,7 +23,7 @@ from headrace.client.settings import Settings
 from headrace.client.state import ChannelState
 from headrace.client.transport import Transport
 from headrace.client.urls import settings_of
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 
 T = TypeVar("T")
 _numbers = count(1)

@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from headrace.client.checks import checked_body, checked_key, checked_table
 from headrace.client.properties import Properties, properties_map
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 
 T = TypeVar("T")
 Fields = dict[str, Any]

@@ -38,7 +38,7 @@ from headrace.client.state import ChannelState, Completion
 from headrace.client.topology import Topology
 from headrace.errors import BrokerError
 from headrace.wire.native.frames import FRAME_MAX, Reader, frame
-from headrace.wire.native.messages import VERSION, Op, request_size, unpack
+from headrace.wire.native.payloads import VERSION, Op, request_size, unpack
 
 logger = logging.getLogger(__name__)
 

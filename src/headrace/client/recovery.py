@@ -14,7 +14,7 @@ from typing import Any
 from headrace.client.errors import ConsumerCancelled, HeadraceError, ResourceLocked
 from headrace.client.state import ChannelState, Consumer
 from headrace.client.topology import Fields, Topology
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 
 logger = logging.getLogger(__name__)
 

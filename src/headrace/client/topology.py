@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 
 Fields = dict[str, Any]
 

@@ -87,7 +87,7 @@ from headrace.rocketmq.transactions import (
     TransactionProducer,
     TransactionSendResult,
 )
-from headrace.wire.remoting.queues import MessageQueue
+from headrace.wire.remoting.message_queue import MessageQueue
 
 __all__ = [
     "AllocateQueueStrategy",

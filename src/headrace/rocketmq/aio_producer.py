@@ -14,7 +14,7 @@ from headrace.rocketmq.producing.core import ProducerCore
 from headrace.rocketmq.producing.requests import Parcel, SendResult
 from headrace.rocketmq.producing.tries import Chooser, queue_by_key, to_queue
 from headrace.rocketmq.routes import KnownTopic
-from headrace.wire.remoting.queues import MessageQueue
+from headrace.wire.remoting.message_queue import MessageQueue
 
 
 class AsyncProducer(BaseProducer):

@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 
 from headrace.rocketmq.enums import AllocateQueueStrategy
 from headrace.rocketmq.errors import ConfigurationError
-from headrace.wire.remoting.queues import MessageQueue
+from headrace.wire.remoting.message_queue import MessageQueue
 
 VIRTUAL_NODES = 10
 Queues = list[MessageQueue]

@@ -22,7 +22,7 @@ from headrace.rocketmq.metrics import ConsumerMetrics
 from headrace.rocketmq.offsets import OffsetStore
 from headrace.rocketmq.selector import MessageSelector, selector_of
 from headrace.rocketmq.subscriptions import SubscriptionManager
-from headrace.wire.remoting.queues import MessageQueue
+from headrace.wire.remoting.message_queue import MessageQueue
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from threading import Lock
 
-from headrace.wire.remoting.queues import MessageQueue
+from headrace.wire.remoting.message_queue import MessageQueue
 
 # A send that took so many milliseconds keeps the broker out of use for so many seconds.
 _REST = ((15_000, 30.0), (5_000, 10.0), (3_000, 6.0), (1_800, 5.0), (550, 2.0))

@@ -11,9 +11,8 @@ from headrace.rocketmq.net.remoting import Waiter
 from headrace.rocketmq.offsets.base import NOT_FOUND, OffsetEntry
 from headrace.wire.remoting.codes import ResponseCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.fields import Header
-from headrace.wire.remoting.queues import MessageQueue
-from headrace.wire.remoting.reading import (
+from headrace.wire.remoting.headers.fields import Header
+from headrace.wire.remoting.headers.pull import (
     GetMaxOffset,
     GetMinOffset,
     OffsetResult,
@@ -21,6 +20,7 @@ from headrace.wire.remoting.reading import (
     SearchOffset,
     UpdateConsumerOffset,
 )
+from headrace.wire.remoting.message_queue import MessageQueue
 
 
 class Gateway:

@@ -26,9 +26,9 @@ from headrace.rocketmq.returns import Returns
 from headrace.rocketmq.routes import Routes
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.heartbeat import Heartbeat
-from headrace.wire.remoting.membership import UnregisterClient
-from headrace.wire.remoting.route import GetRouteInfo, TopicRoute
+from headrace.wire.remoting.headers.groups import UnregisterClient
+from headrace.wire.remoting.headers.heartbeat import Heartbeat
+from headrace.wire.remoting.headers.route import GetRouteInfo, TopicRoute
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from typing import Any
 from headrace.rocketmq.enums import ConsumeResult
 from headrace.rocketmq.errors import ListenerError
 from headrace.rocketmq.message import MessageExt
-from headrace.wire.remoting.queues import MessageQueue
+from headrace.wire.remoting.message_queue import MessageQueue
 
 logger = logging.getLogger(__name__)
 

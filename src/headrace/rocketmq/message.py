@@ -11,8 +11,8 @@ from headrace.rocketmq.names import send_topic_problem
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.delays import LEVELS
 from headrace.wire.remoting.hosts import NOWHERE, Host
-from headrace.wire.remoting.ids import offset_id
-from headrace.wire.remoting.queues import MessageQueue
+from headrace.wire.remoting.message_ids import offset_id
+from headrace.wire.remoting.message_queue import MessageQueue
 
 _SEPARATORS = ("\x01", "\x02")
 _MAX_LEVEL = len(LEVELS)

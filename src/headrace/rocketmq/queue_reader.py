@@ -28,9 +28,9 @@ from headrace.rocketmq.received import messages_in
 from headrace.wire.remoting.codes import ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.flags import PullFlag
-from headrace.wire.remoting.heartbeat import Heartbeat
-from headrace.wire.remoting.queues import MessageQueue
-from headrace.wire.remoting.reading import PULL_CODES, TAG, PullMessage, PullResult
+from headrace.wire.remoting.headers.heartbeat import Heartbeat
+from headrace.wire.remoting.headers.pull import PULL_CODES, TAG, PullMessage, PullResult
+from headrace.wire.remoting.message_queue import MessageQueue
 
 GROUP = "headrace_reader"
 PULL_SIZE = 1024  # brokers give fewer if they want

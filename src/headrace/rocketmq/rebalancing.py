@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from headrace.rocketmq.allocation import AllocateStrategy
-from headrace.wire.remoting.queues import MessageQueue
+from headrace.wire.remoting.message_queue import MessageQueue
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headrace.wire.remoting.queues import MessageQueue
-from headrace.wire.remoting.route import BrokerData, TopicRoute
+from headrace.wire.remoting.headers.route import BrokerData, TopicRoute
+from headrace.wire.remoting.message_queue import MessageQueue
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ import time
 from typing import Protocol
 
 from headrace.rocketmq.enums import ConsumeFromWhere
+from headrace.wire.remoting.message_queue import MessageQueue
 from headrace.wire.remoting.names import is_retry_topic
-from headrace.wire.remoting.queues import MessageQueue
 
 _HALF_AN_HOUR = 30 * 60 * 1000
 

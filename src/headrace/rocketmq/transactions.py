@@ -19,14 +19,14 @@ from headrace.rocketmq.received import message_in
 from headrace.rocketmq.workers import Workers
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.ids import take_offset_id
-from headrace.wire.remoting.transactions import (
+from headrace.wire.remoting.headers.transactions import (
     COMMIT,
     ROLLBACK,
     UNKNOWN,
     CheckTransaction,
     EndTransaction,
 )
+from headrace.wire.remoting.message_ids import take_offset_id
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.store.api import Stretch
-from headrace.wire.native.messages import pack, unpack_trusted
+from headrace.wire.native.payloads import pack, unpack_trusted
 
 
 @dataclass(frozen=True, slots=True)

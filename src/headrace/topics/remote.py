@@ -23,7 +23,7 @@ from headrace.store.topics import (
     TopicSpec,
 )
 from headrace.topics import remote_values as values
-from headrace.wire.native.messages import MAX_ARRAY, Op
+from headrace.wire.native.payloads import MAX_ARRAY, Op
 
 T = TypeVar("T")
 MAX_WAIT_S: Final = 60.0

@@ -18,12 +18,12 @@ from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import HeaderTable, Properties
 from headrace.wire.native.frames import frame
-from headrace.wire.native.messages import Op, message
+from headrace.wire.native.payloads import Op, message
 from headrace.wire.remoting.batch import BatchElement, batch_bytes
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.frames import Reader, command_bytes
-from headrace.wire.remoting.sending import SendMessage
+from headrace.wire.remoting.headers.send import SendMessage
 
 Steps = Generator[None, None, None]
 SLOW_NAME = "a" * 100

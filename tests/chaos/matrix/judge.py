@@ -22,7 +22,7 @@ import httpx
 from headrace.client.bulk import BulkConnection
 from headrace.client.errors import HeadraceError, LoginRefused, NotAllowed
 from headrace.client.settings import Settings
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 from matrix.original import (
     GROUP,
     QUEUES,

@@ -13,7 +13,7 @@ import httpx
 
 from headrace.client.bulk import BulkConnection
 from headrace.client.settings import Settings
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 
 SEGMENT_SIZE = "32KiB"
 FILLER = b"." * 600

@@ -15,7 +15,7 @@ from pika.exceptions import (
 )
 
 from headrace.core.broker import Broker
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 from integration.access.accesssite import PASSWORD, USER, Site, clear
 from integration.native.rawnative import Native, Refused
 

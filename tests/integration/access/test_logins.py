@@ -19,7 +19,7 @@ from brokers import Broker
 from headrace.core.login_guard import FREE_FAILURES
 from headrace.testing import run_broker, wait_for
 from headrace.wire.amqp import methods as m
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 from integration.access.accesssite import PASSWORD, USER, Site, add_user
 from integration.access.guessing import guess_amqp, guess_http
 from integration.native.rawnative import Native, Refused, request_frame

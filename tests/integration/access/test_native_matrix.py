@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from headrace.server.native.dispatch import HANDLERS
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 from integration.access.accesssite import (
     GENERATED,
     PASSWORD,

@@ -17,7 +17,11 @@ from link import Link
 from headrace.core.broker import Broker
 from headrace.server.remoting.dispatch import HANDLERS
 from headrace.server.remoting.identity import ADMINISTRATION, WATCHING
-from headrace.wire.remoting.administration import (
+from headrace.wire.remoting.batch import BatchElement, batch_bytes
+from headrace.wire.remoting.codes import RequestCode, ResponseCode
+from headrace.wire.remoting.command import Command
+from headrace.wire.remoting.fastjson import json_bytes
+from headrace.wire.remoting.headers.admin import (
     CloneGroupOffset,
     CreateTopic,
     DeleteGroup,
@@ -25,23 +29,20 @@ from headrace.wire.remoting.administration import (
     GroupConfig,
     ViewStats,
 )
-from headrace.wire.remoting.batch import BatchElement, batch_bytes
-from headrace.wire.remoting.codes import RequestCode, ResponseCode
-from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.fastjson import json_bytes
-from headrace.wire.remoting.heartbeat import ClientCheck, ConsumerGroup, Heartbeat, Subscription
-from headrace.wire.remoting.hosts import NOWHERE
-from headrace.wire.remoting.ids import offset_id
-from headrace.wire.remoting.membership import (
+from headrace.wire.remoting.headers.groups import (
     ConsumeDirectly,
     GetConsumerList,
     GetRunningInfo,
     ResetOffset,
     UnregisterClient,
 )
-from headrace.wire.remoting.properties import properties_text
-from headrace.wire.remoting.queues import LockRequest, MessageQueue
-from headrace.wire.remoting.reading import (
+from headrace.wire.remoting.headers.heartbeat import (
+    ClientCheck,
+    ConsumerGroup,
+    Heartbeat,
+    Subscription,
+)
+from headrace.wire.remoting.headers.pull import (
     EarliestStoreTime,
     GetMaxOffset,
     GetMinOffset,
@@ -52,9 +53,13 @@ from headrace.wire.remoting.reading import (
     UpdateConsumerOffset,
     ViewMessage,
 )
-from headrace.wire.remoting.route import GetRouteInfo
-from headrace.wire.remoting.sending import SendBack, SendMessage, SendResult
-from headrace.wire.remoting.transactions import COMMIT, EndTransaction
+from headrace.wire.remoting.headers.route import GetRouteInfo
+from headrace.wire.remoting.headers.send import SendBack, SendMessage, SendResult
+from headrace.wire.remoting.headers.transactions import COMMIT, EndTransaction
+from headrace.wire.remoting.hosts import NOWHERE
+from headrace.wire.remoting.message_ids import offset_id
+from headrace.wire.remoting.message_queue import LockRequest, MessageQueue
+from headrace.wire.remoting.properties import properties_text
 from integration.access.accesssite import SUBSETS, USER, Grant, Need, Site, clear
 
 SECRET = "s3cret-s3cret"

@@ -10,7 +10,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
 
 from headrace.testing import wait_for
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 from integration.access.accesssite import PASSWORD, USER, Site, add_user, clear
 from integration.native.rawnative import Native, Refused
 

@@ -23,7 +23,7 @@ from headrace.client.aio import connect
 from headrace.errors import ConfigError
 from headrace.server.tls import Certificates, Files, certificate_name
 from headrace.testing import RunningBroker, run_broker
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 from integration.access.accesssite import Site
 from integration.native.rawnative import Native, Refused
 from waiting import wait_for

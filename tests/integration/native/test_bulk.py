@@ -18,7 +18,7 @@ from brokers import Broker
 from headrace.client.bulk import BulkConnection
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 from waiting import wait_for
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)

@@ -20,7 +20,7 @@ from headrace.spark import broker as reading
 from headrace.spark.options import read_options
 from headrace.spark.planning import Range
 from headrace.topics.mapped import open_files
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 
 ROWS = 300
 

@@ -18,7 +18,7 @@ from headrace.server import descriptors
 from headrace.server.native import staged
 from headrace.server.native.session import Session
 from headrace.testing import run_broker
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 
 MESSAGE = {"exchange": "", "key": "q", "body": b"x"}
 

@@ -20,10 +20,10 @@ from headrace.client.bulk import BulkConnection
 from headrace.client.settings import Settings
 from headrace.testing import RunningBroker, run_broker
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
+from headrace.wire.remoting.headers.pull import OffsetResult, PullMessage, QueryConsumerOffset
+from headrace.wire.remoting.headers.transactions import COMMIT, EndTransaction
 from headrace.wire.remoting.message import MessageExt, take_messages
 from headrace.wire.remoting.names import retry_topic
-from headrace.wire.remoting.reading import OffsetResult, PullMessage, QueryConsumerOffset
-from headrace.wire.remoting.transactions import COMMIT, EndTransaction
 from remoting_bodies import take_group_configs
 
 NAMES = ["crashed", "stopped"]

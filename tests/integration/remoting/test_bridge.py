@@ -14,13 +14,13 @@ from ours import Ours
 from pika.adapters.blocking_connection import BlockingChannel
 
 from headrace.testing import run_broker, wait_for
-from headrace.wire.remoting.administration import CreateTopic
 from headrace.wire.remoting.codes import ResponseCode
 from headrace.wire.remoting.flags import PullFlag
+from headrace.wire.remoting.headers.admin import CreateTopic
+from headrace.wire.remoting.headers.pull import GetMaxOffset, OffsetResult, PullMessage
+from headrace.wire.remoting.headers.send import SendMessage
 from headrace.wire.remoting.message import MessageExt, take_messages
 from headrace.wire.remoting.properties import properties_text
-from headrace.wire.remoting.reading import GetMaxOffset, OffsetResult, PullMessage
-from headrace.wire.remoting.sending import SendMessage
 
 pytestmark = pytest.mark.timeout(60)
 

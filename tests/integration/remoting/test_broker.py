@@ -13,18 +13,15 @@ from link import Link, Site
 from ours import Ours
 
 from headrace.testing import run_broker, wait_for
-from headrace.wire.remoting import names, queues
-from headrace.wire.remoting.administration import CreateTopic, DeleteTopic
+from headrace.wire.remoting import message_queue, names
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import ONEWAY, Command
 from headrace.wire.remoting.flags import PullFlag
 from headrace.wire.remoting.frames import Reader, command_bytes
-from headrace.wire.remoting.heartbeat import Heartbeat
-from headrace.wire.remoting.membership import GetConsumerList, UnregisterClient
-from headrace.wire.remoting.message import MessageExt, take_messages
-from headrace.wire.remoting.properties import properties_text
-from headrace.wire.remoting.queues import LockRequest, MessageQueue
-from headrace.wire.remoting.reading import (
+from headrace.wire.remoting.headers.admin import CreateTopic, DeleteTopic
+from headrace.wire.remoting.headers.groups import GetConsumerList, UnregisterClient
+from headrace.wire.remoting.headers.heartbeat import Heartbeat
+from headrace.wire.remoting.headers.pull import (
     GetMaxOffset,
     OffsetResult,
     PullMessage,
@@ -32,9 +29,17 @@ from headrace.wire.remoting.reading import (
     QueryConsumerOffset,
     UpdateConsumerOffset,
 )
-from headrace.wire.remoting.route import GetRouteInfo, TopicRoute
-from headrace.wire.remoting.sending import SendBack, SendMessage, SendResult
-from headrace.wire.remoting.transactions import COMMIT, ROLLBACK, CheckTransaction, EndTransaction
+from headrace.wire.remoting.headers.route import GetRouteInfo, TopicRoute
+from headrace.wire.remoting.headers.send import SendBack, SendMessage, SendResult
+from headrace.wire.remoting.headers.transactions import (
+    COMMIT,
+    ROLLBACK,
+    CheckTransaction,
+    EndTransaction,
+)
+from headrace.wire.remoting.message import MessageExt, take_messages
+from headrace.wire.remoting.message_queue import LockRequest, MessageQueue
+from headrace.wire.remoting.properties import properties_text
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -180,8 +185,8 @@ def test_those_who_stay_hear_of_those_who_go(server: Site, topic: str) -> None:
         stays.wait_for_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
         left = stays.ask(GetConsumerList("G-leave"))
 
-    assert queues.take_members(members.body) == ["one", "two"]
-    assert queues.take_members(left.body) == ["one"]
+    assert message_queue.take_members(members.body) == ["one", "two"]
+    assert message_queue.take_members(left.body) == ["one"]
 
 
 def test_locks_of_a_lost_connection_are_free(server: Site, topic: str) -> None:
@@ -190,7 +195,7 @@ def test_locks_of_a_lost_connection_are_free(server: Site, topic: str) -> None:
     def lock(link: Link, client_id: str) -> tuple[MessageQueue, ...]:
         body = LockRequest("G-lock", client_id, (queue,)).encode()
         answer = accepted(link.call(RequestCode.LOCK_BATCH_MQ, body=body))
-        return queues.take_locked(answer.body)
+        return message_queue.take_locked(answer.body)
 
     with Link(server.broker_address) as stays:
         join(stays, topic, "G-lock", "one")
@@ -470,7 +475,7 @@ def test_a_queue_that_is_not_there_is_locked_by_nobody(
     body = LockRequest("G-none", "one", tuple(wanted)).encode()
     answer = accepted(link.call(RequestCode.LOCK_BATCH_MQ, body=body))
 
-    assert queues.take_locked(answer.body) == (wanted[0],)
+    assert message_queue.take_locked(answer.body) == (wanted[0],)
 
 
 def test_a_client_in_very_many_groups_is_refused(link: Link) -> None:

@@ -15,14 +15,14 @@ from ours import Ours
 
 from headrace.server.remoting import dispatch, sending
 from headrace.testing import run_broker
-from headrace.wire.remoting.administration import CreateTopic
 from headrace.wire.remoting.batch import BatchElement, batch_bytes
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.frames import HEAD, HEADER_MAX, Reader, command_bytes
+from headrace.wire.remoting.headers.admin import CreateTopic
+from headrace.wire.remoting.headers.pull import PullMessage
+from headrace.wire.remoting.headers.send import SendMessage
 from headrace.wire.remoting.message import take_messages
-from headrace.wire.remoting.reading import PullMessage
-from headrace.wire.remoting.sending import SendMessage
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -11,17 +11,21 @@ import pytest
 from conversations import BORN, new_topic, read, send
 from link import Link, Site
 
-from headrace.wire.remoting.administration import CreateTopic
 from headrace.wire.remoting.batch import BatchElement, batch_bytes
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import ONEWAY, Command, Serialization
 from headrace.wire.remoting.frames import command_bytes
-from headrace.wire.remoting.heartbeat import ConsumerGroup, Heartbeat, Subscription
-from headrace.wire.remoting.membership import GetConsumerList, UnregisterClient
-from headrace.wire.remoting.queues import LockRequest, MessageQueue
-from headrace.wire.remoting.reading import PullMessage, QueryConsumerOffset, UpdateConsumerOffset
-from headrace.wire.remoting.route import GetRouteInfo
-from headrace.wire.remoting.sending import SendBack, SendMessage
+from headrace.wire.remoting.headers.admin import CreateTopic
+from headrace.wire.remoting.headers.groups import GetConsumerList, UnregisterClient
+from headrace.wire.remoting.headers.heartbeat import ConsumerGroup, Heartbeat, Subscription
+from headrace.wire.remoting.headers.pull import (
+    PullMessage,
+    QueryConsumerOffset,
+    UpdateConsumerOffset,
+)
+from headrace.wire.remoting.headers.route import GetRouteInfo
+from headrace.wire.remoting.headers.send import SendBack, SendMessage
+from headrace.wire.remoting.message_queue import LockRequest, MessageQueue
 
 pytestmark = pytest.mark.timeout(120)
 

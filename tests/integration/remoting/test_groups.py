@@ -13,26 +13,26 @@ from ours import Ours
 
 from headrace.testing import run_broker
 from headrace.wire.remoting import names
-from headrace.wire.remoting.administration import (
+from headrace.wire.remoting.codes import RequestCode, ResponseCode
+from headrace.wire.remoting.fastjson import json_bytes
+from headrace.wire.remoting.headers.admin import (
     CloneGroupOffset,
     DeleteGroup,
     GroupConfig,
     ViewStats,
 )
-from headrace.wire.remoting.codes import RequestCode, ResponseCode
-from headrace.wire.remoting.fastjson import json_bytes
-from headrace.wire.remoting.heartbeat import ConsumerGroup, Heartbeat, Model, Subscription
-from headrace.wire.remoting.message import take_messages
-from headrace.wire.remoting.properties import properties_text, take_properties
-from headrace.wire.remoting.reading import (
+from headrace.wire.remoting.headers.heartbeat import ConsumerGroup, Heartbeat, Model, Subscription
+from headrace.wire.remoting.headers.pull import (
     GetMaxOffset,
     OffsetResult,
     PullMessage,
     QueryConsumerOffset,
     UpdateConsumerOffset,
 )
-from headrace.wire.remoting.route import GetRouteInfo, TopicRoute
-from headrace.wire.remoting.sending import PushReply, SendBack, SendMessage
+from headrace.wire.remoting.headers.route import GetRouteInfo, TopicRoute
+from headrace.wire.remoting.headers.send import PushReply, SendBack, SendMessage
+from headrace.wire.remoting.message import take_messages
+from headrace.wire.remoting.properties import properties_text, take_properties
 from remoting_bodies import take_group_configs
 
 pytestmark = pytest.mark.timeout(60)

@@ -19,8 +19,8 @@ from headrace.rocketmq import (
 )
 from headrace.testing import run_broker, wait_for
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
-from headrace.wire.remoting.diagnosis import DirectlyConsumed, DirectResult, RunningInfo
-from headrace.wire.remoting.membership import ConsumeDirectly, GetRunningInfo
+from headrace.wire.remoting.headers.diagnosis import DirectlyConsumed, DirectResult, RunningInfo
+from headrace.wire.remoting.headers.groups import ConsumeDirectly, GetRunningInfo
 from remoting_bodies import take_topic_list
 
 pytestmark = pytest.mark.timeout(60)

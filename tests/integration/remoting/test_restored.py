@@ -12,7 +12,7 @@ from ours import Ours
 from headrace.store.backup import backup, restore
 from headrace.testing import run_broker
 from headrace.wire.remoting.codes import ResponseCode
-from headrace.wire.remoting.reading import PullResult
+from headrace.wire.remoting.headers.pull import PullResult
 
 
 def test_a_consumer_ahead_of_the_log_is_sent_to_where_the_log_went_on(

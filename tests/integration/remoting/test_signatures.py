@@ -24,8 +24,8 @@ from headrace.testing import RunningBroker, run_broker
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Serialization
 from headrace.wire.remoting.flags import PullFlag
-from headrace.wire.remoting.reading import GetMaxOffset, PullMessage
-from headrace.wire.remoting.sending import SendMessage
+from headrace.wire.remoting.headers.pull import GetMaxOffset, PullMessage
+from headrace.wire.remoting.headers.send import SendMessage
 
 pytestmark = pytest.mark.timeout(60)
 

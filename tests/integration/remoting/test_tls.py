@@ -15,8 +15,8 @@ from link import Link
 from ours import Ours
 
 from headrace.testing import RunningBroker, run_broker
-from headrace.wire.remoting.reading import GetMaxOffset
-from headrace.wire.remoting.route import GetRouteInfo
+from headrace.wire.remoting.headers.pull import GetMaxOffset
+from headrace.wire.remoting.headers.route import GetRouteInfo
 
 pytestmark = pytest.mark.timeout(60)
 

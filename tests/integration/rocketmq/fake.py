@@ -14,15 +14,20 @@ from threading import Thread
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import ONEWAY, Command
 from headrace.wire.remoting.frames import Reader, command_bytes
-from headrace.wire.remoting.heartbeat import Heartbeat
+from headrace.wire.remoting.headers.heartbeat import Heartbeat
+from headrace.wire.remoting.headers.pull import PullMessage, UpdateConsumerOffset
+from headrace.wire.remoting.headers.route import BrokerData, QueueData, TopicRoute
+from headrace.wire.remoting.headers.send import SEND_CODES, take_send
 from headrace.wire.remoting.hosts import Host
-from headrace.wire.remoting.ids import offset_id
 from headrace.wire.remoting.message import MessageExt
+from headrace.wire.remoting.message_ids import offset_id
+from headrace.wire.remoting.message_queue import (
+    LockRequest,
+    MessageQueue,
+    locked_body,
+    members_body,
+)
 from headrace.wire.remoting.properties import take_properties
-from headrace.wire.remoting.queues import LockRequest, MessageQueue, locked_body, members_body
-from headrace.wire.remoting.reading import PullMessage, UpdateConsumerOffset
-from headrace.wire.remoting.route import BrokerData, QueueData, TopicRoute
-from headrace.wire.remoting.sending import SEND_CODES, take_send
 from remoting_bodies import message_bytes
 
 BROKER = "broker-a"

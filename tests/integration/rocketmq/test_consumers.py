@@ -28,8 +28,8 @@ from headrace.rocketmq.consumers import BlockingConsumer
 from headrace.rocketmq.consuming import concurrent
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.diagnosis import DirectlyConsumed, RunningInfo
-from headrace.wire.remoting.queues import locked_body, offsets_body, take_offsets
+from headrace.wire.remoting.headers.diagnosis import DirectlyConsumed, RunningInfo
+from headrace.wire.remoting.message_queue import locked_body, offsets_body, take_offsets
 from remoting_bodies import message_bytes
 from waiting import wait_for
 

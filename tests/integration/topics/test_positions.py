@@ -17,7 +17,7 @@ from headrace.store.fsck import check
 from headrace.store.repair import repair
 from headrace.store.topics import Entry, Reader, TopicSpec
 from headrace.testing import run_broker
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 from nativetopics import NativeEngine
 
 ANN, BEA = Reader("ann", "g"), Reader("bea", "h")

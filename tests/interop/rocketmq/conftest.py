@@ -16,7 +16,7 @@ from ours import Ours
 
 from headrace.testing import run_broker
 from headrace.wire.remoting.codes import RequestCode
-from headrace.wire.remoting.route import ClusterInfo
+from headrace.wire.remoting.headers.route import ClusterInfo
 from waiting import wait_for
 
 

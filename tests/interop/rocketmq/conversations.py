@@ -11,22 +11,24 @@ from uuid import uuid4
 import pytest
 from link import Link, Site
 
-from headrace.wire.remoting import compression, names, queues
-from headrace.wire.remoting.administration import (
-    CreateTopic,
-    GetConsumeStats,
-    OfTopic,
-)
+from headrace.wire.remoting import compression, message_queue, names
 from headrace.wire.remoting.batch import BatchElement, batch_bytes
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command, Serialization
 from headrace.wire.remoting.flags import PullFlag
-from headrace.wire.remoting.heartbeat import ClientCheck, ConsumerGroup, Heartbeat, Subscription
-from headrace.wire.remoting.membership import GetConsumerList, ResetOffset, UnregisterClient
-from headrace.wire.remoting.message import MessageExt, take_messages
-from headrace.wire.remoting.properties import properties_bytes, properties_text
-from headrace.wire.remoting.queues import LockRequest, MessageQueue
-from headrace.wire.remoting.reading import (
+from headrace.wire.remoting.headers.admin import (
+    CreateTopic,
+    GetConsumeStats,
+    OfTopic,
+)
+from headrace.wire.remoting.headers.groups import GetConsumerList, ResetOffset, UnregisterClient
+from headrace.wire.remoting.headers.heartbeat import (
+    ClientCheck,
+    ConsumerGroup,
+    Heartbeat,
+    Subscription,
+)
+from headrace.wire.remoting.headers.pull import (
     SQL92,
     GetMaxOffset,
     GetMinOffset,
@@ -39,9 +41,12 @@ from headrace.wire.remoting.reading import (
     UpdateConsumerOffset,
     ViewMessage,
 )
-from headrace.wire.remoting.route import ClusterInfo, GetRouteInfo, TopicRoute
-from headrace.wire.remoting.sending import SendBack, SendMessage, SendResult
-from headrace.wire.remoting.transactions import COMMIT, EndTransaction
+from headrace.wire.remoting.headers.route import ClusterInfo, GetRouteInfo, TopicRoute
+from headrace.wire.remoting.headers.send import SendBack, SendMessage, SendResult
+from headrace.wire.remoting.headers.transactions import COMMIT, EndTransaction
+from headrace.wire.remoting.message import MessageExt, take_messages
+from headrace.wire.remoting.message_queue import LockRequest, MessageQueue
+from headrace.wire.remoting.properties import properties_bytes, properties_text
 from remoting_bodies import (
     take_connections,
     take_consume_stats,
@@ -287,12 +292,14 @@ def test_members_join_lock_and_leave(server: Site, link: Link, topic: str) -> No
     group = f"G{uuid4().hex}"
     join(link, topic, group, "client-1")
     link.wait_for_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
-    members = queues.take_members(accepted(link.ask(GetConsumerList(group))).body)
+    members = message_queue.take_members(accepted(link.ask(GetConsumerList(group))).body)
     queue = MessageQueue(topic, server.broker_name, 0)
     lock = LockRequest(group, "client-1", (queue,)).encode()
-    held = queues.take_locked(accepted(link.call(RequestCode.LOCK_BATCH_MQ, body=lock)).body)
+    held = message_queue.take_locked(accepted(link.call(RequestCode.LOCK_BATCH_MQ, body=lock)).body)
     other = LockRequest(group, "client-2", (queue,)).encode()
-    refused = queues.take_locked(accepted(link.call(RequestCode.LOCK_BATCH_MQ, body=other)).body)
+    refused = message_queue.take_locked(
+        accepted(link.call(RequestCode.LOCK_BATCH_MQ, body=other)).body
+    )
     accepted(link.call(RequestCode.UNLOCK_BATCH_MQ, body=lock))
     accepted(link.ask(UnregisterClient("client-1", "PG", group)))
 
@@ -324,7 +331,7 @@ def reset(link: Link, topic: str, group: str) -> int:
         accepted(link.ask(UpdateConsumerOffset(group, topic, at, 1 - at)))
     header = ResetOffset(topic, group, 0, True)
     answer = link.call(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header.ext())
-    offsets = queues.take_offsets("offsetTable", accepted(answer).body)
+    offsets = message_queue.take_offsets("offsetTable", accepted(answer).body)
     return next(offset for queue, offset in offsets.items() if queue.queue_id == 0)
 
 

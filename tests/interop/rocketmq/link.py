@@ -7,10 +7,10 @@ import ssl
 from itertools import count
 from typing import Protocol
 
-from headrace.wire.remoting.acl import signed
 from headrace.wire.remoting.command import ONEWAY, Command, Serialization
-from headrace.wire.remoting.fields import Header
 from headrace.wire.remoting.frames import Reader, command_bytes
+from headrace.wire.remoting.headers.fields import Header
+from headrace.wire.remoting.signature import signed
 
 
 class Site(Protocol):

@@ -16,7 +16,7 @@ from headrace.rocketmq import Message, MessageExt, QueueReader, TopicNotFoundErr
 from headrace.spark.errors import SourceChanged, SparkError
 from headrace.spark.options import ReadOptions, read_options
 from headrace.spark.reading import BatchReader, StreamReader, Task
-from headrace.wire.remoting.reading import OffsetResult, QueryConsumerOffset
+from headrace.wire.remoting.headers.pull import OffsetResult, QueryConsumerOffset
 
 Row = dict[str, Any]
 QUEUES = 3

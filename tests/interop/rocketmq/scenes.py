@@ -29,10 +29,10 @@ from headrace.rocketmq import (
 )
 from headrace.rocketmq.consumers import BlockingConsumer
 from headrace.rocketmq.listeners import Listener
-from headrace.wire.remoting.administration import CreateTopic
 from headrace.wire.remoting.codes import ResponseCode
+from headrace.wire.remoting.headers.admin import CreateTopic
+from headrace.wire.remoting.headers.route import GetRouteInfo, TopicRoute
 from headrace.wire.remoting.names import TEMPLATE_TOPIC
-from headrace.wire.remoting.route import GetRouteInfo, TopicRoute
 from waiting import wait_for
 
 Consumer = TypeVar("Consumer", bound=BlockingConsumer)

@@ -10,12 +10,12 @@ from conversations import *  # noqa: F403 - the tests
 from conversations import accepted, new_topic, pull, reset, send
 from link import Link, Site
 
-from headrace.wire.remoting import compression, queues
+from headrace.wire.remoting import compression, message_queue
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
+from headrace.wire.remoting.headers.pull import PullResult
+from headrace.wire.remoting.headers.route import GetRouteInfo, TopicRoute
 from headrace.wire.remoting.message import take_messages
-from headrace.wire.remoting.queues import MessageQueue
-from headrace.wire.remoting.reading import PullResult
-from headrace.wire.remoting.route import GetRouteInfo, TopicRoute
+from headrace.wire.remoting.message_queue import MessageQueue
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
@@ -54,7 +54,7 @@ def test_an_old_broker_tells_members_of_a_reset(old_apache: Apache) -> None:
         told = link.wait_for_request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET)
 
     queue = MessageQueue(topic, old_apache.broker_name, 0)
-    assert queues.take_offsets("offsetTable", told.body)[queue] == 0
+    assert message_queue.take_offsets("offsetTable", told.body)[queue] == 0
 
 
 def test_a_new_broker_lets_the_next_pull_find_the_reset(apache: Apache) -> None:

@@ -16,9 +16,9 @@ from ours import Ours
 from programs import cpp, go, java, node
 
 from headrace.testing import run_broker
-from headrace.wire.remoting.administration import GroupConfig
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.fastjson import json_bytes
+from headrace.wire.remoting.headers.admin import GroupConfig
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 

@@ -28,7 +28,7 @@ from headrace.rocketmq import (
     Producer,
     RocketMQError,
 )
-from headrace.wire.remoting.reading import GetMaxOffset, OffsetResult, QueryConsumerOffset
+from headrace.wire.remoting.headers.pull import GetMaxOffset, OffsetResult, QueryConsumerOffset
 from waiting import wait_for
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(300)]

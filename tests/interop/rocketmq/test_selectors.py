@@ -12,8 +12,8 @@ from link import Link
 from headrace.errors import SelectorError
 from headrace.model.selectors import SqlSelector
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
-from headrace.wire.remoting.heartbeat import ClientCheck, Subscription
-from headrace.wire.remoting.reading import SQL92
+from headrace.wire.remoting.headers.heartbeat import ClientCheck, Subscription
+from headrace.wire.remoting.headers.pull import SQL92
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 

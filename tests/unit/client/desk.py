@@ -17,7 +17,7 @@ from headrace.client.protocol import Core
 from headrace.client.settings import Settings
 from headrace.client.state import ChannelState
 from headrace.wire.native.frames import Reader
-from headrace.wire.native.messages import Op, message
+from headrace.wire.native.payloads import Op, message
 
 Request = tuple[int, dict[str, Any]]
 

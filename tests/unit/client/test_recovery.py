@@ -11,7 +11,7 @@ from headrace.client.errors import ConsumerCancelled, ResourceLocked
 from headrace.client.ledger import Delivery
 from headrace.client.protocol import State
 from headrace.client.state import ChannelState
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 from unit.client.desk import Box, Desk, Request
 
 PLAIN: dict[str, Any] = {"durable": False, "auto_delete": False, "arguments": None}

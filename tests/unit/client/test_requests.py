@@ -15,7 +15,7 @@ from headrace.client.errors import (
     RequestTimeout,
 )
 from headrace.client.protocol import State
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 from unit.client.desk import Desk
 
 

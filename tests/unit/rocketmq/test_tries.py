@@ -29,9 +29,9 @@ from headrace.rocketmq.routes import Routes, route_by_template
 from headrace.wire.remoting.batch import take_batch
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.compression import inflate
+from headrace.wire.remoting.headers.route import BrokerData, QueueData, TopicRoute
+from headrace.wire.remoting.headers.send import take_send
 from headrace.wire.remoting.properties import take_properties
-from headrace.wire.remoting.route import BrokerData, QueueData, TopicRoute
-from headrace.wire.remoting.sending import take_send
 
 CONFIG = ProducerConfig(producer_group="pg", namesrv_addr="localhost:9876")
 QUEUES = [MessageQueue("T", broker, number) for broker in "ab" for number in range(2)]

@@ -18,7 +18,7 @@ from headrace.client.operations import Call
 from headrace.client.settings import Settings
 from headrace.client.state import ChannelState
 from headrace.client.urls import settings_of
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 
 T = TypeVar("T")
 _GRACE = 5.0  # seconds for the last words of a closing connection

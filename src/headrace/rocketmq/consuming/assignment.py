@@ -6,7 +6,7 @@ import asyncio
 
 from headrace.rocketmq.offsets.base import OffsetStore
 from headrace.rocketmq.process_queue import ProcessQueue
-from headrace.wire.remoting.queues import MessageQueue
+from headrace.wire.remoting.message_queue import MessageQueue
 
 
 class Assignment:

@@ -22,7 +22,7 @@ from headrace.rocketmq.offsets import LocalOffsetStore, OffsetStore, RemoteOffse
 from headrace.rocketmq.process_queue import FlowLimits
 from headrace.rocketmq.start_position import ConsumeFromWhereManager
 from headrace.rocketmq.subscriptions import SubscriptionData, SubscriptionManager
-from headrace.wire.remoting.queues import MessageQueue
+from headrace.wire.remoting.message_queue import MessageQueue
 
 logger = logging.getLogger(__name__)
 

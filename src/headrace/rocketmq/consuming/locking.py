@@ -14,7 +14,7 @@ from headrace.rocketmq.errors import RocketMQError
 from headrace.rocketmq.rebalancing import by_broker
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.queues import LockRequest, MessageQueue, take_locked
+from headrace.wire.remoting.message_queue import LockRequest, MessageQueue, take_locked
 
 if TYPE_CHECKING:
     from headrace.rocketmq.consuming.engine import Engine

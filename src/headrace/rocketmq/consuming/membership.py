@@ -20,7 +20,8 @@ from headrace.rocketmq.selector import MessageSelector
 from headrace.rocketmq.subscriptions import SubscriptionData, SubscriptionManager
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.heartbeat import (
+from headrace.wire.remoting.headers.groups import GetConsumerList
+from headrace.wire.remoting.headers.heartbeat import (
     ClientCheck,
     ConsumerGroup,
     Heartbeat,
@@ -28,9 +29,8 @@ from headrace.wire.remoting.heartbeat import (
     StartFrom,
     Subscription,
 )
-from headrace.wire.remoting.membership import GetConsumerList
+from headrace.wire.remoting.message_queue import take_members
 from headrace.wire.remoting.names import CLIENT_INNER_PRODUCER, retry_topic
-from headrace.wire.remoting.queues import take_members
 
 logger = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from headrace.rocketmq.subscriptions import SubscriptionData
 from headrace.wire.remoting.codes import ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.flags import PullFlag
+from headrace.wire.remoting.headers.pull import PULL_CODES, PullMessage, PullResult
 from headrace.wire.remoting.names import retry_topic
-from headrace.wire.remoting.reading import PULL_CODES, PullMessage, PullResult
 
 if TYPE_CHECKING:
     from headrace.rocketmq.consuming.engine import Engine

@@ -17,15 +17,15 @@ from headrace.rocketmq.net.connection import Connection
 from headrace.rocketmq.received import message_in
 from headrace.wire.remoting.codes import VERSION, RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.diagnosis import (
+from headrace.wire.remoting.headers.diagnosis import (
     DirectlyConsumed,
     DirectResult,
     QueueState,
     RunningInfo,
 )
-from headrace.wire.remoting.membership import ConsumeDirectly, GetConsumerStatus, ResetOffset
+from headrace.wire.remoting.headers.groups import ConsumeDirectly, GetConsumerStatus, ResetOffset
+from headrace.wire.remoting.message_queue import MessageQueue, offsets_body, take_offsets
 from headrace.wire.remoting.names import retry_topic
-from headrace.wire.remoting.queues import MessageQueue, offsets_body, take_offsets
 
 logger = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.delays import retry_level
+from headrace.wire.remoting.headers.send import SendBack, SendMessage
+from headrace.wire.remoting.message_queue import MessageQueue
 from headrace.wire.remoting.names import CLIENT_INNER_PRODUCER, retry_topic
 from headrace.wire.remoting.properties import properties_text
-from headrace.wire.remoting.queues import MessageQueue
-from headrace.wire.remoting.sending import SendBack, SendMessage
 
 if TYPE_CHECKING:
     from headrace.rocketmq.consuming.engine import Engine

@@ -15,7 +15,7 @@ from headrace.rocketmq.enums import ReadOffsetType
 from headrace.rocketmq.errors import OffsetStoreError, RocketMQError
 from headrace.rocketmq.rebalancing import by_topic, change, share_of
 from headrace.rocketmq.start_position import ConsumeFromWhereManager
-from headrace.wire.remoting.queues import MessageQueue
+from headrace.wire.remoting.message_queue import MessageQueue
 
 if TYPE_CHECKING:
     from headrace.rocketmq.consuming.engine import Engine

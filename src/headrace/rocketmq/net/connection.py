@@ -19,10 +19,10 @@ from headrace.errors import BrokerError as CodecError
 from headrace.rocketmq.checks import split_address
 from headrace.rocketmq.errors import ConnectError, ConnectionLostError, RocketMQError
 from headrace.rocketmq.net.calls import Calls, Done, Pending
-from headrace.wire.remoting.acl import signed
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import ONEWAY, Command
 from headrace.wire.remoting.frames import Reader, command_bytes
+from headrace.wire.remoting.signature import signed
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from threading import Lock
 
 from headrace.rocketmq.enums import ReadOffsetType
 from headrace.rocketmq.errors import OffsetStoreError
-from headrace.wire.remoting.queues import MessageQueue
+from headrace.wire.remoting.message_queue import MessageQueue
 
 NOT_FOUND = -1
 

@@ -10,7 +10,7 @@ from typing import Any
 from headrace.errors import MalformedError
 from headrace.rocketmq.errors import OffsetFileError
 from headrace.rocketmq.offsets.base import OffsetEntry
-from headrace.wire.remoting.queues import MessageQueue, take_offsets
+from headrace.wire.remoting.message_queue import MessageQueue, take_offsets
 
 VERSION = 1
 _LINE = re.compile(r"(?P<topic>.+)@(?P<broker>[^@]+):(?P<queue>\d+)=(?P<offset>\d+)")

@@ -12,7 +12,7 @@ from threading import Lock
 from headrace.rocketmq.errors import OffsetFileError, OffsetStoreError
 from headrace.rocketmq.offsets.base import NOT_FOUND, OffsetEntry, TableOffsetStore
 from headrace.rocketmq.offsets.formats import dump, parse
-from headrace.wire.remoting.queues import MessageQueue
+from headrace.wire.remoting.message_queue import MessageQueue
 
 logger = logging.getLogger(__name__)
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.@#%-]")

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from headrace.rocketmq.errors import OffsetStoreError, RocketMQError
 from headrace.rocketmq.offsets.base import NOT_FOUND, OffsetEntry, TableOffsetStore
-from headrace.wire.remoting.queues import MessageQueue
+from headrace.wire.remoting.message_queue import MessageQueue
 
 logger = logging.getLogger(__name__)
 

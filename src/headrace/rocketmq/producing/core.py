@@ -20,9 +20,9 @@ from headrace.rocketmq.producer_config import ProducerConfig
 from headrace.rocketmq.producing.requests import Parcel, SendResult, batch_parcel, parcel
 from headrace.rocketmq.producing.tries import Chooser, Tries
 from headrace.rocketmq.routes import KnownTopic, route_by_template
-from headrace.wire.remoting.heartbeat import Heartbeat
+from headrace.wire.remoting.headers.heartbeat import Heartbeat
+from headrace.wire.remoting.message_queue import MessageQueue
 from headrace.wire.remoting.names import CLIENT_INNER_PRODUCER
-from headrace.wire.remoting.queues import MessageQueue
 
 logger = logging.getLogger(__name__)
 

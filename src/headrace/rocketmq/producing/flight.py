@@ -11,7 +11,7 @@ from headrace.rocketmq.producing.core import ProducerCore
 from headrace.rocketmq.producing.requests import SendResult
 from headrace.rocketmq.producing.tries import Tries
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.queues import MessageQueue
+from headrace.wire.remoting.message_queue import MessageQueue
 
 
 class Flight:

@@ -11,15 +11,15 @@ from headrace.rocketmq.errors import BrokerError, InvalidMessageError
 from headrace.rocketmq.message import Message
 from headrace.rocketmq.producer_config import ProducerConfig
 from headrace.wire.remoting import properties as names
-from headrace.wire.remoting import sending
 from headrace.wire.remoting.batch import BatchElement, batch_bytes
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.compression import deflate
 from headrace.wire.remoting.flags import SysFlag
+from headrace.wire.remoting.headers import send
+from headrace.wire.remoting.message_queue import MessageQueue
 from headrace.wire.remoting.names import is_retry_topic
 from headrace.wire.remoting.properties import properties_text
-from headrace.wire.remoting.queues import MessageQueue
 
 _STATUS = {
     ResponseCode.SUCCESS: SendStatus.SEND_OK,
@@ -161,7 +161,7 @@ def result_of(sent: Parcel, queue: MessageQueue, answer: Command, address: str) 
     status = _STATUS.get(answer.code)  # type: ignore[call-overload]  # an int equals its member
     if status is None:
         raise BrokerError(answer.code, answer.remark or "", address)
-    found = sending.SendResult.take(answer.ext)
+    found = send.SendResult.take(answer.ext)
     return SendResult(
         status,
         sent.msg_id,

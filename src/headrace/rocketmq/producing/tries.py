@@ -11,7 +11,7 @@ from headrace.rocketmq.faults import Faults
 from headrace.rocketmq.producing.requests import Parcel, SendResult, result_of
 from headrace.wire.remoting.codes import ResponseCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.queues import MessageQueue
+from headrace.wire.remoting.message_queue import MessageQueue
 
 # Another try, with another broker if there is one, may help.
 RETRIED = frozenset(

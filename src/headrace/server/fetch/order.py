@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.store.job import Job
-from headrace.wire.native.messages import pack, unpack_trusted
+from headrace.wire.native.payloads import pack, unpack_trusted
 
 
 @dataclass(frozen=True, slots=True)

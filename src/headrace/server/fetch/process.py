@@ -23,7 +23,7 @@ from headrace.server.fetch.order import Order
 from headrace.store.arrow.jobs import batches_of
 from headrace.store.arrow.schema import schema_of
 from headrace.store.job import Job
-from headrace.wire.native.messages import Op, message, message_head
+from headrace.wire.native.payloads import Op, message, message_head
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.errors import MalformedError, PreconditionFailed
 from headrace.wire.amqp.values import encode_table
-from headrace.wire.native.messages import Request
+from headrace.wire.native.payloads import Request
 
 MAX_BYTES = 1 << 16  # as much as an AMQP client could send at the very least
 

@@ -27,7 +27,7 @@ from headrace.server.native.channel import Channel
 from headrace.store.api import Journal, Stretch
 from headrace.store.disk import File
 from headrace.store.job import Job, Piece
-from headrace.wire.native.messages import Op, Request
+from headrace.wire.native.payloads import Op, Request
 
 if TYPE_CHECKING:
     from headrace.server.native.session import Handler, Session

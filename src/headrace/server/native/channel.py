@@ -18,8 +18,8 @@ from headrace.model.permissions import READ, refusal_text
 from headrace.model.unacked import Settled
 from headrace.server.holding import Holding
 from headrace.server.native.refusals import code_of
-from headrace.wire.native import pushes
-from headrace.wire.native.messages import Op, message
+from headrace.wire.native import deliveries
+from headrace.wire.native.payloads import Op, message
 
 if TYPE_CHECKING:
     from headrace.server.native.session import Session
@@ -59,8 +59,8 @@ class Channel(Holding):
         first = self.delivery_tag + 1
         size = 0
         entries = self._entries(consumer, run)
-        for batch in pushes.in_batches(entries):
-            data = pushes.push_frame(self.number, consumer.tag, batch)
+        for batch in deliveries.in_batches(entries):
+            data = deliveries.push_frame(self.number, consumer.tag, batch)
             size += len(data)
             session.out.append(data)
         self.note_sent(size)
@@ -68,10 +68,10 @@ class Channel(Holding):
 
     def _entries(self, consumer: Consumer, run: Run) -> Iterator[bytes]:
         queue, route = consumer.queue, run.route
-        shared = pushes.common(
+        shared = deliveries.common(
             route.exchange, route.key, queue.name, redelivered=run.deliveries > 0
         )
-        split, entry, known = self.session.pieces.split, pushes.entry, not consumer.no_ack
+        split, entry, known = self.session.pieces.split, deliveries.entry, not consumer.no_ack
         for offset, content in zip(run.offsets, self.stamped(queue, run), strict=True):
             packed, name, body = split(content)
             self.delivery_tag += 1
@@ -100,20 +100,20 @@ class Channel(Holding):
         if address is None or self.closing:
             return
         size = 0
-        for entries in pushes.in_batches(self._reply_entries(batch)):
-            data = pushes.push_frame(self.number, address.consumer_tag, entries)
+        for entries in deliveries.in_batches(self._reply_entries(batch)):
+            data = deliveries.push_frame(self.number, address.consumer_tag, entries)
             size += len(data)
             self.session.out.append(data)
         self.note_sent(size)
 
     def _reply_entries(self, batch: Batch) -> Iterator[bytes]:
         route = batch.route
-        shared = pushes.common(route.exchange, route.key, PSEUDO_QUEUE, redelivered=False)
+        shared = deliveries.common(route.exchange, route.key, PSEUDO_QUEUE, redelivered=False)
         for content in batch.contents:
             packed, name, body = self.session.pieces.split(content)
             self.delivery_tag += 1
             tag = self.delivery_tag
-            yield pushes.entry(shared, packed, name or f"M-reply-{tag:x}", body, tag)
+            yield deliveries.entry(shared, packed, name or f"M-reply-{tag:x}", body, tag)
 
     def get_entry(self, getter: Consumer, run: Run) -> bytes:
         """The one message of ``run``, for the answer to a get."""

@@ -21,8 +21,8 @@ from headrace.model.names import generated_consumer_tag
 from headrace.server.native.arguments import checked_arguments
 from headrace.server.native.channel import Channel
 from headrace.server.native.publishing import Published
-from headrace.wire.native.messages import Op, Request
-from headrace.wire.native.pushes import got_frame
+from headrace.wire.native.deliveries import got_frame
+from headrace.wire.native.payloads import Op, Request
 
 if TYPE_CHECKING:
     from headrace.server.native.session import Handler, Session

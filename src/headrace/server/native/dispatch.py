@@ -8,7 +8,7 @@ from headrace.errors import CommandInvalid, NotAllowed, Unsupported
 from headrace.server.native import bulk, consuming, listing, pipelines, staged, topics, topology
 from headrace.server.native.channel import Channel
 from headrace.server.native.handshake import hello
-from headrace.wire.native.messages import Op, Request
+from headrace.wire.native.payloads import Op, Request
 
 if TYPE_CHECKING:
     from headrace.server.native.session import Handler, Session

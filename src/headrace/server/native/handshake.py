@@ -13,7 +13,7 @@ from headrace import __version__
 from headrace.core.auth import User
 from headrace.errors import BrokerError, Unsupported
 from headrace.server.tls import certificate_name
-from headrace.wire.native.messages import MAX_ARRAY, MAX_NAME, VERSION, Op, Request
+from headrace.wire.native.payloads import MAX_ARRAY, MAX_NAME, VERSION, Op, Request
 
 if TYPE_CHECKING:
     from headrace.server.native.session import Session

@@ -13,7 +13,7 @@ from headrace.model.permissions import CONFIGURE, READ, WRITE
 from headrace.server.native.channel import Channel
 from headrace.server.native.topic_lists import list_groups, list_topics
 from headrace.server.native.topics import EXCHANGE_PREFIX
-from headrace.wire.native.messages import Op, Request
+from headrace.wire.native.payloads import Op, Request
 
 if TYPE_CHECKING:
     from headrace.server.native.session import Handler, Session

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import PreconditionFailed
 from headrace.model.permissions import READ
 from headrace.server.native.channel import Channel
-from headrace.wire.native.messages import Op, Request, pack
+from headrace.wire.native.payloads import Op, Request, pack
 
 if TYPE_CHECKING:
     from headrace.server.native.session import Handler, Session

@@ -15,7 +15,7 @@ from headrace.model.message import Batch, Route
 from headrace.server.inspection import MAX_CACHED, SPECIAL, Inspection
 from headrace.server.native.keys import check_routing_key
 from headrace.wire.amqp.content import make_frames
-from headrace.wire.native.messages import Request, check_length
+from headrace.wire.native.payloads import Request, check_length
 from headrace.wire.native.properties import Encoded, Encoder
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from headrace.server.native.handshake import HELLO_MAX, Limits
 from headrace.server.native.publishing import Publisher
 from headrace.server.native.refusals import code_of, ends_connection
 from headrace.server.peer import Peer
+from headrace.wire.native.deliveries import Pieces
 from headrace.wire.native.frames import Frame, Reader
-from headrace.wire.native.messages import Op, Request, message, request_size, unpack
-from headrace.wire.native.pushes import Pieces
+from headrace.wire.native.payloads import Op, Request, message, request_size, unpack
 
 if TYPE_CHECKING:
     from headrace.server.listener import Link

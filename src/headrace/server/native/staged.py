@@ -11,7 +11,7 @@ from headrace.model.permissions import WRITE
 from headrace.server import descriptors
 from headrace.server.native import topic_values
 from headrace.server.native.channel import Channel
-from headrace.wire.native.messages import Op, Request, pack, unpack_trusted
+from headrace.wire.native.payloads import Op, Request, pack, unpack_trusted
 
 if TYPE_CHECKING:
     from headrace.server.native.session import Handler, Session

@@ -12,7 +12,7 @@ from headrace.server.native.channel import Channel
 from headrace.server.native.topic_values import group_fields, topic_fields
 from headrace.server.native.topics import EXCHANGE_PREFIX, limit_of
 from headrace.store.topics import GroupInfo, TopicInfo
-from headrace.wire.native.messages import Request
+from headrace.wire.native.payloads import Request
 
 if TYPE_CHECKING:
     from headrace.server.native.session import Session

@@ -25,7 +25,7 @@ from headrace.store.topics import (
     TopicInfo,
     TopicSpec,
 )
-from headrace.wire.native.messages import MAX_ARRAY, Request
+from headrace.wire.native.payloads import MAX_ARRAY, Request
 
 MAX_WAIT_MS = 60_000
 MAX_LEASE_MS = 24 * 3_600_000

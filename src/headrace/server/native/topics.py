@@ -12,7 +12,7 @@ from headrace.model.topics.message_priority import Lane
 from headrace.server.native import topic_values as values
 from headrace.server.native.channel import Channel, WaitingRead
 from headrace.store.topics import Lag, TopicInfo
-from headrace.wire.native.messages import Op, Request
+from headrace.wire.native.payloads import Op, Request
 
 if TYPE_CHECKING:
     from headrace.server.native.session import Handler, Session

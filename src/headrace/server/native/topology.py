@@ -9,7 +9,7 @@ from headrace.errors import CommandInvalid, NotFound
 from headrace.server.native.arguments import checked_arguments
 from headrace.server.native.channel import Channel
 from headrace.server.native.keys import check_binding_key
-from headrace.wire.native.messages import Op, Request
+from headrace.wire.native.payloads import Op, Request
 
 if TYPE_CHECKING:
     from headrace.server.native.session import Handler, Session

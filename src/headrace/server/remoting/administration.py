@@ -8,7 +8,10 @@ from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import NotFound, PreconditionFailed
 from headrace.server.remoting.places import queue_id_of, read_queues
 from headrace.wire.remoting import names
-from headrace.wire.remoting.administration import (
+from headrace.wire.remoting.codes import Language, RequestCode, ResponseCode
+from headrace.wire.remoting.command import ONEWAY, Command
+from headrace.wire.remoting.fastjson import json_bytes
+from headrace.wire.remoting.headers.admin import (
     CreateTopic,
     DeleteTopic,
     GetConsumeStats,
@@ -17,13 +20,9 @@ from headrace.wire.remoting.administration import (
     TopicConfig,
     topic_configs_body,
 )
-from headrace.wire.remoting.codes import Language, RequestCode, ResponseCode
-from headrace.wire.remoting.command import ONEWAY, Command
-from headrace.wire.remoting.fastjson import json_bytes
-from headrace.wire.remoting.membership import ResetOffset
-from headrace.wire.remoting.queues import MessageQueue, offset_list_body, offsets_body
-from headrace.wire.remoting.route import topic_list_body
-from headrace.wire.remoting.statistics import (
+from headrace.wire.remoting.headers.groups import ResetOffset
+from headrace.wire.remoting.headers.route import topic_list_body
+from headrace.wire.remoting.headers.statistics import (
     ClientConnection,
     Progress,
     QueueStats,
@@ -31,6 +30,7 @@ from headrace.wire.remoting.statistics import (
     consume_stats_body,
     topic_stats_body,
 )
+from headrace.wire.remoting.message_queue import MessageQueue, offset_list_body, offsets_body
 
 if TYPE_CHECKING:
     from headrace.server.remoting.dispatch import Handler

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 from headrace.core.broker import DEFAULT_VHOST, Broker
 from headrace.errors import AccessRefused, MalformedError, NotFound, PreconditionFailed
-from headrace.wire.remoting.administration import (
+from headrace.wire.remoting.codes import RequestCode
+from headrace.wire.remoting.command import Command
+from headrace.wire.remoting.fastjson import json_bytes
+from headrace.wire.remoting.headers.admin import (
     CloneGroupOffset,
     DeleteGroup,
     GroupConfig,
     OfGroup,
     group_configs_body,
 )
-from headrace.wire.remoting.codes import RequestCode
-from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.fastjson import json_bytes
+from headrace.wire.remoting.json_values import body_map
 from headrace.wire.remoting.names import check_group
-from headrace.wire.remoting.values import body_map
 
 if TYPE_CHECKING:
     from headrace.server.remoting.dispatch import Handler

@@ -28,10 +28,10 @@ from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import ONEWAY, Command
 from headrace.wire.remoting.flags import TRANSACTION_MASK
+from headrace.wire.remoting.headers.transactions import COMMIT, CheckTransaction, EndTransaction
 from headrace.wire.remoting.hosts import host_bytes
-from headrace.wire.remoting.ids import offset_id
+from headrace.wire.remoting.message_ids import offset_id
 from headrace.wire.remoting.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
-from headrace.wire.remoting.transactions import COMMIT, CheckTransaction, EndTransaction
 
 if TYPE_CHECKING:
     from headrace.server.remoting.hub import Hub

@@ -25,8 +25,8 @@ from headrace.store.topics import TopicSpec
 from headrace.wire.remoting import names, properties
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import ONEWAY, Command
+from headrace.wire.remoting.headers.groups import NotifyConsumerIdsChanged
 from headrace.wire.remoting.hosts import Host, as_v4
-from headrace.wire.remoting.membership import NotifyConsumerIdsChanged
 
 if TYPE_CHECKING:
     from headrace.server.remoting.session import Session

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from headrace.core.auth import User, is_loopback
 from headrace.core.users import ADMINISTRATOR
 from headrace.errors import AccessRefused, LoginRefused
-from headrace.wire.remoting.acl import ACCESS_KEY, is_signed_with
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
+from headrace.wire.remoting.signature import ACCESS_KEY, is_signed_with
 
 if TYPE_CHECKING:
     from headrace.server.remoting.session import Session

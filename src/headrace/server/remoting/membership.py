@@ -10,10 +10,15 @@ from headrace.server.remoting.members import Member
 from headrace.server.remoting.places import read_queues
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.heartbeat import ClientCheck, Heartbeat
-from headrace.wire.remoting.membership import GetConsumerList, UnregisterClient
+from headrace.wire.remoting.headers.groups import GetConsumerList, UnregisterClient
+from headrace.wire.remoting.headers.heartbeat import ClientCheck, Heartbeat
+from headrace.wire.remoting.message_queue import (
+    LockRequest,
+    MessageQueue,
+    locked_body,
+    members_body,
+)
 from headrace.wire.remoting.names import check_group, is_retry_topic
-from headrace.wire.remoting.queues import LockRequest, MessageQueue, locked_body, members_body
 
 if TYPE_CHECKING:
     from headrace.server.remoting.dispatch import Handler

@@ -12,7 +12,7 @@ from headrace.wire.remoting import names
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.flags import READ_WRITE, Perm
-from headrace.wire.remoting.route import (
+from headrace.wire.remoting.headers.route import (
     BrokerData,
     ClusterInfo,
     GetRouteInfo,

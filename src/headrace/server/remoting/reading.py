@@ -19,9 +19,7 @@ from headrace.store.pieces import Loaded
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.flags import PullFlag
-from headrace.wire.remoting.hosts import host_bytes
-from headrace.wire.remoting.names import check_group, is_retry_topic
-from headrace.wire.remoting.reading import (
+from headrace.wire.remoting.headers.pull import (
     EarliestStoreTime,
     GetMaxOffset,
     GetMinOffset,
@@ -34,6 +32,8 @@ from headrace.wire.remoting.reading import (
     UpdateConsumerOffset,
     ViewMessage,
 )
+from headrace.wire.remoting.hosts import host_bytes
+from headrace.wire.remoting.names import check_group, is_retry_topic
 
 if TYPE_CHECKING:
     from headrace.server.remoting.dispatch import Handler

@@ -9,9 +9,9 @@ from headrace.server.remoting.places import queue_id_of
 from headrace.server.remoting.records import sent_bytes
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
+from headrace.wire.remoting.headers.groups import ConsumeDirectly, GetRunningInfo
 from headrace.wire.remoting.hosts import host_bytes
-from headrace.wire.remoting.ids import take_offset_id
-from headrace.wire.remoting.membership import ConsumeDirectly, GetRunningInfo
+from headrace.wire.remoting.message_ids import take_offset_id
 
 if TYPE_CHECKING:
     from headrace.server.remoting.dispatch import Handler

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.core.clock import Timer, Timers
 from headrace.errors import PreconditionFailed
-from headrace.wire.remoting.acl import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 from headrace.wire.remoting.codes import ResponseCode
 from headrace.wire.remoting.command import Command
+from headrace.wire.remoting.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 
 if TYPE_CHECKING:
     from headrace.server.remoting.session import Session

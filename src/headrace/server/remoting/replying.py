@@ -8,10 +8,10 @@ from headrace.errors import PreconditionFailed
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
+from headrace.wire.remoting.headers.send import PushReply, SendMessage, SendResult, take_send
 from headrace.wire.remoting.hosts import Host
 from headrace.wire.remoting.names import reply_topic
 from headrace.wire.remoting.properties import properties_text, take_properties
-from headrace.wire.remoting.sending import PushReply, SendMessage, SendResult, take_send
 
 if TYPE_CHECKING:
     from headrace.server.remoting.dispatch import Handler

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from headrace import __version__
 from headrace.errors import NotFound
 from headrace.server.remoting.meters import DAY, GOT, HOUR, PUT
-from headrace.wire.remoting.administration import ViewStats
 from headrace.wire.remoting.codes import VERSION, RequestCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.fastjson import json_bytes
+from headrace.wire.remoting.headers.admin import ViewStats
 
 if TYPE_CHECKING:
     from headrace.server.remoting.dispatch import Handler

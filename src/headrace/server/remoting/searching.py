@@ -12,8 +12,8 @@ from headrace.server.remoting.records import Record, sent_bytes, take_record
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
+from headrace.wire.remoting.headers.pull import QueryMessage, QueryResult
 from headrace.wire.remoting.hosts import host_bytes
-from headrace.wire.remoting.reading import QueryMessage, QueryResult
 
 if TYPE_CHECKING:
     from headrace.server.remoting.dispatch import Handler

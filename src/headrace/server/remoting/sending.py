@@ -33,16 +33,16 @@ from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.compression import inflate
 from headrace.wire.remoting.delays import delay_seconds, retry_level
 from headrace.wire.remoting.flags import COMPRESSION_MASK, TRANSACTION_MASK, SysFlag
-from headrace.wire.remoting.ids import offset_id, offset_ids
-from headrace.wire.remoting.properties import take_properties
-from headrace.wire.remoting.sending import (
+from headrace.wire.remoting.headers.send import (
     BROKER_PICKS,
     SendBack,
     SendMessage,
     SendResult,
     take_send,
 )
-from headrace.wire.remoting.transactions import COMMIT, ROLLBACK, EndTransaction
+from headrace.wire.remoting.headers.transactions import COMMIT, ROLLBACK, EndTransaction
+from headrace.wire.remoting.message_ids import offset_id, offset_ids
+from headrace.wire.remoting.properties import take_properties
 
 if TYPE_CHECKING:
     from headrace.server.remoting.dispatch import Handler

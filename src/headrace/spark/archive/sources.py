@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from headrace.client.bulk import BulkConnection, Destination
 from headrace.spark.broker import told
 from headrace.spark.errors import BadOption
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 
 AT_ONCE = 500  # destinations of one question
 

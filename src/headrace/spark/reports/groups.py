@@ -9,7 +9,7 @@ from headrace.client.errors import HeadraceError
 from headrace.spark.broker import connect
 from headrace.spark.errors import SparkError
 from headrace.spark.reports.model import Table
-from headrace.wire.native.messages import Op
+from headrace.wire.native.payloads import Op
 
 
 def group_lag(url: str) -> Table | None:

@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from headrace.errors import InternalError, MalformedError
-from headrace.wire.amqp.arguments import (
+from headrace.wire.amqp.method_fields import (
     BIT,
     U8,
     U16,

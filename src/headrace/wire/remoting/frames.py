@@ -8,7 +8,7 @@ from __future__ import annotations
 from struct import Struct
 
 from headrace.errors import FatalError, FrameError, MalformedError
-from headrace.wire.remoting import binary_header, json_header
+from headrace.wire.remoting import header_codecs, json_header
 from headrace.wire.remoting.command import Command, Serialization
 
 HEAD = Struct(">iI")  # bytes after this field, serialization << 24 | header length
@@ -26,7 +26,7 @@ def command_bytes(command: Command) -> bytes:
 def head_bytes(command: Command, body_size: int) -> bytes:
     """Everything before the body; a body in pieces need not be joined."""
     binary = command.serialization is Serialization.BINARY
-    header = binary_header.encode(command) if binary else json_header.encode(command)
+    header = header_codecs.encode(command) if binary else json_header.encode(command)
     size = len(header)
     if size > HEADER_MAX:
         raise MalformedError(f"a header of {size} bytes; {HEADER_MAX} are allowed")
@@ -84,7 +84,7 @@ class Reader:
                 break
             start = offset + HEAD.size
             middle = start + header
-            decode = json_header.decode if word <= _HEADER_BITS else binary_header.decode
+            decode = json_header.decode if word <= _HEADER_BITS else header_codecs.decode
             commands.append(decode(data[start:middle], data[middle:stop]))
             offset = stop
         return offset

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.errors import MalformedError
 from headrace.wire.remoting.codes import VERSION, Language
 from headrace.wire.remoting.command import RESPONSE, Command
-from headrace.wire.remoting.values import sayable
+from headrace.wire.remoting.json_values import sayable
 
 _dumps = JSONEncoder(separators=(",", ":")).encode  # ASCII; no blanks: one client splits by hand
 _loads = JSONDecoder().decode

@@ -20,7 +20,7 @@ from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.compression import INFLATED_MAX, inflate
 from headrace.wire.remoting.flags import COMPRESSION_MASK, SysFlag
 from headrace.wire.remoting.hosts import NOWHERE, Host, take_host
-from headrace.wire.remoting.ids import offset_id
+from headrace.wire.remoting.message_ids import offset_id
 from headrace.wire.remoting.properties import take_properties
 
 MAGIC = 0xDAA320A7

@@ -11,7 +11,7 @@ pytest.importorskip("pyarrow")
 
 from headrace.server.fetch.process import MAX_PARTS, send_all
 from headrace.wire.native.frames import HEAD
-from headrace.wire.native.messages import Op, message, message_head, unpack
+from headrace.wire.native.payloads import Op, message, message_head, unpack
 
 
 def received(ours: socket.socket, size: int) -> bytes:

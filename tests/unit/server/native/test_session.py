@@ -18,7 +18,7 @@ from headrace.server.fetch.pool import FetchPool
 from headrace.server.listener import Link
 from headrace.server.native.handshake import Limits
 from headrace.server.native.session import Session
-from headrace.wire.native.messages import Op, message
+from headrace.wire.native.payloads import Op, message
 
 LIMITS = Limits(
     frame_max=1 << 20, channel_max=10, heartbeat=0, max_message=1 << 16, content_frame_max=131072

@@ -12,7 +12,7 @@ from headrace.errors import BadTopicValue, BodyTooLarge, BrokerError, CommandInv
 from headrace.model.topics.message_priority import Lane
 from headrace.server.native.topic_values import entries_of
 from headrace.store.topics import Alike, Entry
-from headrace.wire.native.messages import Op, Request
+from headrace.wire.native.payloads import Op, Request
 
 LARGEST = 4
 PRIORITIES = st.sampled_from(("high", "middle", "low"))

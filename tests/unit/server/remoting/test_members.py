@@ -5,8 +5,8 @@ from __future__ import annotations
 from headrace.server.remoting.locks import Locks
 from headrace.server.remoting.members import Member, Members
 from headrace.wire.remoting.codes import Language
-from headrace.wire.remoting.heartbeat import ConsumerGroup, Subscription
-from headrace.wire.remoting.queues import MessageQueue
+from headrace.wire.remoting.headers.heartbeat import ConsumerGroup, Subscription
+from headrace.wire.remoting.message_queue import MessageQueue
 
 MINUTE = 60_000
 

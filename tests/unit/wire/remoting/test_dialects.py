@@ -8,17 +8,17 @@ import zlib
 import pytest
 
 from headrace.errors import FrameError, MalformedError, PreconditionFailed, Unsupported
-from headrace.wire.remoting import acl, compression, fastjson, hosts, names
+from headrace.wire.remoting import compression, fastjson, hosts, names, signature
 from headrace.wire.remoting.codes import Language, RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command, Serialization
 from headrace.wire.remoting.delays import delay_seconds, retry_level
 from headrace.wire.remoting.frames import Reader, command_bytes
-from headrace.wire.remoting.heartbeat import ConsumeType, Heartbeat, Model, StartFrom
+from headrace.wire.remoting.headers.heartbeat import ConsumeType, Heartbeat, Model, StartFrom
+from headrace.wire.remoting.headers.pull import PullMessage
+from headrace.wire.remoting.headers.route import BrokerData, ClusterInfo, QueueData, TopicRoute
+from headrace.wire.remoting.headers.send import SendMessage, SendResult
 from headrace.wire.remoting.message import MessageExt
-from headrace.wire.remoting.queues import MessageQueue, take_offsets
-from headrace.wire.remoting.reading import PullMessage
-from headrace.wire.remoting.route import BrokerData, ClusterInfo, QueueData, TopicRoute
-from headrace.wire.remoting.sending import SendMessage, SendResult
+from headrace.wire.remoting.message_queue import MessageQueue, take_offsets
 from remoting_bodies import message_bytes, take_message
 
 
@@ -359,11 +359,11 @@ def test_names() -> None:
 
 
 def test_a_signature_covers_the_values_in_the_order_of_their_names_and_the_body() -> None:
-    fields = acl.signed({"topic": "T", "b": "2"}, b"body", "key", "secret")
+    fields = signature.signed({"topic": "T", "b": "2"}, b"body", "key", "secret")
 
     # printf '%s' 'key2Tbody' | openssl dgst -sha1 -hmac secret -binary | base64
     assert fields["Signature"] == "doORkg0A6bY3K7zOJpBKbDUeOnU="
-    assert acl.is_signed_with(fields, b"body", "secret")
-    assert not acl.is_signed_with(fields, b"body", "other")
-    assert not acl.is_signed_with(fields, b"other", "secret")
-    assert not acl.is_signed_with({**fields, "topic": "U"}, b"body", "secret")
+    assert signature.is_signed_with(fields, b"body", "secret")
+    assert not signature.is_signed_with(fields, b"body", "other")
+    assert not signature.is_signed_with(fields, b"other", "secret")
+    assert not signature.is_signed_with({**fields, "topic": "U"}, b"body", "secret")

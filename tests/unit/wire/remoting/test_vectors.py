@@ -9,8 +9,8 @@ from headrace.wire.remoting.codes import Language, RequestCode
 from headrace.wire.remoting.command import Command, Serialization
 from headrace.wire.remoting.frames import Reader, command_bytes
 from headrace.wire.remoting.hosts import Host
-from headrace.wire.remoting.ids import take_offset_id
 from headrace.wire.remoting.message import MessageExt, take_messages
+from headrace.wire.remoting.message_ids import take_offset_id
 from remoting_bodies import message_bytes
 
 ROUTE_JSON = bytes.fromhex("000000810000007d") + (

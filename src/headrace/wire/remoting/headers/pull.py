@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
-from headrace.wire.remoting.fields import Header, named
+from headrace.wire.remoting.headers.fields import Header, named
 
 TAG = "TAG"  # kinds of expressions
 SQL92 = "SQL92"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.wire.remoting.codes import RequestCode
-from headrace.wire.remoting.fields import Header, named
+from headrace.wire.remoting.headers.fields import Header, named
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,16 @@ import msgpack
 
 from headrace.wire.amqp.content import make_content, make_frames
 from headrace.wire.amqp.properties import HeaderTable, Properties
-from headrace.wire.native import pushes
+from headrace.wire.native import deliveries
 from headrace.wire.native.properties import encode_properties
 
-PIECES = pushes.Pieces()
+PIECES = deliveries.Pieces()
 
 
 def entry(content: bytes, tag: int = 1, *, redelivered: bool = False) -> bytes:
     packed, name, body = PIECES.split(content)
-    shared = pushes.common("x", "k", "q", redelivered=redelivered)
-    return pushes.entry(shared, packed, name or "M-1", body, tag)
+    shared = deliveries.common("x", "k", "q", redelivered=redelivered)
+    return deliveries.entry(shared, packed, name or "M-1", body, tag)
 
 
 def decoded(data: bytes) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def shown(body: bytes, tag: int, **properties: object) -> dict[str, object]:
 
 
 def test_one_message_stands_alone() -> None:
-    data = pushes.push_frame(3, "c", [entry(make_content(Properties(), b"hello"), 7)])
+    data = deliveries.push_frame(3, "c", [entry(make_content(Properties(), b"hello"), 7)])
 
     assert decoded(data) == {"ch": 3, "consumer_tag": "c", **shown(b"hello", 7)}
 
@@ -56,7 +56,7 @@ def test_several_messages_are_a_batch() -> None:
         make_content(Properties(delivery_mode=2, message_id="own"), b"b"),
         make_content(Properties(headers=HeaderTable.of({"a": [1]})), b"c"),
     ]
-    data = pushes.push_frame("s", "c", [entry(one, tag) for tag, one in enumerate(contents, 5)])
+    data = deliveries.push_frame("s", "c", [entry(one, tag) for tag, one in enumerate(contents, 5)])
 
     assert decoded(data) == {
         "ch": "s",
@@ -72,17 +72,17 @@ def test_several_messages_are_a_batch() -> None:
 def test_a_body_in_several_frames_is_put_together() -> None:
     content = make_frames(encode_properties({}).header(10_000), bytes(10_000), 1, 4096)
 
-    assert decoded(pushes.push_frame(1, "c", [entry(content)]))["body"] == bytes(10_000)
+    assert decoded(deliveries.push_frame(1, "c", [entry(content)]))["body"] == bytes(10_000)
 
 
 def test_redelivered_is_said() -> None:
     one = entry(make_content(Properties(), b"x"), redelivered=True)
 
-    assert decoded(pushes.push_frame(1, "c", [one]))["redelivered"] is True
+    assert decoded(deliveries.push_frame(1, "c", [one]))["redelivered"] is True
 
 
 def test_a_message_id_is_never_taken_from_memory() -> None:
-    pieces = pushes.Pieces()
+    pieces = deliveries.Pieces()
     for name in ("a", "b", None, "c"):
         content = make_content(Properties(message_id=name), b"")
         assert pieces.split(content)[1] == name
@@ -91,11 +91,11 @@ def test_a_message_id_is_never_taken_from_memory() -> None:
 def test_a_message_id_is_what_the_peer_will_read() -> None:
     content = make_content(Properties(message_id="a\udcff\u00e9"), b"")
 
-    assert pushes.Pieces().split(content)[1] == "a?\u00e9"
+    assert deliveries.Pieces().split(content)[1] == "a?\u00e9"
 
 
 def test_the_answer_to_a_get_is_a_map_too() -> None:
-    data = pushes.got_frame(4, 1, 2, entry(make_content(Properties(), b"x"), 9))
+    data = deliveries.got_frame(4, 1, 2, entry(make_content(Properties(), b"x"), 9))
 
     assert msgpack.unpackb(data[8:]) == {
         "rid": 4,
@@ -107,6 +107,8 @@ def test_the_answer_to_a_get_is_a_map_too() -> None:
 
 
 def test_batches_have_a_size() -> None:
-    entries = [bytes(pushes.BATCH_BYTES // 2)] * 5 + [bytes(3 * pushes.BATCH_BYTES)] + [b"x"]
+    entries = (
+        [bytes(deliveries.BATCH_BYTES // 2)] * 5 + [bytes(3 * deliveries.BATCH_BYTES)] + [b"x"]
+    )
 
-    assert [len(batch) for batch in pushes.in_batches(iter(entries))] == [2, 2, 1, 1, 1]
+    assert [len(batch) for batch in deliveries.in_batches(iter(entries))] == [2, 2, 1, 1, 1]

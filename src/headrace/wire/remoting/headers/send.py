@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.wire.remoting.codes import RequestCode
-from headrace.wire.remoting.fields import Header, named
+from headrace.wire.remoting.headers.fields import Header, named
 from headrace.wire.remoting.names import TEMPLATE_TOPIC
 
 BROKER_PICKS = -1  # queue id of a send

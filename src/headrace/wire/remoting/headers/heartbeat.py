@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from headrace.wire.remoting.fields import named
-from headrace.wire.remoting.maps import JsonBody, JsonMap, enumerated, listed, special
-from headrace.wire.remoting.reading import TAG
-from headrace.wire.remoting.values import items, table, text
+from headrace.wire.remoting.headers.fields import named
+from headrace.wire.remoting.headers.pull import TAG
+from headrace.wire.remoting.json_maps import JsonBody, JsonMap, enumerated, listed, special
+from headrace.wire.remoting.json_values import items, table, text
 
 
 class ConsumeType(IntEnum):

@@ -12,8 +12,17 @@ from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from headrace.wire.remoting.fastjson import json_bytes
-from headrace.wire.remoting.fields import named, wire_name
-from headrace.wire.remoting.values import body_map, items, member, real, table, text, truth, whole
+from headrace.wire.remoting.headers.fields import named, wire_name
+from headrace.wire.remoting.json_values import (
+    body_map,
+    items,
+    member,
+    real,
+    table,
+    text,
+    truth,
+    whole,
+)
 
 
 class _Fields:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.wire.remoting.codes import RequestCode
-from headrace.wire.remoting.fields import Header, named
 from headrace.wire.remoting.flags import SysFlag
+from headrace.wire.remoting.headers.fields import Header, named
 
 COMMIT = int(SysFlag.TRANSACTION_COMMIT)
 ROLLBACK = int(SysFlag.TRANSACTION_ROLLBACK)

@@ -13,7 +13,7 @@ from struct import Struct
 
 from headrace.wire.amqp.content import body_of, properties_of
 from headrace.wire.native.frames import frame
-from headrace.wire.native.messages import Op, pack
+from headrace.wire.native.payloads import Op, pack
 from headrace.wire.native.properties import shown_properties
 
 BATCH_BYTES = 1 << 20  # of contents in one frame, unless one message alone is larger

@@ -8,7 +8,7 @@ import msgpack
 import pytest
 
 from headrace.errors import CommandInvalid
-from headrace.wire.native.messages import (
+from headrace.wire.native.payloads import (
     MAX_ARRAY,
     MAX_VALUES,
     Op,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from headrace.wire.remoting.codes import Language
 from headrace.wire.remoting.fastjson import dumps, json_bytes, object_keyed
-from headrace.wire.remoting.fields import named
-from headrace.wire.remoting.maps import JsonMap, enumerated
-from headrace.wire.remoting.queues import MessageQueue
+from headrace.wire.remoting.headers.fields import named
+from headrace.wire.remoting.json_maps import JsonMap, enumerated
+from headrace.wire.remoting.message_queue import MessageQueue
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from enum import StrEnum
 
 from headrace.errors import MalformedError
 from headrace.wire.remoting.fastjson import dumps, object_keyed
-from headrace.wire.remoting.fields import named
-from headrace.wire.remoting.heartbeat import Subscription
-from headrace.wire.remoting.maps import JsonBody, JsonMap, special
-from headrace.wire.remoting.queues import MessageQueue, by_queue
-from headrace.wire.remoting.values import body_map, items, table, text
+from headrace.wire.remoting.headers.fields import named
+from headrace.wire.remoting.headers.heartbeat import Subscription
+from headrace.wire.remoting.json_maps import JsonBody, JsonMap, special
+from headrace.wire.remoting.json_values import body_map, items, table, text
+from headrace.wire.remoting.message_queue import MessageQueue, by_queue
 
 
 class DirectResult(StrEnum):

@@ -11,7 +11,7 @@ from dataclasses import MISSING, field, fields
 from typing import Any, ClassVar, NamedTuple, Self
 
 from headrace.errors import MalformedError
-from headrace.wire.remoting.values import truth, whole
+from headrace.wire.remoting.json_values import truth, whole
 
 
 def named(wire_name: str, default: Any = MISSING, **more: Any) -> Any:  # noqa: ANN401
