@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.errors import StoreError
-from headrace.store.api import (
+from headrace.store.api.message_log import (
     BindingRow,
     Catalogue,
     CursorRow,
@@ -24,7 +24,16 @@ from headrace.store.api import (
     UserRow,
     VhostLimitsRow,
 )
-from headrace.store.rows import IDENTITY, ORDER, Kept, R, Values, make_row, read_text, row_values
+from headrace.store.sqlite.rows import (
+    IDENTITY,
+    ORDER,
+    Kept,
+    R,
+    Values,
+    make_row,
+    read_text,
+    row_values,
+)
 from headrace.wire.amqp.values import utf8
 
 _Rows = dict[tuple[Kept, ...], Values]

@@ -13,7 +13,7 @@ import msgpack
 from headrace import errors
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import Lane, lane_named
-from headrace.store.topics import (
+from headrace.store.topics.engine import (
     Entry,
     GroupInfo,
     Lag,

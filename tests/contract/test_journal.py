@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from headrace.errors import StoreError
-from headrace.store.api import Level, Placed
+from headrace.store.api.message_log import Level, Placed
 from headrace.store.disk import Disk, RealDisk
 from power.forgetful import ForgetfulDisk
 from unit.store.log.journals import EAGER, JournalStage

@@ -10,7 +10,7 @@ import pytest
 
 from handover import Handover
 from headrace.errors import MalformedError, StoreError
-from headrace.store.api import (
+from headrace.store.api.message_log import (
     BindingRow,
     Catalogue,
     CursorRow,

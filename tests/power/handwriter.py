@@ -7,9 +7,9 @@ from collections.abc import Callable
 from unittest import mock
 
 from headrace.store.disk import Disk
-from headrace.store.log import log as log_module
-from headrace.store.log.log import CommitLog
-from headrace.store.log.writer import Job, Writer
+from headrace.store.log import commit_log as log_module
+from headrace.store.log.commit_log import CommitLog
+from headrace.store.log.group_commit import Job, Writer
 
 Hook = Callable[[Job], None]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from headrace.store.api import Level
-from headrace.store.log.log import CommitLog
+from headrace.store.api.message_log import Level
+from headrace.store.log.commit_log import CommitLog
 
 Place = tuple[int, int]  # queue, offset
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from headrace.store.log.scan import Scan
-from headrace.store.log.writer import Job
+from headrace.store.log.group_commit import Job
+from headrace.store.log.segment_scan import Scan
 from power.workload import Mutation, Workload
 
 SEEDS = 60

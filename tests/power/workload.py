@@ -6,12 +6,12 @@ from collections.abc import Callable
 from random import Random
 from unittest import mock
 
-from headrace.store.api import Level, Placed
+from headrace.store.api.message_log import Level, Placed
 from headrace.store.log import compaction
+from headrace.store.log.commit_log import CommitLog
 from headrace.store.log.compaction import Rule
-from headrace.store.log.log import CommitLog
+from headrace.store.log.group_commit import Job
 from headrace.store.log.segment import segment_name
-from headrace.store.log.writer import Job
 from power import handwriter
 from power.forgetful import ForgetfulDisk, PowerCut
 from power.handwriter import HandWriter

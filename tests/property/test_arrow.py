@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exploring import examples
+from headrace.bulk.decode.batches import Decoder, cut
+from headrace.bulk.decode.queue_messages import ContentColumns
+from headrace.bulk.decode.records import Slice, rows_of
+from headrace.bulk.decode.schema import COLUMNS
+from headrace.bulk.decode.topic_entries import EntryColumns
 from headrace.model.topics.message_priority import Lane
-from headrace.store.api import Placed
-from headrace.store.arrow.batches import Decoder, cut
-from headrace.store.arrow.contents import ContentColumns
-from headrace.store.arrow.entries import EntryColumns
-from headrace.store.arrow.records import Slice, rows_of
-from headrace.store.arrow.schema import COLUMNS
-from headrace.store.entries import encode_entry
+from headrace.store.api.message_log import Placed
 from headrace.store.log import record as r
-from headrace.store.topics import Entry
+from headrace.store.topics.engine import Entry
+from headrace.store.topics.entry import encode_entry
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import HeaderTable, Properties
 

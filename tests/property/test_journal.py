@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from exploring import examples
-from headrace.store.api import Level, Placed
+from headrace.store.api.message_log import Level, Placed
 from headrace.store.log import compaction
 from headrace.store.log.compaction import Rule
 from power.forgetful import ForgetfulDisk

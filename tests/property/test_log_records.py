@@ -7,7 +7,7 @@ from zlib import crc32
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.store.api import Placed
+from headrace.store.api.message_log import Placed
 from headrace.store.log import record as r
 from headrace.store.log.segment import Damage, Found, parts_of, used_length, walk
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from exploring import examples
 from handover import Handover
-from headrace.store.api import (
+from headrace.store.api.message_log import (
     BindingRow,
     Catalogue,
     ExchangeRow,

@@ -11,7 +11,7 @@ import pytest
 
 from handover import Handover
 from headrace.errors import ConfigError, StoreError
-from headrace.store.api import (
+from headrace.store.api.message_log import (
     BindingRow,
     Catalogue,
     CursorRow,

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.store.arrow.sums import check, shift
+from headrace.bulk.decode.checksums import check, shift
 
 records = st.lists(
     st.lists(st.binary(max_size=60), min_size=1, max_size=12), min_size=1, max_size=4

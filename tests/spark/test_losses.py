@@ -12,7 +12,7 @@ import pytest
 from headrace import topics
 from headrace.client.bulk import BulkConnection
 from headrace.client.settings import Settings
-from headrace.store.backup import backup, restore
+from headrace.store.tools.backup import backup, restore
 from headrace.testing import RunningBroker, run_broker
 from headrace.wire.native.payloads import Op
 from mariadb import prepared

@@ -31,7 +31,7 @@ from headrace.rocketmq import (
     Producer,
     ProducerConfig,
 )
-from headrace.store.topics import Entry, Reader
+from headrace.store.topics.engine import Entry, Reader
 from headrace.topics.remote import RemoteEngine
 from headrace.wire.native.payloads import Op
 

@@ -28,11 +28,11 @@ from headrace.bench.failure import MeasureError
 from headrace.bench.ratio import Result, rate
 from headrace.client import ConnectionFactory
 from headrace.client.operations import Call, nothing
-from headrace.store.mysql.driver import Session
+from headrace.store.mysql.connection import Session
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.mysql.schema import NOW
+from headrace.store.mysql.tables import NOW
 from headrace.store.mysql.url import parse_url
-from headrace.store.topics import Entry, Reader, TopicSpec
+from headrace.store.topics.engine import Entry, Reader, TopicSpec
 from headrace.testing.mariadb import MariaDb
 from headrace.wire.native.payloads import Op
 

@@ -8,7 +8,7 @@ import click
 
 from headrace.cli.progress import progress_bar
 from headrace.cli.tables import counted
-from headrace.store.backup import backup as copy_directory
+from headrace.store.tools.backup import backup as copy_directory
 
 
 @click.command()

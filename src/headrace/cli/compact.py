@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from headrace.cli.progress import progress_bar
-from headrace.store.compact import compact as compact_directory
-from headrace.store.offline import held
+from headrace.store.tools.compact import compact as compact_directory
+from headrace.store.tools.offline import held
 
 
 @click.command()

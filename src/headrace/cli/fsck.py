@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from headrace.cli.progress import progress_bar
-from headrace.store.findings import Findings, Remedy, describe_ranges
-from headrace.store.fsck import check
-from headrace.store.offline import held
-from headrace.store.repair import repair
+from headrace.store.tools.findings import Findings, Remedy, describe_ranges
+from headrace.store.tools.fsck import check
+from headrace.store.tools.offline import held
+from headrace.store.tools.repair import repair
 
 _DAMAGED = 1
 

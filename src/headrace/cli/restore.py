@@ -9,7 +9,7 @@ import click
 
 from headrace.cli.progress import progress_bar
 from headrace.cli.tables import counted
-from headrace.store.backup import restore as restore_directory
+from headrace.store.tools.backup import restore as restore_directory
 
 
 @click.command()

@@ -14,7 +14,7 @@ from headrace.cli.messages import write
 from headrace.cli.sending import lines_of
 from headrace.cli.tables import print_json
 from headrace.errors import ConfigError
-from headrace.store.topics import GroupInfo
+from headrace.store.topics.engine import GroupInfo
 from headrace.topics import Message
 
 

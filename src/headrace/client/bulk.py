@@ -74,7 +74,7 @@ class Pin:
 class Located:
     """Where a broker on the same machine keeps the rows that were asked for."""
 
-    job: bytes  # what to read there; see store/job.py
+    job: bytes  # what to read there; see bulk/read_plan.py
     files: Sequence[tuple[str, int, int]]  # path, device, inode
     boot: str  # of the machine
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from headrace.model.message import Batch, Route
-from headrace.store.api import Level, Placed, QueueRow
+from headrace.store.api.message_log import Level, Placed, QueueRow
 from headrace.wire.amqp.content import properties_of, with_properties
 from headrace.wire.amqp.properties import Properties
 

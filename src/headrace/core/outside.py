@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.model.topics.message_priority import BY_URGENCY, Lane
 from headrace.model.topics.partitions import track_of
-from headrace.store.api import PinRow
-from headrace.store.topics import GroupInfo, Lag
+from headrace.store.api.message_log import PinRow
+from headrace.store.topics.engine import GroupInfo, Lag
 
 if TYPE_CHECKING:
     from headrace.core.vhost import Vhost

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from headrace.core import audit
 from headrace.core.storage import Storage
 from headrace.errors import PreconditionFailed
-from headrace.store.api import ParameterRow
+from headrace.store.api.message_log import ParameterRow
 
 CLUSTER_NAME = "cluster_name"  # a global one
 GLOBAL = ""  # the vhost of what belongs to no vhost

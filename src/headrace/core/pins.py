@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.errors import DataLost
-from headrace.store.api import PinRow
+from headrace.store.api.message_log import PinRow
 
 if TYPE_CHECKING:
     from headrace.core.clock import Clock

@@ -13,7 +13,7 @@ from headrace.core import audit
 from headrace.errors import NotFound, PreconditionFailed
 from headrace.model.arguments import queue_settings
 from headrace.model.policy import Policy, bounded, effective
-from headrace.store.api import ParameterRow, PolicyRow
+from headrace.store.api.message_log import ParameterRow, PolicyRow
 
 if TYPE_CHECKING:
     from headrace.core.exchange import Exchange

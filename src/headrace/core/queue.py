@@ -24,7 +24,7 @@ from headrace.model.arguments import QueueSettings
 from headrace.model.backlog import Backlog, PriorityBacklog
 from headrace.model.message import STASHED, Batch, Run
 from headrace.model.unacked import Lease, Settled
-from headrace.store.api import Journal, Stored
+from headrace.store.api.message_log import Journal, Stored
 from headrace.wire.amqp.content import body_size
 from headrace.wire.amqp.properties import priority as priority_of
 

@@ -15,7 +15,7 @@ from headrace.core.staging import NAME_PREFIX as PUBLISHED_PREFIX
 from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError
 from headrace.model.policy import Policy
-from headrace.store.api import BindingRow, Catalogue, CursorRow, QueueRow, RetryRow, Row
+from headrace.store.api.message_log import BindingRow, Catalogue, CursorRow, QueueRow, RetryRow, Row
 
 logger = logging.getLogger(__name__)
 

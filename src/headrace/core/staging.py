@@ -18,7 +18,7 @@ from headrace.core.routes import Routes
 from headrace.core.storage import Storage
 from headrace.core.turn import Steps
 from headrace.errors import NotFound, PreconditionFailed, ResourceError
-from headrace.store.api import Level, Placed, QueueRow
+from headrace.store.api.message_log import Level, Placed, QueueRow
 
 NAME_PREFIX = "amq.published."
 MAX_BATCH_BYTES = 256 << 20  # they become one record

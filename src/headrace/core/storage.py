@@ -13,8 +13,8 @@ from time import monotonic
 
 from headrace.core.clock import Timers
 from headrace.core.turn import Flushed, Turn
-from headrace.store.api import CursorRow, Journal, Level, Metadata, RetryRow, Row
-from headrace.store.scratch import Scratch
+from headrace.store.api.message_log import CursorRow, Journal, Level, Metadata, RetryRow, Row
+from headrace.store.paging_files import Scratch
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from headrace.model.message import STASHED, Route, Run
-from headrace.store.api import Journal, Stored
-from headrace.store.scratch import Scratch, Slot
+from headrace.store.api.message_log import Journal, Stored
+from headrace.store.paging_files import Scratch, Slot
 
 _MAX_ROUTES = 1024
 

@@ -26,7 +26,7 @@ from headrace.model.permissions import (
     check_patterns,
     expanded,
 )
-from headrace.store.api import (
+from headrace.store.api.message_log import (
     Catalogue,
     PermissionRow,
     TopicPermissionRow,

@@ -36,7 +36,7 @@ from headrace.model.arguments import (
 from headrace.model.message import Batch
 from headrace.model.names import check_new_name, generated_queue_name
 from headrace.model.routing.headers import check_arguments as check_headers_arguments
-from headrace.store.api import BindingRow, ExchangeRow, Level, Placed, QueueRow
+from headrace.store.api.message_log import BindingRow, ExchangeRow, Level, Placed, QueueRow
 from headrace.wire.amqp.values import type_name
 
 if TYPE_CHECKING:

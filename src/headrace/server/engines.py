@@ -16,8 +16,8 @@ from headrace.core.topics.threaded import ThreadedEngine
 from headrace.core.topics.workers import Workers
 from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError, ConfigError, EngineUnavailable
-from headrace.store.memory_topics import MemoryEngine
-from headrace.store.topics import SharedEngine
+from headrace.store.topics.engine import SharedEngine
+from headrace.store.topics.memory import MemoryEngine
 
 logger = logging.getLogger(__name__)
 

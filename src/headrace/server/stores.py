@@ -15,14 +15,14 @@ from headrace.core.restore import restore
 from headrace.core.storage import Storage
 from headrace.core.turn import Turn
 from headrace.errors import StoreError
-from headrace.store.directory import JOURNAL, DataDirectory, need_catalogue
+from headrace.store.data_directory import JOURNAL, DataDirectory, need_catalogue
 from headrace.store.disk import RealDisk
+from headrace.store.log.commit_log import SEGMENT_SIZE, CommitLog
 from headrace.store.log.compaction import Rule
-from headrace.store.log.log import SEGMENT_SIZE, CommitLog
+from headrace.store.orphans import older_copy, retained, separate_strays
+from headrace.store.paging_files import Scratch
 from headrace.store.positions import readers_ahead
-from headrace.store.scratch import Scratch
 from headrace.store.sqlite.metadata import FILE_NAME, SqliteMetadata
-from headrace.store.strays import older_copy, retained, separate_strays
 
 logger = logging.getLogger(__name__)
 

@@ -23,6 +23,7 @@ PAGE = 4096  # what is given up when the disk cannot read a part of it
 LARGEST_HOLE = 1 << 28  # in a file; what lies behind a larger one was not written by us
 MAX_OPEN = 48  # files of one directory
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class File(Protocol):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headrace.model.topics.message_priority import Lane
 from headrace.model.topics.partitions import MAX_OFFSET, track_of
-from headrace.store.api import Catalogue, CursorRow, PinRow, RetryRow, TopicRow
+from headrace.store.api.message_log import Catalogue, CursorRow, PinRow, RetryRow, TopicRow
 from headrace.store.sqlite.metadata import SqliteMetadata
 
 PositionRow = CursorRow | RetryRow | PinRow

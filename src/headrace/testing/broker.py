@@ -16,7 +16,7 @@ from headrace.core.clock import VirtualClock
 from headrace.errors import ConfigError
 from headrace.server.app import Server
 from headrace.server.embedded import Broker, core
-from headrace.store.log.log import CommitLog
+from headrace.store.log.commit_log import CommitLog
 
 MEMORY = Path("/dev/shm")
 # Containers often have 64 MB there; a broker that runs out of it would hold its publishers back.

@@ -9,7 +9,7 @@ from typing import Final
 
 from headrace.errors import BadTopicValue
 from headrace.model.topics.message_priority import lane_named
-from headrace.store.topics import Reader, Taken, TopicEngine
+from headrace.store.topics.engine import Reader, Taken, TopicEngine
 from headrace.topics import arguments
 from headrace.topics.messages import Batch, Lag, Message, batch_of, lag_of, message_of, millis
 from headrace.topics.waiting import Bell, CommitsAndReads, Waits, poll

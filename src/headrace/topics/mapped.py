@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from headrace.bulk.decode.jobs import batches_of
+from headrace.bulk.read_plan import Job
 from headrace.client.bulk import Located
-from headrace.store.arrow.jobs import batches_of
-from headrace.store.job import Job
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

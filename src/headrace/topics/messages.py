@@ -9,7 +9,7 @@ from typing import overload
 
 from headrace.errors import BadTopicValue
 from headrace.model.topics.message_priority import lane_named
-from headrace.store import topics as spi
+from headrace.store.topics import engine as spi
 from headrace.topics.arguments import encoded, properties, seconds, text
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

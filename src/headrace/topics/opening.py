@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.errors import ConfigError
-from headrace.store.topics import TopicEngine
+from headrace.store.topics.engine import TopicEngine
 from headrace.topics.store import Store
 
 
@@ -28,7 +28,7 @@ def _engine(url: str) -> TopicEngine:
     if scheme in ("headrace", "headraces"):
         return _remote(url)
     if url == "memory:":
-        from headrace.store.memory_topics import MemoryEngine
+        from headrace.store.topics.memory import MemoryEngine
 
         return MemoryEngine()
     raise ConfigError(

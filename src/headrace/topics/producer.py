@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from headrace.model.topics.names import check_token
-from headrace.store.topics import Entry, TopicEngine
+from headrace.store.topics.engine import Entry, TopicEngine
 from headrace.topics.messages import NewMessage
 from headrace.topics.waiting import Bell
 

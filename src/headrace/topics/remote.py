@@ -12,7 +12,7 @@ from headrace.client import Channel, Connection, ConnectionFactory
 from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
 from headrace.client.operations import Call, Reply, nothing
 from headrace.model.topics.message_priority import Lane
-from headrace.store.topics import (
+from headrace.store.topics.engine import (
     Entry,
     GroupInfo,
     Lag,

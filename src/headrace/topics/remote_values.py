@@ -7,7 +7,16 @@ from typing import Any
 
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import lane_named
-from headrace.store.topics import Entry, GroupInfo, Lag, Message, Part, Reader, Taken, TopicInfo
+from headrace.store.topics.engine import (
+    Entry,
+    GroupInfo,
+    Lag,
+    Message,
+    Part,
+    Reader,
+    Taken,
+    TopicInfo,
+)
 
 
 def reader(topic: str, who: Reader) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from headrace.errors import BadTopicValue
 from headrace.model.retention import Retention, parse_retention
 from headrace.model.topics.message_priority import BY_URGENCY
 from headrace.model.topics.names import check_token
-from headrace.store.topics import (
+from headrace.store.topics.engine import (
     EARLIEST,
     LATEST,
     MAX_ATTEMPTS,
@@ -48,7 +48,7 @@ class Store:
 
     def __init__(self, engine: TopicEngine) -> None:
         self.engine = engine
-        """What is beneath: the calls of `headrace.store.topics.TopicEngine`."""
+        """What is beneath: the calls of `headrace.store.topics.engine.TopicEngine`."""
         self._bell = Bell()
 
     def __repr__(self) -> str:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, runtime_checkable
 
-from headrace.store.topics import Reader, Taken
+from headrace.store.topics.engine import Reader, Taken
 
 _FIRST_S: Final = 0.005
 _LAST_S: Final = 0.2

@@ -10,9 +10,9 @@ import pytest
 from headrace import topics
 from headrace.errors import NoSuchTopic
 from headrace.model.topics.message_priority import Lane
-from headrace.store.memory_topics import MemoryEngine
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics import Entry, TopicEngine, TopicSpec
+from headrace.store.topics.engine import Entry, TopicEngine, TopicSpec
+from headrace.store.topics.memory import MemoryEngine
 from mariadb import MariaDb
 from nativetopics import NativeEngine
 

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import Lane
-from headrace.store.topics import Entry, Reader, Taken, TopicEngine
+from headrace.store.topics.engine import Entry, Reader, Taken, TopicEngine
 from waiting import wait_for
 
 Fill = Callable[..., list[int]]

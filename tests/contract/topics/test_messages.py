@@ -8,7 +8,7 @@ import pytest
 
 from headrace.errors import BodyTooLarge, ClaimLost
 from headrace.model.topics.message_priority import Lane
-from headrace.store.topics import LATEST, Entry, Message, Reader, Taken, TopicEngine
+from headrace.store.topics.engine import LATEST, Entry, Message, Reader, Taken, TopicEngine
 
 Fill = Callable[..., list[int]]
 ALONE = Reader("reader-1")

@@ -9,7 +9,7 @@ import pytest
 from headrace.errors import ClaimLost
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import Lane
-from headrace.store.topics import Entry, Lag, Reader, Taken, TopicEngine
+from headrace.store.topics.engine import Entry, Lag, Reader, Taken, TopicEngine
 from waiting import wait_for
 
 Fill = Callable[..., list[int]]

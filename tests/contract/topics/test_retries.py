@@ -8,7 +8,7 @@ import pytest
 
 from headrace.errors import BadTopicValue, ClaimLost
 from headrace.model.topics.message_priority import Lane
-from headrace.store.topics import Reader, Taken, TopicEngine
+from headrace.store.topics.engine import Reader, Taken, TopicEngine
 from waiting import wait_for
 
 Fill = Callable[..., list[int]]

@@ -9,7 +9,7 @@ import pytest
 from headrace.errors import BadTopicName, BadTopicValue, NoSuchTopic, TopicConflict
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import Lane
-from headrace.store.topics import Entry, Reader, TopicEngine, TopicSpec
+from headrace.store.topics.engine import Entry, Reader, TopicEngine, TopicSpec
 
 NewTopic = Callable[..., str]
 

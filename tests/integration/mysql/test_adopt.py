@@ -10,7 +10,7 @@ import pytest
 from headrace.errors import BadTopicValue, NoSuchTopic, TopicConflict
 from headrace.model.topics.message_priority import Lane
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics import Entry, Reader
+from headrace.store.topics.engine import Entry, Reader
 from mariadb import MariaDb
 
 Cursor = pymysql.cursors.Cursor

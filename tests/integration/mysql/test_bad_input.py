@@ -23,7 +23,7 @@ from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import Lane
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.mysql.url import parse_url
-from headrace.store.topics import Entry, Reader, TopicSpec
+from headrace.store.topics.engine import Entry, Reader, TopicSpec
 from mariadb import PASSWORD, MariaDb, free_port
 
 Cursor = pymysql.cursors.Cursor

@@ -10,9 +10,9 @@ import pytest
 
 from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import BY_URGENCY, Lane
-from headrace.store.mysql import reading
+from headrace.store.mysql import bodies as reading
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics import Entry, Message, Reader, Taken, TopicSpec
+from headrace.store.topics.engine import Entry, Message, Reader, Taken, TopicSpec
 from waiting import wait_for
 
 Cursor = pymysql.cursors.Cursor

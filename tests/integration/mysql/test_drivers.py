@@ -11,7 +11,7 @@ import pytest
 from headrace.errors import ClaimLost, EngineUnavailable, StoreError
 from headrace.model.topics.message_priority import BY_URGENCY, Lane
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics import Entry, Reader, TopicSpec
+from headrace.store.topics.engine import Entry, Reader, TopicSpec
 from mariadb import MariaDb
 from waiting import wait_for
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from exploring import examples
 from headrace.model.topics.message_priority import Lane
-from headrace.store.mysql import advance
-from headrace.store.mysql.driver import Session
+from headrace.store.mysql import stable_ids
+from headrace.store.mysql.connection import Session
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics import Entry, Reader, TopicSpec
+from headrace.store.topics.engine import Entry, Reader, TopicSpec
 from mariadb import MariaDb
 from waiting import wait_for
 
@@ -42,8 +42,8 @@ def test_a_producer_that_is_slow_is_waited_for_however_long(
     engine.append("t", [Entry(b"quick")])
     reader = Reader("c")
     drain(engine, reader)  # notices the hole; the fence waits for the owner, and gives up
-    with engine._fencing.session() as session, pytest.raises(advance.Fault) as refused:
-        advance.close_hole(session, "t", Lane.MIDDLE, advance.Hole(1, 1))
+    with engine._fencing.session() as session, pytest.raises(stable_ids.Fault) as refused:
+        stable_ids.close_hole(session, "t", Lane.MIDDLE, stable_ids.Hole(1, 1))
     assert refused.value.code == 1205
     assert drain(engine, reader) == []
     sql.execute("COMMIT")
@@ -56,7 +56,7 @@ def test_a_producer_later_than_the_fence_takes_another_id(
     engine = start_engine()
     engine.create(TopicSpec("t"))
     with engine._fencing.session() as session:
-        assert advance.close_hole(session, "t", Lane.MIDDLE, advance.Hole(1, 2)) == 2
+        assert stable_ids.close_hole(session, "t", Lane.MIDDLE, stable_ids.Hole(1, 2)) == 2
     # As a server does that reserved the ids 1 and 2 before, and inserts only now.
     with pytest.raises(pymysql.err.IntegrityError) as refused:
         sql.execute("INSERT INTO msg_p_t_middle (id,body,token) VALUES (1,'late','p')")
@@ -88,7 +88,7 @@ def test_an_append_overtaken_by_a_fence_is_repeated_with_new_ids(
 
         wait_for(is_held_up)
         with engine._fencing.session() as session:
-            assert advance.close_hole(session, "t", Lane.MIDDLE, advance.Hole(2, 2)) == 1
+            assert stable_ids.close_hole(session, "t", Lane.MIDDLE, stable_ids.Hole(2, 2)) == 1
         keeper.execute("SELECT RELEASE_LOCK('gate')")
         producer.join(20)
     assert ids == [3, 4]
@@ -264,20 +264,20 @@ def put(sql: Cursor, ids: Iterable[int]) -> None:
         sql.execute(f"INSERT INTO msg_p_t_middle (id,body,token) VALUES {values}")
 
 
-def look_from(engine: MySqlEngine, stable: int) -> advance.Look:
+def look_from(engine: MySqlEngine, stable: int) -> stable_ids.Look:
     topic = engine._catalogue.get("t")
     with engine._readers.session() as session:
-        found = advance.look(session, topic, {Lane.MIDDLE: advance.Bounds(stable, 1)})
+        found = stable_ids.look(session, topic, {Lane.MIDDLE: stable_ids.Bounds(stable, 1)})
     return found[Lane.MIDDLE]
 
 
-def expected(stable: int, ids: set[int]) -> tuple[int, advance.Hole | None]:
+def expected(stable: int, ids: set[int]) -> tuple[int, stable_ids.Hole | None]:
     """What nobody can doubt, one id after the other."""
     end = stable
     while end + 1 in ids:
         end += 1
     behind = [number for number in ids if number > end]
-    return end, advance.Hole(end + 1, min(behind) - 1) if behind else None
+    return end, stable_ids.Hole(end + 1, min(behind) - 1) if behind else None
 
 
 @settings(
@@ -294,7 +294,7 @@ def test_a_look_ends_at_the_first_hole(
     engine: MySqlEngine, sql: Cursor, monkeypatch: pytest.MonkeyPatch, stable: int, later: set[int]
 ) -> None:
     """However the ids lie in the window, looks one after the other come to the first hole."""
-    monkeypatch.setattr(advance, "WINDOW", 8)
+    monkeypatch.setattr(stable_ids, "WINDOW", 8)
     ids = set(range(1, stable + 1)) | later
     put(sql, ids)
     seen = look_from(engine, stable)
@@ -315,9 +315,9 @@ def test_a_hole_that_stays_costs_a_read_next_to_nothing(engine: MySqlEngine, sql
     topic = engine._catalogue.get("t")
     with engine._readers.session() as session:
         before = rows_touched(session)
-        seen = advance.look(session, topic, {Lane.MIDDLE: advance.Bounds(0, 1)})[Lane.MIDDLE]
+        seen = stable_ids.look(session, topic, {Lane.MIDDLE: stable_ids.Bounds(0, 1)})[Lane.MIDDLE]
         cost = rows_touched(session) - before
-    assert seen.hole == advance.Hole(1, 1)
+    assert seen.hole == stable_ids.Hole(1, 1)
     assert cost < 50, f"{cost} rows"
 
 
@@ -325,7 +325,7 @@ def test_whatever_goes_wrong_with_a_hole_the_next_is_closed(
     engine: MySqlEngine, sql: Cursor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Drivers raise more than they promise."""
-    close_hole = advance.close_hole
+    close_hole = stable_ids.close_hole
     calls: list[object] = []
 
     def fail_once(*args: object) -> int:
@@ -334,7 +334,7 @@ def test_whatever_goes_wrong_with_a_hole_the_next_is_closed(
             raise ValueError("a packet that makes no sense")
         return close_hole(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(advance, "close_hole", fail_once)
+    monkeypatch.setattr(stable_ids, "close_hole", fail_once)
     sql.execute("BEGIN")
     sql.execute(INSERT, ("dead",))
     sql.execute("ROLLBACK")

@@ -10,7 +10,7 @@ import pytest
 from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import Lane
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics import Entry, Reader, TopicSpec
+from headrace.store.topics.engine import Entry, Reader, TopicSpec
 
 Cursor = pymysql.cursors.Cursor
 StartEngine = Callable[..., MySqlEngine]

@@ -12,7 +12,7 @@ from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import BY_URGENCY, Lane
 from headrace.store.mysql import partitions, retention
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics import Entry, Message, Reader, TopicSpec
+from headrace.store.topics.engine import Entry, Message, Reader, TopicSpec
 from mariadb import MariaDb
 
 Cursor = pymysql.cursors.Cursor

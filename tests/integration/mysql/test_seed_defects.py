@@ -9,11 +9,11 @@ import pytest
 
 from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import BY_URGENCY, Lane
-from headrace.store.mysql.advance import Advancer, Bounds
-from headrace.store.mysql.catalogue import Topic
-from headrace.store.mysql.driver import Session
+from headrace.store.mysql.catalog import Topic
+from headrace.store.mysql.connection import Session
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics import Entry, Reader, Taken, TopicSpec
+from headrace.store.mysql.stable_ids import Advancer, Bounds
+from headrace.store.topics.engine import Entry, Reader, Taken, TopicSpec
 from waiting import wait_for
 
 Cursor = pymysql.cursors.Cursor

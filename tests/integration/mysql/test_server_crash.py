@@ -10,7 +10,7 @@ import pytest
 
 from headrace.errors import EngineUnavailable
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics import Entry, Reader, TopicSpec
+from headrace.store.topics.engine import Entry, Reader, TopicSpec
 from mariadb import MariaDb
 from waiting import wait_for
 

@@ -13,9 +13,9 @@ import pytest
 
 import headrace
 from headrace.errors import EngineUnavailable
-from headrace.store.mysql import driver, pool
+from headrace.store.mysql import connection, pool
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics import Entry, Reader
+from headrace.store.topics.engine import Entry, Reader
 from mariadb import MariaDb
 from process_state import is_stopped
 from waiting import wait_for
@@ -25,7 +25,7 @@ MEMBER = """
 import os, signal, sys
 from headrace.store.mysql import cursors, driver
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics import Reader
+from headrace.store.topics.engine import Reader
 
 driver._IDLE_IN_TRANSACTION_S = int(sys.argv[2])
 find = cursors.find
@@ -96,12 +96,12 @@ def test_without_the_limit_the_group_would_stand_still(
     """That the test above can fail: nobody ends the transaction, and the others are refused."""
     engine.append("t", [Entry(b"a")])
     freeze(3600)
-    monkeypatch.setattr(driver, "TRIES", 1)  # 3 seconds each
+    monkeypatch.setattr(connection, "TRIES", 1)  # 3 seconds each
     monkeypatch.setattr(pool, "TRIES", 1)
     with pytest.raises(EngineUnavailable, match="busy"):
         engine.read("t", OTHER, 10)
 
 
 def test_a_server_other_than_mariadb_ends_connections_that_do_nothing() -> None:
-    assert "wait_timeout" in driver._leave_no_locks("8.0.35")
-    assert "idle_transaction_timeout" in driver._leave_no_locks("10.11.6-MariaDB-log")
+    assert "wait_timeout" in connection._leave_no_locks("8.0.35")
+    assert "idle_transaction_timeout" in connection._leave_no_locks("10.11.6-MariaDB-log")

@@ -16,7 +16,7 @@ import pytest
 
 import brokers
 from headrace import topics
-from headrace.store.backup import backup
+from headrace.store.tools.backup import backup
 from waiting import wait_for
 
 FILLER = "." * 1000

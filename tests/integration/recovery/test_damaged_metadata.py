@@ -14,11 +14,11 @@ import pytest
 from pika.exceptions import ProbableAccessDeniedError, ProbableAuthenticationError
 from site_under_test import Site
 
-from headrace.store.api import Level, Placed
+from headrace.store.api.message_log import Level, Placed
 from headrace.store.disk import RealDisk
 from headrace.store.format import read_format
-from headrace.store.log.log import CommitLog
-from headrace.store.offline import LogDriver
+from headrace.store.log.commit_log import CommitLog
+from headrace.store.tools.offline import LogDriver
 
 
 def damage(site: Site, sql: str) -> None:

@@ -9,7 +9,7 @@ from conversations import new_topic, pull, send
 from link import Link
 from ours import Ours
 
-from headrace.store.backup import backup, restore
+from headrace.store.tools.backup import backup, restore
 from headrace.testing import run_broker
 from headrace.wire.remoting.codes import ResponseCode
 from headrace.wire.remoting.headers.pull import PullResult

@@ -12,7 +12,7 @@ from pika.exceptions import ChannelClosedByBroker
 
 from headrace.errors import TopicConflict
 from headrace.model.topics.message_priority import Lane
-from headrace.store.topics import Entry, Reader, TopicSpec
+from headrace.store.topics.engine import Entry, Reader, TopicSpec
 from headrace.testing import RunningBroker
 from nativetopics import NativeEngine
 from waiting import wait_for

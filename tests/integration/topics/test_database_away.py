@@ -19,7 +19,7 @@ from brokers import Broker
 from headrace import topics
 from headrace.errors import BrokerError, EngineUnavailable, StoreError
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics import Entry, TopicSpec
+from headrace.store.topics.engine import Entry, TopicSpec
 from headrace.topics.remote import RemoteEngine
 from mariadb import PASSWORD, MariaDb
 from waiting import wait_for

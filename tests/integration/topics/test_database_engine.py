@@ -14,7 +14,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 import mariadb
 from headrace.errors import ClaimLost, TopicConflict
 from headrace.model.topics.message_priority import Lane
-from headrace.store.topics import Entry, Reader, Taken, TopicSpec
+from headrace.store.topics.engine import Entry, Reader, Taken, TopicSpec
 from headrace.testing import RunningBroker, run_broker
 from mariadb import MariaDb
 from nativetopics import NativeEngine

@@ -18,7 +18,7 @@ from headrace.errors import (
     NoSuchTopic,
 )
 from headrace.model.topics.message_priority import Lane
-from headrace.store.topics import Entry, Reader
+from headrace.store.topics.engine import Entry, Reader
 from headrace.testing import RunningBroker
 from integration.access.accesssite import Site
 from nativetopics import (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.errors import AccessRefused
-from headrace.store.topics import Entry, Reader, TopicSpec
+from headrace.store.topics.engine import Entry, Reader, TopicSpec
 from headrace.testing import RunningBroker
 from integration.access.accesssite import PASSWORD, USER, Site
 from nativetopics import (

@@ -12,10 +12,10 @@ import pytest
 from headrace.client.bulk import BulkConnection
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
-from headrace.store.backup import backup, restore
-from headrace.store.fsck import check
-from headrace.store.repair import repair
-from headrace.store.topics import Entry, Reader, TopicSpec
+from headrace.store.tools.backup import backup, restore
+from headrace.store.tools.fsck import check
+from headrace.store.tools.repair import repair
+from headrace.store.topics.engine import Entry, Reader, TopicSpec
 from headrace.testing import run_broker
 from headrace.wire.native.payloads import Op
 from nativetopics import NativeEngine

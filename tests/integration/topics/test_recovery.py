@@ -14,8 +14,8 @@ import brokers
 from headrace.errors import ClaimLost, EngineUnavailable
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import Lane
-from headrace.store.fsck import check
-from headrace.store.topics import LATEST, Entry, Reader, Taken, TopicSpec
+from headrace.store.tools.fsck import check
+from headrace.store.topics.engine import LATEST, Entry, Reader, Taken, TopicSpec
 from headrace.testing import RunningBroker, run_broker
 from nativetopics import NativeEngine
 from waiting import wait_for

@@ -10,7 +10,7 @@ import pytest
 from headrace import topics
 from headrace.errors import BadTopicValue, BrokerError
 from headrace.model.topics.message_priority import Lane
-from headrace.store.topics import Reader
+from headrace.store.topics.engine import Reader
 from headrace.testing import run_broker
 
 

@@ -17,7 +17,7 @@ from headrace.core.storage import Storage
 from headrace.core.turn import Turn
 from headrace.errors import AccessRefused
 from headrace.model.message import Batch
-from headrace.store.api import (
+from headrace.store.api.message_log import (
     BindingRow,
     Catalogue,
     DamagedRow,
@@ -29,7 +29,7 @@ from headrace.store.api import (
     TopicRow,
     UserRow,
 )
-from headrace.store.strays import separate_strays
+from headrace.store.orphans import separate_strays
 from power.forgetful import ForgetfulDisk
 from unit.core.stage import HandLoop, Inbox, message
 from unit.store.log.journals import JournalStage

@@ -12,9 +12,9 @@ from headrace.core import storage as storage_module
 from headrace.core.clock import Timers, VirtualClock
 from headrace.core.storage import Storage
 from headrace.core.turn import Turn
-from headrace.store.api import ExchangeRow, QueueRow
-from headrace.store.log import log as log_module
-from headrace.store.scratch import Scratch
+from headrace.store.api.message_log import ExchangeRow, QueueRow
+from headrace.store.log import commit_log as log_module
+from headrace.store.paging_files import Scratch
 from memory_metadata import MemoryMetadata
 from power.forgetful import ForgetfulDisk
 from unit.core.stage import HandLoop

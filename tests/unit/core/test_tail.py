@@ -10,9 +10,9 @@ import pytest
 from headrace.core.tail import QueueTail
 from headrace.model.backlog import Backlog
 from headrace.model.message import STASHED, Route, Run
-from headrace.store.api import Level, Placed
+from headrace.store.api.message_log import Level, Placed
 from headrace.store.log.segment import segment_name
-from headrace.store.scratch import Scratch
+from headrace.store.paging_files import Scratch
 from power.forgetful import ForgetfulDisk
 from unit.store.log.journals import JournalStage
 

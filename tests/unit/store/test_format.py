@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import StoreError
-from headrace.store.api import Level, Placed, QueueRow
-from headrace.store.directory import DataDirectory
+from headrace.store.api.message_log import Level, Placed, QueueRow
+from headrace.store.data_directory import DataDirectory
 from headrace.store.disk import RealDisk
 from headrace.store.format import format_bytes, read_format
-from headrace.store.fsck import check
 from headrace.store.log import record as r
 from headrace.store.log.checkpoint import NAMES
-from headrace.store.log.log import CommitLog
+from headrace.store.log.commit_log import CommitLog
 from headrace.store.log.segment import segment_name
-from headrace.store.offline import LogDriver
-from headrace.store.repair import repair
 from headrace.store.sqlite.metadata import SqliteMetadata
+from headrace.store.tools.fsck import check
+from headrace.store.tools.offline import LogDriver
+from headrace.store.tools.repair import repair
 
 BASE = (1 << 32) + 4096  # its low half is that of another segment
 

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from unit.store.test_fsck import ORDERS, contents, data, mend, open_log, put, writing
 
 from headrace.errors import StoreError
 from headrace.store import disk
-from headrace.store.backup import backup, restore
-from headrace.store.findings import Remedy
-from headrace.store.fsck import check
 from headrace.store.log.segment import segment_name
-from headrace.store.repair import repair
-from unit.store.test_fsck import ORDERS, contents, data, mend, open_log, put, writing
+from headrace.store.tools.backup import backup, restore
+from headrace.store.tools.findings import Remedy
+from headrace.store.tools.fsck import check
+from headrace.store.tools.repair import repair
 
 __all__ = ["data"]
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.store.api import Level, Placed
+from headrace.store.api.message_log import Level, Placed
 from headrace.store.disk import RealDisk
+from headrace.store.log.commit_log import CommitLog
 from headrace.store.log.compaction import Rule
-from headrace.store.log.log import CommitLog
-from headrace.store.offline import LogDriver
+from headrace.store.tools.offline import LogDriver
 
 SEGMENT = 4096
 

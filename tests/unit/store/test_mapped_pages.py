@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from headrace.bulk.decode.jobs import _read_ahead
+from headrace.bulk.read_plan import Job
 from headrace.errors import StoreError
-from headrace.store.arrow.jobs import _read_ahead
-from headrace.store.job import Job
 
 JOB = Job("queue", "orders", 0, "middle", (), 0, ())
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import BodyTooLarge, EngineUnavailable
-from headrace.store.mysql.append import LaneAppender, portions, size_of
-from headrace.store.mysql.rows import Values
+from headrace.store.mysql.appends import LaneAppender, portions, size_of
+from headrace.store.mysql.message_rows import Values
 from headrace.testing import wait_for
 
 

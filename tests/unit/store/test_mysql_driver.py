@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from headrace.errors import BodyTooLarge, BrokerError, ConfigError, EngineUnavailable, StoreError
-from headrace.store.mysql.driver import Session, check_version
+from headrace.store.mysql.connection import Session, check_version
 from headrace.store.mysql.faults import Fault, refusal
 from headrace.store.mysql.url import parse_url
 

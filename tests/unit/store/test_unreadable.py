@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import StoreError
-from headrace.store import offline
-from headrace.store.directory import DataDirectory
-from headrace.store.findings import Remedy
+from headrace.store.data_directory import DataDirectory
 from headrace.store.format import DamagedFormat, read_format
-from headrace.store.fsck import check
 from headrace.store.sqlite import SqliteMetadata, database
+from headrace.store.tools import offline
+from headrace.store.tools.findings import Remedy
+from headrace.store.tools.fsck import check
 
 
 def fail(*_: object) -> None:

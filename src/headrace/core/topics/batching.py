@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from headrace.core.topics.engine import Answer, Then
 from headrace.errors import BadTopicValue, BodyTooLarge, EngineUnavailable
-from headrace.store.topics import Entry
+from headrace.store.topics.engine import Entry
 
 MAX_ROWS = 1000  # of one call
 MAX_BYTES = 1 << 20

@@ -20,8 +20,8 @@ from headrace.errors import BrokerError, PreconditionFailed, TopicConflict
 from headrace.model.message import Batch, Route
 from headrace.model.retention import Retention, parse_retention
 from headrace.model.topics.message_priority import Lane
-from headrace.store.entries import Parts, decode_entry
-from headrace.store.topics import TopicSpec
+from headrace.store.topics.engine import TopicSpec
+from headrace.store.topics.entry import Parts, decode_entry
 
 if TYPE_CHECKING:
     from headrace.core.vhost import Vhost

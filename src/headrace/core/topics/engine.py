@@ -11,12 +11,12 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from headrace.errors import BrokerError
 from headrace.model.topics.message_priority import Lane
-from headrace.store.topics import Entry, GroupInfo, Lag, Reader, TopicInfo, TopicSpec
+from headrace.store.topics.engine import Entry, GroupInfo, Lag, Reader, TopicInfo, TopicSpec
 
 T = TypeVar("T")
 
 # id, lane, partition, time, body, token, key, tags, source ip, message id, born, properties,
-# attempts: as in store.topics.Message.
+# attempts: as in store.topics.engine.Message.
 MessageRow = tuple[object, ...]
 
 

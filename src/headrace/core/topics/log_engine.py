@@ -18,10 +18,8 @@ from headrace.core.topics.waiting import Waiter, Waiters
 from headrace.errors import BadTopicValue, EngineUnavailable, NoSuchTopic, TopicConflict
 from headrace.model.topics.message_priority import Lane
 from headrace.model.topics.partitions import message_id
-from headrace.store.api import CursorRow, RetryRow, TopicRow
-from headrace.store.entries import decode_entry
-from headrace.store.pieces import Piece
-from headrace.store.topics import (
+from headrace.store.api.message_log import CursorRow, RetryRow, TopicRow
+from headrace.store.topics.engine import (
     Entry,
     GroupInfo,
     Lag,
@@ -30,13 +28,15 @@ from headrace.store.topics import (
     TopicSpec,
     refuse_options,
 )
+from headrace.store.topics.entry import decode_entry
+from headrace.store.topics.reads import Piece
 
 if TYPE_CHECKING:
     from headrace.core.vhost import Vhost
 
 
 class LogEngine:
-    """See core.topics.engine.Engine, and store.topics.TopicEngine for the promises."""
+    """See core.topics.engine.Engine, and store.topics.engine.TopicEngine for the promises."""
 
     name = LOG
     max_body = (1 << 32) - 1  # the front doors have a limit of their own

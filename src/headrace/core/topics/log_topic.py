@@ -28,11 +28,11 @@ from headrace.model.topics.partitions import (
     place_of,
     queue_id,
 )
-from headrace.store.api import Extent, Journal, Level, Placed, TopicRow
-from headrace.store.entries import encode_entries
-from headrace.store.pieces import Loaded
-from headrace.store.readers import Readers
-from headrace.store.topics import Alike, Entry, Part, TopicInfo
+from headrace.store.api.message_log import Extent, Journal, Level, Placed, TopicRow
+from headrace.store.topics.engine import Alike, Entry, Part, TopicInfo
+from headrace.store.topics.entry import encode_entries
+from headrace.store.topics.groups import Readers
+from headrace.store.topics.reads import Loaded
 
 if TYPE_CHECKING:
     from headrace.core.vhost import Vhost
@@ -145,7 +145,7 @@ class LogTopic:
         return None if known is None else known.number
 
     def load(self, track: Track, start: int, stop: int, max_bytes: int) -> tuple[list[Loaded], int]:
-        """Raw entries (store.entries) of start .. stop - 1, and where to go on."""
+        """Raw entries (store.topics.entry) of start .. stop - 1, and where to go on."""
         known = self._tracks.get(track)
         if known is None:
             return [], stop

@@ -21,8 +21,8 @@ from typing import Final
 
 from headrace.errors import MalformedError, UnexpectedFrame
 from headrace.model.topics.message_priority import Lane
-from headrace.store.entries import Parts
-from headrace.store.topics import Entry
+from headrace.store.topics.engine import Entry
+from headrace.store.topics.entry import Parts
 from headrace.wire.amqp.content import body_of, make_content, properties_of
 from headrace.wire.amqp.properties import HeaderTable, Properties
 

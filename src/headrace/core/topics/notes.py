@@ -9,12 +9,12 @@ from headrace.core.storage import Storage
 from headrace.model.topics.message_priority import Lane
 from headrace.model.topics.partitions import Track
 from headrace.model.topics.retries import Place, Retry
-from headrace.store.api import CursorRow, RetryRow
-from headrace.store.readers import Cursor, Name, Readers
+from headrace.store.api.message_log import CursorRow, RetryRow
+from headrace.store.topics.groups import Cursor, Name, Readers
 
 
 class RowNotes:
-    """The Notes of store.readers. Delays run on the monotonic clock; rows have the wall's time."""
+    """The Notes of store.topics.groups. Delays use the monotonic clock, rows the wall clock."""
 
     def __init__(self, storage: Storage, clock: Clock, uuid: str) -> None:
         self._storage = storage

@@ -13,8 +13,8 @@ from headrace.core.topics.bridge import Bridge
 from headrace.core.topics.engine import Answer, Batch, Cancel, MessageRow, Then
 from headrace.errors import BrokerError, NoSuchTopic
 from headrace.model.topics.message_priority import Lane
-from headrace.store.entries import Parts
-from headrace.store.topics import LATEST, Reader
+from headrace.store.topics.engine import LATEST, Reader
+from headrace.store.topics.entry import Parts
 
 if TYPE_CHECKING:
     from headrace.core.clock import Timer, Timers

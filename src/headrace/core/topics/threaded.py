@@ -16,7 +16,7 @@ from headrace.core.topics.engine import Answer, Batch, Cancel, Declared, Message
 from headrace.core.topics.workers import Workers
 from headrace.errors import BodyTooLarge, EngineUnavailable, NoSuchTopic
 from headrace.model.topics.message_priority import Lane
-from headrace.store.topics import (
+from headrace.store.topics.engine import (
     Entry,
     GroupInfo,
     Lag,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headrace.store.topics import Reader
+from headrace.store.topics.engine import Reader
 
 if TYPE_CHECKING:
     from headrace.core.clock import Timer, Timers

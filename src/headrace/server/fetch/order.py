@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.store.job import Job
+from headrace.bulk.read_plan import Job
 from headrace.wire.native.payloads import pack, unpack_trusted
 
 

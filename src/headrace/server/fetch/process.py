@@ -18,11 +18,11 @@ from threading import BoundedSemaphore
 
 import pyarrow as pa
 
+from headrace.bulk.decode.jobs import batches_of
+from headrace.bulk.decode.schema import schema_of
+from headrace.bulk.read_plan import Job
 from headrace.errors import StoreError
 from headrace.server.fetch.order import Order
-from headrace.store.arrow.jobs import batches_of
-from headrace.store.arrow.schema import schema_of
-from headrace.store.job import Job
 from headrace.wire.native.payloads import Op, message, message_head
 
 logger = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from headrace.server.http.call import Call
 from headrace.server.http.listing import Row
 from headrace.server.http.replies import Reply
 from headrace.server.http.route import ENTERS_VHOST, Route
-from headrace.store.entries import decode_entry
-from headrace.store.pieces import Loaded
+from headrace.store.topics.entry import decode_entry
+from headrace.store.topics.reads import Loaded
 
 MAX_ENTRIES = 100_000  # looked at for one answer, about a second of work
 READ_BYTES = 1 << 20

@@ -20,7 +20,7 @@ from headrace.server.http.durable import until_durable
 from headrace.server.http.listing import Fields, Row, listed, reduced
 from headrace.server.http.replies import Reply
 from headrace.server.http.route import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Route
-from headrace.store.topics import GroupInfo, Lag, Reader, TopicInfo, TopicSpec
+from headrace.store.topics.engine import GroupInfo, Lag, Reader, TopicInfo, TopicSpec
 
 T = TypeVar("T")
 SECONDS = 30.0  # an engine that is a database far away may take its time

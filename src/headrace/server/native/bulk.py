@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.bulk.read_plan import Job, Piece
 from headrace.core.auth import is_loopback
 from headrace.core.pins import Held
 from headrace.errors import (
@@ -24,9 +25,8 @@ from headrace.model.permissions import READ
 from headrace.model.topics.partitions import track_of
 from headrace.server.fetch.order import Order
 from headrace.server.native.channel import Channel
-from headrace.store.api import Journal, Stretch
+from headrace.store.api.message_log import Journal, Stretch
 from headrace.store.disk import File
-from headrace.store.job import Job, Piece
 from headrace.wire.native.payloads import Op, Request
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from headrace.errors import BadTopicValue, BodyTooLarge, CommandInvalid
 from headrace.model.retention import Retention, parse_retention
 from headrace.model.topics.message_priority import Lane, lane_named
 from headrace.model.topics.names import check_token
-from headrace.store.topics import (
+from headrace.store.topics.engine import (
     DEFAULT_LEASE_MS,
     EARLIEST,
     LATEST,

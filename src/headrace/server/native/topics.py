@@ -11,7 +11,7 @@ from headrace.errors import NotAllowed
 from headrace.model.topics.message_priority import Lane
 from headrace.server.native import topic_values as values
 from headrace.server.native.channel import Channel, WaitingRead
-from headrace.store.topics import Lag, TopicInfo
+from headrace.store.topics.engine import Lag, TopicInfo
 from headrace.wire.native.payloads import Op, Request
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from headrace.model.topics.partitions import Track
 from headrace.server.remoting.appends import Appended
 from headrace.server.remoting.places import track_of
 from headrace.server.remoting.records import Record, encode_record, hidden, revealed, take_record
-from headrace.store.pieces import Loaded
+from headrace.store.topics.reads import Loaded
 from headrace.wire.remoting.delays import LEVELS, delay_seconds
 from headrace.wire.remoting.names import SCHEDULE_TOPIC
 

@@ -21,7 +21,7 @@ from headrace.server.remoting.meters import Meters
 from headrace.server.remoting.polls import Polls
 from headrace.server.remoting.records import REAL_LANE, Record
 from headrace.server.remoting.relays import Relays
-from headrace.store.topics import TopicSpec
+from headrace.store.topics.engine import TopicSpec
 from headrace.wire.remoting import names, properties
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import ONEWAY, Command

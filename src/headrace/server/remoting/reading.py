@@ -14,8 +14,8 @@ from headrace.server.remoting.meters import GOT
 from headrace.server.remoting.places import physical_offset, queue_id_of, track_of
 from headrace.server.remoting.polls import Held
 from headrace.server.remoting.records import sent_bytes, take_record
-from headrace.store.entries import tags_of
-from headrace.store.pieces import Loaded
+from headrace.store.topics.entry import tags_of
+from headrace.store.topics.reads import Loaded
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.flags import PullFlag

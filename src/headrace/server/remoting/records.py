@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from headrace.core.topics.mapping import RAW as AMQP_RAW
 from headrace.errors import PreconditionFailed
 from headrace.model.topics.message_priority import Lane
-from headrace.store.entries import decode_entry, encode_parts
+from headrace.store.topics.entry import decode_entry, encode_parts
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.hosts import NOWHERE, Host, as_v4, host_bytes
 from headrace.wire.remoting.message import stored_bytes

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from headrace.store.log.group_commit import Buffer, Chunk
 from headrace.store.log.segment import Segment
-from headrace.store.log.segments import Segments
-from headrace.store.log.writer import Buffer, Chunk
+from headrace.store.log.segment_list import Segments
 
 # Seed and synced bytes of a segment -> the record for it, in pieces, and its size, which does not
 # depend on them.

@@ -25,7 +25,7 @@ from headrace.errors import StoreError
 from headrace.model.intervals import Intervals
 from headrace.store.disk import Disk, temporary_name
 from headrace.store.failpoints import passing
-from headrace.store.log.index import QueueIndex
+from headrace.store.log.queue_index import QueueIndex
 
 NAMES = ("checkpoint", "checkpoint.1")  # even and odd sequence numbers
 MAGIC = b"HRCHKPT2"

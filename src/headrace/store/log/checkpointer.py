@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable, Sequence
 
 from headrace.store.disk import Disk
-from headrace.store.log.books import Books
 from headrace.store.log.checkpoint import Checkpoint, checkpoint_bytes, write_checkpoint
+from headrace.store.log.log_index import Books
 from headrace.store.log.recovery import index_bytes, write_index
+from headrace.store.log.recovery_state import State
 from headrace.store.log.segment import Segment
-from headrace.store.log.segments import Segments
-from headrace.store.log.state import State
+from headrace.store.log.segment_list import Segments
 
 logger = logging.getLogger(__name__)
 

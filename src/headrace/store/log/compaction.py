@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from headrace.model.intervals import join_ranges
-from headrace.store.api import Placed
+from headrace.store.api.message_log import Placed
 from headrace.store.failpoints import passing
 from headrace.store.log import record as r
 from headrace.store.log.appender import Appender
-from headrace.store.log.books import Books
-from headrace.store.log.index import Entry, entry_weight
-from headrace.store.log.reading import RecordReader
+from headrace.store.log.log_index import Books
+from headrace.store.log.queue_index import Entry, entry_weight
+from headrace.store.log.record_reader import RecordReader
 from headrace.store.log.segment import Segment
-from headrace.store.log.segments import Segments
+from headrace.store.log.segment_list import Segments
 
 STEP_BYTES = 1 << 18
 

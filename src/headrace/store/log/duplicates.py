@@ -12,7 +12,7 @@ from zlib import crc32
 
 from headrace.model.intervals import Intervals
 from headrace.store.log import record as r
-from headrace.store.log.index import Entry
+from headrace.store.log.queue_index import Entry
 from headrace.store.log.segment import Segment
 
 Sound = Callable[[Entry], list[bool]]  # per message of the record: can it be read

@@ -33,7 +33,7 @@ from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
-from headrace.store.api import Placed
+from headrace.store.api.message_log import Placed
 
 MESSAGES, SETTLED, RETURNED, GROUP = 1, 2, 3, 4
 KINDS = frozenset((MESSAGES, SETTLED, RETURNED, GROUP))

@@ -19,11 +19,11 @@ from headrace.store.failpoints import passing
 from headrace.store.log import record as r
 from headrace.store.log.checkpoint import Checkpoint, load_checkpoints
 from headrace.store.log.duplicates import sound_messages, without_duplicates
-from headrace.store.log.index import Entry, QueueIndex
-from headrace.store.log.losses import name_lost
-from headrace.store.log.scan import Scan
+from headrace.store.log.lost_messages import name_lost
+from headrace.store.log.queue_index import Entry, QueueIndex
+from headrace.store.log.recovery_state import MISSING, SHORT, Lost, Report, State
 from headrace.store.log.segment import Found, Segment, base_of, index_name, segment_name, walk
-from headrace.store.log.state import MISSING, SHORT, Lost, Report, State
+from headrace.store.log.segment_scan import Scan
 
 logger = logging.getLogger(__name__)
 

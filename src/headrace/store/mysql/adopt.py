@@ -13,10 +13,11 @@ from typing import Final
 
 from headrace.errors import BadTopicValue, NoSuchTopic, TopicConflict
 from headrace.model.topics.message_priority import BY_URGENCY, Lane
-from headrace.store.mysql import cursors, schema
-from headrace.store.mysql.catalogue import make_states
-from headrace.store.mysql.driver import Session
-from headrace.store.mysql.rows import TOMBSTONE
+from headrace.store.mysql import tables
+from headrace.store.mysql.catalog import make_states
+from headrace.store.mysql.connection import Session
+from headrace.store.mysql.groups import cursors
+from headrace.store.mysql.message_rows import TOMBSTONE
 
 _WORD: Final = "CHARACTER SET ascii COLLATE ascii_bin"
 _LANES: Final = "ENUM('low','middle','high')"
@@ -37,15 +38,15 @@ def adopt(session: Session, topic: str) -> None:
         raise TopicConflict(f"topic {topic!r} is in the catalogue already; nothing was changed")
     _check(session, topic)
     for lane in BY_URGENCY:
-        _upgrade_messages(session, schema.messages(topic, lane))
-    _upgrade_cursors(session, schema.cursors(topic))
+        _upgrade_messages(session, tables.messages(topic, lane))
+    _upgrade_cursors(session, tables.cursors(topic))
     for table, statement in (
-        (schema.claims(topic), schema.claims_table(topic)),
-        (schema.retries(topic), schema.retries_table(topic)),
+        (tables.claims(topic), tables.claims_table(topic)),
+        (tables.retries(topic), tables.retries_table(topic)),
     ):
         if not _columns(session, table):
             session.run(statement)
-    ends = {lane.label: _close_holes(session, schema.messages(topic, lane)) for lane in BY_URGENCY}
+    ends = {lane.label: _close_holes(session, tables.messages(topic, lane)) for lane in BY_URGENCY}
     _move_offsets(session, topic, {label: stable for label, (stable, _) in ends.items()})
     with session.transaction():
         make_states(session, topic, ends)
@@ -61,8 +62,8 @@ def adopt(session: Session, topic: str) -> None:
 
 def _check(session: Session, topic: str) -> None:
     """All of the seed's tables and columns, and nothing in them that does not fit."""
-    wanted = {schema.messages(topic, lane): _SEED_MESSAGES for lane in BY_URGENCY}
-    wanted[schema.cursors(topic)] = _SEED_CURSORS
+    wanted = {tables.messages(topic, lane): _SEED_MESSAGES for lane in BY_URGENCY}
+    wanted[tables.cursors(topic)] = _SEED_CURSORS
     for table, its in wanted.items():
         found = _columns(session, table)
         if not found:
@@ -194,7 +195,7 @@ def _upgrade_cursors(session: Session, table: str) -> None:
             "MODIFY `offset` BIGINT NOT NULL DEFAULT 0",
             f"MODIFY token VARCHAR(255) {_WORD} NOT NULL DEFAULT ''",
         ]
-    changes += [f"ADD COLUMN {one}" for one in schema.CURSOR_COLUMNS if one.split()[0] not in found]
+    changes += [f"ADD COLUMN {one}" for one in tables.CURSOR_COLUMNS if one.split()[0] not in found]
     keys = {
         str(name)
         for (name,) in session.rows(
@@ -209,7 +210,7 @@ def _upgrade_cursors(session: Session, table: str) -> None:
         for name in sorted(keys - {"PRIMARY", "uq_cursor"})
     ]
     if "uq_cursor" not in keys:
-        changes.append(f"ADD {schema.CURSOR_KEY}")
+        changes.append(f"ADD {tables.CURSOR_KEY}")
     if changes:
         session.run(f"ALTER TABLE {table} {', '.join(changes)}")
 
@@ -217,7 +218,7 @@ def _upgrade_cursors(session: Session, table: str) -> None:
 def _move_offsets(session: Session, topic: str, ends: dict[str, int]) -> None:
     """Members become one row of their group, at the largest offset of any of them: up to there
     every message was given to some member. Single consumers keep theirs."""
-    table = schema.cursors(topic)
+    table = tables.cursors(topic)
     with session.transaction():
         session.run(f"UPDATE {table} SET group_id=NULL WHERE group_id=''")  # alone, as others say
         for group, label, position in session.rows(
@@ -244,7 +245,7 @@ def _move_offsets(session: Session, topic: str, ends: dict[str, int]) -> None:
 def positions(session: Session, topic: str) -> dict[tuple[str, str, Lane], int]:
     """Group, token and lane of every row, with its offset: for the operator to look at."""
     rows = session.rows(
-        f"SELECT group_key,token,priority,`offset` FROM {schema.cursors(topic)} ORDER BY id"
+        f"SELECT group_key,token,priority,`offset` FROM {tables.cursors(topic)} ORDER BY id"
     )
     return {
         (str(group), str(token), Lane[str(label).upper()]): int(offset)

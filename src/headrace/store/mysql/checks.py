@@ -8,8 +8,8 @@ from typing import Final
 from headrace.errors import BadTopicValue
 from headrace.model.topics.message_priority import Lane
 from headrace.model.topics.names import check_token
-from headrace.store.mysql.advance import Bounds
-from headrace.store.topics import EARLIEST, LATEST, Reader
+from headrace.store.mysql.stable_ids import Bounds
+from headrace.store.topics.engine import EARLIEST, LATEST, Reader
 
 MAX_BATCH: Final = 100_000
 MAX_LEASE_MS: Final = 366 * 24 * 3_600_000

@@ -10,23 +10,25 @@ from collections.abc import Mapping, Sequence
 from headrace.errors import BadTopicValue, NoSuchTopic, StoreError
 from headrace.model.topics.message_priority import Lane
 from headrace.model.topics.names import check_token
-from headrace.store.mysql import cursors, grouping, progress, ranges, retries, seeking, solo
-from headrace.store.mysql.append import LaneAppender, Writer
-from headrace.store.mysql.catalogue import Topic
+from headrace.store.mysql import single_consumer
+from headrace.store.mysql.appends import LaneAppender, Writer
+from headrace.store.mysql.bodies import Bodies
+from headrace.store.mysql.catalog import Topic
 from headrace.store.mysql.checks import (
     check_batch,
     check_delay,
     check_reader,
     checked_positions,
 )
-from headrace.store.mysql.driver import Session
+from headrace.store.mysql.connection import Session
+from headrace.store.mysql.context import COMMITTED
 from headrace.store.mysql.extras import Extras
 from headrace.store.mysql.faults import Fault
-from headrace.store.mysql.foundation import COMMITTED
-from headrace.store.mysql.reading import Bodies
-from headrace.store.mysql.rows import Values, queue_of, values_of
+from headrace.store.mysql.groups import cursors, group_rows, grouping, offset_reset, retries
+from headrace.store.mysql.groups import lag as progress
+from headrace.store.mysql.message_rows import Values, queue_of, values_of
 from headrace.store.mysql.url import Settings
-from headrace.store.topics import (
+from headrace.store.topics.engine import (
     Entry,
     GroupInfo,
     Lag,
@@ -147,9 +149,11 @@ class MySqlEngine(Extras):
         if reader.group is None:
             self.commit(topic, reader, claim)
             return self.read(topic, reader, batch)
-        return self._read(topic, reader, batch, ranges.parse(claim, reader))
+        return self._read(topic, reader, batch, group_rows.parse(claim, reader))
 
-    def _read(self, topic: str, reader: Reader, batch: int, acks: Sequence[ranges.Key]) -> Taken:
+    def _read(
+        self, topic: str, reader: Reader, batch: int, acks: Sequence[group_rows.Key]
+    ) -> Taken:
         check_reader(reader)
         check_batch(batch)
         found = self._catalogue.get(topic)
@@ -158,7 +162,7 @@ class MySqlEngine(Extras):
             bounds = self._bounds(session, found)
             bodies = Bodies(self._sizes)
             if reader.group is None:
-                return solo.read(session, topic, reader, bounds, batch, bodies)
+                return single_consumer.read(session, topic, reader, bounds, batch, bodies)
             return grouping.read(session, topic, reader, bounds, batch, bodies, acks)
 
         return self._on(topic, work, unknown="what it handed out comes again after the lease")
@@ -170,10 +174,10 @@ class MySqlEngine(Extras):
         if not claim:
             return
         if reader.group is None:
-            work = lambda session: solo.commit(session, topic, reader, claim)  # noqa: E731
+            work = lambda session: single_consumer.commit(session, topic, reader, claim)  # noqa: E731
         else:
-            keys = ranges.parse(claim, reader)
-            work = lambda session: ranges.commit(session, topic, reader, keys)  # noqa: E731
+            keys = group_rows.parse(claim, reader)
+            work = lambda session: group_rows.commit(session, topic, reader, keys)  # noqa: E731
         self._on(topic, work, unknown=COMMITTED)
 
     def nack(
@@ -190,7 +194,7 @@ class MySqlEngine(Extras):
             raise BadTopicValue("only members of a group can nack; a consumer on its own reads "
                                 "again what it does not commit")  # fmt: skip
         check_delay(delay_ms)
-        keys = ranges.parse(claim, reader)
+        keys = group_rows.parse(claim, reader)
         self._on(
             topic,
             lambda session: retries.nack(session, topic, reader, keys, ids, delay_ms, reason),
@@ -201,10 +205,10 @@ class MySqlEngine(Extras):
         if not claim:
             return
         if reader.group is None:
-            self._on(topic, lambda session: solo.renew(session, topic, reader, claim))
+            self._on(topic, lambda session: single_consumer.renew(session, topic, reader, claim))
             return
-        keys = ranges.parse(claim, reader)
-        self._on(topic, lambda session: ranges.renew(session, topic, reader, keys))
+        keys = group_rows.parse(claim, reader)
+        self._on(topic, lambda session: group_rows.renew(session, topic, reader, keys))
 
     # -- positions -------------------------------------------------------------------------------
 
@@ -224,14 +228,14 @@ class MySqlEngine(Extras):
         def work(session: Session) -> None:
             bounds = self._bounds(session, found)
             target = {
-                lane: seeking.position_at(session, topic, lane, its, time_ms)
+                lane: offset_reset.position_at(session, topic, lane, its, time_ms)
                 for lane, its in bounds.items()
             } if time_ms is not None else checked_positions(positions or {}, bounds)  # fmt: skip
             cursors.find_or_make(session, topic, reader, bounds)
             if reader.group is None:
-                solo.seek(session, topic, reader, target)
+                single_consumer.seek(session, topic, reader, target)
             else:
-                seeking.seek_group(session, topic, reader, target)
+                offset_reset.seek_group(session, topic, reader, target)
 
         self._on(topic, work, repeatable=True)
 

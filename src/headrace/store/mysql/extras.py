@@ -8,14 +8,15 @@ from typing import TypeVar
 from headrace.errors import BadTopicValue
 from headrace.model.topics.message_priority import Lane
 from headrace.model.topics.names import check_token
-from headrace.store.mysql import adopt, leases, pins, seeking
-from headrace.store.mysql.advance import Bounds
+from headrace.store.mysql import adopt, pins
 from headrace.store.mysql.checks import check_reader
-from headrace.store.mysql.driver import Session
-from headrace.store.mysql.foundation import COMMITTED, Foundation
-from headrace.store.mysql.housekeeping import Housekeeper
-from headrace.store.mysql.leases import QueueLease
-from headrace.store.topics import DEFAULT_LEASE_MS, Message, Reader
+from headrace.store.mysql.connection import Session
+from headrace.store.mysql.context import COMMITTED, Foundation
+from headrace.store.mysql.groups import offset_reset, queue_leases
+from headrace.store.mysql.groups.queue_leases import QueueLease
+from headrace.store.mysql.housekeeper import Housekeeper
+from headrace.store.mysql.stable_ids import Bounds
+from headrace.store.topics.engine import DEFAULT_LEASE_MS, Message, Reader
 
 T = TypeVar("T")
 
@@ -62,7 +63,7 @@ class Extras(Foundation):
 
         def work(session: Session) -> dict[Lane, int]:
             return {
-                lane: seeking.position_at(session, topic, lane, its, time_ms) + 1
+                lane: offset_reset.position_at(session, topic, lane, its, time_ms) + 1
                 for lane, its in self._bounds(session, found).items()
             }
 
@@ -91,7 +92,7 @@ class Extras(Foundation):
 
         def work(session: Session) -> QueueLease | None:
             bounds = self._bounds(session, found)[lane]
-            return leases.lease(session, topic, reader, lane, queue, bounds)
+            return queue_leases.lease(session, topic, reader, lane, queue, bounds)
 
         return self._on(topic, work, repeatable=True)
 
@@ -104,7 +105,7 @@ class Extras(Foundation):
         position = held.position if after is None else after
         return self._on(
             topic,
-            lambda session: leases.read(
+            lambda session: queue_leases.read(
                 session, topic, held, position, self._bounds(session, found)[held.lane], batch
             ),
             repeatable=True,
@@ -116,13 +117,13 @@ class Extras(Foundation):
         """Everything of the queue up to that id is done; the lease begins anew. ClaimLost."""
         self._on(
             topic,
-            lambda session: leases.commit(session, topic, held, position, lease_ms),
+            lambda session: queue_leases.commit(session, topic, held, position, lease_ms),
             unknown=COMMITTED,
         )
 
     def release_queue(self, topic: str, held: QueueLease) -> None:
         """Another member may have it at once."""
-        self._on(topic, lambda session: leases.release(session, topic, held), repeatable=True)
+        self._on(topic, lambda session: queue_leases.release(session, topic, held), repeatable=True)
 
     def housekeep(self) -> None:
         """One round of housekeeping now, in this thread."""

@@ -10,8 +10,8 @@ import socket
 import uuid
 from typing import Final
 
-from headrace.store.mysql.driver import Session
-from headrace.store.mysql.schema import NOW
+from headrace.store.mysql.connection import Session
+from headrace.store.mysql.tables import NOW
 
 HEARTBEAT_S: Final = 3.0
 LEASE_MS: Final = 10_000  # three heartbeats and a little

@@ -6,9 +6,9 @@ import logging
 from typing import Final
 
 from headrace.model.topics.message_priority import Lane
-from headrace.store.mysql import schema
-from headrace.store.mysql.catalogue import Topic
-from headrace.store.mysql.driver import Session
+from headrace.store.mysql import tables
+from headrace.store.mysql.catalog import Topic
+from headrace.store.mysql.connection import Session
 from headrace.store.mysql.faults import Fault, Kind
 
 logger = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ def bounds_of(session: Session, topic: str, lane: Lane) -> list[int]:
     rows = session.rows(
         "SELECT PARTITION_NAME FROM information_schema.PARTITIONS WHERE TABLE_SCHEMA=DATABASE() "
         "AND TABLE_NAME=%s AND PARTITION_NAME IS NOT NULL",
-        (schema.messages(topic, lane).strip("`"),),
+        (tables.messages(topic, lane).strip("`"),),
     )
     return sorted(int(name[1:]) for (name,) in rows if name != _LAST)
 
@@ -39,7 +39,7 @@ def keep_ahead(session: Session, topic: Topic, lane: Lane, stable: int) -> None:
     if wanted:
         _alter(
             session,
-            f"ALTER TABLE {schema.messages(topic.name, lane)} REORGANIZE PARTITION {_LAST} INTO "
+            f"ALTER TABLE {tables.messages(topic.name, lane)} REORGANIZE PARTITION {_LAST} INTO "
             f"({', '.join(wanted)}, PARTITION {_LAST} VALUES LESS THAN MAXVALUE)",
         )
 
@@ -50,7 +50,7 @@ def drop_below(session: Session, topic: str, lane: Lane, low: int) -> int:
     if not old:
         return 0
     names = ", ".join(f"p{bound}" for bound in old)
-    done = _alter(session, f"ALTER TABLE {schema.messages(topic, lane)} DROP PARTITION {names}")
+    done = _alter(session, f"ALTER TABLE {tables.messages(topic, lane)} DROP PARTITION {names}")
     return len(old) if done else 0
 
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from headrace.model.topics.message_priority import BY_URGENCY, Lane
-from headrace.store.mysql import schema
-from headrace.store.mysql.driver import Session
+from headrace.store.mysql import tables
+from headrace.store.mysql.connection import Session
 
 PREFIX: Final = "spark."
 _MARK: Final = "pin"
@@ -31,7 +31,7 @@ def pin(
         values += [PREFIX + query, token, lane.label, start.get(lane, 0), end.get(lane, 0), _MARK]
     with session.transaction():
         session.run(
-            f"INSERT INTO {schema.cursors(topic)} (group_id,token,priority,`offset`,claimed,owner) "
+            f"INSERT INTO {tables.cursors(topic)} (group_id,token,priority,`offset`,claimed,owner) "
             f"VALUES {','.join(['(%s,%s,%s,%s,%s,%s)'] * len(BY_URGENCY))} "
             "ON DUPLICATE KEY UPDATE `offset`=VALUES(`offset`), claimed=VALUES(claimed), "
             "owner=VALUES(owner)",
@@ -42,7 +42,7 @@ def pin(
 def pinned(session: Session, topic: str, query: str, token: str) -> dict[Lane, int]:
     """What the query has done with, by lane."""
     rows = session.rows(
-        f"SELECT priority,`offset` FROM {schema.cursors(topic)} "
+        f"SELECT priority,`offset` FROM {tables.cursors(topic)} "
         "WHERE group_key=%s AND token=%s AND owner=%s",
         (PREFIX + query, token, _MARK),
     )
@@ -52,6 +52,6 @@ def pinned(session: Session, topic: str, query: str, token: str) -> dict[Lane, i
 def unpin(session: Session, topic: str, query: str, token: str) -> None:
     """The query will not read any more."""
     session.run(
-        f"DELETE FROM {schema.cursors(topic)} WHERE group_key=%s AND token=%s AND owner=%s",
+        f"DELETE FROM {tables.cursors(topic)} WHERE group_key=%s AND token=%s AND owner=%s",
         (PREFIX + query, token, _MARK),
     )

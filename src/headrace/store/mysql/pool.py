@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from headrace.errors import EngineUnavailable
-from headrace.store.mysql.driver import TRIES, Session
+from headrace.store.mysql.connection import TRIES, Session
 from headrace.store.mysql.faults import Fault, Kind, refusal
 from headrace.store.mysql.url import Settings
 

@@ -12,12 +12,13 @@ from typing import Final
 from headrace.model.retaining import Chunk, over_limit, pairs, removable_to
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import BY_URGENCY, Lane, lane_named
-from headrace.store.mysql import partitions, schema, seeking
-from headrace.store.mysql.advance import Bounds
-from headrace.store.mysql.catalogue import Topic
-from headrace.store.mysql.driver import Session
-from headrace.store.mysql.ranges import FREE
-from headrace.store.mysql.schema import NOW
+from headrace.store.mysql import partitions, tables
+from headrace.store.mysql.catalog import Topic
+from headrace.store.mysql.connection import Session
+from headrace.store.mysql.groups import offset_reset
+from headrace.store.mysql.groups.group_rows import FREE
+from headrace.store.mysql.stable_ids import Bounds
+from headrace.store.mysql.tables import NOW
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class Counts:
         return over_limit(found, limit)
 
     def _lane(self, session: Session, topic: Topic, lane: Lane, bounds: Bounds) -> list[Chunk]:
-        table = schema.messages(topic.name, lane)
+        table = tables.messages(topic.name, lane)
         if bounds.stable - bounds.low < FEW:
             return _count(session, table, bounds.low - 1, bounds.stable, 1)
         known = self._chunks.get((topic.uuid, lane), [])
@@ -103,7 +104,7 @@ def _policy(
     if retention.ms is not None:
         [(now,)] = session.rows(f"SELECT {NOW}")
         for lane, its in bounds.items():
-            ends[lane] = seeking.position_at(
+            ends[lane] = offset_reset.position_at(
                 session, topic.name, lane, its, int(now) - retention.ms
             )
     if retention.size is not None:
@@ -116,7 +117,7 @@ def held(session: Session, topic: Topic) -> dict[Lane, list[int]]:
     """What nobody may remove: ranges that outside readers have pinned; when the topic keeps what
     is unread, everything behind the slowest reader."""
     found: dict[Lane, list[int]] = {lane: [] for lane in BY_URGENCY}
-    cursors, claims = schema.cursors(topic.name), schema.claims(topic.name)
+    cursors, claims = tables.cursors(topic.name), tables.claims(topic.name)
     pins = "group_id IS NOT NULL AND token NOT IN ('','#q')"
     which = "" if topic.keep_unread else f"WHERE {pins} AND owner='pin'"
     for label, position in session.rows(
@@ -128,7 +129,7 @@ def held(session: Session, topic: Topic) -> dict[Lane, list[int]]:
         for label, first in session.rows(
             f"SELECT priority,MIN(start_id) FROM {claims} WHERE end_id>0 GROUP BY priority "
             "UNION ALL "
-            f"SELECT priority,MIN(msg_id) FROM {schema.retries(topic.name)} GROUP BY priority"
+            f"SELECT priority,MIN(msg_id) FROM {tables.retries(topic.name)} GROUP BY priority"
         ):
             found[lane_named(label)].append(int(first) - 1)
     return found
@@ -140,17 +141,17 @@ def raise_low(session: Session, topic: str, lane: Lane, low: int) -> None:
         (low, topic, lane.label, low),
     )
     session.run(
-        f"DELETE FROM {schema.retries(topic)} WHERE priority=%s AND msg_id<%s", (lane.label, low)
+        f"DELETE FROM {tables.retries(topic)} WHERE priority=%s AND msg_id<%s", (lane.label, low)
     )
     session.run(
-        f"UPDATE {schema.claims(topic)} SET {FREE} WHERE priority=%s AND end_id>0 AND end_id<%s",
+        f"UPDATE {tables.claims(topic)} SET {FREE} WHERE priority=%s AND end_id>0 AND end_id<%s",
         (lane.label, low),
     )
 
 
 def delete_below(session: Session, topic: str, lane: Lane, low: int) -> int:
     """In small statements: none holds its locks for long."""
-    table = schema.messages(topic, lane)
+    table = tables.messages(topic, lane)
     removed = 0
     while True:
         count = session.run(f"DELETE FROM {table} WHERE id<%s ORDER BY id LIMIT {BATCH}", (low,))

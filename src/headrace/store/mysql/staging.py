@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from headrace.model.topics.message_priority import BY_URGENCY, Lane
-from headrace.store.mysql import schema
-from headrace.store.mysql.driver import Session
-from headrace.store.mysql.rows import COLUMNS, Values
+from headrace.store.mysql import tables
+from headrace.store.mysql.connection import Session
+from headrace.store.mysql.message_rows import COLUMNS, Values
 
 _WORD: Final = "CHARACTER SET ascii COLLATE ascii_bin"
 _TABLES: Final = (
@@ -91,7 +91,7 @@ def _append(
         if upto is None:
             return
         session.run(
-            f"INSERT INTO {schema.messages(topic, lane)} ({COLUMNS}) SELECT {COLUMNS} "
+            f"INSERT INTO {tables.messages(topic, lane)} ({COLUMNS}) SELECT {COLUMNS} "
             f"FROM `msg_staged` WHERE {which} AND id>%s AND id<=%s ORDER BY id",
             (*values, last, upto),
         )
@@ -112,7 +112,7 @@ def _append_counted(
         (count, topic, lane.label),
     )
     session.run(
-        f"INSERT INTO {schema.messages(topic, lane)} (id,{COLUMNS}) "
+        f"INSERT INTO {tables.messages(topic, lane)} (id,{COLUMNS}) "
         f"SELECT %s+ROW_NUMBER() OVER (ORDER BY id),{COLUMNS} FROM `msg_staged` WHERE {which}",
         (last - count, *values),
     )

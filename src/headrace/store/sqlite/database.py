@@ -13,11 +13,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from headrace.errors import BrokerError, ConfigError, StoreError
-from headrace.store.api import DamagedRow, QueueRow
-from headrace.store.disk import copy_readable
-from headrace.store.log.reserve import FULL
+from headrace.store.api.message_log import DamagedRow, QueueRow
+from headrace.store.disk import FULL, copy_readable
 from headrace.store.sqlite import schema, statements
-from headrace.store.sqlite.sums import (
+from headrace.store.sqlite.checksums import (
     ERRORS,
     counter,
     is_damage,

@@ -16,10 +16,10 @@ from threading import Condition, Thread
 from typing import Any, NamedTuple
 
 from headrace.errors import BrokerError, StoreError
-from headrace.store.api import Catalogue, DamagedRow, Row
+from headrace.store.api.message_log import Catalogue, DamagedRow, Row
 from headrace.store.failpoints import passing
-from headrace.store.rows import Kept, row_values
 from headrace.store.sqlite import statements
+from headrace.store.sqlite.checksums import counter, kept_aside, row_sum, scan, set_aside_values
 from headrace.store.sqlite.database import (
     is_full,
     open_database,
@@ -27,7 +27,7 @@ from headrace.store.sqlite.database import (
     set_aside_room,
     store_error,
 )
-from headrace.store.sqlite.sums import counter, kept_aside, row_sum, scan, set_aside_values
+from headrace.store.sqlite.rows import Kept, row_values
 from headrace.wire.amqp.values import utf8
 
 logger = logging.getLogger(__name__)

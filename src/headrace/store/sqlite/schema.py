@@ -13,7 +13,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from headrace.store.failpoints import passing
-from headrace.store.sqlite.sums import row_sum
+from headrace.store.sqlite.checksums import row_sum
 
 APPLICATION_ID: Final = 0x48644D44  # "HdMD": tells our file from any other SQLite database
 

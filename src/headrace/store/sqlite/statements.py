@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from headrace.store.api import (
+from headrace.store.api.message_log import (
     BindingRow,
     CursorRow,
     ExchangeRow,
@@ -23,7 +23,7 @@ from headrace.store.api import (
     UserRow,
     VhostLimitsRow,
 )
-from headrace.store.rows import IDENTITY, field_names
+from headrace.store.sqlite.rows import IDENTITY, field_names
 
 TABLES: Final[Mapping[type[Row], str]] = {
     ExchangeRow: "exchanges",

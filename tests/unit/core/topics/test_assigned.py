@@ -7,7 +7,7 @@ from typing import Any
 from headrace.core.topics.assigned import Assigned
 from headrace.model.topics.message_priority import Lane
 from headrace.model.topics.partitions import Bound
-from headrace.store.api import CursorRow
+from headrace.store.api.message_log import CursorRow
 
 
 class Rows:

@@ -10,7 +10,7 @@ from headrace.core.topics import batching
 from headrace.core.topics.batching import Batcher
 from headrace.core.topics.engine import Answer, Then
 from headrace.errors import BadTopicValue, EngineUnavailable
-from headrace.store.topics import Entry
+from headrace.store.topics.engine import Entry
 
 
 class Desk:

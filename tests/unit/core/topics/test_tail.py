@@ -15,9 +15,9 @@ from headrace.core.topics.threaded import ThreadedEngine
 from headrace.core.topics.workers import Workers
 from headrace.errors import EngineUnavailable
 from headrace.model.topics.message_priority import Lane
-from headrace.store.entries import Parts
-from headrace.store.memory_topics import MemoryEngine
-from headrace.store.topics import Entry, Reader, Taken, TopicSpec
+from headrace.store.topics.engine import Entry, Reader, Taken, TopicSpec
+from headrace.store.topics.entry import Parts
+from headrace.store.topics.memory import MemoryEngine
 
 
 class Refusing(MemoryEngine):

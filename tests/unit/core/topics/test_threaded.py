@@ -15,8 +15,8 @@ from headrace.core.topics.engine import Answer, Batch, Then
 from headrace.core.topics.threaded import ThreadedEngine
 from headrace.core.topics.workers import Workers
 from headrace.errors import EngineUnavailable, NoSuchTopic
-from headrace.store.memory_topics import MemoryEngine
-from headrace.store.topics import Entry, Reader, TopicInfo, TopicSpec
+from headrace.store.topics.engine import Entry, Reader, TopicInfo, TopicSpec
+from headrace.store.topics.memory import MemoryEngine
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headrace.errors import BadTopicValue, BodyTooLarge, BrokerError, CommandInvalid
 from headrace.model.topics.message_priority import Lane
 from headrace.server.native.topic_values import entries_of
-from headrace.store.topics import Alike, Entry
+from headrace.store.topics.engine import Alike, Entry
 from headrace.wire.native.payloads import Op, Request
 
 LARGEST = 4

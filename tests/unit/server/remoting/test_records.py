@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from headrace.server.remoting.places import physical_offset, take_physical
 from headrace.server.remoting.records import Record, encode_record, sent_bytes, take_record
-from headrace.store.entries import decode_entry, encode_entry
-from headrace.store.topics import Entry
+from headrace.store.topics.engine import Entry
+from headrace.store.topics.entry import decode_entry, encode_entry
 from headrace.wire.remoting.hosts import Host, host_bytes
 from remoting_bodies import take_message
 

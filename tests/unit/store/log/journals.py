@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.store.api import Level, Placed, Stored
+from headrace.store.api.message_log import Level, Placed, Stored
 from headrace.store.disk import Disk
+from headrace.store.log.commit_log import CommitLog
 from headrace.store.log.compaction import Rule
-from headrace.store.log.log import CommitLog
 from power import handwriter
 
 EAGER = Rule(messages=1, size=1, alive=1.0)  # compacts whatever has anything dead in it

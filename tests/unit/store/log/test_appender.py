@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.store.log.appender import Appender, Encode
 from headrace.store.log.record import segment_seed
 from headrace.store.log.segment import Segment
-from headrace.store.log.segments import Segments
+from headrace.store.log.segment_list import Segments
 from power.forgetful import ForgetfulDisk
 
 SEED = b"%d" % segment_seed(0)

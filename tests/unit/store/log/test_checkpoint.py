@@ -14,7 +14,7 @@ from headrace.store.log.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from headrace.store.log.index import QueueIndex
+from headrace.store.log.queue_index import QueueIndex
 from power.forgetful import ForgetfulDisk, PowerCut
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.store.api import Level
+from headrace.store.api.message_log import Level
 from headrace.store.log.segment import index_name, segment_name
 from power.forgetful import ForgetfulDisk, ForgetfulFile
 from unit.store.log.journals import JournalStage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.model.intervals import Intervals
 from headrace.store.log.duplicates import without_duplicates
-from headrace.store.log.index import Entry
+from headrace.store.log.queue_index import Entry
 
 
 def entry(first: int, stop: int, position: int) -> Entry:

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from unit.store.log.test_writer import Threaded, broken
 
 from headrace.store.disk import RealDisk
-from headrace.store.log import writer
+from headrace.store.log import group_commit
 from headrace.store.log.checkpoint import NAMES
-from headrace.store.log.reserve import NAME, Reserve
+from headrace.store.log.disk_reserve import NAME, Reserve
 from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX
 from power.forgetful import ForgetfulDisk
 from unit.store.log.journals import EAGER, JournalStage
-from unit.store.log.test_writer import Threaded, broken
 
 ERRORS = (errno.EIO, errno.EPERM)
 
@@ -174,7 +174,7 @@ def test_a_callback_that_fails_ends_the_log_instead_of_halting_it(
 def test_too_many_open_files_are_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, action: str
 ) -> None:
-    monkeypatch.setattr(writer, "RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(group_commit, "RETRY_SECONDS", 0.001)
     threaded = Threaded(tmp_path)
     position = threaded.put(b"a")
     threaded.wait_until(lambda: threaded.log.durable >= position)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.store.api import Placed
+from headrace.store.api.message_log import Placed
 from headrace.store.log import record as r
 from headrace.store.log.pending import Group, Notes, ranges_of
 from headrace.store.log.segment import Found, parts_of, walk

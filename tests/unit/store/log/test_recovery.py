@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from headrace.store.api import Level
+from headrace.store.api.message_log import Level
 from headrace.store.log.checkpoint import NAMES
 from headrace.store.log.segment import segment_name
 from power.forgetful import ForgetfulDisk
@@ -391,7 +391,7 @@ def test_without_sums_damaged_messages_would_be_delivered(
 
         __hash__ = int.__hash__
 
-    for module in ("record", "reading", "recovery", "duplicates"):
+    for module in ("record", "record_reader", "recovery", "duplicates"):
         name = f"headrace.store.log.{module}.crc32"
         monkeypatch.setattr(name, lambda *given: Agreeable(0), raising=False)
 

@@ -14,7 +14,7 @@ import pytest
 
 from handover import Handover
 from headrace.errors import ConfigError, StoreError
-from headrace.store.api import Catalogue, ExchangeRow, SecretRow
+from headrace.store.api.message_log import Catalogue, ExchangeRow, SecretRow
 from headrace.store.sqlite import SqliteMetadata, database
 from headrace.store.sqlite.database import store_error
 from headrace.store.sqlite.schema import MIGRATIONS

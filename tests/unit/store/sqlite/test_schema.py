@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.store.api import (
+from headrace.store.api.message_log import (
     Catalogue,
     CursorRow,
     ExchangeRow,

@@ -11,7 +11,7 @@ import pytest
 
 from handover import Handover
 from headrace.errors import StoreError
-from headrace.store.api import ExchangeRow, QueueRow
+from headrace.store.api.message_log import ExchangeRow, QueueRow
 from headrace.store.sqlite import SqliteMetadata, database, metadata
 from headrace.store.sqlite.metadata import Change
 

@@ -1,0 +1,1 @@
+"""Bulk reads by offset in one place: broker side, reader side, Arrow."""

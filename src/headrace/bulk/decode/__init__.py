@@ -1,0 +1,1 @@
+"""Records to Arrow batches without a loop per message."""

@@ -1,0 +1,138 @@
+"""Messages of queues as columns: contents are AMQP frames, decoded all messages at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.bulk.decode.gather import Bytes, Places, distinct, pick, read
+from headrace.bulk.decode.headers import fields_of, map_of
+from headrace.bulk.decode.records import Rows
+from headrace.bulk.decode.schema import COLUMNS, PROPERTIES
+from headrace.bulk.decode.text_maps import Field
+from headrace.wire.amqp.content import OVERHEAD, body_of
+
+_PAYLOAD = 7  # where a frame's payload begins
+_BODY_SIZE = _PAYLOAD + 4
+_FLAGS = _PAYLOAD + 12  # what comes before it is class, weight and the size of the body
+_LAST_SECOND = 253_402_300_799  # of the year 9999
+_LOW_BELOW, _HIGH_FROM = 4, 6  # AMQP priorities: 4, 5 and none are middle
+
+Maker: TypeAlias = Callable[[Bytes, dict[str, Field], int], pa.Array]
+
+
+class ContentColumns:
+    """The columns of some messages of a queue, each made when it is asked for."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._headers = read(rows.data, ">u4", rows.starts + 3)  # sizes of the header payloads
+
+    def make(self, name: str) -> pa.Array:
+        return _MAKERS[name](self)
+
+    def born(self) -> pa.Array:
+        return self._by_flags(_born, COLUMNS["born"])
+
+    def priority(self) -> pa.Array:
+        return self._by_flags(_lanes, pa.string())
+
+    def message_id(self) -> pa.Array:
+        return self._by_flags(_message_ids, pa.string())
+
+    def properties(self) -> pa.Array:
+        return self._by_flags(_maps, PROPERTIES)
+
+    @cached_property
+    def _groups(self) -> list[tuple[Places, dict[str, Field]]]:
+        """Messages with the same flags: which rows they are, and their fields."""
+        rows = self._rows
+        flags = read(rows.data, ">u2", rows.starts + _FLAGS)
+        values = rows.starts + _FLAGS + 2
+        groups = []
+        for one in distinct(flags):
+            where = np.flatnonzero(flags == one)
+            groups.append((where, fields_of(rows.data, one, values[where])))
+        return groups
+
+    def _by_flags(self, make: Maker, kind: pa.DataType) -> pa.Array:
+        """Made for each group, put back in order."""
+        groups = self._groups
+        made = [make(self._rows.data, fields, len(where)) for where, fields in groups]
+        made = [one if one.type == kind else one.cast(kind) for one in made]
+        if len(made) == 1:
+            return made[0]
+        order = np.argsort(np.concatenate([where for where, _ in groups]))
+        return pa.concat_arrays([*made, pa.array([], kind)]).take(pa.array(order))
+
+    def nothing(self) -> pa.Array:
+        """Queues have neither keys nor tags."""
+        return pa.nulls(len(self._rows), pa.string())
+
+    def body(self) -> pa.Array:
+        rows = self._rows
+        sizes = read(rows.data, ">u8", rows.starts + _BODY_SIZE)
+        begins = rows.starts + OVERHEAD + self._headers
+        frames = np.where(sizes > 0, sizes + OVERHEAD, 0)
+        whole = self._headers + OVERHEAD + frames == rows.lengths
+        if whole.all():
+            return pick(rows.data, np.where(sizes > 0, begins + _PAYLOAD, 0), sizes)
+        return self._joined(begins, sizes, whole)
+
+    def _joined(self, begins: Places, sizes: Places, whole: npt.NDArray[np.bool_]) -> pa.Array:
+        """Bodies of several frames have to be put together, one by one."""
+        rows = self._rows
+        picked = pick(
+            rows.data,
+            np.where(whole & (sizes > 0), begins + _PAYLOAD, 0),
+            np.where(whole, sizes, 0),
+        )
+        bodies = picked.to_pylist()
+        for row in np.flatnonzero(~whole).tolist():
+            start = int(rows.starts[row])
+            bodies[row] = body_of(rows.data[start : start + int(rows.lengths[row])].tobytes())
+        return pa.array(bodies, pa.binary())
+
+
+def _born(data: Bytes, fields: dict[str, Field], n: int) -> pa.Array:
+    """The timestamp property counts seconds; what no calendar knows is left out."""
+    field = fields.get("timestamp")
+    if field is None:
+        return pa.nulls(n, COLUMNS["born"])
+    seconds = field.numbers(data)
+    wrong = (seconds < 0) | (seconds > _LAST_SECOND)
+    return pa.array(np.where(wrong, 0, seconds) * 1_000_000, mask=wrong).cast(COLUMNS["born"])
+
+
+def _lanes(data: Bytes, fields: dict[str, Field], n: int) -> pa.Array:
+    field = fields.get("priority")
+    if field is None:
+        return pa.repeat(pa.scalar("middle"), n)
+    numbers = field.numbers(data)
+    lanes = np.where(numbers < _LOW_BELOW, 0, np.where(numbers < _HIGH_FROM, 1, 2))
+    return pa.array(["low", "middle", "high"]).take(pa.array(lanes))
+
+
+def _message_ids(data: Bytes, fields: dict[str, Field], n: int) -> pa.Array:
+    field = fields.get("message_id")
+    return pa.nulls(n, pa.string()) if field is None else field.texts(data)
+
+
+def _maps(data: Bytes, fields: dict[str, Field], n: int) -> pa.Array:
+    return map_of(data, fields, n)
+
+
+_MAKERS: dict[str, Callable[[ContentColumns], pa.Array]] = {
+    "born": ContentColumns.born,
+    "priority": ContentColumns.priority,
+    "key": ContentColumns.nothing,
+    "tags": ContentColumns.nothing,
+    "message_id": ContentColumns.message_id,
+    "properties": ContentColumns.properties,
+    "body": ContentColumns.body,
+}

@@ -1,0 +1,124 @@
+"""Messages of topics as columns: fixed heads, then fields whose lengths the heads tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+
+import msgpack
+import numpy as np
+import pyarrow as pa
+
+from headrace.bulk.decode.gather import Places, distinct, numbers, pick, pick_text
+from headrace.bulk.decode.records import Rows
+from headrace.bulk.decode.schema import COLUMNS, PROPERTIES
+from headrace.bulk.decode.text_maps import Field, maps_of
+from headrace.store.topics.entry import HEAD_SIZE, Has
+
+# The head of an entry, see store/topics/entry.py; lengths are in the order of the fields.
+_LENGTHS = ("key", "tags", "message_id", "token", "source_ip")
+_HEAD = np.dtype(
+    [("version", "u1"), ("flags", "u1"), *((name, "<u2") for name in _LENGTHS),
+     ("properties", "<u4"), ("born", "<i8"), ("spare", "<u8")]
+)  # fmt: skip
+assert _HEAD.itemsize == HEAD_SIZE
+
+
+class EntryColumns:
+    """The columns of some messages of a topic, each made when it is asked for."""
+
+    def __init__(self, rows: Rows, lane: str) -> None:
+        self._rows = rows
+        self._lane = lane
+        self._heads = numbers(rows.data, f"V{HEAD_SIZE}")[rows.starts].view(_HEAD)
+        self._flags = np.ascontiguousarray(self._heads["flags"])
+
+    def make(self, name: str) -> pa.Array:
+        return _MAKERS[name](self)
+
+    def key(self) -> pa.Array:
+        return self._text("key", Has.KEY)
+
+    def tags(self) -> pa.Array:
+        return self._text("tags", Has.TAGS)
+
+    def message_id(self) -> pa.Array:
+        return self._text("message_id", Has.MESSAGE_ID)
+
+    def priority(self) -> pa.Array:
+        return pa.repeat(pa.scalar(self._lane, pa.string()), len(self._rows))
+
+    def born(self) -> pa.Array:
+        missing = (self._flags & Has.BORN) == 0
+        if missing.all():
+            return pa.nulls(len(missing), COLUMNS["born"])
+        return pa.array(self._heads["born"] * 1000, mask=missing).cast(COLUMNS["born"])
+
+    def body(self) -> pa.Array:
+        rows = self._rows
+        properties = self._places["properties"]
+        starts = properties.starts + properties.lengths
+        return pick(rows.data, starts, rows.starts + rows.lengths - starts)
+
+    def properties(self) -> pa.Array:
+        """With the token and the address of the producer, where they are known."""
+        places = self._places
+        pattern = (
+            (places["token"].lengths > 0) * 1
+            + ((self._flags & Has.SOURCE_IP) > 0) * 2
+            + (places["properties"].lengths > 0) * 4
+        )
+        made, order = [], []
+        for one in distinct(pattern):
+            where = np.flatnonzero(pattern == one)
+            fields = {
+                name: _at(places[name], where)
+                for bit, name in ((1, "token"), (2, "source_ip"))
+                if one & bit
+            }
+            tables = _at(places["properties"], where) if one & 4 else None
+            made.append(maps_of(self._rows.data, len(where), fields, tables, _decode))
+            order.append(where)
+        if len(made) == 1:
+            return made[0]
+        joined = pa.concat_arrays([*made, pa.array([], PROPERTIES)])
+        return joined.take(pa.array(np.argsort(np.concatenate(order))))
+
+    @cached_property
+    def _places(self) -> dict[str, Field]:
+        rows = self._rows
+        at = rows.starts + HEAD_SIZE
+        found = {}
+        for name in _LENGTHS:
+            lengths = self._heads[name].astype(np.int64)
+            found[name] = Field(at, lengths)
+            at = at + lengths
+        found["properties"] = Field(at, self._heads["properties"].astype(np.int64))
+        return found
+
+    def _text(self, name: str, flag: int) -> pa.Array:
+        place = self._places[name]
+        missing = (self._flags & flag) == 0
+        if missing.all():
+            return pa.nulls(len(missing), pa.string())
+        return pick_text(self._rows.data, place.starts, place.lengths, missing)
+
+
+def _at(field: Field, where: Places) -> Field:
+    return Field(field.starts[where], field.lengths[where])
+
+
+def _decode(table: bytes) -> Mapping[str, object]:
+    value: Mapping[str, object] = msgpack.unpackb(table)
+    return value
+
+
+_MAKERS: dict[str, Callable[[EntryColumns], pa.Array]] = {
+    "key": EntryColumns.key,
+    "tags": EntryColumns.tags,
+    "message_id": EntryColumns.message_id,
+    "priority": EntryColumns.priority,
+    "born": EntryColumns.born,
+    "properties": EntryColumns.properties,
+    "body": EntryColumns.body,
+}

@@ -1,0 +1,196 @@
+"""The thread that writes and syncs the journal. One commit serves everybody who waits.
+
+While a commit runs, the loop collects the next one; that is all there is to group commit. A failed
+sync ends it: the pages may be gone, and only a restart tells what is on the disk. A full disk does
+not: the reserve is given up, and the same bytes are tried again until there is room.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from itertools import chain
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import TypeVar, cast
+
+from headrace.store.disk import FULL, NO_DESCRIPTOR, Disk, File
+from headrace.store.failpoints import passing
+from headrace.store.log.disk_reserve import Reserve
+from headrace.store.log.segment import Segment
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+RETRY_SECONDS = 0.25
+
+Buffer = bytes | Callable[[], list[bytes]]  # what takes long to encode is encoded by the writer
+
+
+class Chunk:
+    """Bytes for one segment, to be written from ``offset`` on."""
+
+    __slots__ = ("buffers", "offset", "segment", "stop")
+
+    def __init__(self, segment: Segment, offset: int) -> None:
+        self.segment = segment
+        self.offset = self.stop = offset  # behind its last byte, once it is complete
+        self.buffers: list[Buffer] = []
+
+    def encode(self) -> bytes:
+        if any(map(callable, self.buffers)):
+            pieces = [[one] if isinstance(one, bytes) else one() for one in self.buffers]
+            self.buffers = list(chain.from_iterable(pieces))
+        return b"".join(cast("list[bytes]", self.buffers))
+
+
+class Job:
+    """One commit. ``then`` runs on the loop once it is done."""
+
+    __slots__ = ("began", "chunks", "end", "ends", "is_timed", "size", "sync", "sync_seconds",
+                 "task", "then", "write_seconds")  # fmt: skip
+
+    def __init__(
+        self,
+        chunks: list[Chunk],
+        end: int,
+        *,
+        sync: bool,
+        then: Callable[[Job], None],
+        task: Callable[[], None] | None = None,
+    ) -> None:
+        self.chunks = chunks
+        self.end = end
+        self.sync = sync
+        self.then = then
+        self.task = task  # other work of the disk, done after the chunks; can be done again
+        self.ends: dict[int, int] = {}  # by queue: behind the last of its messages
+        self.began = 0.0  # when the first of its messages was appended, else when it was made
+        self.is_timed = False  # it has messages
+        self.size = 0
+        self.write_seconds = self.sync_seconds = 0.0
+
+
+class Writer:
+    """Takes jobs in order."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        call_soon: Callable[[Callable[[], None]], object],
+        on_failure: Callable[[Exception], None],
+        on_full: Callable[[bool], None],
+    ) -> None:
+        self._disk = disk
+        self._call_soon = call_soon
+        self._on_failure = on_failure
+        self._on_full = on_full
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._stopping = threading.Event()
+        self.error: Exception | None = None
+        self.reserve: Reserve | None = None
+        self._is_full = False
+        self._unsynced: dict[int, File] = {}  # by base: written since the last sync
+        self._thread = threading.Thread(target=self._run, name="headrace-journal", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, job: Job) -> None:
+        self._jobs.put(job)
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Finish what was submitted, then end."""
+        self._stopping.set()
+        self._jobs.put(None)
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        try:
+            self._look_for_room()
+            while (job := self._next_job()) is not None:
+                self.carry_out(job)
+                if self._is_full:
+                    self._look_for_room()
+                self._call_soon(partial(self._finished, job))
+        except Exception as error:
+            logger.critical("the journal cannot be written: %s", error)
+            self.error = error
+            self._call_soon(lambda error=error: self._on_failure(error))  # type: ignore[misc]
+
+    def _finished(self, job: Job) -> None:
+        """On the loop. A log that has lost count of its commits must end, not wait silently."""
+        try:
+            job.then(job)
+        except Exception as error:
+            logger.critical("the journal cannot go on after a commit", exc_info=error)
+            self.error = error
+            self._jobs.put(None)
+            self._on_failure(error)
+
+    def _next_job(self) -> Job | None:
+        while self._is_full:
+            try:
+                return self._jobs.get(timeout=RETRY_SECONDS)
+            except Empty:
+                self._look_for_room()
+        return self._jobs.get()
+
+    def carry_out(self, job: Job) -> None:
+        """Write, sync; raises when the disk fails."""
+        began = monotonic()
+        for chunk in job.chunks:
+            file = chunk.segment.file
+            if file is None:
+                file = self._patiently(partial(chunk.segment.create, self._disk))
+            passing("journal.write")
+            data = chunk.encode()
+            job.size += len(data)
+            self._patiently(partial(file.write, data, chunk.offset))
+            passing("journal.written")
+            self._unsynced[chunk.segment.base] = file
+        written = monotonic()
+        job.write_seconds = written - began
+        if job.sync:
+            # Also what jobs before this one have left: a sync covers everything before its end.
+            for file in self._unsynced.values():
+                file.sync()
+            self._unsynced.clear()
+            job.sync_seconds = monotonic() - written
+            passing("journal.synced")
+        if job.task is not None:
+            self._patiently(job.task)
+
+    def _patiently(self, action: Callable[[], T]) -> T:
+        """Try again while there is no room or no descriptor; anything else is an error."""
+        while True:
+            try:
+                return action()
+            except OSError as error:
+                if error.errno not in (*FULL, *NO_DESCRIPTOR):
+                    raise
+                is_disk = error.errno in FULL
+                self._set_full(True, "the disk is full" if is_disk else "too many files are open")
+                if is_disk and self.reserve is not None and self.reserve.give_up():
+                    continue
+                if self._stopping.is_set():
+                    raise
+            self._stopping.wait(RETRY_SECONDS)
+
+    def _look_for_room(self) -> None:
+        """The disk is full no longer when what was given up can be set aside again."""
+        full = self.reserve is not None and not self.reserve.set_aside()
+        self._set_full(full, "the disk is full")
+
+    def _set_full(self, full: bool, why: str) -> None:
+        if full == self._is_full:
+            return
+        self._is_full = full
+        if full:
+            logger.error("%s; publishers wait", why)
+        else:
+            logger.warning("the journal can be written again")
+        self._call_soon(lambda: self._on_full(full))

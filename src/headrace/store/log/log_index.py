@@ -1,0 +1,291 @@
+"""What every queue has in the log, and how much of each segment that keeps alive. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from headrace.model.epochs import Epochs, current_epoch, with_epoch
+from headrace.model.intervals import Intervals
+from headrace.model.retention import Retention
+from headrace.store.api.message_log import Extent
+from headrace.store.log import record as r
+from headrace.store.log.queue_index import Entry, QueueIndex, entry_weight
+from headrace.store.log.segment import Segment
+from headrace.store.log.segment_list import Segments
+
+
+class Books:
+    """The queues' indexes. Whatever changes them changes the counts of the segments with them."""
+
+    def __init__(self, queues: dict[int, QueueIndex], segments: Segments) -> None:
+        self.queues = queues  # for checkpoints: look, do not touch
+        self._segments = segments
+        self.grown: dict[int, int] = {}  # queues with messages that no job has taken, their ends
+        for index in queues.values():
+            index.synced_end = index.next_offset
+        self.epoch = max((current_epoch(one.epochs) for one in queues.values()), default=0)
+        for index in queues.values():
+            index.epochs = index.epochs or self._first_epochs()
+        self._is_restoring = True  # queues have not said yet what they keep
+
+    # -- what is there --------------------------------------------------------------------------
+
+    def live(self, queue: int) -> tuple[int, int]:
+        """How many messages of the queue are alive, and about how many bytes."""
+        index = self.queues.get(queue)
+        if index is None:
+            return 0, 0
+        count = size = 0
+        for entry in index.entries():
+            n = index.settled.count_missing(entry.first, entry.stop)
+            count += n
+            size += n * entry.weight
+        return count, size
+
+    def next_offset(self, queue: int) -> int:
+        index = self.queues.get(queue)
+        return index.next_offset if index is not None else 0
+
+    def floor(self, queue: int) -> int:
+        index = self.queues.get(queue)
+        return index.settled.floor if index is not None else 0
+
+    def extents(self, queue: int, start: int = 0) -> Iterator[Extent]:
+        """What is stored of the queue from ``start`` on, in order."""
+        index = self.queues.get(queue)
+        if index is not None:
+            for one in index.entries(start):
+                yield Extent(one.first, one.stop, one.time, (one.stop - one.first) * one.weight)
+
+    def stored_bytes(self, queue: int) -> int:
+        index = self.queues.get(queue)
+        return index.size if index is not None else 0
+
+    def last_time(self) -> int:
+        """The latest time at which anything was stored."""
+        return max((index.last_time for index in self.queues.values()), default=0)
+
+    def must_keep(self, queue: int, offset: int) -> bool:
+        """Whether the message is not settled, or retained."""
+        index = self.queues.get(queue)
+        return index is not None and offset not in index.gone
+
+    def kept(self, queue: int, first: int, stop: int) -> Iterable[tuple[int, int]]:
+        """The ranges of first .. stop - 1 that are not settled, or retained."""
+        index = self.queues.get(queue)
+        return index.gone.missing(first, stop) if index is not None else ()
+
+    def entries_in(self, segment: Segment) -> list[tuple[int, Entry]]:
+        """(queue, entry) of the segment's records that are still needed."""
+        return [
+            (number, entry)
+            for number, (first, stop) in segment.spans.items()
+            if (index := self.queues.get(number)) is not None
+            for entry in index.entries(first, stop)
+            if segment.base <= entry.position < segment.end
+        ]
+
+    # -- messages come and go -------------------------------------------------------------------
+
+    def enter(self, out: r.Outgoing, position: int, size: int, time: int) -> None:
+        """Messages were appended, as a record of ``size`` bytes."""
+        segment = self._segments.at(position)
+        weight = entry_weight(size, len(out.contents), len(out.placed))
+        for one in out.placed:
+            index = self.queues.get(one.queue)
+            if index is None:
+                index = self._new_index(one.queue)
+            stop = one.first + one.count
+            index.add(Entry(one.first, stop, position, weight, time))
+            self.grown[one.queue] = stop
+            segment.note(one.queue, one.first, stop)
+            segment.total += one.count
+            segment.live += one.count
+            segment.live_bytes += one.count * weight
+
+    def synced(self, ends: dict[int, int]) -> None:
+        """A sync covers the queues up to these ends, also what was settled meanwhile."""
+        for queue, end in ends.items():
+            index = self.queues.get(queue)
+            if index is not None:
+                index.synced_end = end
+
+    def settle(self, ranges: list[tuple[int, int, int]]) -> None:
+        """(queue, first, stop) each. Queues that are gone are passed over."""
+        for queue, start, stop in ranges:
+            index = self.queues.get(queue)
+            if index is None:
+                continue
+            is_kept = index.gone is not index.settled
+            for entry in index.entries(start, stop):
+                low, high = max(start, entry.first), min(stop, entry.stop)
+                count = index.settled.count_missing(low, high)
+                if is_kept:
+                    index.kept += count * entry.weight
+                else:
+                    self._lower(entry, count)
+            index.settled.add(start, stop)
+            index.release()
+
+    def note_returned(self, notes: list[tuple[int, int, int, int]]) -> None:
+        """(queue, first, stop, deliveries) each."""
+        for queue, start, stop, deliveries in notes:
+            index = self.queues.get(queue)
+            if index is not None:
+                index.returned.append((start, stop, deliveries))
+
+    def forget(self, queue: int) -> None:
+        """The queue is deleted: its messages are dead."""
+        index = self.queues.pop(queue, None)
+        if index is None:
+            return
+        for entry in index.entries():
+            self._lower(entry, index.gone.count_missing(entry.first, entry.stop))
+
+    def swap(self, segment: Segment, entries: dict[int, list[Entry]]) -> None:
+        """Copies, by queue, take the place of what is left in ``segment``."""
+        for number, span in segment.spans.items():
+            index = self.queues.get(number)
+            if index is None:
+                continue
+            moved = entries.get(number, [])
+            index.replace(range(segment.base, segment.end), span, moved)
+            for entry in moved:
+                new = self._segments.at(entry.position)
+                new.note(number, entry.first, entry.stop)
+                live = index.gone.count_missing(entry.first, entry.stop)
+                new.total += entry.stop - entry.first
+                new.live += live
+                new.live_bytes += live * entry.weight
+            index.release()
+        segment.live = segment.live_bytes = 0
+
+    def _lower(self, entry: Entry, count: int) -> None:
+        segment = self._segments.at(entry.position)
+        segment.live -= count
+        segment.live_bytes -= count * entry.weight
+
+    # -- at start -------------------------------------------------------------------------------
+
+    def raise_next_offset(self, queue: int, offset: int) -> None:
+        """Offsets below ``offset`` were used, and what is not found of them is lost."""
+        index = self.queues.get(queue) or self._new_index(queue)
+        if offset > index.next_offset:
+            index.raise_next_offset(offset)
+
+    def begin_epoch(self, now_ms: int, queues: Iterable[int]) -> None:
+        """What comes from now on may get offsets that others had in another copy of this log."""
+        self.epoch = max(self.epoch + 1, now_ms)
+        for queue in queues:
+            index = self.queues.setdefault(queue, QueueIndex())
+            index.epochs = with_epoch(index.epochs, self.epoch, index.next_offset)
+
+    def epochs(self, queue: int) -> Epochs:
+        index = self.queues.get(queue)
+        return index.epochs if index is not None else self._first_epochs()
+
+    def _first_epochs(self) -> list[tuple[int, int]]:
+        """Of a new queue: another copy of this log may have given it the same name and offsets."""
+        return [(self.epoch, 0)] if self.epoch else []
+
+    def _new_index(self, queue: int) -> QueueIndex:
+        index = self.queues[queue] = QueueIndex()
+        index.epochs = self._first_epochs()
+        return index
+
+    def suspect_all(self) -> None:
+        """After a crash: nobody noted what was being delivered, so it may have been anything."""
+        for index in self.queues.values():
+            stop = index.next_offset
+            # First, so that whatever was noted of a message counts more than the suspicion.
+            others = [one for one in index.returned if one[2] > 1 or one[1] > stop]
+            index.returned = [(index.settled.floor, stop, 1), *others]
+
+    def release_settled(self) -> None:
+        """Once every queue has said what it retains: the rest need not be indexed."""
+        self._is_restoring = False
+        for index in self.queues.values():
+            index.release()
+
+    # -- retention ------------------------------------------------------------------------------
+
+    def set_retention(self, queue: int, retention: Retention | None) -> None:
+        """From now on, keep settled messages of the queue that long; None: not at all."""
+        index = self._index_to_keep(queue, retention is not None)
+        if index is not None:
+            index.retention = retention
+            self._keep(index, retention is not None or index.held_from is not None)
+
+    def hold(self, queue: int, offset: int | None) -> None:
+        """From now on, keep messages from ``offset`` on, settled or not; None: not any more."""
+        index = self._index_to_keep(queue, offset is not None)
+        if index is not None:
+            index.held_from = offset
+            self._keep(index, offset is not None or index.retention is not None)
+
+    def kept_bytes(self, queue: int) -> int:
+        """About how many bytes of settled messages are kept."""
+        index = self.queues.get(queue)
+        return index.kept if index is not None else 0
+
+    def _index_to_keep(self, queue: int, is_wanted: bool) -> QueueIndex | None:
+        if is_wanted:
+            return self.queues.get(queue) or self._new_index(queue)
+        return self.queues.get(queue)
+
+    def _keep(self, index: QueueIndex, is_wanted: bool) -> None:
+        """Begin or end to tell settled messages from those that are gone."""
+        if is_wanted == (index.gone is not index.settled):
+            return
+        gone = index.settled
+        if is_wanted and self._is_restoring:
+            gone = _not_found(index)  # what was kept is still in the files
+        elif is_wanted:
+            # What was settled before may have gone with its segment.
+            gone = Intervals(gone.floor, gone.ranges())
+        index.kept = 0
+        for entry in index.entries():
+            before = index.gone.count_missing(entry.first, entry.stop)
+            after = gone.count_missing(entry.first, entry.stop)
+            self._lower(entry, before - after)
+            settled = index.settled.count_missing(entry.first, entry.stop)
+            index.kept += (after - settled) * entry.weight
+        index.gone = gone
+        index.release()
+
+    def end_retention(self, now: int) -> None:
+        """Let go of settled messages that were kept long enough."""
+        for index in self.queues.values():
+            if index.gone is not index.settled:
+                self._end_retention(index, now)
+
+    def _end_retention(self, index: QueueIndex, now: int) -> None:
+        retention, held_from = index.retention, index.held_from
+        kept = index.size
+        for entry in index.entries():
+            if held_from is not None and entry.stop > held_from:
+                break
+            if index.settled.count_missing(entry.first, entry.stop):
+                break
+            if retention is not None and not retention.ends(
+                stored_at=entry.time, now=now, kept=kept
+            ):
+                break
+            count = index.gone.count_missing(entry.first, entry.stop)
+            self._lower(entry, count)
+            index.kept -= count * entry.weight
+            index.gone.add(index.gone.floor, entry.stop)
+            kept -= (entry.stop - entry.first) * entry.weight
+        index.release()
+
+
+def _not_found(index: QueueIndex) -> Intervals:
+    """What was settled and is not stored any more."""
+    at = next((entry.first for entry in index.entries()), index.next_offset)
+    gone = Intervals(at)
+    for first, stop in [*((one.first, one.stop) for one in index.entries()),
+                        (index.next_offset, index.next_offset)]:  # fmt: skip
+        if at < first and not index.settled.count_missing(at, first):
+            gone.add(at, first)
+        at = stop
+    return gone

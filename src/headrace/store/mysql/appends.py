@@ -1,0 +1,233 @@
+"""Appends, put together across publishers: whoever comes while a statement is under way goes into
+the next one. Each caller is told after the commit.
+
+A thread that finds nobody at work sends what waits, its own rows included, and hands over to the
+next one that waits; so a lone publisher waits for nobody, and a crowd shares round trips.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from headrace.errors import BrokerError, EngineUnavailable
+from headrace.model.topics.message_priority import Lane
+from headrace.store.mysql import tables
+from headrace.store.mysql.catalog import Topic
+from headrace.store.mysql.connection import Session
+from headrace.store.mysql.faults import Fault
+from headrace.store.mysql.message_rows import COLUMNS, Values
+from headrace.store.mysql.pool import Pool
+
+MAX_ROWS: Final = 1000
+MAX_BYTES: Final = 1 << 20
+UNKNOWN: Final = (
+    "the messages may have been stored: appending them again may store them twice, so give each "
+    "a message_id by which consumers can tell"
+)
+_ROW_BYTES: Final = 64  # quotes, commas and numbers of a row
+_IN_FLIGHT: Final = 2  # statements of one lane at a time
+_PLACES: Final = "(" + ",".join(["%s"] * len(COLUMNS.split(","))) + ")"
+
+
+def size_of(values: Values) -> int:
+    body, address, token, key, _queue, props = values
+    return len(body) + len(token) + len(address or b"") + len(key or "") + len(props or b"") + (
+        _ROW_BYTES
+    )  # fmt: skip
+
+
+def portions(rows: Sequence[Values], max_rows: int, max_bytes: int) -> list[list[Values]]:
+    """As few statements as the limits allow; a row above them has one of its own."""
+    found: list[list[Values]] = []
+    size = 0
+    for row in rows:
+        its = size_of(row)
+        if not found or len(found[-1]) >= max_rows or size + its > max_bytes:
+            found.append([])
+            size = 0
+        found[-1].append(row)
+        size += its
+    return found
+
+
+@dataclass(eq=False, slots=True)
+class _Order:
+    rows: Sequence[Values]
+    size: int
+    woken: threading.Event = field(default_factory=threading.Event)
+    leads: bool = False
+    ids: list[int] | None = None
+    error: BaseException | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self.ids is not None or self.error is not None
+
+
+class LaneAppender:
+    """The appends of one lane of one topic. May be used from any thread.
+
+    There are at most two leaders. Each sends one portion and makes another waiting thread the
+    leader, so nobody works for the others for long.
+    """
+
+    def __init__(self, store: Callable[[Sequence[Values]], list[int]], max_bytes: int) -> None:
+        self._store = store
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._waiting: deque[_Order] = deque()
+        self._leaders = 0
+
+    def append(self, rows: Sequence[Values]) -> list[int]:
+        order = _Order(rows, sum(map(size_of, rows)))
+        with self._lock:
+            self._waiting.append(order)
+            if self._leaders < _IN_FLIGHT:
+                self._leaders += 1
+                order.leads = True
+                order.woken.set()
+        while not order.is_done or order.leads:
+            order.woken.wait()
+            with self._lock:
+                order.woken.clear()
+                leads, order.leads = order.leads, False
+            if leads:
+                self._lead()
+            if order.is_done and not order.leads:
+                break
+        if order.error is not None:
+            raise order.error
+        assert order.ids is not None
+        return order.ids
+
+    def _lead(self) -> None:
+        try:
+            self._flush(self._take())
+        finally:
+            with self._lock:
+                heir = next((order for order in self._waiting if not order.leads), None)
+                if heir is None:
+                    self._leaders -= 1
+                else:
+                    heir.leads = True
+                    heir.woken.set()
+
+    def _take(self) -> list[_Order]:
+        taken: list[_Order] = []
+        count = size = 0
+        with self._lock:
+            while self._waiting:
+                count += len(self._waiting[0].rows)
+                size += self._waiting[0].size
+                if taken and (count > MAX_ROWS or size > self._max_bytes):
+                    break
+                taken.append(self._waiting.popleft())
+        return taken
+
+    def _flush(self, orders: list[_Order]) -> None:
+        if not orders:
+            return
+        try:
+            ids = self._store([row for order in orders for row in order.rows])
+        except EngineUnavailable as error:
+            self._settle(orders, None, error)
+        except (BrokerError, Fault) as error:
+            if len(orders) == 1:
+                self._settle(orders, None, error)
+            else:  # refused because of one of them: the others must not suffer
+                for order in orders:
+                    self._flush([order])
+        except BaseException:
+            # Interrupted, by the keyboard for example: nobody knows, so nothing is repeated.
+            told = EngineUnavailable(f"the process was interrupted while it appended; {UNKNOWN}")
+            self._settle(orders, None, told)
+            raise
+        else:
+            self._settle(orders, ids, None)
+
+    def _settle(
+        self, orders: list[_Order], ids: list[int] | None, error: BaseException | None
+    ) -> None:
+        at = 0
+        with self._lock:
+            for order in orders:
+                if ids is not None:
+                    order.ids = ids[at : at + len(order.rows)]
+                    at += len(order.rows)
+                order.error = error
+                order.woken.set()
+
+
+class Writer:
+    """Stores rows of one lane: one statement, or several in one transaction."""
+
+    def __init__(self, pool: Pool, topic: Topic, lane: Lane, packet: int) -> None:
+        self._pool = pool
+        self._topic = topic
+        self._lane = lane
+        self._table = tables.messages(topic.name, lane)
+        # Escaping at most doubles what is sent.
+        self.max_bytes = max(1024, min(MAX_BYTES, (packet - (64 << 10)) // 2))
+
+    def __call__(self, rows: Sequence[Values]) -> list[int]:
+        parts = portions(rows, MAX_ROWS, self.max_bytes)
+        is_counted = self._topic.append_mode == "counter"
+
+        def work(session: Session) -> list[int]:
+            if len(parts) == 1:
+                store = self._counted if is_counted else self._plain
+                return store(session, parts[0])
+            with session.transaction():
+                if is_counted:
+                    return self._counted_parts(session, parts)
+                return [one for part in parts for one in self._plain(session, part)]
+
+        return self._pool.call(work, unknown=UNKNOWN)
+
+    def _plain(self, session: Session, rows: list[Values]) -> list[int]:
+        places = ",".join([_PLACES] * len(rows))
+        first = session.insert(
+            f"INSERT INTO {self._table} ({COLUMNS}) VALUES {places}",
+            [value for row in rows for value in row],
+        )
+        return list(range(first, first + len(rows)))
+
+    def _counted(self, session: Session, rows: list[Values]) -> list[int]:
+        """In one packet, so that no pause of this process can sit on the lock of the counter."""
+        count = len(rows)
+        places = ",".join(
+            f"(LAST_INSERT_ID()-{count - 1 - number},{_PLACES[1:]}" for number in range(count)
+        )
+        sql = (
+            f"BEGIN; UPDATE `msg_topic_state` SET last_id=LAST_INSERT_ID(last_id+{count}) "
+            f"WHERE topic=%s AND priority=%s; "
+            f"INSERT INTO {self._table} (id,{COLUMNS}) VALUES {places}; COMMIT"
+        )
+        values: list[object] = [self._topic.name, self._lane.label]
+        values += [value for row in rows for value in row]
+        try:
+            last = session.script(sql, values)[1]
+        except Fault:
+            if not session.is_broken:
+                session.rollback()
+            raise
+        return list(range(last - count + 1, last + 1))
+
+    def _counted_parts(self, session: Session, parts: list[list[Values]]) -> list[int]:
+        count = sum(map(len, parts))
+        last = session.insert(
+            "UPDATE `msg_topic_state` SET last_id=LAST_INSERT_ID(last_id+%s) "
+            "WHERE topic=%s AND priority=%s",
+            (count, self._topic.name, self._lane.label),
+        )
+        number = first = last - count + 1
+        for part in parts:
+            places = ",".join([f"(%s,{_PLACES[1:]}"] * len(part))
+            values = [value for at, row in enumerate(part, number) for value in (at, *row)]
+            session.run(f"INSERT INTO {self._table} (id,{COLUMNS}) VALUES {places}", values)
+            number += len(part)
+        return list(range(first, last + 1))

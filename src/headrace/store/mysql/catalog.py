@@ -1,0 +1,298 @@
+"""The topics of a database: made, found, deleted. Rows of `msg_topic` are the whitelist of names.
+
+DDL is not transactional: a topic is `making` until all its tables are there and `deleting` while
+they go, so that whoever comes after a crash knows what to finish.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.errors import BadTopicName, BadTopicValue, ConfigError, NoSuchTopic, TopicConflict
+from headrace.model.retention import Retention
+from headrace.model.topics.message_priority import BY_URGENCY
+from headrace.model.topics.names import check_topic
+from headrace.store.mysql import tables
+from headrace.store.mysql.connection import Session, check_version
+from headrace.store.mysql.pool import Pool
+from headrace.store.topics.engine import TopicSpec
+
+_FRESH_S: Final = 2.0  # how long a topic found is believed to be there
+MAX_QUEUES: Final = 1024
+_COLUMNS: Final = (
+    "topic, uuid, state, queues, append_mode, retention_ms, retention_bytes, keep_unread, "
+    "partition_rows, CAST(UNIX_TIMESTAMP(created_at)*1000 AS SIGNED)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A row of the catalogue."""
+
+    name: str
+    uuid: str
+    state: str
+    queues: int
+    append_mode: str
+    retention: Retention | None
+    keep_unread: bool
+    partition_rows: int | None
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The engine's own options of a topic."""
+
+    append_mode: str = "auto"
+    partition_rows: int | None = None
+    first_id: int = 1
+    keep_unread: bool = False
+
+
+def parse_options(options: Mapping[str, object]) -> Options:
+    """BadTopicValue for what is unknown or out of bounds."""
+    known = {"append_mode", "partition_rows", "first_id", "keep_unread"}
+    if unknown := sorted(set(options) - known):
+        raise BadTopicValue(
+            f"topic option {unknown[0]!r} is unknown to MySQL: {', '.join(sorted(known))}"
+        )
+    mode = options.get("append_mode", "auto")
+    if mode not in ("auto", "counter"):
+        raise BadTopicValue(f"append_mode {mode!r} is unknown: auto or counter")
+    rows = options.get("partition_rows")
+    return Options(
+        str(mode),
+        None if rows is None else _whole("partition_rows", rows, 1000),
+        _whole("first_id", options.get("first_id", 1), 1),
+        bool(options.get("keep_unread", False)),
+    )
+
+
+def _whole(name: str, value: object, least: int) -> int:
+    if type(value) is not int or not least <= value < 1 << 62:
+        raise BadTopicValue(f"topic option {name} must be a whole number from {least} on")
+    return value
+
+
+class Catalogue:
+    """May be used from any thread. Topics are remembered for a moment."""
+
+    def __init__(self, pool: Pool, ddl: Pool, database: str, *, lazily: bool = False) -> None:
+        """``lazily``: the first call looks whether the server is there."""
+        self._pool = pool
+        self._ddl = ddl  # its sessions have the patience for changes of large tables
+        self._lock_name = (tables.LOCK + database)[:64]
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[float, Topic]] = {}
+        self.packet: int | None = None  # the largest statement, when the server was reached
+        if not lazily:
+            self.prepare()
+
+    def prepare(self) -> int:
+        """Once: look at the server, and make the tables that all topics share."""
+        if self.packet is None:
+            self.packet = self._pool.call(self._prepare, repeatable=True)
+        return self.packet
+
+    def _prepare(self, session: Session) -> int:
+        check_version(str(session.version))
+        found = tables.find_version(session)
+        if found is None:
+            with session.named_lock(self._lock_name):
+                found = tables.make_shared(session)
+        if found > tables.VERSION:
+            raise ConfigError(
+                f"the tables in {self._pool.place} are of version {found}, this program knows "
+                f"{tables.VERSION}: upgrade it"
+            )
+        return int(session.packet)
+
+    # -- finding ---------------------------------------------------------------------------------
+
+    def get(self, name: str) -> Topic:
+        """NoSuchTopic when it is not there; what was found a moment ago is believed."""
+        found_at, topic = self._known.get(name, (0.0, None))
+        if topic is not None and time.monotonic() - found_at < _FRESH_S:
+            return topic
+        return self.look(name)
+
+    def check(self, name: str) -> None:
+        """NoSuchTopic for what cannot be one."""
+        try:
+            check_topic(name)
+        except BadTopicName as error:
+            raise NoSuchTopic(f"there is no such topic: {error}") from None
+        self.prepare()
+
+    def look(self, name: str) -> Topic:
+        self.check(name)
+        topic = self._pool.call(lambda session: _find(session, name), repeatable=True)
+        with self._lock:
+            if topic is None or topic.state != "ready":
+                self._known.pop(name, None)
+                raise NoSuchTopic(f"there is no topic {name!r} in {self._pool.place}")
+            self._known[name] = (time.monotonic(), topic)
+        return topic
+
+    def forget(self, name: str) -> None:
+        with self._lock:
+            self._known.pop(name, None)
+
+    def all(self) -> list[Topic]:
+        self.prepare()
+        sql = f"SELECT {_COLUMNS} FROM `msg_topic` WHERE state='ready' ORDER BY topic"
+        rows = self._pool.call(lambda session: session.rows(sql), repeatable=True)
+        return [_topic(row) for row in rows]
+
+    # -- making ----------------------------------------------------------------------------------
+
+    def create(self, spec: TopicSpec) -> Topic:
+        check_topic(spec.name)
+        options = parse_options(spec.options)
+        if not 1 <= spec.queues <= MAX_QUEUES:
+            raise BadTopicValue(f"a topic has 1 to {MAX_QUEUES} queues, not {spec.queues}")
+        self.prepare()
+        return self._ddl.call(lambda session: self._create(session, spec, options))
+
+    def _create(self, session: Session, spec: TopicSpec, options: Options) -> Topic:
+        with session.named_lock(self._lock_name):
+            found = _find(session, spec.name)
+            if found is not None and found.state == "ready":
+                return _same(found, spec, options)
+            if found is not None:
+                self._drop(session, spec.name)  # somebody died in the middle
+            _refuse_strangers(session, spec.name)
+            if options.append_mode == "auto" and int(session.id_step) != 1:
+                raise BadTopicValue(
+                    "the server gives ids in steps (auto_increment_increment is not 1): create "
+                    "the topic with append_mode=counter"
+                )
+            self._make(session, spec, options)
+        self.forget(spec.name)
+        created = _find(session, spec.name)
+        assert created is not None
+        return created
+
+    def _make(self, session: Session, spec: TopicSpec, options: Options) -> None:
+        retention = spec.retention or Retention()
+        session.run(
+            "INSERT INTO `msg_topic` (topic,uuid,queues,append_mode,retention_ms,retention_bytes,"
+            "keep_unread,partition_rows) VALUES (%s,%s,%s,%s,%s,%s,%s,%s)",
+            (spec.name, str(uuid.uuid4()), spec.queues, options.append_mode, retention.ms,
+             retention.size, int(options.keep_unread), options.partition_rows),
+        )  # fmt: skip
+        for statement in tables.topic_statements(
+            spec.name,
+            has_queues=spec.queues > 1,
+            first_id=options.first_id,
+            partition_rows=options.partition_rows,
+        ):
+            session.run(statement)
+        first = options.first_id
+        make_states(session, spec.name, {lane.label: (first - 1, first) for lane in BY_URGENCY})
+        session.run("UPDATE `msg_topic` SET state='ready' WHERE topic=%s", (spec.name,))
+
+    def locked(self, name: str, work: Callable[[Session, str], None]) -> None:
+        """Work on the tables of a name while no other process does."""
+        check_topic(name)
+        self.prepare()
+
+        def do(session: Session) -> None:
+            with session.named_lock(self._lock_name):
+                work(session, name)
+
+        self.forget(name)
+        self._ddl.call(do)
+
+    # -- deleting --------------------------------------------------------------------------------
+
+    def delete(self, name: str) -> None:
+        self.check(name)
+
+        def work(session: Session) -> None:
+            with session.named_lock(self._lock_name):
+                found = _find(session, name)
+                if found is None or found.state == "making":
+                    raise NoSuchTopic(f"there is no topic {name!r} in {self._pool.place}")
+                session.run("UPDATE `msg_topic` SET state='deleting' WHERE topic=%s", (name,))
+                self._drop(session, name)
+
+        self.forget(name)
+        self._ddl.call(work, repeatable=True)
+
+    def _drop(self, session: Session, name: str) -> None:
+        for table in tables.tables(name):
+            session.run(f"DROP TABLE IF EXISTS {table}")
+        session.run("DELETE FROM `msg_topic_state` WHERE topic=%s", (name,))
+        session.run("DELETE FROM `msg_topic` WHERE topic=%s", (name,))
+
+
+def make_states(session: Session, name: str, ends: Mapping[str, tuple[int, int]]) -> None:
+    """Stable and lowest id of each lane."""
+    for label, (stable, low) in ends.items():
+        session.run(
+            "REPLACE INTO `msg_topic_state` (topic,priority,stable_id,low_id,last_id) "
+            "VALUES (%s,%s,%s,%s,%s)",
+            (name, label, stable, low, stable),
+        )
+
+
+def _find(session: Session, name: str) -> Topic | None:
+    rows = session.rows(f"SELECT {_COLUMNS} FROM `msg_topic` WHERE topic=%s", (name,))
+    return _topic(rows[0]) if rows else None
+
+
+def _topic(row: tuple[object, ...]) -> Topic:
+    name, its_uuid, state, queues, mode, ms, size, keep, rows, created = row
+    retention = None if ms is None and size is None else Retention(_number(ms), _number(size))
+    return Topic(
+        str(name),
+        str(its_uuid),
+        str(state),
+        _number(queues) or 1,
+        str(mode),
+        retention,
+        bool(keep),
+        _number(rows),
+        _number(created) or 0,
+    )
+
+
+def _number(value: object) -> int | None:
+    return None if value is None else int(str(value))
+
+
+def _same(found: Topic, spec: TopicSpec, options: Options) -> Topic:
+    """TopicConflict unless it is what is asked for; of the options, those that are named."""
+    if (found.queues, found.retention) != (spec.queues, spec.retention):
+        raise TopicConflict(
+            f"topic {spec.name!r} is there with {found.queues} queues and retention "
+            f"{found.retention}, not {spec.queues} and {spec.retention}; nothing was changed"
+        )
+    for name in ("append_mode", "partition_rows", "keep_unread"):
+        if name in spec.options and getattr(found, name) != getattr(options, name):
+            raise TopicConflict(
+                f"topic {spec.name!r} is there with {name}={getattr(found, name)!r}, not "
+                f"{getattr(options, name)!r}; nothing was changed"
+            )
+    return found
+
+
+def _refuse_strangers(session: Session, name: str) -> None:
+    wanted = [table.strip("`") for table in tables.tables(name)]
+    rows = session.rows(
+        "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA=DATABASE() "
+        f"AND TABLE_NAME IN ({','.join(['%s'] * len(wanted))}) ORDER BY 1",
+        wanted,
+    )
+    if rows:
+        raise TopicConflict(
+            f"there is a table {rows[0][0]} which is no part of a topic; take such tables over "
+            f"with `headrace topic adopt {name}`, or drop them"
+        )

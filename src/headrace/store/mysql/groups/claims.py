@@ -1,0 +1,234 @@
+"""Claims of groups: a row per range handed out, with a lease and an epoch.
+
+Claims of one group are made one after the other (its rows in `msg_c` are locked), so no range is
+given twice. A commit ends the rows of the claim if they still carry the token and the epoch they
+were given with, and their lease is not over: whoever was too slow is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from headrace.model.topics.claim_plan import Due, Held, LaneWork, Piece, plan
+from headrace.model.topics.message_priority import BY_URGENCY, Lane, lane_named
+from headrace.store.mysql import tables
+from headrace.store.mysql.connection import Session
+from headrace.store.mysql.groups import cursors, retries
+from headrace.store.mysql.groups.cursors import new_epoch
+from headrace.store.mysql.groups.group_rows import FREE, Key, NewRange, end, lost, put, split_ids
+from headrace.store.mysql.single_consumer import overtaken
+from headrace.store.mysql.stable_ids import Bounds
+from headrace.store.mysql.tables import NOW
+from headrace.store.topics.engine import Reader
+
+_MAX_EXPIRED: Final = 1000
+_SPARE: Final = 8  # free rows for what is split
+_MAX_RANGE: Final = 10_000  # ids of a range with dead ones between its messages
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A range that belongs to this reader now."""
+
+    id: int
+    epoch: int
+    piece: Piece
+    nacked: frozenset[int] = frozenset()
+
+    def as_data(self) -> list[int]:
+        return [self.id, self.epoch]
+
+
+# -- taking ----------------------------------------------------------------------------------
+
+
+def take(
+    session: Session,
+    topic: str,
+    reader: Reader,
+    bounds: Mapping[Lane, Bounds],
+    room: int,
+    acks: Sequence[Key] = (),
+    *,
+    counts_messages: bool = False,
+) -> tuple[list[Claimed], bool]:
+    """Commit ``acks`` and hand out ranges with ``room`` ids, in one transaction; whether that is
+    all there is. ``counts_messages``: with ``room`` messages, dead ids beside them; it costs
+    another statement for each lane."""
+    with session.transaction():
+        heads = cursors.find(session, topic, reader, for_update=True)
+        if len(heads) < len(BY_URGENCY):
+            cursors.make(session, topic, reader, bounds)
+            heads = cursors.find(session, topic, reader, for_update=True)
+        if acks:
+            end(session, topic, reader, acks)
+        found = _find(session, topic, reader, room)
+        starts = {
+            lane: overtaken(topic, f"group {reader.group}", lane, heads[lane].claimed, bounds[lane])
+            for lane in BY_URGENCY
+        }
+        late = {lane: at for lane, at in starts.items() if at > heads[lane].claimed}
+        _move_heads(session, topic, reader, late)  # told once, not with every read
+        work = {
+            lane: LaneWork(starts[lane], bounds[lane].stable, found.expired[lane], found.due[lane])
+            for lane in BY_URGENCY
+        }
+        pieces = plan(work, room, reader.min_share)
+        is_all = sum(map(len, pieces)) < room
+        if counts_messages:
+            pieces = _past_dead_ids(session, topic, reader, bounds, pieces)
+        return _hand_out(session, topic, reader, pieces, found), is_all
+
+
+def _past_dead_ids(
+    session: Session,
+    topic: str,
+    reader: Reader,
+    bounds: Mapping[Lane, Bounds],
+    pieces: Sequence[Piece],
+) -> list[Piece]:
+    """The same with as many messages as there were ids in what is handed out for the first
+    time, beginning with a message; there may be any number of tombstones before it."""
+    found = []
+    empty: dict[Lane, int] = {}
+    for piece in pieces:
+        if not piece.is_fresh:
+            found.append(piece)
+            continue
+        stable = bounds[piece.lane].stable
+        [(first, last, count)] = session.rows(
+            "SELECT MIN(id),MAX(id),COUNT(*) FROM (SELECT id FROM "
+            f"{tables.messages(topic, piece.lane)} WHERE id>=%s AND id<=%s AND flags=0 "
+            f"ORDER BY id LIMIT {len(piece)}) AS following",
+            (piece.start, stable),
+        )
+        if first is None:
+            empty[piece.lane] = stable
+            continue
+        end = last if count == len(piece) else stable
+        furthest = first + max(_MAX_RANGE, len(piece)) - 1
+        found.append(replace(piece, start=first, end=min(end, furthest)))
+    _move_heads(session, topic, reader, empty)
+    return found
+
+
+@dataclass(slots=True)
+class _Found:
+    """What there is to hand out again, what of it somebody has set aside, and free rows."""
+
+    expired: dict[Lane, list[Held]] = field(default_factory=lambda: {lane: [] for lane in Lane})
+    due: dict[Lane, list[Due]] = field(default_factory=lambda: {lane: [] for lane in Lane})
+    nacked: dict[int, frozenset[int]] = field(default_factory=dict)
+    free: list[int] = field(default_factory=list)
+
+
+def _find(session: Session, topic: str, reader: Reader, room: int) -> _Found:
+    found = _Found()
+    table = tables.claims(topic)
+    rows = session.rows(
+        f"(SELECT 0,priority,id,start_id,end_id,attempts,epoch,nacked FROM {table} "
+        f"WHERE group_id=%s AND end_id>0 AND lease_until_ms<{NOW} "
+        f"ORDER BY start_id LIMIT {_MAX_EXPIRED}) UNION ALL "
+        f"(SELECT 1,priority,msg_id,0,0,attempts,0,NULL FROM {tables.retries(topic)} "
+        f"WHERE group_id=%s AND state='retry' AND due_ms<={NOW} ORDER BY due_ms LIMIT {room}) "
+        f"UNION ALL (SELECT 2,priority,id,0,0,0,0,NULL FROM {table} "
+        f"WHERE group_id=%s AND end_id=0 AND (token=%s OR lease_until_ms<{NOW}) "
+        f"LIMIT {room + _SPARE})",
+        (reader.group, reader.group, reader.group, reader.token),
+    )
+    for kind, label, number, start, last, attempts, epoch, nacked in rows:
+        lane = lane_named(label)
+        if kind == 2:
+            found.free.append(number)
+        elif kind == 1:
+            found.due[lane].append(Due(number, attempts))
+        elif attempts >= reader.max_attempts:
+            retries.bury_range(session, topic, lane, (number, epoch), nacked or "")
+        else:
+            found.expired[lane].append(Held(number, start, last, attempts, epoch))
+            found.nacked[number] = split_ids(nacked)
+    return found
+
+
+def _hand_out(
+    session: Session, topic: str, reader: Reader, pieces: Sequence[Piece], found: _Found
+) -> list[Claimed]:
+    taken: dict[Piece, Claimed] = {}
+    new = [piece for piece in pieces if piece.held is None]
+    for piece in pieces:
+        if piece.held is not None:
+            its = found.nacked[piece.held.id]
+            claimed = _take_over(session, topic, reader, piece, piece.held, its, found.free)
+            if claimed is not None:
+                taken[piece] = claimed
+    retries.remove(session, topic, reader, [piece for piece in new if not piece.is_fresh])
+    _move_heads(session, topic, reader, {one.lane: one.end for one in new if one.is_fresh})
+    rows = [NewRange(one.lane, one.start, one.end, one.attempts, reader.token) for one in new]
+    for piece, (number, epoch) in zip(
+        new, put(session, topic, reader, rows, found.free), strict=True
+    ):
+        taken[piece] = Claimed(number, epoch, piece)
+    return [taken[piece] for piece in pieces if piece in taken]
+
+
+def _take_over(
+    session: Session,
+    topic: str,
+    reader: Reader,
+    piece: Piece,
+    held: Held,
+    nacked: frozenset[int],
+    free: list[int],
+) -> Claimed | None:
+    """An expired range, or its beginning; the rest stays expired. None when its owner has
+    committed or renewed it since we looked."""
+    epoch = new_epoch()
+    count = session.run(
+        f"UPDATE {tables.claims(topic)} SET token=%s, epoch=%s, attempts=attempts+1, end_id=%s, "
+        f"lease_until_ms={NOW}+%s WHERE id=%s AND epoch=%s AND end_id=%s "
+        f"AND lease_until_ms<{NOW}",
+        (reader.token, epoch, piece.end, reader.lease_ms, held.id, held.epoch, held.end),
+    )
+    if not count:
+        return None
+    if piece.end < held.end:
+        rest = NewRange(piece.lane, piece.end + 1, held.end, held.attempts, nacked=nacked)
+        put(session, topic, reader, [rest], free)
+    return Claimed(held.id, epoch, piece, nacked)
+
+
+def _move_heads(session: Session, topic: str, reader: Reader, ends: Mapping[Lane, int]) -> None:
+    if not ends:
+        return
+    values: list[object] = [value for lane, end in ends.items() for value in (lane.label, end)]
+    values += [reader.group, *(lane.label for lane in ends)]
+    session.run(
+        f"UPDATE {tables.cursors(topic)} SET "
+        f"claimed=CASE priority {' '.join(['WHEN %s THEN %s'] * len(ends))} END "
+        "WHERE group_key=%s AND token='' AND queue_id=0 "
+        f"AND priority IN ({','.join(['%s'] * len(ends))})",
+        values,
+    )
+
+
+def give_back(
+    session: Session, topic: str, reader: Reader, unread: Sequence[tuple[Claimed, int]]
+) -> None:
+    """What did not fit into a batch: each range is ours up to an id, the rest anybody's."""
+    with session.transaction():
+        for claimed, last in unread:
+            piece = claimed.piece
+            change = "end_id=%s" if last >= piece.start else FREE
+            values: tuple[object, ...] = (last,) if last >= piece.start else ()
+            count = session.run(
+                f"UPDATE {tables.claims(topic)} SET {change} WHERE id=%s AND epoch=%s",
+                (*values, claimed.id, claimed.epoch),
+            )
+            if not count:
+                raise lost(topic, reader)
+            rest = NewRange(
+                piece.lane, last + 1, piece.end, piece.attempts - 1, nacked=claimed.nacked
+            )
+            put(session, topic, reader, [rest], [])

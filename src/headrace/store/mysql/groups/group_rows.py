@@ -1,0 +1,177 @@
+"""Rows of `msg_l`, the ranges that are out: written, renewed and ended by whoever holds them.
+
+A range that is done leaves its row behind, empty (``end_id`` 0), for the next one. Deleted rows
+would stay in the way of every read while some old transaction is open on the server; and nothing
+indexed ever changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headrace.errors import ClaimLost
+from headrace.model.topics.message_priority import Lane
+from headrace.store.mysql import tables
+from headrace.store.mysql.connection import Session
+from headrace.store.mysql.groups.cursors import new_epoch
+from headrace.store.mysql.tables import NOW
+from headrace.store.topics.engine import Reader
+
+KIND: Final = "group"
+# Token and lease stay: they tell who was at work lately.
+FREE: Final = "start_id=0, end_id=0, epoch=epoch+1, nacked=NULL"
+_COLUMNS: Final = "group_id,priority,start_id,end_id,token,epoch,attempts,lease_until_ms,nacked"
+_PLACES: Final = f"%s,%s,%s,%s,%s,%s,%s,{NOW}+%s,%s)"
+_CHANGED: Final = ", ".join(f"{one}=VALUES({one})" for one in _COLUMNS.split(",")[1:])
+_MANY: Final = 1000  # rows of a group
+_UNUSED_MS: Final = 60_000
+_OVER: Final = -1000  # a lease that ended a second ago
+Key = tuple[int, int]
+"""Id and epoch of a range."""
+
+
+def parse(claim: Sequence[object], reader: Reader) -> list[Key]:
+    """Ids and epochs of the ranges; ClaimLost when it is no claim of this group."""
+    match claim:
+        case [kind, group, [*ranges]] if kind == KIND and group == reader.group:
+            return sorted(_range(one) for one in ranges)
+    raise ClaimLost(f"the claim is not one of group {reader.group!r}; nothing was changed")
+
+
+def _range(one: object) -> Key:
+    match one:
+        case [int(number), int(epoch)]:
+            return number, epoch
+    raise ClaimLost("the claim is none that a read has given; nothing was changed")
+
+
+@dataclass(frozen=True, slots=True)
+class NewRange:
+    """A row to be written. Without a token it is anybody's at once."""
+
+    lane: Lane
+    start: int
+    end: int
+    attempts: int
+    token: str = ""
+    nacked: frozenset[int] = frozenset()
+
+
+def put(
+    session: Session, topic: str, reader: Reader, new: Sequence[NewRange], free: list[int]
+) -> list[Key]:
+    """Write ranges, into rows that are free as far as there are some."""
+    epoch = new_epoch()
+    numbers = [free.pop() for _ in range(min(len(free), len(new)))]
+    if numbers:
+        session.run(
+            f"INSERT INTO {tables.claims(topic)} (id,{_COLUMNS}) VALUES "
+            f"{','.join([f'(%s,{_PLACES}'] * len(numbers))} ON DUPLICATE KEY UPDATE {_CHANGED}",
+            [value for number, one in zip(numbers, new, strict=False)
+             for value in (number, *_row(reader, one, epoch))],
+        )  # fmt: skip
+    if rest := new[len(numbers) :]:
+        first = session.insert(
+            f"INSERT INTO {tables.claims(topic)} ({_COLUMNS}) VALUES "
+            f"{','.join([f'({_PLACES}'] * len(rest))}",
+            [value for one in rest for value in _row(reader, one, epoch)],
+        )
+        numbers += [first + at * int(session.id_step) for at in range(len(rest))]
+    return [(number, epoch) for number in numbers]
+
+
+def _row(reader: Reader, one: NewRange, epoch: int) -> list[object]:
+    lease = reader.lease_ms if one.token else _OVER
+    return [
+        reader.group, one.lane.label, one.start, one.end, one.token, epoch, one.attempts, lease,
+        join_ids(one.nacked),
+    ]  # fmt: skip
+
+
+def trim(session: Session, topic: str) -> int:
+    """Remove rows that were needed once, by thousands of messages tried again one by one: every
+    read of the group would look at them for ever. How many went."""
+    table = tables.claims(topic)
+    gone = 0
+    for (group,) in session.rows(
+        f"SELECT group_id FROM {table} GROUP BY group_id HAVING COUNT(*)>{_MANY}"
+    ):
+        gone += session.run(
+            f"DELETE FROM {table} WHERE group_id=%s AND end_id=0 AND lease_until_ms<{NOW}-%s "
+            f"LIMIT {_MANY}",
+            (group, _UNUSED_MS),
+        )
+    return gone
+
+
+def commit(session: Session, topic: str, reader: Reader, ranges: Sequence[Key]) -> None:
+    with session.transaction():
+        end(session, topic, reader, ranges)
+
+
+def end(session: Session, topic: str, reader: Reader, ranges: Sequence[Key]) -> None:
+    """All of them are done, or ClaimLost; in a transaction."""
+    count = session.run(
+        f"UPDATE {tables.claims(topic)} FORCE INDEX (PRIMARY) SET {FREE} WHERE {_live(ranges)}",
+        _values(reader, ranges),
+    )
+    if count != len(ranges):
+        raise lost(topic, reader)
+
+
+def renew(session: Session, topic: str, reader: Reader, ranges: Sequence[Key]) -> None:
+    """Also of a lease that is over, as long as nobody else has the messages."""
+    with session.transaction():
+        count = session.run(
+            f"UPDATE {tables.claims(topic)} FORCE INDEX (PRIMARY) SET lease_until_ms={NOW}+%s "
+            f"WHERE {_held(ranges)}",
+            (reader.lease_ms, *_values(reader, ranges)),
+        )
+        if count != len(ranges):
+            raise lost(topic, reader)
+
+
+def locked(
+    session: Session, topic: str, reader: Reader, ranges: Sequence[Key]
+) -> list[tuple[Any, ...]]:
+    """The rows of a claim, kept from others until the transaction ends; ClaimLost."""
+    rows = session.rows(
+        f"SELECT id,priority,start_id,end_id,attempts,nacked FROM {tables.claims(topic)} "
+        f"FORCE INDEX (PRIMARY) WHERE {_live(ranges)} FOR UPDATE",
+        _values(reader, ranges),
+    )
+    if len(rows) != len(ranges):
+        raise lost(topic, reader)
+    return rows
+
+
+def _held(ranges: Sequence[Key]) -> str:
+    pairs = " OR ".join(["(id=%s AND epoch=%s)"] * len(ranges))
+    return f"group_id=%s AND token=%s AND end_id>0 AND ({pairs or 'FALSE'})"
+
+
+def _live(ranges: Sequence[Key]) -> str:
+    return f"{_held(ranges)} AND lease_until_ms>={NOW}"
+
+
+def _values(reader: Reader, ranges: Sequence[Key]) -> list[object]:
+    return [reader.group, reader.token, *(number for one in ranges for number in one)]
+
+
+def lost(topic: str, reader: Reader) -> ClaimLost:
+    return ClaimLost(
+        f"the claim is not one of {reader.token!r} in group {reader.group!r} of topic {topic!r} "
+        "any more: its lease was over (then another member has its messages, or will get them), or "
+        "it is another member's, or was committed before, or the group was set to another "
+        "position; nothing was changed"
+    )
+
+
+def split_ids(text: str | None) -> frozenset[int]:
+    return frozenset(map(int, text.split(","))) if text else frozenset()
+
+
+def join_ids(ids: Iterable[int]) -> str | None:
+    return ",".join(map(str, sorted(ids))) or None

@@ -1,0 +1,212 @@
+"""How far readers are behind, and who they are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.model.topics.message_priority import BY_URGENCY, Lane, lane_named
+from headrace.store.mysql import tables
+from headrace.store.mysql.connection import Session
+from headrace.store.mysql.groups import cursors, group_rows
+from headrace.store.mysql.stable_ids import Bounds
+from headrace.store.mysql.tables import NOW
+from headrace.store.topics.engine import GroupInfo, Lag, Reader
+
+EXACT: Final = 100_000  # messages up to which a lag is counted; beyond, dead ids count as well
+_SPANS: Final = 200  # ranges counted by one statement
+
+
+@dataclass(slots=True)
+class _Out:
+    """What a group has of a lane besides what is unread."""
+
+    first: int | None = None  # the lowest id that is claimed or to be tried again
+    claimed: int = 0
+    retrying: int = 0
+    dead: int = 0
+
+    def begins(self, number: int) -> None:
+        self.first = number if self.first is None else min(self.first, number)
+
+
+_Outs = Mapping[tuple[str, Lane], _Out]  # by group
+
+
+def lag(session: Session, topic: str, reader: Reader, bounds: Mapping[Lane, Bounds]) -> list[Lag]:
+    """One per lane, high first."""
+    found = cursors.find(session, topic, reader)
+    heads = {}
+    for lane in BY_URGENCY:
+        cursor = found.get(lane)
+        if cursor is None:
+            heads[lane] = cursors.start_of(reader, bounds[lane])
+        else:
+            heads[lane] = cursor.offset if reader.group is None else cursor.claimed
+    outs = _outstanding(session, topic, reader.group) if reader.group is not None else {}
+    return _Scale(session, topic, bounds).lags(reader.group, heads, outs)
+
+
+def groups(session: Session, topic: str, bounds: Mapping[Lane, Bounds]) -> list[GroupInfo]:
+    """Groups, consumers on their own (no group), and outside readers (a group of one token)."""
+    heads: dict[tuple[str | None, str], dict[Lane, int]] = {}
+    for group, token, label, offset, claimed in session.rows(
+        f"SELECT group_id,token,priority,`offset`,claimed FROM {tables.cursors(topic)} "
+        "WHERE queue_id=0 AND token<>'#q' ORDER BY group_key,token"
+    ):
+        is_group = group is not None and not token
+        heads.setdefault((group, token), {})[lane_named(label)] = claimed if is_group else offset
+    members = defaultdict(list)
+    for group, token in session.rows(
+        f"SELECT DISTINCT group_id,token FROM {tables.claims(topic)} "
+        f"WHERE token<>'' AND lease_until_ms>={NOW} ORDER BY 1,2"
+    ):
+        members[group].append(token)
+    outs = _outstanding(session, topic)
+    scale = _Scale(session, topic, bounds)
+    scale.count(heads.values())
+    return [
+        GroupInfo(
+            group or "",
+            token if group is None else "",
+            (token,) if token else tuple(members.get(group, ())),
+            tuple(scale.lags(None if token else group, its, outs)),
+        )
+        for (group, token), its in heads.items()
+    ]
+
+
+class _Scale:
+    """Measures how far positions are behind. Many readers may be at the same one, or a little
+    apart: nothing is counted twice."""
+
+    def __init__(self, session: Session, topic: str, bounds: Mapping[Lane, Bounds]) -> None:
+        self._session = session
+        self._topic = topic
+        self._bounds = bounds
+        self._unread: dict[tuple[Lane, int], int] = {}
+        self._times: dict[tuple[Lane, int], int | None] = {}
+
+    def count(self, readers: Iterable[Mapping[Lane, int]]) -> None:
+        """What is behind the positions of all these, in one pass."""
+        places = {(lane, self._head(lane, its)) for its in readers for lane in BY_URGENCY}
+        above = {lane: (self._bounds[lane].stable, 0) for lane in BY_URGENCY}
+        for lane, position in sorted(places, reverse=True):
+            end = self._bounds[lane].stable
+            if end - position > EXACT or end <= position:
+                self._unread[lane, position] = max(0, end - position)
+                continue
+            last, total = above[lane]
+            total += _count(self._session, self._topic, lane, position, last)
+            above[lane] = (position, total)
+            self._unread[lane, position] = total
+
+    def lags(self, group: str | None, heads: Mapping[Lane, int], outs: _Outs) -> list[Lag]:
+        if any((lane, self._head(lane, heads)) not in self._unread for lane in BY_URGENCY):
+            self.count([heads])
+        nothing = _Out()
+        return [
+            self._lag(lane, self._head(lane, heads), outs.get((group or "", lane), nothing))
+            for lane in BY_URGENCY
+        ]
+
+    def _head(self, lane: Lane, heads: Mapping[Lane, int]) -> int:
+        return max(heads.get(lane, 0), self._bounds[lane].low - 1)
+
+    def _lag(self, lane: Lane, head: int, out: _Out) -> Lag:
+        position = head if out.first is None else min(head, out.first - 1)
+        behind = self._unread[lane, head] + out.claimed + out.retrying
+        return Lag(
+            lane,
+            position,
+            self._bounds[lane].stable + 1,
+            behind,
+            out.claimed,
+            out.retrying,
+            out.dead,
+            self._oldest(lane, position) if behind else None,
+        )
+
+    def _oldest(self, lane: Lane, position: int) -> int | None:
+        if (lane, position) not in self._times:
+            end = self._bounds[lane].stable
+            time = time_after(self._session, self._topic, lane, position, end)
+            self._times[lane, position] = time
+        return self._times[lane, position]
+
+
+def _outstanding(session: Session, topic: str, group: str | None = None) -> _Outs:
+    """Of one group, or of all."""
+    found: defaultdict[tuple[str, Lane], _Out] = defaultdict(_Out)
+    which, values = ("AND group_id=%s", (group,)) if group is not None else ("", ())
+    rows = session.rows(
+        f"SELECT group_id,priority,start_id,end_id,nacked FROM {tables.claims(topic)} "
+        f"WHERE end_id>0 {which}",
+        values,
+    )
+    for lane in BY_URGENCY:
+        claims = [row for row in rows if lane_named(row[1]) is lane]
+        counts = _counts(session, topic, lane, [(row[2], row[3]) for row in claims])
+        for (its, _, start, end, nacked), count in zip(claims, counts, strict=True):
+            out = found[its, lane]
+            out.begins(start)
+            aside = sum(start <= number <= end for number in group_rows.split_ids(nacked))
+            out.claimed += count - aside
+    for its, label, state, count, first in session.rows(
+        f"SELECT group_id,priority,state,COUNT(*),MIN(msg_id) FROM {tables.retries(topic)} "
+        f"WHERE 1=1 {which} GROUP BY group_id,priority,state",
+        values,
+    ):
+        out = found[its, lane_named(label)]
+        if state == "retry":
+            out.retrying = count
+            out.begins(first)
+        else:
+            out.dead = count
+    return found
+
+
+def _counts(
+    session: Session, topic: str, lane: Lane, spans: Sequence[tuple[int, int]]
+) -> list[int]:
+    """Messages of each range of ids. The ranges stand in the statement: joined from their table,
+    the server looks at the whole topic for each of them."""
+    counts = [0] * len(spans)
+    for at in range(0, len(spans), _SPANS):
+        portion = spans[at : at + _SPANS]
+        one = f"SELECT %s,COUNT(*) FROM {tables.messages(topic, lane)} "
+        one += "WHERE id BETWEEN %s AND %s AND flags=0"
+        values = [value for number, span in enumerate(portion, at) for value in (number, *span)]
+        for number, count in session.rows(" UNION ALL ".join([one] * len(portion)), values):
+            counts[number] = int(count)
+    return counts
+
+
+def _count(session: Session, topic: str, lane: Lane, position: int, end: int) -> int:
+    [(count,)] = session.rows(
+        f"SELECT COUNT(*) FROM {tables.messages(topic, lane)} WHERE id>%s AND id<=%s AND flags=0",
+        (position, end),
+    )
+    return int(count)
+
+
+def time_after(session: Session, topic: str, lane: Lane, position: int, end: int) -> int | None:
+    """When the first message behind the position was stored."""
+    rows = session.rows(
+        f"SELECT CAST(UNIX_TIMESTAMP(created_at)*1000 AS SIGNED) FROM "
+        f"{tables.messages(topic, lane)} WHERE id>%s AND id<=%s AND flags=0 ORDER BY id LIMIT 1",
+        (position, end),
+    )
+    return int(rows[0][0]) if rows else None
+
+
+def last_time(session: Session, topic: str, lane: Lane, bounds: Bounds) -> int | None:
+    rows = session.rows(
+        f"SELECT CAST(UNIX_TIMESTAMP(created_at)*1000 AS SIGNED) FROM "
+        f"{tables.messages(topic, lane)} WHERE id>=%s AND id<=%s AND flags=0 "
+        "ORDER BY id DESC LIMIT 1",
+        (bounds.low, bounds.stable),
+    )
+    return int(rows[0][0]) if rows else None

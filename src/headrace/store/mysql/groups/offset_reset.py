@@ -1,0 +1,71 @@
+"""Positions by time, and setting a group to another position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from headrace.model.topics.message_priority import Lane
+from headrace.store.mysql import tables
+from headrace.store.mysql.connection import Session
+from headrace.store.mysql.groups import cursors
+from headrace.store.mysql.groups.group_rows import FREE
+from headrace.store.mysql.stable_ids import Bounds
+from headrace.store.topics.engine import Reader
+
+_AT: Final = "CAST(UNIX_TIMESTAMP(created_at)*1000 AS SIGNED)"
+# Times do not rise strictly with ids: statements that ran side by side may cross.
+_CROSSING: Final = 2000
+
+
+def position_at(session: Session, topic: str, lane: Lane, bounds: Bounds, time_ms: int) -> int:
+    """The position before the first message stored at that time or later.
+
+    A search by halves over the ids: there is no index on the time, it would cost every append.
+    """
+    table = tables.messages(topic, lane)
+    low, high = bounds.low, bounds.stable + 1  # the first id at or after the time is in between
+    while low < high:
+        middle = (low + high) // 2
+        rows = session.rows(
+            f"SELECT id,{_AT} FROM {table} WHERE id>=%s AND id<%s ORDER BY id LIMIT 1",
+            (middle, high),
+        )
+        if not rows:
+            high = middle
+        elif rows[0][1] < time_ms:
+            low = rows[0][0] + 1
+        else:
+            high = middle
+    rows = session.rows(
+        f"SELECT id FROM {table} WHERE id>=%s AND id<%s AND created_at>=FROM_UNIXTIME(%s/1000) "
+        "ORDER BY id LIMIT 1",
+        (max(bounds.low, low - _CROSSING), low, time_ms),
+    )
+    return int(rows[0][0]) - 1 if rows else low - 1
+
+
+def seek_group(session: Session, topic: str, reader: Reader, positions: Mapping[Lane, int]) -> None:
+    """All that is out becomes void; in lanes that stay it is handed out again at once."""
+    with session.transaction():
+        cursors.find(session, topic, reader, for_update=True)
+        for lane, position in positions.items():
+            session.run(
+                f"UPDATE {tables.claims(topic)} SET {FREE} WHERE group_id=%s AND priority=%s",
+                (reader.group, lane.label),
+            )
+            session.run(
+                f"DELETE FROM {tables.retries(topic)} WHERE group_id=%s AND priority=%s "
+                "AND (state='retry' OR msg_id>%s)",
+                (reader.group, lane.label, position),
+            )
+            session.run(
+                f"UPDATE {tables.cursors(topic)} SET `offset`=%s, claimed=%s "
+                "WHERE group_key=%s AND token='' AND queue_id=0 AND priority=%s",
+                (position, position, reader.group, lane.label),
+            )
+        session.run(
+            f"UPDATE {tables.claims(topic)} SET epoch=epoch+1, lease_until_ms=0 "
+            "WHERE group_id=%s AND end_id>0",
+            (reader.group,),
+        )

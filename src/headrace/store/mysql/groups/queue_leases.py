@@ -1,0 +1,102 @@
+"""Orderly reading: a member leases a queue of a lane and reads it alone, in order.
+
+Each queue of a group has a row in `msg_c` with owner, epoch and lease. Only who holds it commits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.errors import BadTopicValue, ClaimLost
+from headrace.model.topics.message_priority import Lane
+from headrace.store.mysql import tables
+from headrace.store.mysql.connection import Session
+from headrace.store.mysql.groups import cursors
+from headrace.store.mysql.message_rows import SELECTED, message_of
+from headrace.store.mysql.stable_ids import Bounds
+from headrace.store.mysql.tables import NOW
+from headrace.store.topics.engine import Message, Reader
+
+_ROW_TOKEN: Final = "#q"
+_THIS: Final = "group_key=%s AND token='#q' AND queue_id=%s AND priority=%s"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLease:
+    """One queue of one lane, held by one member of a group."""
+
+    group: str
+    token: str
+    lane: Lane
+    queue: int
+    epoch: int
+    position: int
+
+    @property
+    def row(self) -> tuple[str, int, str]:
+        return self.group, self.queue, self.lane.label
+
+
+def lease(
+    session: Session, topic: str, reader: Reader, lane: Lane, queue: int, bounds: Bounds
+) -> QueueLease | None:
+    """The queue, when nobody else holds it."""
+    if reader.group is None:
+        raise BadTopicValue("queues are leased by members of a group")
+    row = (reader.group, queue, lane.label)
+    session.run(
+        f"INSERT IGNORE INTO {tables.cursors(topic)} "
+        "(group_id,token,priority,queue_id,`offset`,epoch) VALUES (%s,%s,%s,%s,%s,%s)",
+        (reader.group, _ROW_TOKEN, lane.label, queue, cursors.start_of(reader, bounds),
+         cursors.new_epoch()),
+    )  # fmt: skip
+    with session.transaction():
+        count = session.run(
+            f"UPDATE {tables.cursors(topic)} SET owner=%s, epoch=epoch+1, "
+            f"lease_until_ms={NOW}+%s WHERE {_THIS} "
+            f"AND (owner IS NULL OR owner=%s OR lease_until_ms<{NOW})",
+            (reader.token, reader.lease_ms, *row, reader.token),
+        )
+        if not count:
+            return None
+        [(epoch, position)] = session.rows(
+            f"SELECT epoch,`offset` FROM {tables.cursors(topic)} WHERE {_THIS}", row
+        )
+    return QueueLease(reader.group, reader.token, lane, queue, int(epoch), int(position))
+
+
+def read(
+    session: Session, topic: str, held: QueueLease, after: int, bounds: Bounds, limit: int
+) -> list[Message]:
+    """The next messages of the queue, in order."""
+    rows = session.rows(
+        f"SELECT {SELECTED} FROM {tables.messages(topic, held.lane)} "
+        f"WHERE queue_id=%s AND id>%s AND id<=%s AND flags=0 ORDER BY id LIMIT {limit}",
+        (held.queue, max(after, bounds.low - 1), bounds.stable),
+    )
+    return [message_of(row, held.lane, 1) for row in rows]
+
+
+def commit(session: Session, topic: str, held: QueueLease, position: int, lease_ms: int) -> None:
+    """Everything up to ``position`` is done; the lease begins anew. ClaimLost."""
+    count = session.run(
+        f"UPDATE {tables.cursors(topic)} SET `offset`=GREATEST(`offset`,%s), "
+        f"lease_until_ms={NOW}+%s WHERE {_THIS} AND owner=%s AND epoch=%s "
+        f"AND lease_until_ms>={NOW}",
+        (position, lease_ms, *held.row, held.token, held.epoch),
+    )
+    if not count:
+        raise ClaimLost(
+            f"queue {held.queue} of lane {held.lane.label} in topic {topic!r} is not leased to "
+            f"{held.token!r} any more; nothing was committed"
+        )
+
+
+def release(session: Session, topic: str, held: QueueLease) -> None:
+    """Somebody else may have it at once."""
+    session.run(
+        f"UPDATE {tables.cursors(topic)} SET owner=NULL, lease_until_ms=0 WHERE {_THIS} "
+        "AND owner=%s AND epoch=%s",
+        (*held.row, held.token, held.epoch),
+    )

@@ -1,0 +1,102 @@
+"""Messages as rows and back. What has no column of its own is JSON in `props`, which people and
+other programs can read in SQL."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import zlib
+from typing import Any, Final
+
+from headrace.errors import BadTopicValue, BodyTooLarge
+from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.names import check_token
+from headrace.store.topics.engine import Entry, Message
+
+MAX_KEY: Final = 255
+MAX_PROPS: Final = 1 << 20
+COLUMNS: Final = "body,source_ip,token,ref_key,queue_id,props"
+SELECTED: Final = (
+    "id,body,source_ip,token,ref_key,queue_id,flags,props,"
+    "CAST(UNIX_TIMESTAMP(created_at)*1000 AS SIGNED)"
+)
+TOMBSTONE: Final = 1
+Values = tuple[bytes, bytes | None, str, str | None, int, bytes | None]
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def values_of(entry: Entry, queue: int, max_body: int) -> Values:
+    """The row of an entry, in the order of COLUMNS; deliberate errors for what cannot be stored."""
+    if len(entry.body) > max_body:
+        raise BodyTooLarge(
+            f"a body of {len(entry.body):,} bytes is refused: at most {max_body:,} (16 MiB less "
+            "one, or less when the server's max_allowed_packet is small); nothing was stored"
+        )
+    if entry.token:
+        check_token(entry.token)
+    if entry.key is not None and len(entry.key) > MAX_KEY:
+        raise BadTopicValue(f"a key of {len(entry.key)} characters is refused: at most {MAX_KEY}")
+    return (
+        bytes(entry.body),
+        _address(entry.source_ip),
+        entry.token,
+        entry.key,
+        queue,
+        _props(entry),
+    )
+
+
+def queue_of(key: str, queues: int) -> int:
+    """Messages of one key go to one queue."""
+    return zlib.crc32(key.encode()) % queues
+
+
+def _address(text: str | None) -> bytes | None:
+    if text is None:
+        return None
+    try:
+        return ipaddress.ip_address(text).packed
+    except ValueError:
+        raise BadTopicValue(f"source_ip {text!r} is no IPv4 or IPv6 address") from None
+
+
+def _props(entry: Entry) -> bytes | None:
+    found: dict[str, object] = {}
+    if entry.tags is not None:
+        found["tags"] = entry.tags
+    if entry.message_id is not None:
+        found["message_id"] = entry.message_id
+    if entry.born is not None:
+        found["born"] = entry.born
+    if entry.properties:
+        found["properties"] = dict(entry.properties)
+    if not found:
+        return None
+    try:
+        packed = _json(found).encode()
+    except (TypeError, ValueError) as error:
+        raise BadTopicValue(f"tags, ids and properties must be text: {error}") from None
+    if len(packed) > MAX_PROPS:
+        raise BadTopicValue(f"the properties take {len(packed):,} bytes: at most {MAX_PROPS:,}")
+    return packed
+
+
+def message_of(row: tuple[Any, ...], lane: Lane, attempts: int) -> Message:
+    """The message of a row of SELECTED."""
+    number, body, address, token, key, queue, _flags, props, time_ms = row
+    found = json.loads(props) if props else {}
+    return Message(
+        id=number,
+        lane=lane,
+        partition=queue,
+        time=time_ms,
+        body=body,
+        token=token,
+        key=key,
+        tags=found.get("tags"),
+        source_ip=None if address is None else str(ipaddress.ip_address(address)),
+        message_id=found.get("message_id"),
+        born=found.get("born"),
+        properties=found.get("properties") or {},
+        attempts=attempts,
+    )

@@ -1,0 +1,228 @@
+"""How far each lane may be read: `stable_id`, the end of the ids without a hole.
+
+A missing id is on its way or dead. Nobody guesses by time which of the two: a tombstone is
+inserted at it (fencing). When its owner is still at work that waits for it; when the owner is gone
+the tombstone takes the id, and an owner that comes very late is told 1062 and takes another id.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.errors import BrokerError
+from headrace.model.topics.message_priority import BY_URGENCY, Lane, lane_named
+from headrace.store.mysql import tables
+from headrace.store.mysql.catalog import Topic
+from headrace.store.mysql.connection import Session
+from headrace.store.mysql.contiguity import Hole, fence
+from headrace.store.mysql.faults import Fault
+from headrace.store.mysql.message_rows import TOMBSTONE
+from headrace.store.mysql.pool import Pool
+
+logger = logging.getLogger(__name__)
+
+WINDOW: Final = 5000
+MAX_WINDOWS: Final = 4  # of one lane at a time: the next read goes on
+MAX_FENCE: Final = 1000
+MAX_HOLE: Final = 100_000  # larger ones are an accident that an operator must look at
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What may be read of a lane: ids from ``low`` to ``stable``."""
+
+    stable: int
+    low: int
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look behind the stable id has shown."""
+
+    bounds: Bounds
+    hole: Hole | None = None
+    is_full: bool = False  # there may be more behind the window
+
+
+def load(session: Session, topic: str) -> dict[Lane, Bounds]:
+    """As it is written down; nothing when the topic is gone."""
+    rows = session.rows(
+        "SELECT priority,stable_id,low_id FROM `msg_topic_state` WHERE topic=%s", (topic,)
+    )
+    return {lane_named(label): Bounds(stable, low) for label, stable, low in rows}
+
+
+def look(session: Session, topic: Topic, found: dict[Lane, Bounds]) -> dict[Lane, Look]:
+    """Where the ids end without a hole, in one statement for all lanes.
+
+    While a hole is right behind the stable id its lane costs two dives into the index and nothing
+    is counted: every read comes here, and a hole may stay for as long as its producer likes.
+    """
+    counts = " UNION ALL ".join(
+        f"SELECT %s,(SELECT MIN(id) FROM {table} WHERE id>%s),(SELECT MAX(id) FROM {table}),"
+        f"COUNT(*),MAX(id) FROM {table} WHERE id>%s AND id<=%s "
+        f"AND EXISTS (SELECT 1 FROM {table} WHERE id=%s)"
+        for table in (tables.messages(topic.name, lane) for lane in found)
+    )
+    values: list[object] = []
+    for lane, bounds in found.items():
+        stable = bounds.stable
+        values += [lane.label, stable, stable, stable + WINDOW, stable + 1]
+    looks = {}
+    for label, first, end, count, last in session.rows(counts, values):
+        lane = lane_named(label)
+        bounds = found[lane]
+        if first is None:
+            looks[lane] = Look(bounds)
+        elif first > bounds.stable + 1:
+            looks[lane] = Look(bounds, Hole(bounds.stable + 1, first - 1))
+        elif count and count == last - bounds.stable:
+            looks[lane] = Look(Bounds(last, bounds.low), is_full=end > last)
+        else:
+            looks[lane] = _look_closely(session, tables.messages(topic.name, lane), bounds)
+    return looks
+
+
+def _look_closely(session: Session, table: str, bounds: Bounds) -> Look:
+    """There is a hole in the window: up to where an id is as high as there are ids before it. The
+    server counts: fetching thousands of ids takes three times as long, and all of it is Python."""
+    stable = bounds.stable
+    [(last, behind)] = session.rows(
+        "SELECT MAX(IF(id=place,id,NULL)),MIN(IF(id>place,id,NULL)) FROM "
+        f"(SELECT id,%s+ROW_NUMBER() OVER (ORDER BY id) AS place FROM {table} "
+        "WHERE id>%s AND id<=%s) AS seen",
+        (stable, stable, stable + WINDOW),
+    )
+    if last is None:
+        last = stable
+    hole = None if behind is None else Hole(last + 1, behind - 1)
+    return Look(Bounds(last, bounds.low), hole, is_full=hole is None)
+
+
+def keep(session: Session, topic: str, stable: Mapping[Lane, int]) -> None:
+    """Write them down; they only grow. One statement, because each is a sync of the server."""
+    values: list[object] = [value for lane, one in stable.items() for value in (lane.label, one)]
+    session.run(
+        "UPDATE `msg_topic_state` SET stable_id=GREATEST(stable_id,CASE priority "
+        f"{' '.join(['WHEN %s THEN %s'] * len(stable))} END) "
+        f"WHERE topic=%s AND priority IN ({','.join(['%s'] * len(stable))})",
+        [*values, topic, *(lane.label for lane in stable)],
+    )
+
+
+class Advancer:
+    """Moves the stable ids, for as many topics as there are. May be used from any thread."""
+
+    def __init__(self, fencer: Fencer) -> None:
+        self._fencer = fencer
+
+    def advance(self, session: Session, topic: Topic) -> dict[Lane, Bounds]:
+        """What may be read now. Holes found are left to the fencer."""
+        bounds = load(session, topic.name)
+        left = dict(bounds)
+        for _ in range(MAX_WINDOWS):
+            if not left:
+                break
+            looks = look(session, topic, left)
+            moved = {
+                lane: seen.bounds.stable
+                for lane, seen in looks.items()
+                if seen.bounds.stable > bounds[lane].stable
+            }
+            if moved:
+                keep(session, topic.name, moved)
+            for lane, seen in looks.items():
+                bounds[lane] = seen.bounds
+                # With a counter there are no dead ids: what is missing will be seen soon.
+                if seen.hole is not None and topic.append_mode == "auto":
+                    self._fencer.noticed(topic.name, lane, seen.hole)
+            left = {lane: bounds[lane] for lane, seen in looks.items() if seen.is_full}
+        return {lane: bounds[lane] for lane in BY_URGENCY if lane in bounds}
+
+
+class Fencer:
+    """Closes holes that stay, in a thread of its own: an INSERT may wait for a producer."""
+
+    def __init__(self, pool: Pool, grace_s: float) -> None:
+        self._pool = pool  # its sessions wait for locks for one second only
+        self._grace_s = grace_s
+        self._is_closed = False
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._changed = threading.Condition()
+        self._holes: dict[tuple[str, Lane], tuple[Hole, float]] = {}
+        self._thread: threading.Thread | None = None
+
+    def noticed(self, topic: str, lane: Lane, hole: Hole) -> None:
+        if self._pid != os.getpid():
+            self._reset()  # a forked child has none of its parent's threads
+        with self._changed:
+            known = self._holes.get((topic, lane))
+            if self._is_closed or (known is not None and known[0].first == hole.first):
+                return
+            self._holes[topic, lane] = (hole, time.monotonic() + self._grace_s)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="headrace-mysql-fencer", daemon=True
+                )
+                self._thread.start()
+            self._changed.notify()
+
+    def close(self) -> None:
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (job := self._next()) is not None:
+            (topic, lane), hole = job
+            try:
+                with self._pool.session() as session:
+                    close_hole(session, topic, lane, hole)
+            except (BrokerError, Fault) as error:
+                # Its owner is at work, or there is no connection: whoever reads notices it again.
+                logger.debug("hole %s of %s %s stays for now: %s", hole, topic, lane.label, error)
+            except Exception:  # a driver may raise anything; without this thread nobody reads on
+                logger.exception("hole %s of %s %s stays for now", hole, topic, lane.label)
+
+    def _next(self) -> tuple[tuple[str, Lane], Hole] | None:
+        with self._changed:
+            while not self._is_closed:
+                if not self._holes:
+                    self._changed.wait()
+                    continue
+                key = min(self._holes, key=lambda one: self._holes[one][1])
+                hole, due = self._holes[key]
+                if (left := due - time.monotonic()) > 0:
+                    self._changed.wait(left)
+                    continue
+                del self._holes[key]
+                return key, hole
+        return None
+
+
+def close_hole(session: Session, topic: str, lane: Lane, hole: Hole) -> int:
+    """Tombstones at ids that are missing. How many were set; look again before believing it."""
+    if len(hole) > MAX_HOLE:
+        logger.error(
+            "topic %s, lane %s: the ids %s to %s are missing, more than any crash explains; "
+            "nothing behind them is read. If no producer is at work, insert rows with flags=1 "
+            "there, or set stable_id in msg_topic_state to %s",
+            topic, lane.label, hole.first, hole.last, hole.last,
+        )  # fmt: skip
+        return 0
+    ids = fence(hole, MAX_FENCE)
+    values = ",".join(f"({number},'','',{TOMBSTONE})" for number in ids)
+    return session.run(
+        f"INSERT IGNORE INTO {tables.messages(topic, lane)} (id,body,token,flags) VALUES {values}"
+    )

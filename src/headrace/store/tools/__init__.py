@@ -1,0 +1,1 @@
+"""Commands on a data directory without a broker."""

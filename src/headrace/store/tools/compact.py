@@ -1,0 +1,109 @@
+"""Compacting a journal at once, without a broker: whatever is dead gives its space back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from headrace.errors import StoreError
+from headrace.model.arguments import queue_settings
+from headrace.model.policy import Policy, effective
+from headrace.store.api.message_log import Catalogue
+from headrace.store.data_directory import JOURNAL
+from headrace.store.disk import RealDisk
+from headrace.store.format import read_format, write_format
+from headrace.store.log.commit_log import CommitLog
+from headrace.store.log.compaction import Rule
+from headrace.store.log.disk_reserve import NAME as RESERVE
+from headrace.store.log.segment import Segment
+from headrace.store.orphans import retained
+from headrace.store.tools.offline import LogDriver, read_catalogue
+
+_WORTH_IT = 0.9  # less of a segment alive than that: it is written again
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What a journal takes."""
+
+    segments: int
+    bytes: int
+    messages: int
+
+    def as_json(self) -> dict[str, int]:
+        return {"segments": self.segments, "bytes": self.bytes, "messages": self.messages}
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen(Rule):
+    """Only segments that were there at the beginning: what is written now is as small as it is."""
+
+    bases: frozenset[int] = frozenset()
+
+    def fits(self, segment: Segment) -> bool:
+        return segment.live > 0 and segment.base in self.bases
+
+
+def compact(path: Path, progress: Callable[[int, int], None]) -> tuple[Space, Space]:
+    """Before and after. The directory must be held."""
+    journal = path / JOURNAL
+    catalogue = read_catalogue(path)
+    before = _files(journal)
+    try:
+        noted = read_format(path)
+        log = CommitLog(
+            RealDisk(journal), lambda: time.time_ns() // 1_000_000, whole_seed_from=noted
+        )
+        if noted != log.whole_seed_from:
+            write_format(path, log.whole_seed_from)
+        log.retain_only(retained(catalogue, log))
+        _retain(log, catalogue)
+        messages = sum(segment.live for segment in log.segments())
+        _run(log, progress)
+        alive = sum(segment.live for segment in log.segments())
+        # Compacting is no clean end of a broker that had none.
+        log.close(clean=log.report.clean)
+        after = _files(journal)
+    except OSError as error:
+        raise StoreError(f"cannot compact {path}: {error}") from error
+    return Space(*before, messages), Space(*after, alive)
+
+
+def _retain(log: CommitLog, catalogue: Catalogue) -> None:
+    """Acknowledged messages that a queue still keeps are not dead."""
+    policies: dict[str, list[Policy]] = {}
+    for row in catalogue.policies:
+        policies.setdefault(row.vhost, []).append(Policy(**asdict(row)))
+    for queue in catalogue.queues:
+        kind = str(queue.arguments.get("x-queue-type", "classic"))
+        found = effective(policies.get(queue.vhost, ()), "queue", queue.name, kind)
+        settings = queue_settings(queue.arguments, found.definition if found else {})
+        log.set_retention(queue.id, settings.retention)
+    log.release_settled()
+
+
+def _run(log: CommitLog, progress: Callable[[int, int], None]) -> None:
+    chosen = [one.base for one in log.segments() if _is_wasteful(one)]
+    log.compactor.rule = _Chosen(bases=frozenset(chosen))
+    driver = LogDriver(log)
+    while log.compactor.step():
+        driver.wait_for(lambda: not log.is_writing)
+        left = sum(1 for one in log.segments() if one.base in chosen and one.live)
+        progress(len(chosen) - left, len(chosen))
+    for _ in range(2):  # a segment goes when neither of the kept checkpoints needs it
+        log.checkpoint()
+        driver.wait_for(lambda: not log.is_writing)
+
+
+def _is_wasteful(segment: Segment) -> bool:
+    return segment.live < segment.total or segment.live_bytes < _WORTH_IT * segment.used
+
+
+def _files(journal: Path) -> tuple[int, int]:
+    """How many segments, and how many bytes on the disk."""
+    segments = list(journal.glob("*.log"))
+    # What is set aside for a full disk is neither used nor to be had.
+    files = [file for file in journal.iterdir() if file.is_file() and file.name != RESERVE]
+    return len(segments), sum(file.stat().st_blocks * 512 for file in files)

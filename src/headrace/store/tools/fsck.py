@@ -1,0 +1,242 @@
+"""Checking a data directory: every file, every record, every checksum. Changes nothing.
+
+Recovery is run as the broker would, on files that refuse to be written to; then every segment is
+walked again, and what recovery takes on trust (contents, index files) is compared.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from pathlib import Path
+
+from headrace.errors import StoreError
+from headrace.model.intervals import join_ranges
+from headrace.store.api.message_log import Catalogue
+from headrace.store.data_directory import JOURNAL
+from headrace.store.disk import RealDisk
+from headrace.store.format import NAME as FORMAT_FILE
+from headrace.store.format import DamagedFormat, read_format
+from headrace.store.log.checkpoint import load_checkpoints
+from headrace.store.log.lost_messages import lost_in, unaccounted
+from headrace.store.log.queue_index import Entry, QueueIndex
+from headrace.store.log.recovery import FIRST_BYTES, find_whole_seed, recover
+from headrace.store.log.recovery_state import SHORT, UNUSABLE, Range
+from headrace.store.log.segment import (
+    INDEX_SUFFIX,
+    SUFFIX,
+    Found,
+    Segment,
+    base_of,
+    segment_name,
+    walk,
+)
+from headrace.store.orphans import older_copy, separate_strays
+from headrace.store.positions import readers_ahead
+from headrace.store.sqlite.metadata import FILE_NAME
+from headrace.store.tools.findings import Findings, Place, Remedy
+from headrace.store.tools.offline import ReadOnlyDisk, read_catalogue
+from headrace.store.tools.segment_check import SegmentCheck
+
+Progress = Callable[[int, int], None]  # done, of how many
+
+
+def check(path: Path, progress: Progress = lambda done, total: None) -> Findings:
+    """Read everything in a data directory that no broker is using."""
+    findings = Findings()
+    catalogue = _check_metadata(path, findings)
+    _check_checkpoints(path / JOURNAL, findings)
+    try:
+        whole_seed_from = _check_format(path, findings)
+        _check_journal(path / JOURNAL, findings, progress, whole_seed_from)
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error}") from error
+    state = findings.state
+    is_old = whole_seed_from is None and (path / JOURNAL).is_dir()
+    if findings.queues and not is_old and state.report.is_empty:
+        what = f"it is gone, with all messages of {len(findings.queues)} queues"
+        findings.places.append(Place(JOURNAL, 0, 0, what, Remedy.NOTE))
+    if state.whole_seed_from != whole_seed_from:
+        what = "it does not belong to this journal"
+        findings.places.append(Place(FORMAT_FILE, 0, 0, what, Remedy.RENEW))
+    _check_positions(catalogue, findings)
+    older = older_copy(catalogue, findings.state.catalog_generation)
+    if older is not None and findings.queues is not None:  # else it is not there at all
+        findings.places.append(Place(FILE_NAME, 0, 0, older, Remedy.ACCEPT))
+    return findings
+
+
+def _check_format(path: Path, findings: Findings) -> int | None:
+    """From where on segments have the whole seed, as the file says, else as the segments say."""
+    try:
+        return read_format(path)
+    except FileNotFoundError:
+        what = "the file is missing"
+    except DamagedFormat:
+        what = "it is damaged"
+    findings.places.append(Place(FORMAT_FILE, 0, 0, what, Remedy.RENEW))
+    return find_whole_seed(ReadOnlyDisk(path / JOURNAL))
+
+
+def _check_metadata(path: Path, findings: Findings) -> Catalogue:
+    try:
+        catalogue = read_catalogue(path)
+    except StoreError as error:
+        findings.places.append(Place(FILE_NAME, 0, 0, str(error), Remedy.NONE))
+        return Catalogue()
+    separate_strays(catalogue)
+    findings.queues = catalogue.destinations()
+    findings.catalogue = catalogue
+    for one in catalogue.damaged:
+        findings.places.append(Place(FILE_NAME, 0, 0, str(one), Remedy.ACCEPT))
+    return catalogue
+
+
+def _check_positions(catalogue: Catalogue, findings: Findings) -> None:
+    queues = findings.state.queues
+
+    def next_offset(number: int) -> int:
+        return queues[number].next_offset if number in queues else 0
+
+    for one in readers_ahead(catalogue, next_offset):
+        lost = [(one.number, one.end, one.offset)]
+        findings.places.append(Place(FILE_NAME, 0, 0, str(one), Remedy.RAISE, lost))
+
+
+def _check_checkpoints(journal: Path, findings: Findings) -> None:
+    found, wrong = load_checkpoints(ReadOnlyDisk(journal))
+    for name, why in wrong:
+        if found is None:
+            why += ": messages that were acknowledged may come again"
+        file = journal / name
+        size = file.stat().st_size if file.exists() else 0
+        findings.places.append(Place(f"{JOURNAL}/{name}", 0, size, why, Remedy.RENEW))
+    if found is not None:
+        findings.position = found.position
+        findings.is_clean_end = found.clean
+
+
+def _check_journal(
+    directory: Path, findings: Findings, progress: Progress, whole_seed_from: int | None
+) -> None:
+    if not directory.is_dir():
+        findings.state.whole_seed_from = whole_seed_from
+        findings.state.report.is_empty = True
+        return
+    names = sorted(entry.name for entry in directory.iterdir() if entry.is_file())
+    bases = [base for name in names if (base := base_of(name)) is not None]
+    total, done = 2 * len(bases), 0  # recovery reads them, and so does the check
+
+    def step(name: str = SUFFIX) -> None:
+        nonlocal done
+        if name.endswith(SUFFIX):
+            done += 1
+            progress(done, total)
+
+    state = findings.state = recover(ReadOnlyDisk(directory, step), whole_seed_from)
+    used = {segment.base: segment.used for segment in state.segments}
+    for segment in state.segments:
+        if segment.file is not None:
+            segment.file.close()
+    _count_orphans(findings)
+    disk = RealDisk(directory)
+    bases = _check_names(disk, bases, findings)
+    books = Books(findings, bases)
+    for base in bases:
+        one = SegmentCheck(disk, base, used.get(base, 0), findings, books)
+        findings.segments.append(one.run())
+        step()
+    _note_leftovers(names, bases, findings)
+
+
+def _check_names(disk: RealDisk, bases: list[int], findings: Findings) -> list[int]:
+    """Segments that are missing, and files that are not what their names say; returns the rest."""
+    state = findings.state
+    wrong = {one.base: one for one in state.places if not one.offset and one.what in UNUSABLE}
+    for base, place in wrong.items():
+        name = f"{JOURNAL}/{segment_name(base)}"
+        lost, remedy, target = lost_in(place, state), Remedy.NOTE, ""
+        if base in bases:
+            right = _right_base(disk, base, wrong, findings)
+            remedy = Remedy.MOVE if right is None else Remedy.RENAME
+            target = "" if right is None else segment_name(right)
+        size = place.size if base in bases else 0
+        findings.places.append(Place(name, 0, size, place.what, remedy, lost, target))
+    for place in state.places:
+        if place.what == SHORT:
+            name = f"{JOURNAL}/{segment_name(place.base)}"
+            lost = lost_in(place, state)
+            findings.places.append(Place(name, place.offset, 0, SHORT, Remedy.NOTE, lost))
+    return [base for base in bases if base not in wrong]
+
+
+def _right_base(
+    disk: RealDisk, base: int, candidates: Iterable[int], findings: Findings
+) -> int | None:
+    """Of which segment the file is, as the sums of its records say."""
+    file = disk.open(segment_name(base))
+    with closing(file):
+        data = Segment(base, file.size(), file).read(base, min(file.size(), FIRST_BYTES))
+    for one in candidates:
+        if any(isinstance(step, Found) for step in walk(data, one, findings.state.seed(one))):
+            return one
+    return None
+
+
+def _count_orphans(findings: Findings) -> None:
+    """Messages of queues that are not declared: the broker drops those of deleted queues."""
+    if findings.queues is None:
+        return
+    for number, index in findings.state.queues.items():
+        if number not in findings.queues:
+            live = sum(index.settled.count_missing(one.first, one.stop) for one in index.entries())
+            if live:
+                findings.orphans[number] = live
+    findings.kept = findings.catalogue.orphans(findings.orphans)
+
+
+def _note_leftovers(names: list[str], bases: list[int], findings: Findings) -> None:
+    for name in names:
+        alone = name.endswith(INDEX_SUFFIX) and base_of(_segment_of(name)) not in bases
+        if name.endswith(".new") or alone:
+            findings.notes.append(f"{JOURNAL}/{name} is left over and not used")
+
+
+def _segment_of(index: str) -> str:
+    return index.removesuffix(INDEX_SUFFIX) + SUFFIX
+
+
+class Books:
+    """What recovery knows about the messages: which are alive, and where they are."""
+
+    def __init__(self, findings: Findings, bases: list[int]) -> None:
+        self._declared = findings.queues
+        self._queues = findings.state.queues
+        self._bases = bases
+        self._by_base: dict[int, list[tuple[int, Entry, int]]] = {}
+        for number, index in self._queues.items():
+            if not self.is_declared(number):
+                continue
+            for entry in index.entries():
+                live = index.settled.count_missing(entry.first, entry.stop)
+                if live:
+                    base = bases[bisect_right(bases, entry.position) - 1]
+                    self._by_base.setdefault(base, []).append((number, entry, live))
+
+    def is_declared(self, queue: int) -> bool:
+        return self._declared is None or queue in self._declared
+
+    def alive_in(self, base: int) -> list[tuple[int, Entry, int]]:
+        """(queue, entry, live messages) of a segment."""
+        return self._by_base.get(base, [])
+
+    def lost(self, ranges: list[Range], position: int | None = None) -> list[Range]:
+        """Those messages that are not done with, and not found at another position."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for queue, first, stop in ranges:
+            if not self.is_declared(queue):
+                continue
+            index = self._queues.get(queue) or QueueIndex()
+            found.setdefault(queue, []).extend(unaccounted(index, first, stop, position))
+        return [(queue, low, high) for queue in found for low, high in join_ranges(found[queue])]

@@ -1,0 +1,1 @@
+"""The topic engine SPI and what engines share."""

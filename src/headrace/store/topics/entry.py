@@ -1,0 +1,183 @@
+"""Entries of topics <-> the bytes that are kept of them. No I/O.
+
+Little-endian, so that a whole batch can be taken apart with gathers on the fixed head:
+
+    0  u8   1, the version       1  u8   which fields are there: 1 key, 2 tags, 4 source ip,
+                                         8 message id, 16 born
+    2  u16  length of the key    4  u16  of the tags     6  u16  of the message id
+    8  u16  of the token        10  u16  of the source ip
+   12  u32  of the properties   16  i64  born, ms since 1970; 0 when it is not there
+   24  u64  0
+   32  key, tags, message id, token, source ip, properties, then the body to the end
+
+Text is UTF-8; the properties are one msgpack map of text to text, or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from struct import Struct
+from struct import error as StructError
+from typing import Final, NamedTuple
+
+import msgpack
+
+from headrace.errors import BadTopicValue, StoreError
+from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.partitions import message_id
+from headrace.store.topics.engine import Alike, Entry, Message
+
+VERSION: Final = 1
+_HEAD: Final = Struct("<BBHHHHHIqQ")
+HEAD_SIZE: Final = _HEAD.size
+assert HEAD_SIZE == 32
+
+
+class Has:
+    """Which fields an entry has. Plain numbers: an enumeration's would cost more than the rest."""
+
+    KEY: Final = 1
+    TAGS: Final = 2
+    SOURCE_IP: Final = 4
+    MESSAGE_ID: Final = 8
+    BORN: Final = 16
+
+
+_LONGEST: Final = 0xFFFF
+_NOTHING: Final[list[object]] = [None] * 5  # no key, tags, source ip, message id, born
+_NO_PROPERTIES: Mapping[str, str] = {}
+
+
+class Parts(NamedTuple):
+    """An entry taken apart; fields in the order of store.topics.engine.Message."""
+
+    body: bytes
+    token: str
+    key: str | None
+    tags: str | None
+    source_ip: str | None
+    message_id: str | None
+    born: int | None
+    properties: Mapping[str, str]
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """BadTopicValue when a field is too long to be kept."""
+    return encode_parts(
+        entry.body,
+        entry.token,
+        entry.key,
+        entry.tags,
+        entry.source_ip,
+        entry.message_id,
+        entry.born,
+        entry.properties,
+    )
+
+
+def encode_entries(entries: Iterable[Entry]) -> list[bytes]:
+    """The same for many: those which have only a body and a token share their head."""
+    if isinstance(entries, Alike):
+        head = encode_parts(b"", entries.token, None, None, None, None, None, {})
+        return [head + body for body in entries.bodies]
+    heads: dict[str, bytes] = {}
+    found = []
+    for entry in entries:
+        body, _, token, *others, properties = entry
+        if properties or others != _NOTHING:
+            found.append(encode_entry(entry))
+            continue
+        known = heads.get(token)
+        if known is None:
+            known = heads[token] = encode_parts(b"", token, None, None, None, None, None, {})
+        found.append(known + body)
+    return found
+
+
+def encode_parts(
+    body: bytes,
+    token: str,
+    key: str | None,
+    tags: str | None,
+    source_ip: str | None,
+    message_id: str | None,
+    born: int | None,
+    properties: Mapping[str, str],
+) -> bytes:
+    """The same without an Entry, for those who have none and many messages."""
+    texts = (_text(key), _text(tags), _text(message_id), _text(token), _text(source_ip))
+    packed: bytes = msgpack.packb(dict(properties)) if properties else b""
+    lengths = [len(text) for text in texts]
+    if max(lengths) > _LONGEST:
+        raise BadTopicValue(f"a key, tag, token or message id has more than {_LONGEST} bytes")
+    flags = (
+        (Has.KEY if key is not None else 0)
+        | (Has.TAGS if tags is not None else 0)
+        | (Has.SOURCE_IP if source_ip is not None else 0)
+        | (Has.MESSAGE_ID if message_id is not None else 0)
+        | (Has.BORN if born is not None else 0)
+    )
+    head = _HEAD.pack(VERSION, flags, *lengths, len(packed), born or 0, 0)
+    return b"".join((head, *texts, packed, body))
+
+
+def around_message_id(content: bytes, body_size: int) -> tuple[bytes, bytes]:
+    """What stands before the message id and what between it and the body: with another id of the
+    same length, and another body, it is another entry."""
+    _, _, key, tags, name, *_ = _HEAD.unpack_from(content)
+    at = HEAD_SIZE + key + tags
+    return content[:at], content[at + name : len(content) - body_size]
+
+
+def decode_entry(content: bytes) -> Parts:
+    """The inverse; StoreError when the bytes are no entry."""
+    try:
+        version, flags, key, tags, name, token, address, size, born, _ = _HEAD.unpack_from(content)
+        if version != VERSION:
+            raise StoreError(f"an entry has version {version}; this broker knows {VERSION}")
+        at = HEAD_SIZE
+        texts = []
+        for length in (key, tags, name, token, address):
+            texts.append(content[at : at + length].decode())
+            at += length
+        properties = msgpack.unpackb(content[at : at + size]) if size else _NO_PROPERTIES
+        at += size
+        if at > len(content) or type(properties) not in (dict, type(_NO_PROPERTIES)):
+            raise StoreError("an entry of a topic is shorter than its head says")
+    except (StructError, ValueError, msgpack.UnpackException) as error:
+        raise StoreError(f"an entry of a topic cannot be decoded: {error}") from error
+    return Parts(
+        content[at:],
+        texts[3],
+        texts[0] if flags & Has.KEY else None,
+        texts[1] if flags & Has.TAGS else None,
+        texts[4] if flags & Has.SOURCE_IP else None,
+        texts[2] if flags & Has.MESSAGE_ID else None,
+        born if flags & Has.BORN else None,
+        properties,
+    )
+
+
+def tags_of(content: bytes) -> str | None:
+    """Only the tags of an entry."""
+    _, flags, key, tags, *_ = _HEAD.unpack_from(content)
+    if not flags & Has.TAGS:
+        return None
+    return content[HEAD_SIZE + key : HEAD_SIZE + key + tags].decode()
+
+
+def message_of(
+    content: bytes, *, lane: Lane, partition: int, offset: int, time: int, attempts: int = 1
+) -> Message:
+    """An entry as it is read back."""
+    parts = decode_entry(content)
+    return Message(message_id(partition, offset), lane, partition, time, *parts, attempts=attempts)
+
+
+def _text(text: str | None) -> bytes:
+    if text is None:
+        return b""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise BadTopicValue("text that is no valid Unicode cannot be kept") from error

@@ -1,0 +1,381 @@
+"""Everybody who reads one topic: consumers on their own, and groups. No I/O, no clock.
+
+The rules are those of the model; what is read comes from a Shelf, what has to be kept goes to
+Notes. Every engine that keeps its messages itself uses this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from headrace.errors import BadTopicValue, ClaimLost
+from headrace.model.intervals import Intervals
+from headrace.model.topics.claims import Changed, Claims
+from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.partitions import MAX_OFFSET, Bound, Bounds, Track, place_of
+from headrace.model.topics.positions import Positions
+from headrace.model.topics.retries import Place, Retry
+from headrace.store.topics.engine import LATEST, GroupInfo, Lag, Reader
+from headrace.store.topics.reads import READ_BYTES, Piece, Shelf, read_plan
+
+FIRST_TRACK: Track = (Lane.MIDDLE, 0)  # noted for every reader, so that it is known
+
+
+class Name(NamedTuple):
+    """Who: a group, or a consumer on its own (then the group is empty)."""
+
+    group: str
+    token: str
+
+
+class Cursor(NamedTuple):
+    """Progress in one track: everything below ``floor`` is done, and these ranges."""
+
+    floor: int
+    ranges: tuple[tuple[int, int], ...] = ()
+    epoch: int = 0
+
+
+class Notes(Protocol):
+    """Keeps what must survive a restart."""
+
+    def cursor(self, name: Name, track: Track, cursor: Cursor) -> None: ...
+
+    def retry(self, group: str, place: Place, retry: Retry | None) -> None:
+        """None: it is not to be tried again."""
+
+    def forget(self, name: Name) -> None:
+        """All of the reader's cursors and retries are gone."""
+
+
+class Given(NamedTuple):
+    """What one read gave."""
+
+    pieces: list[Piece]
+    claim: tuple[object, ...]
+
+
+class Readers:
+    """See store.topics.engine.TopicEngine for what each call promises."""
+
+    def __init__(
+        self, uuid: str, shelf: Shelf, notes: Notes, boot: str, number: Callable[[], int]
+    ) -> None:
+        self._uuid = uuid
+        self._shelf = shelf
+        self._notes = notes
+        self._boot = boot  # claims from before this start are void
+        self._number = number
+        self._groups: dict[str, Claims] = {}
+        self._alone: dict[str, Positions] = {}
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def read(self, reader: Reader, batch: int, now: int, max_bytes: int = READ_BYTES) -> Given:
+        """At most ``batch`` messages, and about ``max_bytes``."""
+        if reader.group:
+            return self._read_group(reader, reader.group, batch, now, max_bytes)
+        return self._read_alone(reader, batch, max_bytes)
+
+    def _read_group(self, reader: Reader, name: str, batch: int, now: int, max_bytes: int) -> Given:
+        group = self._groups.get(name) or self._new_group(name, reader.start)
+        bounds = self._shelf.bounds()
+        changed = group.bury(reader.max_attempts, now, bounds, batch)
+        while True:
+            plan = group.plan(batch, reader.min_share, now, bounds)
+            read = read_plan(self._shelf, plan, max_bytes)
+            for span in read.unreadable:
+                changed.add(group.skip(span, now))
+            if read.pieces or not read.unreadable:
+                break
+        self._note(name, group, changed)
+        if not read.pieces:
+            return Given([], ())
+        number = self._number()
+        group.take(number, reader.token, read.spans, now, reader.lease_ms)
+        return Given(read.pieces, ("g", self._boot, number))
+
+    def _read_alone(self, reader: Reader, batch: int, max_bytes: int) -> Given:
+        alone = self._alone.get(reader.token) or self._new_alone(reader.token, reader.start)
+        bounds = self._shelf.bounds()
+        while True:
+            plan = alone.plan(batch, reader.min_share, bounds)
+            read = read_plan(self._shelf, plan, max_bytes)
+            for span in read.unreadable:
+                alone.skip(span)
+            if read.pieces or not read.unreadable:
+                break
+        if not read.pieces:
+            return Given([], ())
+        stops = tuple((int(span.track[0]), span.track[1], span.stop) for span in read.spans)
+        return Given(read.pieces, ("s", self._uuid, reader.token, alone.epoch, *stops))
+
+    # -- what readers say ------------------------------------------------------------------------
+
+    def commit(self, reader: Reader, claim: Sequence[object], now: int) -> None:
+        """ClaimLost unless the claim is this reader's. Nothing to commit is no error."""
+        if not claim:
+            return
+        if reader.group:
+            group, number = self._claimed(reader.group, claim)
+            self._note(reader.group, group, group.commit(number, reader.token, now))
+            return
+        alone, stops = self._claimed_alone(reader.token, claim)
+        for track in alone.commit(alone.epoch, stops, self._shelf.bounds()):
+            self._note_alone(reader.token, alone, track)
+
+    def nack(
+        self,
+        reader: Reader,
+        claim: Sequence[object],
+        ids: Iterable[tuple[Lane, int]] | None,
+        delay_ms: int,
+        reason: str,
+        now: int,
+    ) -> None:
+        if not reader.group:
+            raise BadTopicValue("only members of a group can have messages tried again later")
+        group, number = self._claimed(reader.group, claim)
+        if ids is None:
+            nack = partial(group.nack_all, number, reader.token)
+        else:
+            places = [_place(lane, one) for lane, one in ids]
+            nack = partial(group.nack, number, reader.token, places)
+        changed = nack(due=now + delay_ms, now=now, max_attempts=reader.max_attempts, reason=reason)
+        self._note(reader.group, group, changed)
+
+    def renew(self, reader: Reader, claim: Sequence[object], now: int) -> None:
+        if reader.group:
+            group, number = self._claimed(reader.group, claim)
+            group.renew(number, reader.token, now, reader.lease_ms)
+        else:
+            self._claimed_alone(reader.token, claim)
+
+    def seek(
+        self,
+        reader: Reader,
+        now: int,
+        *,
+        positions: Mapping[Lane, int] | None = None,
+        time_ms: int | None = None,
+    ) -> None:
+        bounds = self._shelf.bounds()
+        if (positions is None) == (time_ms is None):
+            raise BadTopicValue("seek to either positions or a time")
+        targets: dict[Track, int] = {}
+        for track, bound in bounds.items():
+            if time_ms is not None:
+                targets[track] = self._shelf.offset_at(track, time_ms)
+            elif positions is not None and track[0] in positions:
+                offset = _offset_after(positions[track[0]], track[1], self._shelf.queues)
+                if offset is not None:
+                    targets[track] = min(max(offset, bound.first), bound.end)
+        if reader.group:
+            name = reader.group
+            group = self._groups.get(name) or self._new_group(name, reader.start)
+            self._note(name, group, group.seek(targets, now))
+            return
+        alone = self._alone.get(reader.token) or self._new_alone(reader.token, reader.start)
+        alone.seek(targets)
+        for track in {FIRST_TRACK, *targets}:
+            self._note_alone(reader.token, alone, track)
+
+    def forget(self, reader: Reader) -> None:
+        """The reader's progress is deleted."""
+        if reader.group:
+            self._groups.pop(reader.group, None)
+            self._notes.forget(Name(reader.group, ""))
+        else:
+            self._alone.pop(reader.token, None)
+            self._notes.forget(Name("", reader.token))
+
+    def _claimed(self, name: str, claim: Sequence[object]) -> tuple[Claims, int]:
+        group = self._groups.get(name)
+        match list(claim):
+            case ["g", self._boot, int(number)] if group is not None:
+                return group, number
+        raise ClaimLost("the claim is void: this group has no such claim since the last restart")
+
+    def _claimed_alone(
+        self, token: str, claim: Sequence[object]
+    ) -> tuple[Positions, list[tuple[Track, int]]]:
+        alone = self._alone.get(token)
+        match list(claim):
+            case ["s", self._uuid, str(owner), int(epoch), *stops] if (
+                alone is not None and owner == token and epoch == alone.epoch
+            ):
+                return alone, [_stop(one) for one in stops]
+        raise ClaimLost("the claim is not this consumer's, or a seek made it void; read again")
+
+    # -- what is known ---------------------------------------------------------------------------
+
+    def lag(self, reader: Reader, now: int) -> list[Lag]:
+        """One per lane, high first. Does not make the reader known."""
+        if reader.group:
+            group = self._groups.get(reader.group)
+            if group is None:
+                group = self._begun(Claims(), reader.start)
+            return [self._group_lag(group, lane, now) for lane in BY_URGENCY]
+        alone = self._alone.get(reader.token) or self._begun_alone(Positions(), reader.start)
+        return [self._alone_lag(alone, lane) for lane in BY_URGENCY]
+
+    def groups(self, now: int) -> list[GroupInfo]:
+        found = [
+            GroupInfo(name, "", group.members(now), tuple(self.lag(Reader("", name), now)))
+            for name, group in sorted(self._groups.items())
+        ]
+        return found + [
+            GroupInfo("", token, (), tuple(self.lag(Reader(token), now)))
+            for token in sorted(self._alone)
+        ]
+
+    def dead(self, group: str, limit: int) -> list[tuple[Piece, str]]:
+        """Messages given up, the longest dead first, with the reason."""
+        claims = self._groups.get(group)
+        if claims is None:
+            return []
+        dead = [(one.due, place, one) for place, one in claims.retries.items() if one.dead]
+        found: list[tuple[Piece, str]] = []
+        for _, (track, offset), one in sorted(dead, key=lambda item: item[:2])[:limit]:
+            loaded, _ = self._shelf.load(track, offset, offset + 1, READ_BYTES)
+            found += [(Piece(track, one.attempts, *each), one.reason) for each in loaded]
+        return found
+
+    def next_event(self, reader: Reader) -> int | None:
+        """When there may be something to read for the reader without a new message."""
+        group = self._groups.get(reader.group) if reader.group else None
+        return None if group is None else group.next_event()
+
+    def _group_lag(self, group: Claims, lane: Lane, now: int) -> Lag:
+        retrying, dead = group.retries.counts(lane)
+        position = end = messages = 0
+        oldest = group.retries.oldest(lane)
+        open_places: list[Place] = [] if oldest is None else [oldest]
+        for track, bound in self._of_lane(lane):
+            progress = group.tracks.get(track)
+            done = progress.done if progress is not None else Intervals()
+            floor = max(done.floor, bound.first)
+            position += floor
+            end += bound.end
+            for low, high in done.missing(floor, bound.end):
+                messages += high - low
+                open_places.append((track, low))
+        return Lag(
+            lane,
+            position,
+            end + 1,
+            messages + retrying,
+            group.claimed(lane, now),
+            retrying,
+            dead,
+            self._oldest(open_places),
+        )
+
+    def _alone_lag(self, alone: Positions, lane: Lane) -> Lag:
+        position = end = 0
+        open_places: list[Place] = []
+        for track, bound in self._of_lane(lane):
+            at = max(alone.tracks.get(track, 0), bound.first)
+            position += at
+            end += bound.end
+            if at < bound.end:
+                open_places.append((track, at))
+        return Lag(lane, position, end + 1, end - position, oldest_time=self._oldest(open_places))
+
+    def _of_lane(self, lane: Lane) -> list[tuple[Track, Bound]]:
+        return [(track, one) for track, one in self._shelf.bounds().items() if track[0] == lane]
+
+    def _oldest(self, places: Iterable[Place]) -> int | None:
+        times = [self._shelf.time_at(track, offset) for track, offset in places]
+        return min((time for time in times if time is not None), default=None)
+
+    # -- beginning and noting --------------------------------------------------------------------
+
+    def _new_group(self, name: str, start: str) -> Claims:
+        group = self._groups[name] = self._begun(Claims(), start)
+        self._note(name, group, Changed({FIRST_TRACK, *self._shelf.bounds()}))
+        return group
+
+    def _new_alone(self, token: str, start: str) -> Positions:
+        alone = self._alone[token] = self._begun_alone(Positions(), start)
+        for track in {FIRST_TRACK, *self._shelf.bounds()}:
+            self._note_alone(token, alone, track)
+        return alone
+
+    def _begun(self, group: Claims, start: str) -> Claims:
+        for track, offset in _starts(self._shelf.bounds(), start).items():
+            group.begin(track, offset)
+        return group
+
+    def _begun_alone(self, alone: Positions, start: str) -> Positions:
+        alone.tracks.update(_starts(self._shelf.bounds(), start))
+        return alone
+
+    def _note(self, name: str, group: Claims, changed: Changed) -> None:
+        for place in changed.retries:
+            self._notes.retry(name, place, group.retries.get(place))
+        for track in changed.tracks:
+            progress = group.tracks.get(track)
+            cursor = Cursor(0)
+            if progress is not None:
+                cursor = Cursor(progress.done.floor, tuple(progress.done.ranges()))
+            self._notes.cursor(Name(name, ""), track, cursor)
+
+    def _note_alone(self, token: str, alone: Positions, track: Track) -> None:
+        cursor = Cursor(alone.tracks.get(track, 0), epoch=alone.epoch)
+        self._notes.cursor(Name("", token), track, cursor)
+
+    # -- at start --------------------------------------------------------------------------------
+
+    def restore_cursor(self, name: Name, track: Track, cursor: Cursor) -> None:
+        """As it was noted."""
+        if name.group:
+            group = self._groups.setdefault(name.group, Claims())
+            group.restore(track, cursor.floor, cursor.ranges)
+        else:
+            alone = self._alone.setdefault(name.token, Positions())
+            alone.tracks[track] = cursor.floor
+            alone.epoch = max(alone.epoch, cursor.epoch)
+
+    def restore_retry(self, group: str, place: Place, retry: Retry) -> None:
+        self._groups.setdefault(group, Claims()).retries.put(place, retry)
+
+    def suspect(self) -> None:
+        """After a restart: what groups have not done may have been handed out before."""
+        bounds = self._shelf.bounds()
+        for group in self._groups.values():
+            for track, bound in bounds.items():
+                group.suspect(track, bound.end)
+
+
+def _starts(bounds: Bounds, start: str) -> dict[Track, int]:
+    return {t: one.end if start == LATEST else one.first for t, one in bounds.items()}
+
+
+def _place(lane: Lane, identity: int) -> Place:
+    if identity < 1:
+        raise BadTopicValue(f"{identity} is no message id")
+    partition, offset = place_of(identity)
+    return (lane, partition), offset
+
+
+def _offset_after(position: int, partition: int, queues: int) -> int | None:
+    """Where a partition goes on behind an id; None: the id is of another partition. An id above
+    those of all partitions is behind everything, as 0 is before."""
+    if position < 0:
+        raise BadTopicValue(f"position {position} is refused: ids are 1 and more, 0 is the start")
+    if position == 0:
+        return 0
+    named, offset = place_of(position)
+    if named >= queues:
+        return MAX_OFFSET
+    return offset + 1 if named == partition else None
+
+
+def _stop(given: object) -> tuple[Track, int]:
+    match given:
+        case [int(lane), int(partition), int(stop)] if lane in Lane.__members__.values():
+            return (Lane(lane), partition), stop
+    raise ClaimLost("that is no claim of this topic; read again")

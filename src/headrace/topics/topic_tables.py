@@ -1,0 +1,155 @@
+"""Topics for those who read ranges of ids and write batches by themselves, such as Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+from urllib.parse import quote
+
+from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.names import check_token
+from headrace.store.mysql import staging, tables
+from headrace.store.mysql.engine import MySqlEngine
+from headrace.store.mysql.message_rows import TOMBSTONE, Values, queue_of, values_of
+from headrace.store.mysql.url import Settings, parse_url
+from headrace.store.topics.engine import Entry
+
+STAGE_ROWS: Final = 500
+STAGE_BYTES: Final = 1 << 20
+
+# What the columns of a bulk read are in SQL; Arrow's types follow from them.
+SELECTED: Final[Mapping[str, str]] = {
+    "offset": "id",
+    "timestamp": "CAST(UNIX_TIMESTAMP(created_at)*1000000 AS SIGNED)",
+    "key": "ref_key",
+    "token": "token",
+    "source_ip": "INET6_NTOA(source_ip)",
+    "props": "props",
+    "body": "body",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LaneBounds:
+    """What may be read of a lane: ids first .. end - 1."""
+
+    lane: Lane
+    first: int
+    end: int
+    at_time: int | None = None
+
+
+class TopicTables:
+    """A database with topics."""
+
+    def __init__(self, url: str) -> None:
+        self.settings: Settings = replace(parse_url(url), housekeeping=False, readers=2, writers=1)
+        self._engine = MySqlEngine(self.settings)
+        self._is_ready = False
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def look(self, topic: str, time_ms: int | None = None) -> tuple[str, list[LaneBounds]]:
+        """The topic's uuid, and what may be read of it now."""
+        info = self._engine.describe(topic)
+        at = self._engine.first_ids_at(topic, time_ms) if time_ms is not None else {}
+        lanes = [
+            LaneBounds(part.lane, part.first, part.end, at.get(part.lane)) for part in info.parts
+        ]
+        return info.uuid, lanes
+
+    def uuid(self, topic: str) -> str:
+        """What tells the topic, as it is now, from others of its name."""
+        return self._engine.uuid(topic)
+
+    def pin(
+        self, topic: str, query: str, start: Mapping[Lane, int], end: Mapping[Lane, int]
+    ) -> None:
+        """Retention keeps everything from ``start`` on; committed when this returns."""
+        before = {lane: at - 1 for lane, at in start.items()}
+        self._engine.pin(topic, query, before, {lane: at - 1 for lane, at in end.items()})
+
+    def pinned(self, topic: str, query: str) -> dict[Lane, int]:
+        """From which ids on messages are kept for the query; empty when it has no pin."""
+        return {lane: at + 1 for lane, at in self._engine.pinned(topic, query).items()}
+
+    def unpin(self, topic: str, query: str) -> None:
+        self._engine.unpin(topic, query)
+
+    def select(self, topic: str, lane: Lane, start: int, end: int, names: Iterable[str]) -> str:
+        """The statement that reads ids start .. end - 1: always the same rows."""
+        columns = ", ".join(f"{SELECTED[name]} AS `{name}`" for name in names)
+        return (
+            f"SELECT {columns} FROM {tables.messages(topic, lane)} "
+            f"WHERE id >= {start:d} AND id < {end:d} AND flags <> {TOMBSTONE} ORDER BY id"
+        )
+
+    def connector_url(self) -> str:
+        """For connectorx, which has connections of its own."""
+        one = self.settings
+        login = f"{quote(one.user, safe='')}:{quote(one.password, safe='')}"
+        return f"mysql://{login}@{one.host}:{one.port}/{quote(one.database, safe='')}"
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def stage(
+        self, topic: str, query: str, batch: int, attempt: str, entries: Iterable[Entry]
+    ) -> int:
+        """Put messages aside; returns how many."""
+        _check(query)
+        queues = self._engine.describe(topic).queues
+        self._make_ready()
+        count = 0
+        portion: list[tuple[Lane, Values]] = []
+        size = 0
+        for entry in entries:
+            queue = queue_of(entry.key, queues) if entry.key is not None else count % queues
+            portion.append((entry.lane, values_of(entry, queue, self._engine.max_body)))
+            size += len(entry.body)
+            count += 1
+            if len(portion) >= STAGE_ROWS or size >= STAGE_BYTES:
+                self._stage(topic, query, batch, attempt, portion)
+                portion, size = [], 0
+        if portion:
+            self._stage(topic, query, batch, attempt, portion)
+        return count
+
+    def _stage(
+        self, topic: str, query: str, batch: int, attempt: str, rows: list[tuple[Lane, Values]]
+    ) -> None:
+        self._engine.on_writer(
+            lambda session: staging.stage(session, topic, query, batch, attempt, rows)
+        )
+
+    def publish(self, topic: str, query: str, batch: int, attempts: Sequence[str]) -> bool:
+        """What these attempts staged, in one transaction; False when it was done before."""
+        _check(query)
+        self._make_ready()
+        # The row of the batch makes it harmless to do it again when the answer was lost.
+        return self._engine.on_writer(
+            lambda session: staging.publish(session, topic, query, batch, attempts),
+            repeatable=True,
+        )
+
+    def discard(self, query: str, batch: int) -> None:
+        self._make_ready()
+        self._engine.on_writer(lambda session: staging.discard(session, query, batch))
+
+    def _make_ready(self) -> None:
+        if not self._is_ready:
+            self._engine.on_writer(staging.make_tables, repeatable=True)
+            self._is_ready = True
+
+    def close(self) -> None:
+        self._engine.close()
+
+    def __enter__(self) -> TopicTables:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _check(query: str) -> None:
+    check_token(query, "query")

@@ -1,0 +1,80 @@
+"""The table of segments: by position, and which of them are done with."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.store.log.segment import Segment, segment_name
+from headrace.store.log.segment_list import REMOVED_AT_ONCE, Segments
+from power.forgetful import ForgetfulDisk
+
+
+@pytest.fixture
+def disk() -> ForgetfulDisk:
+    return ForgetfulDisk()
+
+
+def make(disk: ForgetfulDisk, *sizes: int) -> Segments:
+    segments = Segments(disk, [], start=64, size=100)
+    for size in sizes:
+        segment = segments.new(size)
+        segment.create(disk)
+        segment.sealed = True
+    return segments
+
+
+def bases(found: list[Segment]) -> list[int]:
+    return [segment.base for segment in found]
+
+
+def test_a_position_belongs_to_the_last_segment_that_begins_before_it(disk: ForgetfulDisk) -> None:
+    segments = make(disk, 1, 400, 1)
+
+    assert [segments.at(at).base for at in (64, 163, 164, 563, 564)] == [64, 64, 164, 164, 564]
+
+
+def test_positions_are_never_given_twice(disk: ForgetfulDisk) -> None:
+    segments = make(disk, 1, 1)
+    segments.remove(list(segments.as_sequence()))
+
+    assert segments.new(1).base == 264
+    assert segments.at(264).base == 264
+    assert segment_name(64) not in disk.names()
+
+
+def test_idle_segments_are_sealed_and_wholly_written(disk: ForgetfulDisk) -> None:
+    segments = make(disk, 1, 1, 1)
+    segments.at(164).sealed = False
+    segments.new(1).sealed = True  # has no file yet
+
+    assert bases(segments.idle(unfinished={264})) == [64]
+
+
+def test_a_segment_is_dead_when_a_checkpoint_takes_over_what_it_says(disk: ForgetfulDisk) -> None:
+    segments = make(disk, 1, 1, 1, 1)
+    segments.at(64).live = 1
+    segments.at(364).cold = True  # only copies
+
+    assert bases(segments.dead(position=264)) == [164, 364]
+
+
+def test_each_segment_is_indexed_once(disk: ForgetfulDisk) -> None:
+    segments = make(disk, 1)
+    segments.index_later(segments.at(64))
+
+    assert segments.has_unindexed
+    assert bases(segments.take_unindexed()) == [64]
+    assert (segments.has_unindexed, segments.take_unindexed()) == (False, [])
+
+
+def test_many_dead_segments_are_removed_a_few_at_a_time(disk: ForgetfulDisk) -> None:
+    segments = make(disk, *[1] * 4 * REMOVED_AT_ONCE)
+    segments.remove(list(segments.as_sequence()))
+    assert len(list(disk.names())) >= 3 * REMOVED_AT_ONCE
+
+    steps = 1
+    while segments.remove_leftovers():
+        steps += 1
+
+    assert steps >= 4
+    assert list(disk.names()) == []
