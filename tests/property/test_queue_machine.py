@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from exploring import examples
-from headrace.core.consumer import Consumer
+from headrace.core.queues.consumer import Consumer
 from unit.core.stage import Inbox, Stage, ready
 
 

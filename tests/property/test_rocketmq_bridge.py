@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.topics.mapping import content_of, entry_of
+from headrace.core.topics.amqp_mapping import content_of, entry_of
 from headrace.model.topics.message_priority import Lane
 from headrace.server.remoting.records import Record, encode_record, take_record
 from headrace.store.topics.entry import decode_entry, encode_entry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.topics.mapping import RAW, content_of, entry_of
+from headrace.core.topics.amqp_mapping import RAW, content_of, entry_of
 from headrace.model.topics.message_priority import Lane
 from headrace.store.topics.engine import Entry
 from headrace.store.topics.entry import Parts, decode_entry, encode_entry, message_of

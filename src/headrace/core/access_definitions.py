@@ -7,8 +7,8 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from headrace.core.turn import Steps
-from headrace.core.users import Users
+from headrace.core.access.users import Users
+from headrace.core.loop_turn import Steps
 from headrace.errors import BrokerError, PreconditionFailed
 from headrace.model.passwords import NO_PASSWORD, PasswordHash, guessed_algorithm
 

@@ -7,17 +7,17 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from headrace.core import audit
+from headrace.core.access import audit
+from headrace.core.access.limits import MAX_CHANNELS, MAX_CONNECTIONS, is_reached
+from headrace.core.access.user import User
+from headrace.core.access.users import Users
 from headrace.core.alarms import Alarms
-from headrace.core.auth import User
 from headrace.core.clock import Clock, Timers
 from headrace.core.counters import Churn
-from headrace.core.limits import MAX_CHANNELS, MAX_CONNECTIONS, is_reached
+from headrace.core.loop_turn import Turn
 from headrace.core.parameters import Parameters
 from headrace.core.reports import Reports
 from headrace.core.storage import Storage
-from headrace.core.turn import Turn
-from headrace.core.users import Users
 from headrace.core.vhost import Vhost
 from headrace.errors import NotAllowed, PreconditionFailed
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from itertools import count
 
-from headrace.core.turn import SHARE
+from headrace.core.loop_turn import SHARE
 
 logger = logging.getLogger(__name__)
 

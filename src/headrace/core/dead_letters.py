@@ -15,7 +15,7 @@ from headrace.wire.amqp.properties import HeaderTable
 from headrace.wire.amqp.values import Long, Timestamp
 
 if TYPE_CHECKING:
-    from headrace.core.queue import Queue
+    from headrace.core.queues.queue import Queue
     from headrace.core.vhost import Vhost
 
 

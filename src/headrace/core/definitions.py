@@ -10,9 +10,9 @@ from typing import Any
 
 from headrace.core.access_definitions import VHOST_LIMITS, each, import_access
 from headrace.core.broker import DEFAULT_VHOST, Broker
+from headrace.core.loop_turn import Steps
 from headrace.core.parameters import REPORT
 from headrace.core.policies import OPERATOR_POLICY
-from headrace.core.turn import Steps
 from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError, ConfigError
 from headrace.model.policy import Policy

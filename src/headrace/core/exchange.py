@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Union
 
-from headrace.core.turn import Steps
+from headrace.core.loop_turn import Steps
 from headrace.model.message import Destination
 from headrace.model.routing import ROUTERS, Router
 
 if TYPE_CHECKING:
-    from headrace.core.queue import Queue
+    from headrace.core.queues.queue import Queue
 
 Target = Union["Exchange", "Queue", Destination]
 

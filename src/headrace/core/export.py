@@ -13,7 +13,7 @@ from headrace.core.broker import Broker
 from headrace.core.exchange import Exchange
 from headrace.core.parameters import Parameter
 from headrace.core.policies import OPERATOR_POLICY
-from headrace.core.queue import Queue
+from headrace.core.queues.queue import Queue
 from headrace.core.vhost import Vhost
 
 Entry = dict[str, Any]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from headrace.core import audit
+from headrace.core.access import audit
 from headrace.core.storage import Storage
 from headrace.errors import PreconditionFailed
 from headrace.store.api.message_log import ParameterRow

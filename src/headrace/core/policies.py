@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from headrace.core import audit
+from headrace.core.access import audit
 from headrace.errors import NotFound, PreconditionFailed
 from headrace.model.arguments import queue_settings
 from headrace.model.policy import Policy, bounded, effective

@@ -11,7 +11,7 @@ from headrace.core.broker import Broker
 from headrace.core.delays import NAME_PREFIX
 from headrace.core.exchange import Target
 from headrace.core.policies import restore_operator_policies
-from headrace.core.staging import NAME_PREFIX as PUBLISHED_PREFIX
+from headrace.core.spark_support.staged_batches import NAME_PREFIX as PUBLISHED_PREFIX
 from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError
 from headrace.model.policy import Policy

@@ -7,8 +7,8 @@ from itertools import count
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
 from headrace.core.exchange import Exchange, Target
-from headrace.core.replies import PREFIX
-from headrace.core.turn import Steps
+from headrace.core.loop_turn import Steps
+from headrace.core.reply_to import PREFIX
 from headrace.errors import AccessRefused
 from headrace.model.message import Destination, Route
 

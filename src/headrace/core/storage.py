@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 
 from headrace.core.clock import Timers
-from headrace.core.turn import Flushed, Turn
+from headrace.core.loop_turn import Flushed, Turn
 from headrace.store.api.message_log import CursorRow, Journal, Level, Metadata, RetryRow, Row
 from headrace.store.paging_files import Scratch
 

@@ -7,23 +7,23 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from headrace.core.access.limits import MAX_QUEUES, is_reached
 from headrace.core.counters import VhostCounters
 from headrace.core.dead_letters import DeadLetters
 from headrace.core.delays import Delays
-from headrace.core.events import Events
 from headrace.core.exchange import KINDS, Exchange, Target
-from headrace.core.limits import MAX_QUEUES, is_reached
-from headrace.core.pins import Held, Pins
-from headrace.core.pipelines import Pipelines
+from headrace.core.message_events import Events
 from headrace.core.policies import OperatorPolicies, Policies, policies_for
-from headrace.core.queue import Queue
-from headrace.core.replies import ReplyAddresses
+from headrace.core.queues.queue import Queue
+from headrace.core.reply_to import ReplyAddresses
 from headrace.core.routes import DefaultRouter, Routes
-from headrace.core.staging import Staging
+from headrace.core.spark_support.pins import Held, Pins
+from headrace.core.spark_support.pipeline_status import Pipelines
+from headrace.core.spark_support.staged_batches import Staging
 from headrace.core.storage import Storage
-from headrace.core.topics.bridge import PREFIX as TOPIC_PREFIX
-from headrace.core.topics.bridge import X_TOPIC, Nowhere
-from headrace.core.topics.topics import Topics
+from headrace.core.topics.exchange_bridge import PREFIX as TOPIC_PREFIX
+from headrace.core.topics.exchange_bridge import X_TOPIC, Nowhere
+from headrace.core.topics.registry import Topics
 from headrace.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from headrace.model.arguments import (
     Declared,
@@ -41,7 +41,7 @@ from headrace.wire.amqp.values import type_name
 
 if TYPE_CHECKING:
     from headrace.core.clock import Clock, Timers
-    from headrace.core.turn import Steps, Turn
+    from headrace.core.loop_turn import Steps, Turn
 
 _PREDECLARED = (
     ("amq.direct", "direct", False),

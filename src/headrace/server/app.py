@@ -18,7 +18,7 @@ from headrace.config import Config, parse_amount
 from headrace.core.broker import Broker
 from headrace.core.clock import Clock
 from headrace.core.definitions import load_definitions
-from headrace.core.turn import Turn
+from headrace.core.loop_turn import Turn
 from headrace.server import descriptors, supervisor
 from headrace.server.amqp import handshake as amqp
 from headrace.server.amqp.session import Session as AmqpSession

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from headrace.core.broker import DEFAULT_VHOST, Broker
-from headrace.core.topics.threaded import ThreadedEngine
+from headrace.core.topics.blocking_adapter import ThreadedEngine
 from headrace.core.topics.workers import Workers
 from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError, ConfigError, EngineUnavailable

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from headrace.core.consumer import Consumer
-from headrace.core.queue import Queue
-from headrace.core.turn import Turn
+from headrace.core.loop_turn import Turn
+from headrace.core.queues.consumer import Consumer
+from headrace.core.queues.queue import Queue
 from headrace.errors import PreconditionFailed
 from headrace.model.message import Run
 from headrace.model.unacked import Lease, Settled, Unacked

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from headrace.core.auth import User
-from headrace.core.replies import PSEUDO_QUEUE
+from headrace.core.access.user import User
+from headrace.core.reply_to import PSEUDO_QUEUE
 from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError, PreconditionFailed
 from headrace.model.message import Batch, Route

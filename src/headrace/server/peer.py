@@ -13,10 +13,10 @@ from itertools import chain
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from headrace.core.auth import User
+from headrace.core.access.user import User
 from headrace.core.broker import Broker
 from headrace.core.exchange import Exchange
-from headrace.core.turn import SHARE
+from headrace.core.loop_turn import SHARE
 from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError, InternalError
 from headrace.model.permissions import READ

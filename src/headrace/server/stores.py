@@ -11,9 +11,9 @@ from pathlib import Path
 
 from headrace.core.broker import Broker
 from headrace.core.clock import Clock
+from headrace.core.loop_turn import Turn
 from headrace.core.restore import restore
 from headrace.core.storage import Storage
-from headrace.core.turn import Turn
 from headrace.errors import StoreError
 from headrace.store.data_directory import JOURNAL, DataDirectory, need_catalogue
 from headrace.store.disk import RealDisk

@@ -16,7 +16,7 @@ import pytest
 from pika.exceptions import AMQPConnectionError, ProbableAuthenticationError
 
 from brokers import Broker
-from headrace.core.login_guard import FREE_FAILURES
+from headrace.core.access.login_guard import FREE_FAILURES
 from headrace.testing import run_broker, wait_for
 from headrace.wire.amqp import methods as m
 from headrace.wire.native.payloads import Op

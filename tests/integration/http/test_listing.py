@@ -17,7 +17,7 @@ import pytest
 from api import Api, part
 from pika.adapters.blocking_connection import BlockingChannel
 
-from headrace.core.queue import Queue
+from headrace.core.queues.queue import Queue
 from headrace.server.app import Server
 from headrace.server.embedded import core
 from headrace.server.http import listing, queue_columns

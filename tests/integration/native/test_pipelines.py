@@ -8,12 +8,12 @@ import pytest
 from headrace.client.bulk import BulkConnection
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
-from headrace.core import pipelines
+from headrace.core.spark_support import pipeline_status
 from headrace.testing import run_broker
 
 
 def test_the_api_shows_what_pipelines_said_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipelines, "MAX_PIPELINES", 2)
+    monkeypatch.setattr(pipeline_status, "MAX_PIPELINES", 2)
     with run_broker(clock="virtual") as broker:
         with BulkConnection(Settings(port=broker.native_port or 0)) as bulk:
             bulk.report_pipeline("b", {"state": "starting"})
@@ -34,7 +34,7 @@ def test_the_api_shows_what_pipelines_said_last(monkeypatch: pytest.MonkeyPatch)
             assert "secret" not in first
             assert (second["state"], second["queries"]) == ("running", [{"rows": 7}])
             assert shown("/api/pipelines/%2F") == [first, second]
-            broker.advance(pipelines.FORGET_AFTER_MS / 1000 + 1)
+            broker.advance(pipeline_status.FORGET_AFTER_MS / 1000 + 1)
             assert shown("/api/pipelines") == []
 
 

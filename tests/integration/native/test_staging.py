@@ -12,8 +12,9 @@ import pytest
 from headrace.client.bulk import BulkConnection
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
-from headrace.core import staging, turn
-from headrace.core.turn import Turn
+from headrace.core import loop_turn
+from headrace.core.loop_turn import Turn
+from headrace.core.spark_support import staged_batches
 from headrace.server import descriptors
 from headrace.server.native import staged
 from headrace.server.native.session import Session
@@ -73,7 +74,7 @@ def test_pieces_of_attempts_are_published_in_their_order(bulk: BulkConnection) -
 def test_a_user_has_a_limited_number_of_batches(
     bulk: BulkConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging, "MAX_USER_BATCHES", 3)
+    monkeypatch.setattr(staged_batches, "MAX_USER_BATCHES", 3)
     for n in range(3):
         bulk.stage(f"q{n}", 0, "a", [MESSAGE])
 
@@ -86,7 +87,7 @@ def test_a_user_has_a_limited_number_of_batches(
 def test_a_user_has_a_limited_number_of_bytes(
     bulk: BulkConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging, "MAX_USER_BYTES", 3 * staging.MIN_PIECE)
+    monkeypatch.setattr(staged_batches, "MAX_USER_BYTES", 3 * staged_batches.MIN_PIECE)
     for n in range(3):
         bulk.stage(f"q{n}", 0, "a", [MESSAGE])  # tiny, but not free
 
@@ -127,7 +128,7 @@ def test_a_batch_is_prepared_over_several_turns(
     ticks = count()
     monkeypatch.setattr(Turn, "finish", counted)
     monkeypatch.setattr(staged, "_prepare", noted)
-    monkeypatch.setattr(turn, "thread_time", lambda: next(ticks) / 1000)
+    monkeypatch.setattr(loop_turn, "thread_time", lambda: next(ticks) / 1000)
 
     assert bulk.publish_staged("sink", 0, ["a"])
     assert len(used) > 5

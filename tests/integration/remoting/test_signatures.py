@@ -10,7 +10,7 @@ from conversations import accepted, new_topic
 from link import Link
 from ours import Ours
 
-from headrace.core.auth import is_loopback
+from headrace.core.access.user import is_loopback
 from headrace.core.broker import Broker
 from headrace.core.export import export_definitions
 from headrace.errors import NotFound, PreconditionFailed

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from headrace.core.clock import Timers, VirtualClock
-from headrace.core.consumer import Consumer
-from headrace.core.queue import Queue
-from headrace.core.turn import Turn
+from headrace.core.loop_turn import Turn
+from headrace.core.queues.consumer import Consumer
+from headrace.core.queues.queue import Queue
 from headrace.core.vhost import Vhost
 from headrace.model.message import Batch, Run
 from headrace.model.unacked import Lease, Settled, Unacked

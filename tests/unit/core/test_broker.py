@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from headrace.core.auth import User
+from headrace.core.access.user import User
 from headrace.core.broker import Broker
 from headrace.core.clock import VirtualClock
 from headrace.core.vhost import Vhost

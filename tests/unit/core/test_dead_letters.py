@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.core.queue import Queue
+from headrace.core.queues.queue import Queue
 from headrace.wire.amqp.content import properties_of
 from headrace.wire.amqp.properties import Properties
 from unit.core.stage import Inbox, Stage, message, ready

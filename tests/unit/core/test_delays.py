@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.queue import Queue
+from headrace.core.queues.queue import Queue
 from headrace.errors import PreconditionFailed
 from headrace.wire.amqp.content import properties_of
 from unit.core.stage import Stage, ready

@@ -11,10 +11,10 @@ import pytest
 
 from headrace.core.broker import Broker
 from headrace.core.clock import VirtualClock
-from headrace.core.queue import Queue
+from headrace.core.loop_turn import Turn
+from headrace.core.queues.queue import Queue
 from headrace.core.restore import restore
 from headrace.core.storage import Storage
-from headrace.core.turn import Turn
 from headrace.errors import AccessRefused
 from headrace.model.message import Batch
 from headrace.store.api.message_log import (

@@ -10,8 +10,8 @@ import pytest
 
 from headrace.core import storage as storage_module
 from headrace.core.clock import Timers, VirtualClock
+from headrace.core.loop_turn import Turn
 from headrace.core.storage import Storage
-from headrace.core.turn import Turn
 from headrace.store.api.message_log import ExchangeRow, QueueRow
 from headrace.store.log import commit_log as log_module
 from headrace.store.paging_files import Scratch

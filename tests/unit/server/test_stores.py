@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.core.clock import VirtualClock
-from headrace.core.turn import Turn
+from headrace.core.loop_turn import Turn
 from headrace.errors import StoreError
 from headrace.server import stores
 

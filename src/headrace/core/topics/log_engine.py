@@ -8,13 +8,13 @@ from itertools import count
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from headrace.core.outside import PREFIX, queries_of
+from headrace.core.spark_support.outside import PREFIX, queries_of
 from headrace.core.topics import divided
-from headrace.core.topics.assigned import ASSIGNED
-from headrace.core.topics.bridge import LogSink, exchange_arguments
-from headrace.core.topics.engine import Answer, Batch, Cancel, Declared, MessageRow, Then
+from headrace.core.topics.assigned_groups import ASSIGNED
+from headrace.core.topics.async_engine import Answer, Batch, Cancel, Declared, MessageRow, Then
+from headrace.core.topics.exchange_bridge import LogSink, exchange_arguments
 from headrace.core.topics.log_topic import LOG, LogTopic, retention_settings
-from headrace.core.topics.waiting import Waiter, Waiters
+from headrace.core.topics.waiting_reads import Waiter, Waiters
 from headrace.errors import BadTopicValue, EngineUnavailable, NoSuchTopic, TopicConflict
 from headrace.model.topics.message_priority import Lane
 from headrace.model.topics.partitions import message_id
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class LogEngine:
-    """See core.topics.engine.Engine, and store.topics.engine.TopicEngine for the promises."""
+    """See core.topics.async_engine.Engine, and store.topics.engine.TopicEngine for the promises."""
 
     name = LOG
     max_body = (1 << 32) - 1  # the front doors have a limit of their own

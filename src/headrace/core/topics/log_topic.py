@@ -14,8 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from headrace.core.topics.assigned import Assigned
-from headrace.core.topics.notes import RowNotes
+from headrace.core.topics.assigned_groups import Assigned
+from headrace.core.topics.progress_rows import RowNotes
 from headrace.errors import DataLost, PreconditionFailed
 from headrace.model.epochs import Epochs, current_epoch, end_of_epoch
 from headrace.model.retention import Retention

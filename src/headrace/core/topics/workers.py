@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from headrace.core.topics.engine import Answer, Then
+from headrace.core.topics.async_engine import Answer, Then
 from headrace.errors import BrokerError, EngineUnavailable
 
 logger = logging.getLogger(__name__)

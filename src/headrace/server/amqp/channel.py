@@ -9,8 +9,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from headrace.core.consumer import Consumer
-from headrace.core.replies import ReplyAddress
+from headrace.core.queues.consumer import Consumer
+from headrace.core.reply_to import ReplyAddress
 from headrace.errors import AccessRefused, NotFound
 from headrace.model.message import Batch, Route, Run
 from headrace.model.permissions import refusal_text

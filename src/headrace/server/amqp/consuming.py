@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.consumer import Consumer
-from headrace.core.replies import PSEUDO_QUEUE, ReplyAddress
+from headrace.core.queues.consumer import Consumer
+from headrace.core.reply_to import PSEUDO_QUEUE, ReplyAddress
 from headrace.errors import NotAllowed, PreconditionFailed, Unsupported
 from headrace.model.arguments import consumer_priority
 from headrace.model.names import generated_consumer_tag

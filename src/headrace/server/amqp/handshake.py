@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace import __version__
-from headrace.core.auth import User
+from headrace.core.access.user import User
 from headrace.errors import (
     BrokerError,
     FrameError,

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.core.exchange import Exchange
-from headrace.core.turn import Steps
+from headrace.core.loop_turn import Steps
 from headrace.errors import AccessRefused, PreconditionFailed, Unsupported
 from headrace.model.message import Batch, Route
 from headrace.server.amqp.channel import Channel

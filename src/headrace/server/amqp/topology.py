@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.exchange import DIRECT_TO_QUEUE
-from headrace.core.replies import PREFIX, PSEUDO_QUEUE
+from headrace.core.reply_to import PREFIX, PSEUDO_QUEUE
 from headrace.errors import NotFound
 from headrace.server.amqp.channel import Channel
 from headrace.wire.amqp import methods as m

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.core.turn import Steps
+from headrace.core.loop_turn import Steps
 from headrace.model.intervals import Intervals, join_ranges
 
 if TYPE_CHECKING:

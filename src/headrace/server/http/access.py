@@ -6,7 +6,7 @@ import base64
 import binascii
 from collections.abc import Mapping
 
-from headrace.core.auth import User
+from headrace.core.access.user import User
 from headrace.core.broker import Broker
 from headrace.errors import LoginLocked, LoginRefused
 from headrace.server.http import replies

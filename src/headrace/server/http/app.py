@@ -16,8 +16,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from headrace.core import audit
-from headrace.core.auth import User
+from headrace.core.access import audit
+from headrace.core.access.user import User
 from headrace.errors import BrokerError, HttpRefused, LoginRefused
 from headrace.server.http import access, replies
 from headrace.server.http.call import Call

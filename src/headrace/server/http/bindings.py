@@ -10,7 +10,7 @@ from typing import NamedTuple
 from urllib.parse import quote, quote_plus, unquote_plus
 
 from headrace.core.exchange import Target, freeze
-from headrace.core.queue import Queue
+from headrace.core.queues.queue import Queue
 from headrace.core.vhost import Vhost
 from headrace.server.http import replies
 from headrace.server.http.call import Call

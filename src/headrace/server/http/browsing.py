@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from headrace.core.queue import Queue
+from headrace.core.queues.queue import Queue
 from headrace.model.backlog import Backlog, PriorityBacklog
 from headrace.model.message import STASHED
 from headrace.server.http import message, replies

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.auth import User
+from headrace.core.access.user import User
 from headrace.core.broker import Broker
-from headrace.core.queue import Queue
+from headrace.core.queues.queue import Queue
 from headrace.core.vhost import Vhost
 from headrace.server.http import replies
 from headrace.server.http.json_body import parse_object, read_object

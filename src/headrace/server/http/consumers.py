@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.core.consumer import Consumer
+from headrace.core.queues.consumer import Consumer
 from headrace.server.holding import Holding
 from headrace.server.http.call import Call
 from headrace.server.http.listing import Fields, Row, listed

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headrace.core.queue import Queue
+from headrace.core.queues.queue import Queue
 from headrace.server.http import replies
 from headrace.server.http.browsing import look
 from headrace.server.http.call import Call

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from headrace.core.broker import Broker
-from headrace.core.topics.tickets import Ticket
+from headrace.core.topics.engine_confirms import Ticket
 from headrace.errors import StoreError
 
 SECONDS = 30.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from headrace.core.consumer import Consumer
+from headrace.core.queues.consumer import Consumer
 from headrace.model.message import Batch
 from headrace.model.unacked import Settled
 from headrace.server.http import replies

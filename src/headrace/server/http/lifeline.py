@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator
 from operator import itemgetter
 
-from headrace.core.events import TOPIC
-from headrace.core.queue import Queue
+from headrace.core.message_events import TOPIC
+from headrace.core.queues.queue import Queue
 from headrace.core.topics.log_topic import LogTopic
 from headrace.server.http import replies
 from headrace.server.http.call import Call

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import parse_qsl
 
-from headrace.core.auth import User
+from headrace.core.access.user import User
 from headrace.errors import LoginRefused
 from headrace.server.http import access, replies
 from headrace.server.http.call import Call

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.core.consumer import Consumer
-from headrace.core.queue import Queue
+from headrace.core.queues.consumer import Consumer
+from headrace.core.queues.queue import Queue
 from headrace.core.vhost import Vhost
 from headrace.errors import AccessRefused, BrokerError, HttpRefused, PreconditionFailed
 from headrace.model.message import Batch

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from headrace.core.queue import Queue
+from headrace.core.queues.queue import Queue
 from headrace.server.http import stats
 from headrace.server.http.consumers import channel_name
 from headrace.server.http.families import QUEUE_GAUGES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from headrace.core.limits import USER_LIMITS, VHOST_LIMITS
+from headrace.core.access.limits import USER_LIMITS, VHOST_LIMITS
 from headrace.errors import NotFound
 from headrace.server.http import replies
 from headrace.server.http.call import Call

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.config import Config
-from headrace.core.auth import User
+from headrace.core.access.user import User
 from headrace.core.vhost import Vhost
 from headrace.errors import AccessRefused, HttpRefused, PreconditionFailed
 from headrace.model.message import Batch

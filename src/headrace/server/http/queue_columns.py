@@ -7,7 +7,7 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import TYPE_CHECKING
 
 from headrace.core.policies import NO_POLICIES
-from headrace.core.queue import Queue
+from headrace.core.queues.queue import Queue
 from headrace.model.message import STASHED
 from headrace.server.holding import Holding
 from headrace.server.http import stats

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.core.consumer import Consumer
-from headrace.core.queue import Queue
+from headrace.core.queues.consumer import Consumer
+from headrace.core.queues.queue import Queue
 from headrace.model.message import Run
 from headrace.model.unacked import Settled
 from headrace.server.http import message, replies

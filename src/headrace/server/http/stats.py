@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.core.counters import QueueCounters
 from headrace.core.exchange import Exchange
-from headrace.core.queue import Queue
+from headrace.core.queues.queue import Queue
 from headrace.core.vhost import Vhost
 from headrace.server.holding import Holding
 from headrace.server.peer import Peer

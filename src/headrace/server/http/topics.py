@@ -8,8 +8,8 @@ from dataclasses import asdict
 from functools import partial
 from typing import TypeVar
 
-from headrace.core.outside import queries_of
-from headrace.core.topics.engine import Answer, Declared, Engine, Then
+from headrace.core.spark_support.outside import queries_of
+from headrace.core.topics.async_engine import Answer, Declared, Engine, Then
 from headrace.core.vhost import Vhost
 from headrace.errors import EngineUnavailable, HttpRefused, NoSuchTopic
 from headrace.model.retention import Retention

@@ -5,7 +5,7 @@ from __future__ import annotations
 from secrets import token_urlsafe
 from typing import Any
 
-from headrace.core.users import Account
+from headrace.core.access.users import Account
 from headrace.errors import HttpRefused, NotFound
 from headrace.server.http import replies
 from headrace.server.http.call import Call

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.bulk.read_plan import Job, Piece
-from headrace.core.auth import is_loopback
-from headrace.core.pins import Held
+from headrace.core.access.user import is_loopback
+from headrace.core.spark_support.pins import Held
 from headrace.errors import (
     BrokerError,
     DataLost,

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.core.consumer import Consumer
-from headrace.core.queue import Queue
-from headrace.core.replies import PSEUDO_QUEUE, ReplyAddress
-from headrace.core.topics.engine import Cancel
+from headrace.core.queues.consumer import Consumer
+from headrace.core.queues.queue import Queue
+from headrace.core.reply_to import PSEUDO_QUEUE, ReplyAddress
+from headrace.core.topics.async_engine import Cancel
 from headrace.errors import AccessRefused, BrokerError, NotFound
 from headrace.model.message import Batch, Run
 from headrace.model.permissions import READ, refusal_text

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from headrace.core.consumer import Consumer
-from headrace.core.replies import PSEUDO_QUEUE, ReplyAddress
-from headrace.core.topics.tickets import when_all_done
+from headrace.core.queues.consumer import Consumer
+from headrace.core.reply_to import PSEUDO_QUEUE, ReplyAddress
+from headrace.core.topics.engine_confirms import when_all_done
 from headrace.errors import (
     BrokerError,
     EngineUnavailable,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace import __version__
-from headrace.core.auth import User
+from headrace.core.access.user import User
 from headrace.errors import BrokerError, Unsupported
 from headrace.server.tls import certificate_name
 from headrace.wire.native.payloads import MAX_ARRAY, MAX_NAME, VERSION, Op, Request

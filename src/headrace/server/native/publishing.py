@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace.core.topics.tickets import Ticket
+from headrace.core.topics.engine_confirms import Ticket
 from headrace.errors import AccessRefused, CommandInvalid, NotFound, PreconditionFailed
 from headrace.model.message import Batch, Route
 from headrace.server.inspection import MAX_CACHED, SPECIAL, Inspection

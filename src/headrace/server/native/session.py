@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from headrace.core.auth import User
+from headrace.core.access.user import User
 from headrace.core.broker import Broker
 from headrace.errors import BrokerError, ConnectionForced, InternalError, LoginLocked, StoreError
 from headrace.server.fetch.order import Order

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headrace.core.turn import Steps, log_failure
+from headrace.core.loop_turn import Steps, log_failure
 from headrace.errors import BrokerError, ConnectionForced, InternalError, PreconditionFailed
 from headrace.model.permissions import WRITE
 from headrace.server import descriptors

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.core.topics.engine import Answer, Then, collect
+from headrace.core.topics.async_engine import Answer, Then, collect
 from headrace.errors import EngineUnavailable, NoSuchTopic
 from headrace.server.native.channel import Channel
 from headrace.server.native.topic_values import group_fields, topic_fields

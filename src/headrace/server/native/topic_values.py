@@ -6,8 +6,8 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headrace.core.topics.engine import MessageRow
-from headrace.core.topics.topics import MAX_QUEUES
+from headrace.core.topics.async_engine import MessageRow
+from headrace.core.topics.registry import MAX_QUEUES
 from headrace.errors import BadTopicValue, BodyTooLarge, CommandInvalid
 from headrace.model.retention import Retention, parse_retention
 from headrace.model.topics.message_priority import Lane, lane_named

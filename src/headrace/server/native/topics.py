@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.core.topics.engine import Answer, Batch, Declared, Engine, MessageRow, Then
+from headrace.core.topics.async_engine import Answer, Batch, Declared, Engine, MessageRow, Then
 from headrace.errors import NotAllowed
 from headrace.model.topics.message_priority import Lane
 from headrace.server.native import topic_values as values

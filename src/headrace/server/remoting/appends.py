@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from headrace.core.loop_turn import Turn
 from headrace.core.topics.log_topic import LogTopic
-from headrace.core.turn import Turn
 from headrace.errors import BrokerError, InternalError, NoSuchTopic
 from headrace.model.topics.partitions import Track
 
@@ -29,7 +29,7 @@ class Waiting(NamedTuple):
 
 
 class Appends:
-    """Collects, and appends when everybody has been read. Dealt like a queue: see core.turn."""
+    """Collects, and appends when all have been read. Dealt like a queue: see core.loop_turn."""
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn

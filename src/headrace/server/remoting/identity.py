@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.core.auth import User, is_loopback
-from headrace.core.users import ADMINISTRATOR
+from headrace.core.access.user import User, is_loopback
+from headrace.core.access.users import ADMINISTRATOR
 from headrace.errors import AccessRefused, LoginRefused
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command

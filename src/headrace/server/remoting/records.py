@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from headrace.core.topics.mapping import RAW as AMQP_RAW
+from headrace.core.topics.amqp_mapping import RAW as AMQP_RAW
 from headrace.errors import PreconditionFailed
 from headrace.model.topics.message_priority import Lane
 from headrace.store.topics.entry import decode_entry, encode_parts

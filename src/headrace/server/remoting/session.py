@@ -13,7 +13,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
-from headrace.core.auth import User
+from headrace.core.access.user import User
 from headrace.core.broker import DEFAULT_VHOST
 from headrace.errors import BrokerError, FatalError, InternalError
 from headrace.model.permissions import CONFIGURE, READ, WRITE

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from headrace.core.auth import User
+from headrace.core.access.user import User
 from headrace.core.exchange import Exchange
-from headrace.core.queue import Queue
+from headrace.core.queues.queue import Queue
 from headrace.core.vhost import Vhost
 from headrace.model.permissions import Permissions
 from headrace.server.amqp.channel import Channel

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.consumer import Consumer
-from headrace.core.queue import Queue
-from headrace.core.replies import ReplyAddress
+from headrace.core.queues.consumer import Consumer
+from headrace.core.queues.queue import Queue
+from headrace.core.reply_to import ReplyAddress
 from headrace.errors import NotFound, PreconditionFailed
 from headrace.server.amqp.channel import Channel
 from headrace.server.holding import OUT_HIGH

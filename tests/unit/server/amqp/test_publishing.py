@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.replies import PSEUDO_QUEUE, ReplyAddress
+from headrace.core.reply_to import PSEUDO_QUEUE, ReplyAddress
 from headrace.errors import AccessRefused, BrokerError, NotFound, PreconditionFailed, Unsupported
 from headrace.server.amqp.channel import Channel
 from headrace.server.amqp.confirms import Confirms

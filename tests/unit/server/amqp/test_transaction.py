@@ -6,8 +6,8 @@ from itertools import count
 
 import pytest
 
-from headrace.core import turn
-from headrace.core.consumer import Consumer
+from headrace.core import loop_turn
+from headrace.core.queues.consumer import Consumer
 from headrace.errors import NotFound
 from headrace.server.amqp.channel import Channel
 from headrace.server.amqp.publishing import PREPARE_AT_ONCE
@@ -28,7 +28,7 @@ def tx(channel: Channel) -> Transaction:
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every look at the clock shows a millisecond more, so a share is over after a few steps."""
     ticks = count()
-    monkeypatch.setattr(turn, "thread_time", lambda: next(ticks) / 1000)
+    monkeypatch.setattr(loop_turn, "thread_time", lambda: next(ticks) / 1000)
 
 
 def publish(channel: Channel, key: str, *bodies: str, exchange: str = "") -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from exploring import examples
 from headrace.core.clock import Clock, Timers
-from headrace.core.turn import Turn
+from headrace.core.loop_turn import Turn
 from headrace.core.vhost import Vhost
 from headrace.server.http.explain import explain
 

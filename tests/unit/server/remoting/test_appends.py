@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "core"))
 from stage import HandLoop
 
 from headrace.core.clock import Timers, VirtualClock
+from headrace.core.loop_turn import Turn
 from headrace.core.topics.log_topic import LogTopic
-from headrace.core.turn import Turn
 from headrace.errors import BrokerError, NoSuchTopic, PreconditionFailed
 from headrace.model.topics.message_priority import Lane
 from headrace.model.topics.partitions import Track

@@ -12,10 +12,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.core.exchange import Exchange
-from headrace.core.topics.engine import Answer, Engine
+from headrace.core.topics.amqp_mapping import content_of, entry_of
+from headrace.core.topics.async_engine import Answer, Engine
+from headrace.core.topics.engine_confirms import Ticket
 from headrace.core.topics.log_topic import LogTopic
-from headrace.core.topics.mapping import content_of, entry_of
-from headrace.core.topics.tickets import Ticket
 from headrace.errors import BrokerError, PreconditionFailed, TopicConflict
 from headrace.model.message import Batch, Route
 from headrace.model.retention import Retention, parse_retention

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from headrace.core.topics import batching
-from headrace.core.topics.batching import Batcher
-from headrace.core.topics.engine import Answer, Then
+from headrace.core.topics import append_batcher
+from headrace.core.topics.append_batcher import Batcher
+from headrace.core.topics.async_engine import Answer, Then
 from headrace.errors import BadTopicValue, EngineUnavailable
 from headrace.store.topics.engine import Entry
 
@@ -79,7 +79,7 @@ def test_while_a_call_runs_the_next_one_gathers(desk: Desk) -> None:
 
 
 def test_a_call_has_a_limit(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "MAX_ROWS", 3)
+    monkeypatch.setattr(append_batcher, "MAX_ROWS", 3)
     for number in range(4):
         desk.append(b"%d" % number, b"")
     desk.turn()
@@ -128,7 +128,7 @@ def test_an_engine_that_takes_nothing_is_told_too(desk: Desk) -> None:
 
 
 def test_more_than_can_wait_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "MAX_BEHIND", 10)
+    monkeypatch.setattr(append_batcher, "MAX_BEHIND", 10)
     desk.append(bytes(20))  # one alone may be as large as it likes
 
     with pytest.raises(EngineUnavailable):

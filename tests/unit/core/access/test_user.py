@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.auth import User, is_loopback
+from headrace.core.access.user import User, is_loopback
 from headrace.errors import AccessRefused, NotAllowed
 from headrace.model.permissions import Permissions, TopicPermissions
 

@@ -10,7 +10,7 @@ from bisect import insort
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 
-from headrace.core.consumer import Consumer
+from headrace.core.queues.consumer import Consumer
 from headrace.model.backlog import Backlog, PriorityBacklog
 
 

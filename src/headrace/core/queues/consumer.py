@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from headrace.model.message import Run
 
 if TYPE_CHECKING:
-    from headrace.core.queue import Queue
+    from headrace.core.queues.queue import Queue
 
 
 class Subscriber(Protocol):

@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from headrace.core import turn
+from headrace.core import loop_turn
 from unit.core.stage import Stage
 
 
@@ -82,7 +82,7 @@ class Input:
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every look at the clock shows one millisecond more."""
     ticks = count()
-    monkeypatch.setattr(turn, "thread_time", lambda: next(ticks) / 1000)
+    monkeypatch.setattr(loop_turn, "thread_time", lambda: next(ticks) / 1000)
 
 
 def test_long_work_goes_on_in_later_turns(stage: Stage, slow: None) -> None:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from headrace.core.topics.engine import Answer, Then
+from headrace.core.topics.async_engine import Answer, Then
 from headrace.errors import BadTopicValue, BodyTooLarge, EngineUnavailable
 from headrace.store.topics.engine import Entry
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from headrace.core.clock import Clock, Timers
-from headrace.core.topics import tail as tails
-from headrace.core.topics.engine import Answer, Then
-from headrace.core.topics.tail import Tail
-from headrace.core.topics.threaded import ThreadedEngine
+from headrace.core.topics import queue_feed as tails
+from headrace.core.topics.async_engine import Answer, Then
+from headrace.core.topics.blocking_adapter import ThreadedEngine
+from headrace.core.topics.queue_feed import Tail
 from headrace.core.topics.workers import Workers
 from headrace.errors import EngineUnavailable
 from headrace.model.topics.message_priority import Lane

@@ -10,11 +10,11 @@ from typing import cast
 
 import pytest
 
-from headrace.core import audit
-from headrace.core.auth import User
+from headrace.core.access import audit
+from headrace.core.access.user import User
+from headrace.core.access.users import Users
 from headrace.core.broker import Broker
 from headrace.core.clock import VirtualClock
-from headrace.core.users import Users
 from headrace.errors import LoginRefused, NotFound, PreconditionFailed
 from headrace.model.passwords import LIGHT, SCRYPT, SHA256, PasswordHash
 from unit.core.stage import HandLoop

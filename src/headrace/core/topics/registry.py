@@ -6,11 +6,11 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from headrace.core.topics.bridge import Bridge, EngineSink, spec_of
-from headrace.core.topics.engine import Declared, Engine, Then, collect
+from headrace.core.topics.async_engine import Declared, Engine, Then, collect
+from headrace.core.topics.blocking_adapter import ThreadedEngine
+from headrace.core.topics.exchange_bridge import Bridge, EngineSink, spec_of
 from headrace.core.topics.log_engine import LogEngine
-from headrace.core.topics.tail import Tail
-from headrace.core.topics.threaded import ThreadedEngine
+from headrace.core.topics.queue_feed import Tail
 from headrace.errors import (
     BadTopicValue,
     EngineUnavailable,

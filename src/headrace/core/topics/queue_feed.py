@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.topics.bridge import Bridge
-from headrace.core.topics.engine import Answer, Batch, Cancel, MessageRow, Then
+from headrace.core.topics.async_engine import Answer, Batch, Cancel, MessageRow, Then
+from headrace.core.topics.exchange_bridge import Bridge
 from headrace.errors import BrokerError, NoSuchTopic
 from headrace.model.topics.message_priority import Lane
 from headrace.store.topics.engine import LATEST, Reader
@@ -19,7 +19,7 @@ from headrace.store.topics.entry import Parts
 if TYPE_CHECKING:
     from headrace.core.clock import Timer, Timers
     from headrace.core.storage import Storage
-    from headrace.core.topics.threaded import ThreadedEngine
+    from headrace.core.topics.blocking_adapter import ThreadedEngine
 
 logger = logging.getLogger(__name__)
 

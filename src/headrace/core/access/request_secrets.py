@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.core.login import Logins
+from headrace.core.access.login import Logins
 from headrace.core.storage import Storage
 from headrace.errors import LoginRefused, PreconditionFailed
 from headrace.store.api.message_log import SecretRow

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.events import merged
+from headrace.core.message_events import merged
 
 OFFSETS = st.one_of(
     st.builds(range, st.integers(0, 50), st.integers(0, 60)),

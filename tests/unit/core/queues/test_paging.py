@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.tail import QueueTail
+from headrace.core.queues.paging import QueueTail
 from headrace.model.backlog import Backlog
 from headrace.model.message import STASHED, Route, Run
 from headrace.store.api.message_log import Level, Placed

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from headrace.core.clock import Timer, Timers
-from headrace.core.consumer import Consumer
+from headrace.core.queues.consumer import Consumer
 from headrace.model.unacked import Lease, Settled
 
 _SWEEP = 64  # leases watched before settled ones are looked for

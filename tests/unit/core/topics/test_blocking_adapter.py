@@ -11,8 +11,8 @@ import pytest
 
 from headrace.core.clock import Clock, Timers
 from headrace.core.topics import workers
-from headrace.core.topics.engine import Answer, Batch, Then
-from headrace.core.topics.threaded import ThreadedEngine
+from headrace.core.topics.async_engine import Answer, Batch, Then
+from headrace.core.topics.blocking_adapter import ThreadedEngine
 from headrace.core.topics.workers import Workers
 from headrace.errors import EngineUnavailable, NoSuchTopic
 from headrace.store.topics.engine import Entry, Reader, TopicInfo, TopicSpec

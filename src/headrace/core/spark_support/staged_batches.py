@@ -14,9 +14,9 @@ from pathlib import Path
 from uuid import uuid4
 
 from headrace.core.clock import Timer, Timers
+from headrace.core.loop_turn import Steps
 from headrace.core.routes import Routes
 from headrace.core.storage import Storage
-from headrace.core.turn import Steps
 from headrace.errors import NotFound, PreconditionFailed, ResourceError
 from headrace.store.api.message_log import Level, Placed, QueueRow
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.core.topics.assigned import Assigned
+from headrace.core.topics.assigned_groups import Assigned
 from headrace.model.topics.message_priority import Lane
 from headrace.model.topics.partitions import Bound
 from headrace.store.api.message_log import CursorRow

@@ -11,8 +11,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.core.topics.batching import Batcher, Gate
-from headrace.core.topics.engine import Answer, Batch, Cancel, Declared, MessageRow, Then
+from headrace.core.topics.append_batcher import Batcher, Gate
+from headrace.core.topics.async_engine import Answer, Batch, Cancel, Declared, MessageRow, Then
 from headrace.core.topics.workers import Workers
 from headrace.errors import BodyTooLarge, EngineUnavailable, NoSuchTopic
 from headrace.model.topics.message_priority import Lane
@@ -41,7 +41,7 @@ LAST_PAUSE_MS = 500
 
 
 class ThreadedEngine:
-    """See core.topics.engine.Engine. One object serves one vhost."""
+    """See core.topics.async_engine.Engine. One object serves one vhost."""
 
     def __init__(
         self,

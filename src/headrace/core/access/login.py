@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from headrace.core.login_guard import FREE_FAILURES, LoginGuard
-from headrace.core.login_pool import PER_ADDRESS, LoginPool
+from headrace.core.access.login_guard import FREE_FAILURES, LoginGuard
+from headrace.core.access.login_pool import PER_ADDRESS, LoginPool
 from headrace.errors import LoginLocked, LoginRefused
 from headrace.model.passwords import NO_PASSWORD, PasswordHash, as_bytes
 

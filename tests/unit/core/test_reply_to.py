@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.core.replies import PREFIX, ReplyAddress
+from headrace.core.reply_to import PREFIX, ReplyAddress
 from headrace.model.message import Batch
 from unit.core.stage import Stage
 

@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from headrace.core import audit
-from headrace.core.auth import User, is_loopback
-from headrace.core.limits import USER_LIMITS, VHOST_LIMITS, checked_limit
-from headrace.core.login import Logins
-from headrace.core.login_pool import LoginPool
-from headrace.core.secrets import Secrets
+from headrace.core.access import audit
+from headrace.core.access.limits import USER_LIMITS, VHOST_LIMITS, checked_limit
+from headrace.core.access.login import Logins
+from headrace.core.access.login_pool import LoginPool
+from headrace.core.access.request_secrets import Secrets
+from headrace.core.access.user import User, is_loopback
 from headrace.core.storage import Storage
 from headrace.errors import LoginRefused, NotFound, PreconditionFailed
 from headrace.model.passwords import NO_PASSWORD, SHA256, PasswordHash

@@ -15,7 +15,7 @@ from headrace.store.topics.engine import Entry, TopicSpec
 
 if TYPE_CHECKING:
     from headrace.core.clock import Timer
-    from headrace.core.queue import Queue
+    from headrace.core.queues.queue import Queue
     from headrace.core.vhost import Vhost
 
 TOPIC = "$events"

@@ -10,15 +10,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.core.ack_timeouts import AckTimeouts, Holder
-from headrace.core.consumer import Consumer
 from headrace.core.counters import QueueCounters
-from headrace.core.dealing import Dealer
-from headrace.core.events import ACKNOWLEDGED, DEAD_LETTERED, DROPPED, EXPIRED, REDELIVERED
+from headrace.core.loop_turn import Steps, log_failure
+from headrace.core.message_events import ACKNOWLEDGED, DEAD_LETTERED, DROPPED, EXPIRED, REDELIVERED
 from headrace.core.policies import NO_POLICIES
+from headrace.core.queues.ack_timeouts import AckTimeouts, Holder
+from headrace.core.queues.consumer import Consumer
+from headrace.core.queues.dispatch import Dealer
+from headrace.core.queues.paging import QueueTail
 from headrace.core.storage import LEVELS
-from headrace.core.tail import QueueTail
-from headrace.core.turn import Steps, log_failure
 from headrace.errors import AccessRefused
 from headrace.model.arguments import QueueSettings
 from headrace.model.backlog import Backlog, PriorityBacklog

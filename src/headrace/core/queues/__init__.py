@@ -1,0 +1,1 @@
+"""A queue and its parts."""

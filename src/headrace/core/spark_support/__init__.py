@@ -1,0 +1,1 @@
+"""State kept for programs outside the broker, such as Spark."""
