@@ -18,7 +18,7 @@ import brokers
 
 # Brokers of this process import it in a thread, where pytest rewrites it: Python 3.11 cannot parse
 # in two threads at once ("AST constructor recursion depth mismatch").
-import headrace.server.http.protocol  # noqa: F401
+import headrace.server.http.uvicorn_protocol  # noqa: F401
 import mariadb
 import workers
 from brokers import Broker

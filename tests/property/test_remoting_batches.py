@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import PreconditionFailed
 from headrace.server.remoting.batches import entries_of
-from headrace.server.remoting.records import Record, delay_level, encode_record
+from headrace.server.remoting.message_mapping import Record, delay_level, encode_record
 from headrace.wire.remoting.batch import BatchElement, batch_bytes
 from headrace.wire.remoting.hosts import Host
 from headrace.wire.remoting.properties import UNIQ_KEY, take_properties

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.core.topics.amqp_mapping import content_of, entry_of
 from headrace.model.topics.message_priority import Lane
-from headrace.server.remoting.records import Record, encode_record, take_record
+from headrace.server.remoting.message_mapping import Record, encode_record, take_record
 from headrace.store.topics.entry import decode_entry, encode_entry
 from headrace.wire.amqp.content import body_of, make_content, properties_of
 from headrace.wire.amqp.properties import HeaderTable, Properties

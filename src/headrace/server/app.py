@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headrace import __version__
+from headrace.bulk.fetch_pool import FetchPool
 from headrace.config import Config, parse_amount
 from headrace.core.broker import Broker
 from headrace.core.clock import Clock
@@ -22,16 +23,15 @@ from headrace.core.loop_turn import Turn
 from headrace.server import descriptors, supervisor
 from headrace.server.amqp import handshake as amqp
 from headrace.server.amqp.session import Session as AmqpSession
-from headrace.server.engines import Engines
-from headrace.server.fetch.pool import FetchPool
-from headrace.server.http.door import Door
+from headrace.server.http.listener import Door
 from headrace.server.listener import Gate, Link, SessionLike, host_port, listening_socket
-from headrace.server.logs import configure_logging
 from headrace.server.native import handshake as native
 from headrace.server.native.session import Session as NativeSession
-from headrace.server.remoting.door import Door as RemotingDoor
-from headrace.server.stores import Stores
+from headrace.server.process import configure_logging
+from headrace.server.remoting.listener import Door as RemotingDoor
+from headrace.server.storage_setup import Stores
 from headrace.server.tls import Certificates, Files
+from headrace.server.topic_engines import Engines
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
-from headrace.server.amqp.dispatch import HANDLERS
+from headrace.server.amqp.handlers import HANDLERS
 from headrace.wire.amqp import methods as m
 from integration.access.accesssite import (
     GENERATED,

@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from headrace.core.broker import Broker
-from headrace.server.http.route import ENTER, Route
-from headrace.server.http.table import TABLE
+from headrace.server.http.route_table import TABLE
+from headrace.server.http.router import ENTER, Route
 from integration.access.accesssite import (
     PASSWORD,
     SUBSETS,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from headrace.server.native.dispatch import HANDLERS
+from headrace.server.native.handlers import HANDLERS
 from headrace.wire.native.payloads import Op
 from integration.access.accesssite import (
     GENERATED,

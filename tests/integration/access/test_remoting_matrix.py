@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "interop" / "rocketmq"))
 from link import Link
 
 from headrace.core.broker import Broker
-from headrace.server.remoting.dispatch import HANDLERS
-from headrace.server.remoting.identity import ADMINISTRATION, WATCHING
+from headrace.server.remoting.authentication import ADMINISTRATION, WATCHING
+from headrace.server.remoting.handlers import HANDLERS
 from headrace.wire.remoting.batch import BatchElement, batch_bytes
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command

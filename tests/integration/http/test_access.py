@@ -12,8 +12,8 @@ from api import Api, part
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ConnectionClosedByBroker
 
-from headrace.server.http.route import ANYBODY, ENTER, SEE, Rule
-from headrace.server.http.table import TABLE
+from headrace.server.http.route_table import TABLE
+from headrace.server.http.router import ANYBODY, ENTER, SEE, Rule
 from headrace.testing import RunningBroker, run_broker, wait_for
 
 Namer = Callable[[str], str]
@@ -359,7 +359,7 @@ def test_a_door_that_cannot_open_refuses_and_says_why(
     def broken(*_: object) -> None:
         raise RuntimeError("nothing fits")
 
-    monkeypatch.setattr("headrace.server.http.protocol.assemble", broken)
+    monkeypatch.setattr("headrace.server.http.uvicorn_protocol.assemble", broken)
     with run_broker(sync=False) as broker:
         wait_for(lambda: "HTTP is not served" in caplog.text)
         with pytest.raises(httpx.ConnectError):

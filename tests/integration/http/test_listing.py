@@ -20,7 +20,8 @@ from pika.adapters.blocking_connection import BlockingChannel
 from headrace.core.queues.queue import Queue
 from headrace.server.app import Server
 from headrace.server.embedded import core
-from headrace.server.http import listing, queue_columns
+from headrace.server.http import listing
+from headrace.server.http.api import queue_columns
 from headrace.testing import RunningBroker, run_broker, wait_for
 
 MANY = 10_000

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from headrace.server.http.route import Route
-from headrace.server.http.table import TABLE
+from headrace.server.http.route_table import TABLE
+from headrace.server.http.router import Route
 from headrace.testing import run_broker
 
 VALUES = [None, True, 0, -1, 2**70, 1.5, "", "x", "a" * 300, "\ud800", "\x00", [], [1], ["x"],

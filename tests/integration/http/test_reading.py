@@ -15,7 +15,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from headrace import __version__
 from headrace.client import ConnectionFactory
-from headrace.server.http import health
+from headrace.server.http.api import health
 from headrace.store.disk import RealFile
 from headrace.testing import RunningBroker, run_broker, wait_for
 
@@ -264,7 +264,7 @@ def test_the_page_or_how_to_build_it_is_at_the_root(raw: httpx.Client) -> None:
 
 
 def test_openapi_describes_every_route(raw: httpx.Client) -> None:
-    from headrace.server.http.table import TABLE
+    from headrace.server.http.route_table import TABLE
 
     document = raw.get("/api/openapi.json").json()
     described = {(method.upper(), path) for path, methods in document["paths"].items()

@@ -9,7 +9,7 @@ import httpx
 import trustme
 from api import Api
 
-from headrace.server.http.certificate import expires_at
+from headrace.server.http.api.certificate import expires_at
 from headrace.testing import run_broker
 
 

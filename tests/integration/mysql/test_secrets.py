@@ -14,7 +14,7 @@ import pytest
 
 from brokers import Broker
 from headrace.client import ConnectionFactory, LoginRefused
-from headrace.server.http.table import TABLE
+from headrace.server.http.route_table import TABLE
 from mariadb import PASSWORD, MariaDb
 
 DEFAULT = "planted-Default-2"

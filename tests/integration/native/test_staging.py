@@ -16,7 +16,7 @@ from headrace.core import loop_turn
 from headrace.core.loop_turn import Turn
 from headrace.core.spark_support import staged_batches
 from headrace.server import descriptors
-from headrace.server.native import staged
+from headrace.server.native import spark_support
 from headrace.server.native.session import Session
 from headrace.testing import run_broker
 from headrace.wire.native.payloads import Op
@@ -119,7 +119,7 @@ def test_a_batch_is_prepared_over_several_turns(
         now[0] = next(turns)
         finish(self)
 
-    prepare = staged._prepare
+    prepare = spark_support._prepare
 
     def noted(session: Session, data: bytes) -> Callable[[], object]:
         used.add(now[0])
@@ -127,7 +127,7 @@ def test_a_batch_is_prepared_over_several_turns(
 
     ticks = count()
     monkeypatch.setattr(Turn, "finish", counted)
-    monkeypatch.setattr(staged, "_prepare", noted)
+    monkeypatch.setattr(spark_support, "_prepare", noted)
     monkeypatch.setattr(loop_turn, "thread_time", lambda: next(ticks) / 1000)
 
     assert bulk.publish_staged("sink", 0, ["a"])
@@ -140,15 +140,15 @@ def test_a_batch_is_prepared_over_several_turns(
 def test_a_large_request_is_staged_in_pieces(
     bulk: BulkConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staged, "PIECE", 2)
+    monkeypatch.setattr(spark_support, "PIECE", 2)
     pieces: list[int] = []
-    prepare = staged._prepare
+    prepare = spark_support._prepare
 
     def noted(session: Session, data: bytes) -> Callable[[], object]:
         pieces.append(len(data))
         return prepare(session, data)
 
-    monkeypatch.setattr(staged, "_prepare", noted)
+    monkeypatch.setattr(spark_support, "_prepare", noted)
     bulk.call(Op.QUEUE_DECLARE, name="q", durable=True)
     bulk.stage("sink", 0, "a", [MESSAGE] * 5)
     assert bulk.publish_staged("sink", 0, ["a"])
@@ -158,13 +158,13 @@ def test_a_large_request_is_staged_in_pieces(
 def test_a_batch_discarded_during_its_publication_is_not_published(
     bulk: BulkConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepare = staged._prepare
+    prepare = spark_support._prepare
 
     def discarded(session: Session, data: bytes) -> Callable[[], object]:
         session.open_vhost.staging.discard("guest/sink", 0)
         return prepare(session, data)
 
-    monkeypatch.setattr(staged, "_prepare", discarded)
+    monkeypatch.setattr(spark_support, "_prepare", discarded)
     bulk.call(Op.QUEUE_DECLARE, name="q", durable=True)
     for _ in range(2):
         bulk.stage("sink", 0, "a", [MESSAGE])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from link import Link, Site
 
 from exploring import examples
-from headrace.server.remoting.dispatch import HANDLERS
+from headrace.server.remoting.handlers import HANDLERS
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Serialization
 

@@ -13,7 +13,7 @@ from conversations import accepted
 from link import Link
 from ours import Ours
 
-from headrace.server.remoting import dispatch, sending
+from headrace.server.remoting import handlers, send
 from headrace.testing import run_broker
 from headrace.wire.remoting.batch import BatchElement, batch_bytes
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
@@ -52,13 +52,13 @@ def topic(link: Link) -> str:
 def inflated(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """The thread and the limit of every inflation."""
     seen: list[tuple[str, int]] = []
-    real = sending.inflate
+    real = send.inflate
 
     def recording(body: bytes, sys_flag: int, limit: int) -> bytes:
         seen.append((threading.current_thread().name, limit))
         return real(body, sys_flag, limit)
 
-    monkeypatch.setattr(sending, "inflate", recording)
+    monkeypatch.setattr(send, "inflate", recording)
     return seen
 
 
@@ -86,7 +86,7 @@ def test_large_bodies_are_inflated_in_a_thread(
 
     (small, _), (_, trial), (large, limit) = inflated
     assert small != large
-    assert (trial, limit) == (sending.INFLATED_ON_LOOP, 16 << 20)
+    assert (trial, limit) == (send.INFLATED_ON_LOOP, 16 << 20)
 
 
 def test_sends_of_a_connection_keep_their_order(site: Ours, link: Link, topic: str) -> None:
@@ -132,10 +132,10 @@ def test_messages_of_a_batch_cannot_be_compressed(
 
 @pytest.mark.parametrize("code", [RequestCode.HEART_BEAT, RequestCode.LOCK_BATCH_MQ])
 def test_bodies_of_other_requests_are_small(link: Link, code: int) -> None:
-    answer = link.call(code, {}, b"{0:" + b" " * dispatch.BODY_MAX + b"1}")
+    answer = link.call(code, {}, b"{0:" + b" " * handlers.BODY_MAX + b"1}")
 
     assert answer.code != 0
-    assert f"{dispatch.BODY_MAX} are allowed" in str(answer.remark)
+    assert f"{handlers.BODY_MAX} are allowed" in str(answer.remark)
 
 
 def test_headers_are_small(site: Ours) -> None:

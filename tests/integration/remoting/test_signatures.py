@@ -19,7 +19,7 @@ from headrace.rocketmq import Message, Producer, ProducerConfig
 from headrace.rocketmq.errors import RocketMQError
 from headrace.server.app import Server
 from headrace.server.embedded import core
-from headrace.server.remoting import identity
+from headrace.server.remoting import authentication
 from headrace.testing import RunningBroker, run_broker
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Serialization
@@ -108,7 +108,7 @@ def test_from_elsewhere_nobody_comes_without_a_signature(
 ) -> None:
     topic = new_topic(Ours(broker))
     assert is_loopback("127.0.0.1")
-    monkeypatch.setattr(identity, "is_loopback", lambda peer: False)
+    monkeypatch.setattr(authentication, "is_loopback", lambda peer: False)
     address = Ours(broker).broker_address
     with Link(address) as plain, Link(address, credentials=(KEY, SECRET)) as signed:
         refused = plain.ask(GetMaxOffset(topic, 0))

@@ -15,7 +15,7 @@ from headrace.errors import AccessRefused, NotFound
 from headrace.model.message import Batch, Route, Run
 from headrace.model.permissions import refusal_text
 from headrace.server.amqp.confirms import Confirms
-from headrace.server.holding import Holding
+from headrace.server.base_channel import Holding
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import rechannel_all, reframe
 from headrace.wire.amqp.values import short_string

@@ -22,12 +22,12 @@ from headrace.errors import (
     InternalError,
 )
 from headrace.server.amqp.channel import Channel
-from headrace.server.amqp.consuming import ack_in_transaction
-from headrace.server.amqp.dispatch import dispatch
+from headrace.server.amqp.consumers import ack_in_transaction
+from headrace.server.amqp.handlers import dispatch
 from headrace.server.amqp.handshake import Handshake, Limits
-from headrace.server.amqp.publishing import PUBLISHES, STRETCH, Publisher, join_stretches
-from headrace.server.holding import Holding
-from headrace.server.peer import Peer
+from headrace.server.amqp.publisher import PUBLISHES, STRETCH, Publisher, join_stretches
+from headrace.server.base_channel import Holding
+from headrace.server.base_session import Peer
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.reader import (
     ACK,

@@ -12,7 +12,7 @@ from headrace.model.intervals import Intervals, join_ranges
 
 if TYPE_CHECKING:
     from headrace.server.amqp.channel import Channel
-    from headrace.server.amqp.publishing import Prepared, Publish
+    from headrace.server.amqp.publisher import Prepared, Publish
 
 Tags = list[tuple[int, int]]  # ranges, stops exclusive
 

@@ -19,14 +19,14 @@ from starlette.types import Receive, Scope, Send
 from headrace.core.access import audit
 from headrace.core.access.user import User
 from headrace.errors import BrokerError, HttpRefused, LoginRefused
-from headrace.server.http import access, replies
-from headrace.server.http.call import Call
-from headrace.server.http.durable import until_durable
-from headrace.server.http.management import Management
+from headrace.server.http import auth, replies
+from headrace.server.http.api_request import Call
+from headrace.server.http.context import Management
+from headrace.server.http.durability import until_durable
 from headrace.server.http.replies import Reply
-from headrace.server.http.route import Route, values_of
+from headrace.server.http.route_table import TABLE
+from headrace.server.http.router import Route, values_of
 from headrace.server.http.sessions import COOKIE
-from headrace.server.http.table import TABLE
 
 logger = logging.getLogger(__name__)
 
@@ -84,10 +84,10 @@ class Application:
         raw_path = request.scope["raw_path"].decode("ascii")
         route = _route(request.method, raw_path)
         params = values_of(route, raw_path)
-        user, session = access.NOBODY, None
+        user, session = auth.NOBODY, None
         if route.rule.tag is not None:
             user, session = await self._user(request)
-        access.permit(route.rule, user, params, self._management.broker)
+        auth.permit(route.rule, user, params, self._management.broker)
         client = request.client
         call = Call(
             management=self._management,
@@ -113,9 +113,9 @@ class Application:
         header = request.headers.get("authorization")
         if header is None:
             return self._user_of_page(request)
-        name, password = access.credentials(header)
+        name, password = auth.credentials(header)
         peer = request.client.host if request.client is not None else ""
-        return await access.login(self._management.broker, name, password, peer), None
+        return await auth.login(self._management.broker, name, password, peer), None
 
     def _user_of_page(self, request: Request) -> tuple[User, str]:
         token = request.cookies.get(COOKIE)

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 from headrace.errors import HttpRefused, PreconditionFailed
 from headrace.model.patterns import compile_pattern
 from headrace.server.http import replies
-from headrace.server.http.call import Call
+from headrace.server.http.api_request import Call
 from headrace.server.http.replies import Reply
 
 T = TypeVar("T")

@@ -6,10 +6,10 @@ from urllib.parse import parse_qsl
 
 from headrace.core.access.user import User
 from headrace.errors import LoginRefused
-from headrace.server.http import access, replies
-from headrace.server.http.call import Call
+from headrace.server.http import auth, replies
+from headrace.server.http.api_request import Call
 from headrace.server.http.replies import Reply
-from headrace.server.http.route import ANYBODY, MANAGEMENT, Route, has_tag
+from headrace.server.http.router import ANYBODY, MANAGEMENT, Route, has_tag
 from headrace.server.http.sessions import COOKIE, MAX_SECONDS, PageSession
 
 
@@ -39,7 +39,7 @@ def _shown(user: User, session: PageSession | None) -> dict[str, object]:
 
 async def _login(call: Call) -> Reply:
     name, password = _credentials(call)
-    user = await access.login(call.broker, name, password, call.peer)
+    user = await auth.login(call.broker, name, password, call.peer)
     if not has_tag(user.tags, "management"):
         raise LoginRefused("Not management user")
     kept = call.broker.users.get_user(user.name).password

@@ -8,9 +8,9 @@ from typing import Any
 
 from headrace import __version__
 from headrace.server.http import replies
-from headrace.server.http.call import Call
+from headrace.server.http.api_request import Call
 from headrace.server.http.replies import Reply
-from headrace.server.http.route import ANYBODY, Route
+from headrace.server.http.router import ANYBODY, Route
 
 _ANSWERS = {"GET": "200", "PUT": "201", "POST": "200", "DELETE": "204"}
 
@@ -50,7 +50,7 @@ def _operation(route: Route) -> dict[str, Any]:
 @cache
 def document() -> dict[str, Any]:
     """The whole description."""
-    from headrace.server.http.table import TABLE  # the table holds this module's route, too
+    from headrace.server.http.route_table import TABLE  # the table holds this module's route, too
 
     paths: dict[str, dict[str, Any]] = {}
     for route in TABLE.routes:

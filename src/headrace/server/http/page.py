@@ -9,9 +9,9 @@ from pathlib import Path
 
 import headrace
 from headrace.server.http import replies
-from headrace.server.http.call import Call
+from headrace.server.http.api_request import Call
 from headrace.server.http.replies import Reply
-from headrace.server.http.route import ANYBODY, Route
+from headrace.server.http.router import ANYBODY, Route
 
 DIST = Path(headrace.__file__).parent / "console" / "dist"
 _FOR_EVER = {"cache-control": "public, max-age=31536000, immutable"}  # names have a hash in them

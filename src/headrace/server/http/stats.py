@@ -9,8 +9,8 @@ from headrace.core.counters import QueueCounters
 from headrace.core.exchange import Exchange
 from headrace.core.queues.queue import Queue
 from headrace.core.vhost import Vhost
-from headrace.server.holding import Holding
-from headrace.server.peer import Peer
+from headrace.server.base_channel import Holding
+from headrace.server.base_session import Peer
 
 if TYPE_CHECKING:
     from headrace.core.broker import Broker

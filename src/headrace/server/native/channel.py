@@ -16,9 +16,9 @@ from headrace.errors import AccessRefused, BrokerError, NotFound
 from headrace.model.message import Batch, Run
 from headrace.model.permissions import READ, refusal_text
 from headrace.model.unacked import Settled
-from headrace.server.holding import Holding
-from headrace.server.native.refusals import code_of
+from headrace.server.base_channel import Holding
 from headrace.wire.native import deliveries
+from headrace.wire.native.error_codes import code_of
 from headrace.wire.native.payloads import Op, message
 
 if TYPE_CHECKING:

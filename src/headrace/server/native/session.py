@@ -11,19 +11,19 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from headrace.bulk.fetch_pool import FetchPool, Relay
+from headrace.bulk.order import Order
 from headrace.core.access.user import User
 from headrace.core.broker import Broker
 from headrace.errors import BrokerError, ConnectionForced, InternalError, LoginLocked, StoreError
-from headrace.server.fetch.order import Order
-from headrace.server.fetch.pool import FetchPool, Relay
-from headrace.server.holding import Holding
+from headrace.server.base_channel import Holding
+from headrace.server.base_session import Peer
 from headrace.server.native.channel import Channel
-from headrace.server.native.dispatch import dispatch
+from headrace.server.native.handlers import dispatch
 from headrace.server.native.handshake import HELLO_MAX, Limits
-from headrace.server.native.publishing import Publisher
-from headrace.server.native.refusals import code_of, ends_connection
-from headrace.server.peer import Peer
+from headrace.server.native.publisher import Publisher
 from headrace.wire.native.deliveries import Pieces
+from headrace.wire.native.error_codes import code_of, ends_connection
 from headrace.wire.native.frames import Frame, Reader
 from headrace.wire.native.payloads import Op, Request, message, request_size, unpack
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from headrace.core.topics.async_engine import Answer, Then, collect
 from headrace.errors import EngineUnavailable, NoSuchTopic
 from headrace.server.native.channel import Channel
-from headrace.server.native.topic_values import group_fields, topic_fields
+from headrace.server.native.topic_fields import group_fields, topic_fields
 from headrace.server.native.topics import EXCHANGE_PREFIX, limit_of
 from headrace.store.topics.engine import GroupInfo, TopicInfo
 from headrace.wire.native.payloads import Request

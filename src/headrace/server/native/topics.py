@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from headrace.core.topics.async_engine import Answer, Batch, Declared, Engine, MessageRow, Then
 from headrace.errors import NotAllowed
 from headrace.model.topics.message_priority import Lane
-from headrace.server.native import topic_values as values
+from headrace.server.native import topic_fields as values
 from headrace.server.native.channel import Channel, WaitingRead
 from headrace.store.topics.engine import Lag, TopicInfo
 from headrace.wire.native.payloads import Op, Request

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.errors import PreconditionFailed
-from headrace.server.remoting.records import Record, delay_level, encode_record
+from headrace.server.remoting.message_mapping import Record, delay_level, encode_record
 from headrace.store.topics.entry import around_message_id
 from headrace.wire.remoting.batch import take_batch
 from headrace.wire.remoting.properties import UNIQ_KEY, take_properties

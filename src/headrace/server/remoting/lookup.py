@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.core.topics.log_topic import LogTopic
 from headrace.model.topics.partitions import Track
+from headrace.server.remoting.message_mapping import Record, take_record
 from headrace.server.remoting.places import take_physical
-from headrace.server.remoting.records import Record, take_record
 
 if TYPE_CHECKING:
-    from headrace.server.remoting.hub import Hub
+    from headrace.server.remoting.state import Hub
 
 
 class Found(NamedTuple):

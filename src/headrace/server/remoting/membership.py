@@ -21,7 +21,7 @@ from headrace.wire.remoting.message_queue import (
 from headrace.wire.remoting.names import check_group, is_retry_topic
 
 if TYPE_CHECKING:
-    from headrace.server.remoting.dispatch import Handler
+    from headrace.server.remoting.handlers import Handler
     from headrace.server.remoting.session import Session
 
 MAX_GROUPS = 1000  # of one client

@@ -14,7 +14,7 @@ from headrace.wire.remoting.names import reply_topic
 from headrace.wire.remoting.properties import properties_text, take_properties
 
 if TYPE_CHECKING:
-    from headrace.server.remoting.dispatch import Handler
+    from headrace.server.remoting.handlers import Handler
     from headrace.server.remoting.session import Session
 
 

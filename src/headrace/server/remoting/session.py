@@ -17,18 +17,18 @@ from headrace.core.access.user import User
 from headrace.core.broker import DEFAULT_VHOST
 from headrace.errors import BrokerError, FatalError, InternalError
 from headrace.model.permissions import CONFIGURE, READ, WRITE
-from headrace.server.holding import Holding
-from headrace.server.peer import GOODBYE_SECONDS, Peer
-from headrace.server.remoting.dispatch import dispatch
-from headrace.server.remoting.identity import identify
-from headrace.server.remoting.refusals import code_of
+from headrace.server.base_channel import Holding
+from headrace.server.base_session import GOODBYE_SECONDS, Peer
+from headrace.server.remoting.authentication import identify
+from headrace.server.remoting.handlers import dispatch
 from headrace.wire.remoting.command import NO_FIELDS, Command
+from headrace.wire.remoting.error_codes import code_of
 from headrace.wire.remoting.frames import Reader, command_bytes, head_bytes
 from headrace.wire.remoting.hosts import Host, as_v4
 
 if TYPE_CHECKING:
     from headrace.server.listener import Link
-    from headrace.server.remoting.hub import Hub
+    from headrace.server.remoting.state import Hub
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from headrace.core.queues.queue import Queue
 from headrace.core.vhost import Vhost
 from headrace.model.permissions import Permissions
 from headrace.server.amqp.channel import Channel
-from headrace.server.amqp.publishing import Publisher
+from headrace.server.amqp.publisher import Publisher
 from headrace.server.amqp.session import Session
 from headrace.wire.amqp.content import body_of
 from headrace.wire.amqp.methods import (

@@ -9,7 +9,7 @@ from headrace.core.queues.queue import Queue
 from headrace.core.reply_to import ReplyAddress
 from headrace.errors import NotFound, PreconditionFailed
 from headrace.server.amqp.channel import Channel
-from headrace.server.holding import OUT_HIGH
+from headrace.server.base_channel import OUT_HIGH
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.methods import BasicCancel, BasicDeliver
 from headrace.wire.amqp.properties import Properties

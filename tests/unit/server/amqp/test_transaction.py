@@ -10,7 +10,7 @@ from headrace.core import loop_turn
 from headrace.core.queues.consumer import Consumer
 from headrace.errors import NotFound
 from headrace.server.amqp.channel import Channel
-from headrace.server.amqp.publishing import PREPARE_AT_ONCE
+from headrace.server.amqp.publisher import PREPARE_AT_ONCE
 from headrace.server.amqp.transaction import Transaction
 from headrace.wire.amqp.methods import BasicPublish, method_frame
 from unit.core.stage import Stage, message, ready

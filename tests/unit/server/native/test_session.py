@@ -11,10 +11,10 @@ from typing import Any, cast
 import msgpack
 import pytest
 
+from headrace.bulk.fetch_pool import FetchPool
 from headrace.core.broker import Broker
 from headrace.model.passwords import LIGHT, PasswordHash
-from headrace.server import peer
-from headrace.server.fetch.pool import FetchPool
+from headrace.server import base_session as peer
 from headrace.server.listener import Link
 from headrace.server.native.handshake import Limits
 from headrace.server.native.session import Session

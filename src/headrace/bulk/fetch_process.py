@@ -1,0 +1,135 @@
+"""The fetch process: jobs in, Arrow frames out. `python -m headrace.bulk.fetch_process FD`.
+
+The only part of the broker that imports NumPy and pyarrow. It reads files through descriptors it
+is given, opens nothing by name, and ends when the broker does.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from threading import BoundedSemaphore
+
+import pyarrow as pa
+
+from headrace.bulk.decode.jobs import batches_of
+from headrace.bulk.decode.schema import schema_of
+from headrace.bulk.order import Order
+from headrace.bulk.read_plan import Job
+from headrace.errors import StoreError
+from headrace.wire.native.payloads import Op, message, message_head
+
+logger = logging.getLogger(__name__)
+
+THREADS = 4
+NICE = 10  # where the broker wants the same core, messages go first and bulk reads wait
+MAX_DESCRIPTORS = 250
+MAX_PARTS = 1000  # of one call; the system takes 1024
+IDLE_SECONDS = 300.0
+STALLED_SECONDS = 120.0  # a client that takes nothing for so long is given up
+
+
+def main(descriptor: int) -> None:
+    """Serve until the broker hangs up, or nothing was asked for a while."""
+    os.nice(NICE)
+    control = socket.socket(fileno=descriptor)
+    control.settimeout(IDLE_SECONDS)
+    places = BoundedSemaphore(THREADS)
+    with control, ThreadPoolExecutor(THREADS) as pool:
+        while True:
+            places.acquire()
+            try:
+                data, fds, _, _ = socket.recv_fds(control, 16, MAX_DESCRIPTORS)
+            except TimeoutError:
+                return
+            if not data:
+                return
+            pool.submit(_run, fds).add_done_callback(lambda _: places.release())
+
+
+def _run(fds: list[int]) -> None:
+    """One order; its descriptors are closed whatever happens. A closed output ends the fetch."""
+    try:
+        with socket.socket(fileno=fds[0]) as out:
+            out.settimeout(STALLED_SECONDS)
+            with os.fdopen(os.dup(fds[1]), "rb") as file:
+                file.seek(0)
+                order = Order.decode(file.read())
+            _answer(order, fds[2:], out)
+    except (BrokenPipeError, ConnectionResetError, TimeoutError):
+        pass  # the client has gone
+    except Exception:
+        logger.exception("a fetch has failed")
+    finally:
+        for fd in fds[1:]:
+            os.close(fd)
+
+
+def _answer(order: Order, segments: list[int], out: socket.socket) -> None:
+    try:
+        for parts in _stream(order.job, segments):
+            fields = {"rid": order.rid, "ch": order.ch, "ok": True, "last": False}
+            size = sum(map(len, parts))
+            send_all(out, [message_head(Op.FETCH, fields, "data", size), *parts])
+    except StoreError as error:
+        out.sendall(_frame(order, ok=False, code="store", text=str(error), last=True))
+        return
+    out.sendall(_frame(order, ok=True, data=b"", last=True, next=order.job.next))
+
+
+def _frame(order: Order, **fields: object) -> bytes:
+    return message(Op.FETCH, {"rid": order.rid, "ch": order.ch, **fields})
+
+
+def send_all(out: socket.socket, parts: Sequence[bytes | memoryview]) -> None:
+    """Everything, in order, without joining it first."""
+    waiting = deque(memoryview(part).cast("B") for part in parts if len(part))
+    while waiting:
+        sent = out.sendmsg(list(islice(waiting, MAX_PARTS)))
+        while waiting and sent >= len(waiting[0]):
+            sent -= len(waiting.popleft())
+        if sent:
+            waiting[0] = waiting[0][sent:]
+
+
+def _stream(job: Job, segments: list[int]) -> Iterator[list[bytes | memoryview]]:
+    """An Arrow stream in pieces: its schema, its batches, its end."""
+    sink = _Sink()
+    with pa.ipc.new_stream(sink, schema_of(job.columns)) as writer:
+        for batch in batches_of(job, segments):
+            writer.write_batch(batch)
+            yield sink.take()
+    yield sink.take()
+
+
+class _Sink:
+    """What pyarrow writes to: collects without copying, until taken."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes | memoryview] = []
+
+    def write(self, data: pa.Buffer | bytes) -> int:
+        self._parts.append(data if isinstance(data, bytes) else memoryview(data))
+        return len(data)
+
+    def take(self) -> list[bytes | memoryview]:
+        taken, self._parts = self._parts, []
+        return taken
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

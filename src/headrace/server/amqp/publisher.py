@@ -1,0 +1,290 @@
+"""Published runs: from the raw arguments of basic.publish to batches on their way into the core.
+
+Most runs pass as they are; those with special properties are looked at message by message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from headrace.core.exchange import Exchange
+from headrace.core.loop_turn import Steps
+from headrace.errors import AccessRefused, PreconditionFailed, Unsupported
+from headrace.model.message import Batch, Route
+from headrace.server.amqp.channel import Channel
+from headrace.server.publish_inspection import MAX_CACHED, SPECIAL, Inspection
+from headrace.wire.amqp.content import rechannel_all
+from headrace.wire.amqp.methods import BasicPublish, BasicReturn, decode_method, method_frame
+from headrace.wire.amqp.reader import PUBLISH, Event
+
+if TYPE_CHECKING:
+    from headrace.server.amqp.session import Session
+
+PUBLISHES = -1  # an event of ours: (PUBLISHES, channel, PUBLISH events of that channel)
+PREPARE_AT_ONCE = 32  # publishes of a transaction
+JOINED_BYTES = 1 << 20
+STRETCH = 8  # so many runs in a row are worth a look at their keys
+_PUBLISH_ID = b"\x00\x3c\x00\x28"
+
+
+class Resolved(NamedTuple):
+    """What the raw arguments of a basic.publish mean on this connection."""
+
+    route: Route
+    mandatory: bool
+    exchange: Exchange
+
+
+Publish = tuple[bytes, int, int, list[bytes], int]  # key, flags, mode, contents, size
+Prepared = tuple[Batch, Resolved]
+
+
+def join_stretches(events: list[Event]) -> list[Event]:
+    """Consecutive PUBLISH events of one channel become one PUBLISHES event."""
+    joined: list[Event] = []
+    stretch: list[Event] = []
+    for event in events:
+        if stretch and (event[0] != PUBLISH or event[1] != stretch[0][1]):
+            joined += _as_one(stretch)
+            stretch = []
+        if event[0] == PUBLISH:
+            stretch.append(event)
+        else:
+            joined.append(event)
+    return joined + _as_one(stretch) if stretch else joined
+
+
+def _as_one(stretch: list[Event]) -> list[Event]:
+    return [(PUBLISHES, stretch[0][1], stretch)] if len(stretch) > STRETCH else stretch
+
+
+class Publisher:
+    """The publishing side of a connection: resolved routes are remembered per connection."""
+
+    __slots__ = ("_epoch", "_inspection", "_routes", "_session")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._routes: dict[bytes, Resolved] = {}
+        self._inspection = Inspection(session)
+        self._epoch = -1
+
+    def publish(
+        self,
+        channel: Channel,
+        key: bytes,
+        flags: int,
+        mode: int,
+        contents: list[bytes],
+        size: int,
+    ) -> None:
+        """Take a run from the wire. Raises what the client did wrong."""
+        session = self._session
+        if self._epoch != session.open_vhost.routes.epoch:
+            self.forget()
+        resolved = self._routes.get(key)
+        if resolved is None:
+            resolved = self._resolve(key)
+        if not 0 <= mode <= 2:
+            raise PreconditionFailed(f"invalid message: {{delivery_mode_unknown,{max(mode, 0)}}}")
+        if channel.transaction is not None:
+            channel.transaction.publish((key, flags & SPECIAL, mode, contents, size))
+        else:
+            self._pass_on(channel, resolved, flags, mode, contents, size)
+
+    def prepare(self, channel: Channel, publishes: list[Publish], into: list[Prepared]) -> Steps:
+        """The batches of a transaction, as few as the order of messages in each queue allows.
+
+        Raises what is wrong with any of them.
+        """
+        groups: dict[tuple[object, ...], Batch] = {}
+        latest: dict[object, Batch] = {}  # by destination: the last batch that goes there
+        for number, (key, flags, mode, contents, size) in enumerate(publishes):
+            if not number % PREPARE_AT_ONCE:
+                yield
+            resolved = self._again(key)
+            for batch in self._batches(channel, resolved, flags, mode, contents, size):
+                like = (key, id(batch.route), batch.ttl_ms, mode)
+                ends = batch.route.destinations or (None,)
+                group = groups.get(like)
+                if (
+                    group is None
+                    or group.size > JOINED_BYTES
+                    or any([latest.get(end) is not group for end in ends])
+                ):
+                    batch.contents = [*batch.contents]
+                    groups[like] = batch
+                    latest.update(dict.fromkeys(ends, batch))
+                    into.append((batch, resolved))
+                else:
+                    group.contents += batch.contents
+                    group.size += batch.size
+
+    def publish_prepared(self, channel: Channel, prepared: list[Prepared]) -> None:
+        for batch, resolved in prepared:
+            self._publish_batch(channel, batch, resolved)
+
+    def publish_stretch(self, channel: Channel, stretch: list[Event]) -> bool:
+        """Take consecutive runs of one channel, in which keys come again and again.
+
+        False when they have to be published one by one: nothing has happened then.
+        """
+        groups = self._groups(channel, stretch)
+        if groups is None:
+            return False
+        joined: dict[bytes, tuple[int, list[bytes]]] = {}
+        for _, _, key, _, mode, contents, _ in stretch:
+            group = joined.get(key)
+            if group is None:
+                joined[key] = (mode, contents)
+            else:
+                group[1].extend(contents)
+        for key, (mode, contents) in joined.items():
+            self._pass_on(channel, groups[key], 0, mode, contents, sum(map(len, contents)))
+        return True
+
+    def _groups(self, channel: Channel, stretch: list[Event]) -> dict[bytes, Resolved] | None:
+        """Routes by key, if the runs may be joined by key; None if their order matters.
+
+        It does not when no queue is reached by two of the keys and nobody counts the publishes.
+        """
+        if channel.transaction is not None or channel.confirms is not None:
+            return None
+        if self._epoch != self._session.open_vhost.routes.epoch:
+            self.forget()
+        modes: dict[bytes, int] = {}
+        for _, _, key, flags, mode, _, _ in stretch:
+            if flags & SPECIAL or modes.setdefault(key, mode) != mode or not 0 <= mode <= 2:
+                return None
+        if len(modes) * 2 > len(stretch):
+            return None  # hardly anything to join
+        groups: dict[bytes, Resolved] = {}
+        reached: set[object] = set()
+        for key in modes:
+            resolved = self._routes.get(key)
+            if resolved is None or resolved.route.by_headers:
+                return None
+            destinations = resolved.route.destinations
+            if not destinations or not reached.isdisjoint(destinations):
+                return None
+            reached.update(destinations)
+            groups[key] = resolved
+        return groups
+
+    def forget(self) -> None:
+        """Routes or permissions changed."""
+        self._routes.clear()
+        self._inspection.forget()
+        self._epoch = self._session.open_vhost.routes.epoch
+
+    def _again(self, key: bytes) -> Resolved:
+        if self._epoch != self._session.open_vhost.routes.epoch:
+            self.forget()
+        return self._routes.get(key) or self._resolve(key)
+
+    def _resolve(self, key: bytes) -> Resolved:
+        method = decode_method(_PUBLISH_ID + key)
+        assert isinstance(method, BasicPublish)
+        session = self._session
+        vhost = session.open_vhost
+        if method.immediate:
+            raise Unsupported("immediate=true")
+        session.check("write", "exchange", method.exchange)
+        exchange = vhost.get_exchange(method.exchange)
+        if exchange.internal:
+            raise AccessRefused(
+                f"cannot publish to internal exchange '{method.exchange}' in vhost '{vhost.name}'"
+            )
+        session.check_key("write", exchange, method.routing_key)
+        route = vhost.routes.get(method.exchange, method.routing_key)
+        resolved = Resolved(route, method.mandatory, exchange)
+        if len(self._routes) >= MAX_CACHED:
+            self._routes.clear()
+        self._routes[key] = resolved
+        return resolved
+
+    def _pass_on(
+        self,
+        channel: Channel,
+        resolved: Resolved,
+        flags: int,
+        mode: int,
+        contents: list[bytes],
+        size: int,
+    ) -> None:
+        for batch in self._batches(channel, resolved, flags, mode, contents, size):
+            self._publish_batch(channel, batch, resolved)
+
+    def _batches(
+        self,
+        channel: Channel,
+        resolved: Resolved,
+        flags: int,
+        mode: int,
+        contents: list[bytes],
+        size: int,
+    ) -> Iterable[Batch]:
+        route = resolved.route
+        persistent = mode == 2
+        if not flags & SPECIAL and not route.by_headers:
+            return (Batch(route, contents, size, origin=channel.number, persistent=persistent),)
+        address = channel.reply_address
+        return self._inspection.batches(
+            route,
+            flags,
+            contents,
+            size,
+            number=channel.number,
+            persistent=persistent,
+            reply_name=address.name if address is not None else None,
+        )
+
+    def _publish_batch(self, channel: Channel, batch: Batch, resolved: Resolved) -> None:
+        session = self._session
+        n = len(batch.contents)
+        exchange = resolved.exchange
+        exchange.published += n
+        channel.published += n
+        if batch.route.destinations:
+            exchange.routed += n * len(batch.route.destinations)
+            session.open_vhost.publish(batch)
+        elif resolved.mandatory:
+            channel.returned += n
+            session.open_vhost.counters.returned += n
+            self._return(channel, batch)
+        else:
+            channel.dropped += n
+            session.open_vhost.counters.dropped += n
+        if channel.confirms is not None:
+            if batch.ticket is None:
+                channel.confirms.add(n, batch.position, batch.refused)
+            else:
+                self._confirm_later(channel, batch)
+            session.confirming.add(channel)
+            if not session.marked:
+                session.turn.mark_session(session)
+
+    def _confirm_later(self, channel: Channel, batch: Batch) -> None:
+        """Other engines than the journal have to answer first."""
+        confirms, session, count = channel.confirms, self._session, len(batch.contents)
+        assert confirms is not None
+        first = confirms.add_pending(count)
+
+        def resolve() -> None:
+            refused = batch.ticket.failed or bool(batch.refused)
+            confirms.resolve(first, count, batch.position, refused=refused)
+            if not session.closed and not session.marked:
+                session.turn.mark_session(session)
+
+        batch.ticket.when_done(resolve)
+
+    def _return(self, channel: Channel, batch: Batch) -> None:
+        session = self._session
+        route = batch.route
+        method = BasicReturn(
+            reply_code=312, reply_text="NO_ROUTE", exchange=route.exchange, routing_key=route.key
+        )
+        head = method_frame(channel.number, method)
+        for content in rechannel_all(batch.contents, channel.number):
+            session.send_bytes(head + content)

@@ -1,0 +1,473 @@
+"""What the sessions of all protocols share: output once per turn, back-pressure, alarms, silence.
+
+Knows no protocol: a session adds the codec, and says what a peer is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from itertools import chain
+from time import perf_counter, thread_time
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from headrace.core.access.user import User
+from headrace.core.broker import Broker
+from headrace.core.exchange import Exchange
+from headrace.core.loop_turn import SHARE
+from headrace.core.vhost import Vhost
+from headrace.errors import BrokerError, InternalError
+from headrace.model.permissions import READ
+from headrace.server.base_channel import Holding, Starved
+
+if TYPE_CHECKING:
+    from headrace.server.listener import Link
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+GOODBYE_SECONDS = 1.0  # for a peer to hang up once it has been sent everything
+UNREAD_HIGH = 8 << 20  # a peer that lets this much lie unread is not listened to any more
+READ_SHARE = 1 << 16  # a peer that sends more at once waits for its share of the turn
+LITTLE = 1 << 12  # bytes of input that need not wait behind those of others who sent more
+CREATED_IN_ALARM = 100  # queues, bindings and exchanges of one peer while memory is short
+HEAVY_SECONDS = 1.0  # so long after a full share a peer stands behind those that use less
+
+
+class Peer:
+    """One connection, as far as it does not depend on what is spoken."""
+
+    protocol: ClassVar[str] = ""  # as people call it
+
+    __slots__ = (
+        "_created",
+        "_heavy_until",
+        "_idle_ticks",
+        "_inbox",
+        "_is_asking",
+        "_next",
+        "_seen",
+        "_sent_seen",
+        "_todo",
+        "_working",
+        "blocked",
+        "broker",
+        "closed",
+        "closing",
+        "connected_at",
+        "ending",
+        "heartbeat",
+        "is_full",
+        "link",
+        "login",
+        "marked",
+        "mechanism",
+        "out",
+        "out_bytes",
+        "position",
+        "published",
+        "reads",
+        "received",
+        "sent",
+        "starved",
+        "ticket",
+        "turn",
+        "user",
+        "vhost",
+        "writable",
+        "writes",
+    )
+
+    def __init__(self, broker: Broker, link: Link) -> None:
+        self.broker = broker
+        self.link = link
+        self.turn = broker.turn
+        self.user = User("")
+        self.login: asyncio.Task[None] | None = None  # a password is being checked
+        self.vhost: Vhost | None = None
+        self.out: list[bytes | bytearray] = []
+        self.out_bytes = 0
+        self.writable = True
+        self.is_full = False  # no room for deliveries now
+        self.starved: set[Starved] = set()  # queues and others that wait for room
+        self.marked = False
+        self.ticket = 0  # of the metadata that our answers speak of
+        self.position = 0  # in the journal, of what our answers speak of
+        self.closing = False  # we said that the connection ends
+        self.ending = False  # nothing follows what is in the output
+        self.closed = False
+        self.blocked = False
+        self.published = False
+        self.mechanism = ""  # how the peer proved who it is
+        self.connected_at = 0.0  # seconds since 1970
+        self.received = self.reads = 0
+        self.sent = self.writes = 0
+        self._inbox: deque[bytes] = deque()  # chunks that are not decoded yet
+        self._todo: Iterator[Any] = iter(())  # what is left of the chunk before them
+        self._next: Any = None  # taken from there, and not carried out yet
+        self._working = 0  # long work that the peer asked for
+        self._is_asking = False  # for a share of the turn
+        self._heavy_until = 0.0
+        self._created = 0  # things during the last memory alarm
+        self._seen = self._sent_seen = self._idle_ticks = 0
+        self.heartbeat = 0.0
+
+    @property
+    def open_vhost(self) -> Vhost:
+        assert self.vhost is not None, "no vhost before the login"
+        return self.vhost
+
+    def check(self, action: str, kind: str, name: str) -> None:
+        """Raise AccessRefused unless the user may do this."""
+        self.user.check(self.open_vhost.name, action, kind, name)
+
+    def check_key(self, action: str, exchange: Exchange | None, key: str) -> None:
+        """Raise AccessRefused unless the user may use the key, if it is a topic exchange."""
+        if exchange is not None and exchange.router.kind == "topic":
+            self.user.check_topic(self.open_vhost.name, action, exchange.name, key)
+
+    # -- what a protocol says -------------------------------------------------------------------
+
+    def parse(self, data: bytes) -> Iterable[Any]:
+        """What a chunk from the peer holds, as events for take(). Never raises."""
+        raise NotImplementedError
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes of what has begun to arrive and is not complete."""
+        raise NotImplementedError
+
+    def take(self, event: Any) -> None:  # noqa: ANN401 - each protocol has its own
+        """Carry out one event. Never raises."""
+        raise NotImplementedError
+
+    def answer_publishers(self) -> bool:
+        """Put answers for what is safe into the output; True when some still have to wait."""
+        raise NotImplementedError
+
+    def release_channels(self) -> None:
+        """Let go of all channels."""
+        raise NotImplementedError
+
+    def forget_permissions(self) -> None:
+        """What was allowed before may not be allowed any more."""
+        raise NotImplementedError
+
+    def holdings(self) -> list[Holding]:
+        """All open channels."""
+        raise NotImplementedError
+
+    def tell_blocked(self, reason: str | None) -> None:
+        """Publishes are held back; None: not any more."""
+
+    def say_alive(self) -> None:
+        """Nothing was sent for a while: send a heartbeat, and count it."""
+
+    # -- login ----------------------------------------------------------------------------------
+
+    def log_in(
+        self,
+        login: Coroutine[Any, Any, T],
+        then: Callable[[T | BrokerError], None],
+    ) -> None:
+        """Wait for work away from the loop, such as a login; ``then`` gets the result or the error.
+
+        The peer's next requests wait until then.
+        """
+        self.link.login_begins()
+        self.link.pause_reading("login")
+        self.login = self.broker.loop.create_task(self._log_in(login, then))
+
+    async def _log_in(
+        self,
+        login: Coroutine[Any, Any, T],
+        then: Callable[[T | BrokerError], None],
+    ) -> None:
+        try:
+            outcome: T | BrokerError = await login
+        except BrokerError as error:
+            outcome = error
+        except Exception:
+            logger.exception("unexpected failure on %s", self.link.name)
+            outcome = InternalError("unexpected failure; see the broker's log")
+        self.login = None
+        if not self.closing and not self.closed:
+            then(outcome)
+            self.link.resume_reading("login")
+            self._ask()
+
+    # -- rights ---------------------------------------------------------------------------------
+
+    @property
+    def channel_count(self) -> int:
+        return len(self.holdings())
+
+    def rights_changed(self, user: User) -> None:
+        """Take effect at once; consumers that may not read any more are ended."""
+        self.user = user
+        self.forget_permissions()
+        vhost = self.open_vhost.name
+        for channel in self.holdings():
+            for consumer in list(channel.consumers.values()):
+                if not user.allows(vhost, READ, consumer.queue.name):
+                    channel.end_consumer(consumer)
+
+    # -- input ----------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> None:
+        """Bytes from the peer. Never raises.
+
+        A little is carried out at once; of more, one share per turn, so that others are served.
+        """
+        self.received += len(data)
+        self.reads += 1
+        self.broker.alarms.note_received(len(data))
+        self._inbox.append(data)
+        if self._is_asking or self.is_held:
+            return
+        if len(data) >= READ_SHARE or self.turn.is_late:
+            self._ask()
+        else:
+            self.work()
+
+    @property
+    def is_held(self) -> bool:
+        """Input waits: for a login, for long work that the peer asked for, or for memory."""
+        return self.login is not None or self._working > 0 or self.blocked
+
+    def work(self) -> None:
+        """Carry out what has come in, for one share of time."""
+        self._is_asking = False
+        turn = self.turn
+        start = perf_counter()
+        until, used_before = start + SHARE, 0.0
+        while not self.closed and not self.is_held:
+            event, self._next = self._next, None
+            if event is None:
+                event = next(self._todo, None)
+            if event is None:
+                if not self._inbox:
+                    self.link.resume_reading("share")
+                    break
+                self._todo = iter(self.parse(self._inbox.popleft()))
+                if self.unfinished > READ_SHARE and self.broker.alarms.memory:
+                    self.note_publish()
+            elif perf_counter() < until:
+                turn.asker = self
+                self.take(event)
+                turn.asker = None
+            else:
+                # The cheap clock also runs while this process does not: look at the other one.
+                self._next = event
+                used = thread_time()
+                if used_before and used - used_before > SHARE / 2:
+                    self._heavy_until = perf_counter() + HEAVY_SECONDS
+                    self._ask()
+                    break
+                until, used_before = perf_counter() + SHARE / 2, used
+        turn.note_used(perf_counter() - start)
+
+    def take_first(self, events: Iterable[Any]) -> None:
+        """Carry these out before what is left of the chunk."""
+        self._todo = chain(events, self._todo)
+
+    def _ask(self) -> None:
+        """Go on when it is this peer's turn; what has come is carried out before more is read."""
+        self._is_asking = True
+        if self._inbox or self._next is not None:
+            self.link.pause_reading("share")
+        is_little = sum(map(len, self._inbox)) <= LITTLE
+        self.turn.later(self, light=is_little and perf_counter() > self._heavy_until)
+
+    def hold(self) -> None:
+        self._working += 1
+        self.link.pause_reading("work")
+
+    def release_hold(self) -> None:
+        self._working -= 1
+        if not self._working and not self.closed:
+            self.link.resume_reading("work")
+            self._ask()
+
+    def note_publish(self) -> None:
+        """Before a publish: a publisher waits while an alarm is on."""
+        self.published = True
+        if self.broker.alarms.reason is not None:
+            self.block()
+
+    def note_created(self, before: int) -> None:
+        """After a request: what it created takes memory until it is deleted.
+
+        A consumer must be able to start during an alarm, so a few things may be created.
+        """
+        created = self.open_vhost.created - before
+        if created and self.broker.alarms.memory:
+            self._created += created
+            if self._created > CREATED_IN_ALARM:
+                self.note_publish()
+        elif created:
+            self._created = 0
+
+    def heed_journal(self) -> None:
+        """After a publish: a publisher waits for a slow disk."""
+        if self.broker.storage.is_behind:
+            self._wait_for_storage()
+
+    def heed_metadata(self) -> None:
+        """After a declaration: what is not stored yet does not grow without bound."""
+        if self.broker.storage.is_behind_with_changes:
+            self._wait_for_storage()
+
+    def _wait_for_storage(self) -> None:
+        self.link.pause_reading("journal")
+        self.broker.storage.when_caught_up(self._caught_up)
+
+    def _caught_up(self) -> None:
+        self.link.resume_reading("journal")
+
+    # -- output ---------------------------------------------------------------------------------
+
+    def send_bytes(self, data: bytes | bytearray) -> None:
+        self.out.append(data)
+        self.out_bytes += len(data)
+        if not self.marked:
+            self.turn.mark_session(self)
+
+    def drop_promises(self) -> None:
+        """What waits for the disk will never be true; the peer must hear of the end at once."""
+        self.out.clear()
+        self.out_bytes = self.ticket = self.position = 0
+
+    def flush(self) -> None:
+        """End of a turn: answer publishers, write everything at once."""
+        storage = self.broker.storage
+        waits = self.answer_publishers()
+        if waits:
+            storage.wait(self)
+        unsafe = self.ticket > storage.committed or self.position > storage.durable
+        if unsafe and not self.closed:
+            storage.wait(self)  # an answer in there speaks of something not on disk yet
+            return
+        out = self.out
+        if out and not self.closed:
+            data = out[0] if len(out) == 1 else b"".join(out)
+            out.clear()
+            self.out_bytes = 0
+            self.sent += len(data)
+            self.writes += 1
+            self.link.write(data)
+            if not self.writable and self.link.unsent() > UNREAD_HIGH:
+                self.link.pause_reading("unread")
+        if self.ending and not out and not waits and not self.closed:
+            self.ending = False
+            self.link.end_output(GOODBYE_SECONDS)
+        self.is_full = not self.writable
+        if self.starved and self.writable:
+            self.feed_starved()
+
+    def feed_starved(self) -> None:
+        """There is room again: let the waiting queues deal."""
+        starved, self.starved = self.starved, set()
+        for queue in starved:
+            queue.mark()
+
+    def pause_writing(self) -> None:
+        """The socket is full: deliveries wait in their queues."""
+        self.writable = False
+        self.is_full = True
+
+    def resume_writing(self) -> None:
+        self.writable = True
+        self.is_full = False
+        self.link.resume_reading("unread")
+        self.feed_starved()
+
+    # -- alarms ---------------------------------------------------------------------------------
+
+    def block(self) -> None:
+        """Stop reading from a publisher until the alarm is over."""
+        if self.blocked or self.closing or not self.published or not self.is_open:
+            return
+        self.blocked = True
+        self.tell_blocked(self.broker.alarms.reason or "low on resources")
+        self.link.pause_reading("alarm")
+
+    def alarm_changed(self) -> None:
+        if self.broker.alarms.reason is not None:
+            self.block()
+        elif self.blocked:
+            self.tell_blocked(None)
+            self.unblock()
+
+    def unblock(self) -> None:
+        """Go on reading, whether the alarm is over or not."""
+        if self.blocked:
+            self.blocked = False
+            self.link.resume_reading("alarm")
+            self._ask()
+
+    # -- heartbeats -----------------------------------------------------------------------------
+
+    def start_heartbeat(self, seconds: int) -> None:
+        if seconds:
+            self.heartbeat = float(seconds)
+            self.link.call_later(seconds / 4, self._beat)
+
+    def _beat(self) -> None:
+        """Four times per interval, so that no silence of ours lasts longer than half of one."""
+        if self.closed:
+            return
+        before, self._sent_seen = self._sent_seen, self.sent
+        if self.sent == before:
+            self.say_alive()
+        # While we do not read, silence is our own doing.
+        quiet = self.received == self._seen and not self.link.is_paused
+        self._idle_ticks = self._idle_ticks + 1 if quiet else 0
+        self._seen = self.received
+        if self._idle_ticks > 9:
+            logger.warning("connection %s: missed heartbeats, closed", self.link.name)
+            self.release()
+            self.link.abort()
+        else:
+            self.link.call_later(self.heartbeat / 4, self._beat)
+
+    # -- life -----------------------------------------------------------------------------------
+
+    def opened(self) -> None:
+        """The handshake is done."""
+        self.link.opened()
+        self.connected_at = self.broker.clock.wall_seconds()
+        self.broker.connections.add(self)
+        self.broker.churn.connections_opened += 1
+        self.broker.alarms.subscribe(self.alarm_changed)
+
+    @property
+    def is_open(self) -> bool:
+        """The handshake is done, and neither side has said goodbye."""
+        return self in self.broker.connections
+
+    def force_close(self, reason: str) -> None:
+        """An operator, or the end of the broker."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Let go of everything in the core: channels first, then exclusive queues."""
+        self.release_channels()
+        self.starved.clear()
+        if self.vhost is not None:
+            self.vhost.release_exclusive(self)
+        if self.is_open:
+            self.broker.connections.remove(self)
+            self.broker.churn.connections_closed += 1
+        self.broker.alarms.unsubscribe(self.alarm_changed)
+
+    def lost(self) -> None:
+        """The socket is gone."""
+        if not self.closed:
+            self.closed = True
+            if self.login is not None:
+                self.login.cancel()
+            self.release()
+            self.out.clear()

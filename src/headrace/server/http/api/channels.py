@@ -1,0 +1,105 @@
+"""/api/channels: what each channel holds and has done."""
+
+from __future__ import annotations
+
+from headrace.server.amqp.channel import Channel as AmqpChannel
+from headrace.server.base_channel import Holding
+from headrace.server.base_session import Peer
+from headrace.server.http import replies, stats
+from headrace.server.http.api.connections import find_peer, visible_peers
+from headrace.server.http.api.consumers import channel_name, consumer_row
+from headrace.server.http.api_request import Call
+from headrace.server.http.listing import Fields, Row, listed, reduced
+from headrace.server.http.replies import Reply
+from headrace.server.http.router import MANAGEMENT, SEES_VHOST, Route
+from headrace.server.http.sampler import window_of, with_details
+
+Item = tuple[Peer, Holding]
+
+
+def _unconfirmed(channel: Holding) -> int:
+    confirms = channel.confirms if isinstance(channel, AmqpChannel) else None
+    return confirms.published - confirms.answered if confirms is not None else 0
+
+
+def _uncommitted(channel: Holding, kind: str) -> int:
+    transaction = channel.transaction if isinstance(channel, AmqpChannel) else None
+    return getattr(transaction, kind, 0) if transaction is not None else 0
+
+
+def _connection_details(item: Item) -> Row:
+    link = item[0].link
+    return {"name": link.name, "peer_host": link.peer, "peer_port": link.peer_port}
+
+
+def _fields(call: Call) -> Fields[Item]:
+    management, window = call.management, window_of(call.query, "msg_rates")
+    sampler = management.sampler
+    sampler.watch()
+
+    def message_stats(item: Item) -> object:
+        values = stats.channel_values(item[1])
+        if not any(values):
+            return None
+        history = sampler.history(item[1])
+        return with_details(stats.CHANNEL, stats.CHANNEL_MESSAGES, values, history, window)
+
+    return Fields(
+        {
+            "name": lambda item: channel_name(*item),
+            "number": lambda item: getattr(item[1], "number", 0),
+            "vhost": lambda item: item[0].open_vhost.name,
+            "user": lambda item: item[0].user.name,
+            "user_who_performed_action": lambda item: item[0].user.name,
+            "node": lambda item: management.node,
+            "state": lambda item: "flow" if item[0].link.is_paused else "running",
+            "connection_details": _connection_details,
+            "confirm": lambda item: getattr(item[1], "confirms", None) is not None,
+            "transactional": lambda item: getattr(item[1], "transaction", None) is not None,
+            "consumer_count": lambda item: len(item[1].consumers),
+            "prefetch_count": lambda item: item[1].default_prefetch,
+            "global_prefetch_count": lambda item: (
+                item[1].prefetch if isinstance(item[1], AmqpChannel) else 0
+            ),
+            "messages_unacknowledged": lambda item: item[1].unacked.count,
+            "messages_unconfirmed": lambda item: _unconfirmed(item[1]),
+            "messages_uncommitted": lambda item: _uncommitted(item[1], "publishes"),
+            "acks_uncommitted": lambda item: _uncommitted(item[1], "acks"),
+            "pending_raft_commands": lambda item: 0,
+            "message_stats": message_stats,
+            "idle_since": lambda item: sampler.idle_since(item[1]),
+        },
+        optional=("message_stats", "idle_since"),
+    )
+
+
+async def _channels(call: Call) -> Reply:
+    items = [(peer, one) for peer in visible_peers(call) for one in stats.channels_of(peer)]
+    return await listed(call, items, _fields(call))
+
+
+async def _of_connection(call: Call) -> Reply:
+    peer = find_peer(call)
+    return await listed(call, [(peer, one) for one in stats.channels_of(peer)], _fields(call))
+
+
+async def _channel(call: Call) -> Reply:
+    for peer in visible_peers(call):
+        for channel in stats.channels_of(peer):
+            if channel_name(peer, channel) == call.name:
+                row = _fields(call).row((peer, channel))
+                consumers = channel.consumers.values()
+                row["consumer_details"] = [consumer_row(one, call.management) for one in consumers]
+                row["publishes"] = []
+                row["deliveries"] = []
+                return replies.data(reduced(call, row))
+    raise replies.not_found()
+
+
+ROUTES = (
+    Route("GET", "/api/channels", _channels, MANAGEMENT, "All channels"),
+    Route("GET", "/api/channels/{name}", _channel, MANAGEMENT, "One channel"),
+    Route("GET", "/api/connections/{name}/channels", _of_connection, MANAGEMENT,
+          "Channels of a connection"),
+    Route("GET", "/api/vhosts/{vhost}/channels", _channels, SEES_VHOST, "Channels of a vhost"),
+)  # fmt: skip

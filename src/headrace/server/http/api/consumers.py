@@ -1,0 +1,83 @@
+"""/api/consumers: who consumes what, and how."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.core.queues.consumer import Consumer
+from headrace.server.base_channel import Holding
+from headrace.server.base_session import Peer
+from headrace.server.http.api_request import Call
+from headrace.server.http.listing import Fields, Row, listed
+from headrace.server.http.replies import Reply
+from headrace.server.http.router import MANAGEMENT, SEES_VHOST, Route
+
+if TYPE_CHECKING:
+    from headrace.server.http.context import Management
+
+
+def channel_name(peer: Peer, channel: Holding) -> str:
+    return f"{peer.link.name} ({getattr(channel, 'number', 0)})"
+
+
+def _channel_details(consumer: Consumer, management: Management) -> Row:
+    peer, channel = consumer.channel.connection, consumer.channel
+    if not isinstance(peer, Peer) or not isinstance(channel, Holding):
+        return {}
+    return {
+        "name": channel_name(peer, channel),
+        "number": getattr(channel, "number", 0),
+        "connection_name": peer.link.name,
+        "peer_host": peer.link.peer,
+        "peer_port": peer.link.peer_port,
+        "node": management.node,
+        "user": peer.user.name,
+    }
+
+
+def _activity(consumer: Consumer) -> str:
+    dealer = consumer.queue.dealer
+    if not dealer.single_active:
+        return "up"
+    return "single_active" if dealer.active is consumer else "waiting"
+
+
+def consumer_row(consumer: Consumer, management: Management) -> Row:
+    activity = _activity(consumer)
+    return {
+        "arguments": consumer.arguments,
+        "ack_required": not consumer.no_ack,
+        "active": activity != "waiting",
+        "activity_status": activity,
+        "channel_details": _channel_details(consumer, management),
+        "consumer_tag": consumer.tag,
+        "exclusive": consumer.exclusive,
+        "prefetch_count": consumer.prefetch,
+        "priority": consumer.priority,
+        "unacknowledged": consumer.unacked,
+        "queue": {"name": consumer.queue.name, "vhost": consumer.queue.vhost.name},
+    }
+
+
+_NAMES = ("arguments", "ack_required", "active", "activity_status", "channel_details",
+          "consumer_tag", "exclusive", "prefetch_count", "priority", "unacknowledged",
+          "queue")  # fmt: skip
+
+
+async def _consumers(call: Call) -> Reply:
+    found = [
+        consumer_row(consumer, call.management)
+        for vhost in call.visible_vhosts()
+        for _, queue in sorted(vhost.queues.items())
+        for consumer in queue.dealer
+    ]
+    fields: Fields[Row] = Fields(
+        {name: (lambda row, name=name: row[name]) for name in _NAMES}  # type: ignore[misc]
+    )
+    return await listed(call, found, fields)
+
+
+ROUTES = (
+    Route("GET", "/api/consumers", _consumers, MANAGEMENT, "All consumers"),
+    Route("GET", "/api/consumers/{vhost}", _consumers, SEES_VHOST, "Consumers of a vhost"),
+)

@@ -1,0 +1,108 @@
+"""/api/definitions: everything declared, out and in, in RabbitMQ's JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from headrace.config import Config
+from headrace.core.access_definitions import hash_passwords
+from headrace.core.definitions import import_definitions
+from headrace.core.export import export_definitions, export_vhost
+from headrace.errors import BrokerError, HttpRefused
+from headrace.server.http import replies
+from headrace.server.http.api_request import Call
+from headrace.server.http.context import RABBITMQ_VERSION
+from headrace.server.http.durability import until_durable
+from headrace.server.http.json_body import read_object
+from headrace.server.http.replies import Reply
+from headrace.server.http.router import ADMINISTRATOR, Route
+
+AT_ONCE = 200  # declarations; answers to all clients wait until what is declared is on disk
+MAX_ENTRIES = 500_000
+
+
+def _attachment(call: Call, value: object) -> Reply:
+    body = json.dumps(value, indent=1, default=str).encode("ascii")
+    name = "".join(
+        char for char in call.query.get("download", "") if char.isalnum() or char in "-_."
+    )
+    headers = {"content-disposition": f'attachment; filename="{name}"'} if name else {}
+    return Reply(200, body, replies.JSON, headers)
+
+
+async def _export(call: Call) -> Reply:
+    return _attachment(call, export_definitions(call.broker, RABBITMQ_VERSION))
+
+
+async def _export_vhost(call: Call) -> Reply:
+    return _attachment(call, export_vhost(call.broker, call.vhost, RABBITMQ_VERSION))
+
+
+def _uploaded(call: Call) -> bytes:
+    """The body, or the field `file` of a form."""
+    kind = call.headers.get("content-type", "")
+    if not kind.startswith("multipart/form-data"):
+        return call.body
+    boundary = (
+        kind.partition("boundary=")[2].partition(";")[0].strip('"').encode("latin-1", "replace")
+    )
+    for part in (b"\r\n" + call.body).split(b"\r\n--" + boundary) if boundary else ():
+        head, _, content = part.partition(b"\r\n\r\n")
+        if re.search(rb'[; ]name="?file"?(;|\s|$)', head):
+            return content
+    raise replies.bad_request("the form has no field 'file'")
+
+
+async def _import(call: Call) -> Reply:
+    data: Any = await read_object(_uploaded(call), entries=MAX_ENTRIES)
+    if "vhost" in call.params:
+        data = _into(data, call.vhost.name)
+    try:
+        prepared = await hash_passwords(call.broker.users, data)
+        for count, _ in enumerate(import_definitions(call.broker, prepared), 1):
+            if not count % AT_ONCE:
+                await until_durable(call.broker)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise HttpRefused(f"malformed entry: {error!r}") from None
+    except HttpRefused:
+        raise
+    except BrokerError as error:
+        raise HttpRefused(str(error)) from None
+    return replies.DONE
+
+
+def _into(data: dict[str, Any], vhost: str) -> dict[str, Any]:
+    """Only what a vhost holds, and all of it into this one."""
+    kept = {}
+    for kind in ("parameters", "policies", "exchanges", "queues", "bindings"):
+        entries = data.get(kind, [])
+        if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
+            raise replies.bad_request(f"'{kind}' must be an array of objects")
+        for one in entries:
+            one["vhost"] = vhost
+        kept[kind] = entries
+    return kept
+
+
+def _largest(config: Config) -> int:
+    return config.http_max_body
+
+
+ROUTES = (
+    Route("GET", "/api/definitions", _export, ADMINISTRATOR, "Everything declared",
+          query={"download": "string"}),
+    Route("POST", "/api/definitions", _import, ADMINISTRATOR, "Declare all this; idempotent",
+          {"vhosts": "array", "users": "array", "permissions": "array", "policies": "array",
+           "exchanges": "array", "queues": "array", "bindings": "array"}, largest=_largest),
+    Route("GET", "/api/definitions/{vhost}", _export_vhost, ADMINISTRATOR, "Of one vhost",
+          query={"download": "string"}),
+    Route("POST", "/api/definitions/{vhost}", _import, ADMINISTRATOR, "Into one vhost",
+          {"policies": "array", "exchanges": "array", "queues": "array", "bindings": "array"},
+          largest=_largest),
+    Route("POST", "/api/all-configuration", _import, ADMINISTRATOR,
+          "The old name of /api/definitions", largest=_largest),
+    Route("GET", "/api/all-configuration", _export, ADMINISTRATOR,
+          "The old name of /api/definitions"),
+)  # fmt: skip

@@ -1,0 +1,130 @@
+"""/api/exchanges: what is declared, and what went through."""
+
+from __future__ import annotations
+
+from headrace.core.exchange import DIRECT_TO_QUEUE, Exchange
+from headrace.core.vhost import Vhost
+from headrace.server.http import replies, stats
+from headrace.server.http.api.bindings import all_bindings, list_bindings
+from headrace.server.http.api_request import Call
+from headrace.server.http.listing import Fields, Row, listed, reduced
+from headrace.server.http.replies import Reply
+from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Route
+from headrace.server.http.sampler import window_of, with_details
+
+Item = tuple[Vhost, Exchange]
+
+
+def _fields(call: Call) -> Fields[Item]:
+    sampler, window = call.management.sampler, window_of(call.query, "msg_rates")
+    sampler.watch()
+
+    def message_stats(item: Item) -> object:
+        values = stats.exchange_values(item[1])
+        if not any(values):
+            return None
+        history = sampler.history(item[1])
+        return with_details(stats.EXCHANGE, stats.EXCHANGE_MESSAGES, values, history, window)
+
+    return Fields(
+        {
+            "name": lambda item: item[1].name,
+            "vhost": lambda item: item[0].name,
+            "type": lambda item: item[1].kind,
+            "durable": lambda item: item[1].durable,
+            "auto_delete": lambda item: item[1].auto_delete,
+            "internal": lambda item: item[1].internal,
+            "arguments": lambda item: item[1].arguments,
+            "policy": lambda item: item[1].policy,
+            "user_who_performed_action": lambda item: _maker(item[1]),
+            "message_stats": message_stats,
+        },
+        optional=("message_stats", "policy"),
+    )
+
+
+def _maker(exchange: Exchange) -> str:
+    """Who made it is not kept; what every vhost has was made by the broker."""
+    return "rmq-internal" if not exchange.name or exchange.name.startswith("amq.") else ""
+
+
+def _exchange(call: Call) -> Exchange:
+    exchange = call.vhost.exchanges.get(call.exchange_name)
+    if exchange is None:
+        raise replies.not_found()
+    return exchange
+
+
+async def _exchanges(call: Call) -> Reply:
+    found = [
+        (vhost, exchange)
+        for vhost in call.visible_vhosts()
+        for _, exchange in sorted(vhost.exchanges.items())
+    ]
+    return await listed(call, found, _fields(call))
+
+
+async def _one(call: Call) -> Reply:
+    row: Row = _fields(call).row((call.vhost, _exchange(call)))
+    row["incoming"] = []
+    row["outgoing"] = []
+    return replies.data(reduced(call, row))
+
+
+async def _declare(call: Call) -> Reply:
+    vhost, name = call.vhost, call.exchange_name
+    call.check("configure", "exchange", name)
+    arguments = call.value("arguments", dict, {})
+    call.user.check_links(vhost.name, "exchange", name, arguments)
+    if arguments.get(DIRECT_TO_QUEUE) is True:
+        call.check("write", "exchange", "")  # it reaches every queue, as the default one
+    new = name not in vhost.exchanges
+    vhost.declare_exchange(
+        name,
+        call.value("type", str, "direct"),
+        durable=call.boolean("durable", False),
+        auto_delete=call.boolean("auto_delete", False),
+        internal=call.boolean("internal", False),
+        arguments=arguments,
+    )
+    return replies.created(new=new)
+
+
+async def _delete(call: Call) -> Reply:
+    name = _exchange(call).name
+    call.check("configure", "exchange", name)
+    call.vhost.delete_exchange(name, if_unused=call.flag("if-unused"))
+    return replies.DONE
+
+
+async def _from(call: Call) -> Reply:
+    exchange = _exchange(call)
+    found = (one for one in all_bindings(call.vhost) if one.source == exchange.name)
+    return await list_bindings(call, found)
+
+
+async def _to(call: Call) -> Reply:
+    exchange = _exchange(call)
+    found = (one for one in all_bindings(call.vhost) if one.target is exchange)
+    return await list_bindings(call, found)
+
+
+_DECLARATION = {
+    "type": "string",
+    "durable": "boolean",
+    "auto_delete": "boolean",
+    "internal": "boolean",
+    "arguments": "object",
+}
+_ONE = "/api/exchanges/{vhost}/{name}"
+
+ROUTES = (
+    Route("GET", "/api/exchanges", _exchanges, MANAGEMENT, "All exchanges"),
+    Route("GET", "/api/exchanges/{vhost}", _exchanges, SEES_VHOST, "Exchanges of a vhost"),
+    Route("GET", _ONE, _one, SEES_VHOST, "One exchange"),
+    Route("PUT", _ONE, _declare, ENTERS_VHOST, "Declare an exchange", _DECLARATION),
+    Route("DELETE", _ONE, _delete, ENTERS_VHOST, "Delete an exchange",
+          query={"if-unused": "boolean"}),
+    Route("GET", _ONE + "/bindings/source", _from, SEES_VHOST, "Bindings that begin here"),
+    Route("GET", _ONE + "/bindings/destination", _to, SEES_VHOST, "Bindings that lead here"),
+)  # fmt: skip

@@ -1,0 +1,136 @@
+"""Health checks: for load balancers, deployments and people in a hurry."""
+
+from __future__ import annotations
+
+import time
+
+from headrace.core.queues.consumer import Consumer
+from headrace.model.message import Batch
+from headrace.model.unacked import Settled
+from headrace.server.http import replies
+from headrace.server.http.api.certificate import expires_at
+from headrace.server.http.api.messages.get import NoChannel
+from headrace.server.http.api_request import Call
+from headrace.server.http.replies import Reply
+from headrace.server.http.router import ANYBODY, ENTERS_VHOST, MONITORING, Route
+from headrace.wire.amqp.content import make_content
+from headrace.wire.amqp.properties import Properties
+
+ALIVENESS = "aliveness-test"
+LONGEST_WAIT_SECONDS = 10.0  # for the log, before the broker counts as ill
+_SECONDS = {"days": 86400, "weeks": 7 * 86400, "months": 30 * 86400, "years": 365 * 86400}
+
+
+def _ok(**more: object) -> Reply:
+    return replies.data({"status": "ok", **more})
+
+
+def _failed(reason: str, **more: object) -> Reply:
+    return replies.data({"status": "failed", "reason": reason, **more}, 503)
+
+
+async def _healthz(call: Call) -> Reply:
+    """Alive, and able to take messages."""
+    broker = call.broker
+    if broker.storage.has_failed:
+        return _failed("storage has failed")
+    waited = broker.storage.waited_seconds
+    if waited > LONGEST_WAIT_SECONDS:
+        return _failed(f"work has waited {waited:.0f} s for the log", alarm=broker.alarms.reason)
+    return _ok(alarm=broker.alarms.reason)
+
+
+async def _alarms(call: Call) -> Reply:
+    alarms = call.broker.alarms
+    if alarms.reason is None:
+        return _ok()
+    node = call.management.node
+    kinds = [name for name, on in (("memory", alarms.memory), ("disk", alarms.disk)) if on]
+    return _failed("There are alarms in effect on the node",
+                   alarms=[{"node": node, "resource": kind} for kind in kinds])  # fmt: skip
+
+
+async def _node(call: Call) -> Reply:
+    alarm = call.broker.alarms.reason
+    return _ok() if alarm is None else _failed(f"resource alarm: {alarm}")
+
+
+async def _vhosts(call: Call) -> Reply:
+    return _ok()
+
+
+async def _single(call: Call) -> Reply:
+    return _ok(reason="single node cluster")
+
+
+async def _port(call: Call) -> Reply:
+    ports = list(call.management.ports.values())
+    wanted = call.params["port"]
+    if wanted.isdigit() and int(wanted) in ports:
+        return _ok(port=int(wanted))
+    missing: object = int(wanted) if wanted.isdigit() else wanted
+    return _failed("No active listener", missing=missing, ports=ports)
+
+
+async def _protocol(call: Call) -> Reply:
+    protocols = list(call.management.ports)
+    wanted = call.params["protocol"].lower()
+    known = {"amqp091": "amqp", "amqp0.9.1": "amqp", "amqp/ssl": "amqps", "http/ssl": "https"}
+    if known.get(wanted, wanted) in protocols:
+        return _ok(protocol=wanted)
+    return _failed("No active listener", missing=wanted, protocols=protocols)
+
+
+async def _certificates(call: Call) -> Reply:
+    within, unit = call.params["within"], call.params["unit"]
+    if not within.isdigit() or len(within) > 6 or unit not in _SECONDS:
+        raise replies.bad_request(f"expected a number and one of {', '.join(_SECONDS)}")
+    certificate = call.management.config.tls_cert
+    if certificate is None:
+        return _ok()
+    ends = expires_at(certificate)
+    if ends > time.time() + int(within) * _SECONDS[unit]:
+        return _ok()
+    shown = time.strftime("%Y-%m-%d", time.gmtime(ends))
+    return _failed("Certificates expiring", expired=[{"cert_expires_on": shown}])
+
+
+async def _aliveness(call: Call) -> Reply:
+    """Declare a queue, publish to it, get the message back."""
+    vhost = call.vhost
+    for action in ("configure", "read"):
+        call.check(action, "queue", ALIVENESS)
+    call.check("write", "exchange", "")
+    queue = vhost.declare_queue(ALIVENESS)
+    content = make_content(Properties(), b"test_message")
+    vhost.publish(Batch(vhost.routes.get("", ALIVENESS), [content], len(content), origin=1))
+    run = queue.take_one()
+    if run is None:
+        return _failed("the test message did not come back")
+    taker = Consumer(queue, NoChannel(), "")
+    queue.delivered(taker, run, 1)
+    queue.acknowledge(Settled(taker, run, 0, 1))
+    return _ok()
+
+
+_CHECKS = "/api/health/checks"
+
+ROUTES = (
+    Route("GET", "/healthz", _healthz, ANYBODY, "Alive; 503 when storage has failed or hangs"),
+    Route("GET", "/api/aliveness-test/{vhost}", _aliveness, ENTERS_VHOST,
+          "Declares a queue, publishes, gets"),
+    Route("GET", "/api/healthchecks/node", _node, MONITORING, "No alarm is on"),
+    Route("GET", "/api/healthchecks/node/{name}", _node, MONITORING, "No alarm is on"),
+    Route("GET", _CHECKS + "/alarms", _alarms, MONITORING, "No alarm is on"),
+    Route("GET", _CHECKS + "/local-alarms", _alarms, MONITORING, "No alarm is on"),
+    Route("GET", _CHECKS + "/virtual-hosts", _vhosts, MONITORING, "All vhosts run"),
+    Route("GET", _CHECKS + "/node-is-quorum-critical", _single, MONITORING,
+          "Nothing depends on this node in a cluster"),
+    Route("GET", _CHECKS + "/node-is-mirror-sync-critical", _single, MONITORING,
+          "Nothing depends on this node in a cluster"),
+    Route("GET", _CHECKS + "/port-listener/{port}", _port, MONITORING, "Something listens there"),
+    Route("GET", _CHECKS + "/protocol-listener/{protocol}", _protocol, MONITORING,
+          "The protocol is spoken"),
+    Route("GET", _CHECKS + "/certificate-expiration/{within}/{unit}", _certificates, MONITORING,
+          "The certificate is good for that long"),
+)  # fmt: skip

@@ -1,0 +1,130 @@
+"""POST .../publish, and where a message would go without publishing it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.config import Config
+from headrace.core.access.user import User
+from headrace.core.vhost import Vhost
+from headrace.errors import AccessRefused, HttpRefused, PreconditionFailed
+from headrace.model.message import Batch
+from headrace.server.http import replies
+from headrace.server.http.api.messages.explain_route import explain
+from headrace.server.http.api_request import Call
+from headrace.server.http.durability import until_durable, until_taken
+from headrace.server.http.message_json import read_payload, read_properties
+from headrace.server.http.replies import Reply
+from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, Route
+from headrace.server.publish_inspection import Inspection
+from headrace.wire.amqp.content import make_content
+from headrace.wire.amqp.properties import (
+    FLAG_EXPIRATION,
+    FLAG_HEADERS,
+    FLAG_REPLY_TO,
+    FLAG_USER_ID,
+    Properties,
+)
+
+ORIGIN = 1  # the channel number in the frames of contents made here
+_PERSISTENT = 2
+
+
+@dataclass(slots=True)
+class _Origin:
+    """The caller, as the inspection of messages sees a connection."""
+
+    user: User
+    open_vhost: Vhost
+
+
+def make_batches(
+    user: User, vhost: Vhost, exchange: str, key: str, content: bytes, properties: Properties
+) -> list[Batch]:
+    """One message as batches on their way; raises what is wrong with it."""
+    route = vhost.routes.get(exchange, key)
+    flags = FLAG_EXPIRATION | FLAG_REPLY_TO | FLAG_USER_ID
+    flags |= FLAG_HEADERS if properties.headers else 0
+    inspection = Inspection(_Origin(user, vhost))
+    return list(
+        inspection.batches(
+            route,
+            flags,
+            [content],
+            len(content),
+            number=ORIGIN,
+            persistent=properties.delivery_mode == _PERSISTENT,
+            reply_name=None,
+        )
+    )
+
+
+async def _publish(call: Call) -> Reply:
+    vhost, name = call.vhost, call.exchange_name
+    body = await call.read_json()
+    key = call.value("routing_key", str)
+    payload = read_payload(body)
+    limits = call.management.config
+    if len(payload) > limits.max_message_size:
+        raise PreconditionFailed(
+            f"message size {len(payload)} is larger than configured max size "
+            f"{limits.max_message_size} (setting max_message_size)"
+        )
+    properties = read_properties(body.get("properties", {}))
+    call.check("write", "exchange", name)
+    exchange = vhost.get_exchange(name)
+    if exchange.internal:
+        raise AccessRefused(f"cannot publish to internal exchange '{name}'")
+    if exchange.router.kind == "topic":
+        call.user.check_topic(vhost.name, "write", name, key)
+    alarm = call.broker.alarms.reason
+    if alarm is not None:
+        raise HttpRefused(f"publishers are held back: {alarm}", 503, "alarm")
+    content = make_content(properties, payload, ORIGIN, limits.frame_max)
+    position, routed, taken = 0, False, True
+    exchange.published += 1
+    for batch in make_batches(call.user, vhost, name, key, content, properties):
+        routed = bool(batch.route.destinations)
+        if routed:
+            exchange.routed += len(batch.route.destinations)
+            vhost.publish(batch)
+            position = batch.position
+            taken = await until_taken(batch.ticket) and not batch.refused
+    if not routed:
+        vhost.counters.returned += 1
+    await until_durable(call.broker, position)
+    if not taken:
+        raise HttpRefused("a full queue, or the engine of a topic, refused it", 503, "refused")
+    return replies.data({"routed": routed})
+
+
+def _largest(config: Config) -> int:
+    """Room for the largest message in base64, and for properties."""
+    return config.max_message_size * 4 // 3 + (64 << 10)
+
+
+async def _explain(call: Call) -> Reply:
+    body: Mapping[str, Any] = call.json()
+    name = call.value("vhost", str, "/")
+    vhost = call.broker.vhosts.get(name)
+    if vhost is None or not call.sees(name):
+        raise replies.not_found()
+    properties = read_properties(body.get("properties", {}))
+    exchange = call.value("exchange", str, "")
+    found = vhost.get_exchange("" if exchange == "amq.default" else exchange)
+    headers = properties.headers.as_dict() if properties.headers is not None else {}
+    return replies.data(explain(vhost, found, call.value("routing_key", str, ""), headers))
+
+
+ROUTES = (
+    Route("POST", "/api/exchanges/{vhost}/{name}/publish", _publish, ENTERS_VHOST,
+          "Publish a message; answered when it is on disk",
+          {"routing_key": "string", "payload": "string", "payload_encoding": "string",
+           "properties": "object"}, largest=_largest),
+    Route("POST", "/api/route", _explain, MANAGEMENT,
+          "Where a message would go, and why; nothing is published",
+          {"vhost": "string", "exchange": "string", "routing_key": "string",
+           "properties": "object"}),
+)  # fmt: skip

@@ -1,0 +1,271 @@
+"""POST /api/queues/V/Q/move: messages from the head of a queue to somewhere else, none lost.
+
+A message leaves its queue and arrives in one step of the journal: after a crash it is in the one
+place or the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.core.queues.consumer import Consumer
+from headrace.core.queues.queue import Queue
+from headrace.core.vhost import Vhost
+from headrace.errors import AccessRefused, BrokerError, HttpRefused, PreconditionFailed
+from headrace.model.message import Batch
+from headrace.model.message import Route as Way
+from headrace.model.unacked import Settled
+from headrace.server.http import replies
+from headrace.server.http.api.messages.dead_letters import death_of
+from headrace.server.http.api.messages.get import take
+from headrace.server.http.api_request import Call
+from headrace.server.http.durability import until_durable, until_taken
+from headrace.server.http.message_json import read_payload, read_properties
+from headrace.server.http.replies import Reply
+from headrace.server.http.router import ENTERS_VHOST, Route
+from headrace.wire.amqp.content import body_of, make_content, properties_of, with_properties
+from headrace.wire.amqp.properties import Properties, user_id
+
+MAX_COUNT = 10_000
+SLICE = 100
+HISTORY = ("x-death", "x-first-death-exchange", "x-first-death-queue", "x-first-death-reason")
+
+
+@dataclass(frozen=True, slots=True)
+class _Destination:
+    """Where the messages go: a queue, an exchange, or back where each of them died first."""
+
+    vhost: Vhost
+    queue: str | None = None
+    exchange: str | None = None
+    key: str | None = None  # None: each message keeps its own
+
+    def key_of(self, key: str) -> str:
+        """The routing key of a message that came with ``key``."""
+        return self.key if self.key is not None else key
+
+    def check(self, call: Call, key: str) -> None:
+        """Raise AccessRefused unless the caller may publish with the key of this message."""
+        if self.exchange is not None:
+            call.check_key("write", self.vhost, self.exchange, self.key_of(key))
+
+    def way(self, content: bytes, key: str, before: bytes) -> Way | None:
+        """The route of one message, None when there is no place for it; ``before`` an edit."""
+        if self.exchange is not None:
+            headers = properties_of(content).headers
+            found = self.vhost.routes.find(
+                self.exchange,
+                [self.key_of(key)],
+                headers.as_dict() if headers is not None else {},
+            )
+            return found if found.destinations else None
+        name = self.queue if self.queue is not None else _first_queue(before)
+        queue = self.vhost.queues.get(name or "")
+        return Way("", queue.name, [queue]) if queue is not None else None
+
+
+def _first_queue(content: bytes) -> str | None:
+    headers = properties_of(content).headers
+    name = headers.get("x-first-death-queue") if headers is not None else None
+    return name if isinstance(name, str) else None
+
+
+def _destination(call: Call, source: Queue) -> _Destination:
+    given = call.value("destination", dict)
+    name = given.get("vhost", source.vhost.name)
+    exchange, queue, key = given.get("exchange"), given.get("queue"), given.get("routing_key")
+    for one in (name, exchange, queue, key):
+        if one is not None and not isinstance(one, str):
+            raise replies.bad_request("vhost, exchange, queue and routing_key are strings")
+    vhost = call.broker.vhosts.get(name)
+    if vhost is None:
+        raise replies.not_found()
+    if exchange is not None:
+        return _to_exchange(call, vhost, exchange, key)
+    if queue is None and given.get("origin") is not True:
+        raise replies.bad_request("destination needs 'queue', 'exchange' or 'origin': true")
+    call.user.check(vhost.name, "write", "exchange", "")
+    if queue is not None:
+        vhost.get_queue_for(queue, None)
+        if vhost is source.vhost and queue == source.name:
+            raise replies.bad_request("source and destination are the same queue")
+    return _Destination(vhost, queue=queue)
+
+
+def _to_exchange(call: Call, vhost: Vhost, name: str, key: str | None) -> _Destination:
+    name = "" if name == "amq.default" else name
+    call.user.check(vhost.name, "write", "exchange", name)
+    exchange = vhost.get_exchange(name)
+    if exchange.internal:
+        raise AccessRefused(f"cannot publish to internal exchange '{name}'")
+    return _Destination(vhost, exchange=name, key=key)
+
+
+def _edited(content: bytes, edit: Mapping[str, Any] | None, *, drop_history: bool) -> bytes:
+    """The message with what the caller changed in it."""
+    properties = properties_of(content)
+    if edit is not None:
+        if "properties" in edit:
+            properties = read_properties(edit["properties"])
+        body = read_payload(edit) if "payload" in edit else body_of(content)
+        content = make_content(properties, body, 1)
+    if drop_history and properties.headers is not None:
+        content = with_properties(content, _without_history(properties))
+    return content
+
+
+def _check_author(call: Call, before: bytes, content: bytes) -> None:
+    """A message keeps the user who sent it; an edit may name the editor, and nobody else."""
+    name = user_id(content)
+    if name is None or name in (call.user.name, user_id(before)):
+        return
+    if "impersonator" not in call.user.tags:
+        raise PreconditionFailed(
+            f"user_id property set to '{name}' but authenticated user was '{call.user.name}'"
+        )
+
+
+def _without_history(properties: Properties) -> Properties:
+    headers = properties.headers
+    assert headers is not None
+    headers = headers.copy()
+    for name in HISTORY:
+        headers.remove(name)
+    properties.headers = headers if len(headers) else None
+    return properties
+
+
+async def _move_one(
+    source: Queue, part: Settled[Consumer], to: _Destination, content: bytes
+) -> int | None:
+    """Move a message that was taken; its position in the journal, None when it has no place."""
+    way = to.way(content, part.run.route.key, part.run.contents[0])
+    if way is None:
+        return None
+    batch = Batch(
+        way,
+        [content],
+        len(content),
+        origin=part.run.origin,
+        persistent=properties_of(content).delivery_mode == 2,
+    )
+    with source.vhost.storage.atomic():
+        if not to.vhost.publish(batch):
+            return None
+        if batch.ticket is None:
+            source.acknowledge(part)
+    if batch.ticket is not None:  # another engine: first there, then gone here
+        if not await until_taken(batch.ticket):
+            return None
+        source.acknowledge(part)
+    return batch.position
+
+
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """Only messages whose last death was this one; what is not given may be anything."""
+
+    wanted: Mapping[str, str]
+
+    def fits(self, content: bytes) -> bool:
+        death = death_of(content)
+        return death is not None and all(death.get(key) == one for key, one in self.wanted.items())
+
+
+def _cause(call: Call, source: Queue) -> _Cause | None:
+    given = call.value("cause", dict, None)
+    if given is None:
+        return None
+    names = {"died_in": "queue", "reason": "reason", "exchange": "exchange"}
+    if not given.keys() <= names.keys() or not all(isinstance(one, str) for one in given.values()):
+        raise replies.bad_request("'cause' has strings: died_in, reason, exchange")
+    if source.settings.delivery_limit is not None:
+        # To be passed over counts as a delivery, and too many of them end in another queue.
+        raise replies.bad_request("a queue with a delivery limit cannot be moved by cause")
+    return _Cause({names[key]: one for key, one in given.items()})
+
+
+class _Taking:
+    """Messages from the head that fit; the others wait aside and go back to their places."""
+
+    def __init__(self, source: Queue, cause: _Cause | None) -> None:
+        self._source = source
+        self._cause = cause
+        self._aside: list[Settled[Consumer]] = []
+
+    def next(self) -> Settled[Consumer] | None:
+        while len(self._aside) < MAX_COUNT:
+            taken = take(self._source, 1)
+            if not taken:
+                return None
+            if self._cause is None or self._cause.fits(taken[0].run.contents[0]):
+                return taken[0]
+            self._aside += taken
+        return None
+
+    def close(self) -> None:
+        if self._aside:
+            self._source.requeue(self._aside)
+            self._aside = []
+
+
+async def _move(call: Call) -> Reply:
+    source = call.free_queue()
+    call.check("read", "queue", source.name)
+    to = _destination(call, source)
+    count = call.value("count", int, source.backlog.count)
+    edit = call.value("edit", dict, None)
+    if count < 0 or (edit is not None and count != 1):
+        raise replies.bad_request("count must not be negative, and 1 when there is an edit")
+    taking = _Taking(source, _cause(call, source))
+    try:
+        moved, stuck = await _moved(call, taking, to, min(count, MAX_COUNT))
+    finally:
+        taking.close()
+    return replies.data({"moved": moved, "left": source.backlog.count, "stopped": stuck})
+
+
+async def _moved(
+    call: Call, taking: _Taking, to: _Destination, count: int
+) -> tuple[int, str | None]:
+    """How many were moved, and why it ended early."""
+    source = call.free_queue()
+    expected = call.value("first_offset", int, None)
+    edit, drop_history = call.value("edit", dict, None), call.boolean("drop_history", False)
+    moved = position = 0
+    while moved < count and (taken := taking.next()) is not None:
+        if expected is not None and taken.run.offsets[0] != expected:
+            source.requeue([taken])
+            raise HttpRefused("the queue has another message at its head now", 409, "changed")
+        expected = None
+        try:
+            to.check(call, taken.run.route.key)
+            content = _edited(taken.run.contents[0], edit, drop_history=drop_history)
+            _check_author(call, taken.run.contents[0], content)
+            at = await _move_one(source, taken, to, content)
+        except BrokerError as error:
+            source.requeue([taken])  # it was taken: without this nobody would get it again
+            if not moved:
+                raise
+            await until_durable(call.broker, position)
+            return moved, str(error)
+        if at is None:
+            source.requeue([taken])
+            await until_durable(call.broker, position)
+            return moved, "the destination did not take the next message; it stays where it is"
+        moved += 1
+        position = max(position, at)
+        if moved % SLICE == 0:
+            await until_durable(call.broker, position)
+    await until_durable(call.broker, position)
+    return moved, None
+
+
+ROUTES = (
+    Route("POST", "/api/queues/{vhost}/{name}/move", _move, ENTERS_VHOST,
+          "Move messages from the head to a queue, an exchange or back where they died",
+          {"destination": "object", "count": "integer", "first_offset": "integer",
+           "edit": "object", "drop_history": "boolean", "cause": "object"}),
+)  # fmt: skip

@@ -1,0 +1,101 @@
+"""/api/nodes: the one node there is, with its limits and what is used of them."""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+import time
+
+from headrace import __version__
+from headrace.core.alarms import free_bytes, resident_bytes
+from headrace.server.http import replies, stats
+from headrace.server.http.api.overview import contexts, exchange_types
+from headrace.server.http.api_request import Call
+from headrace.server.http.context import Management
+from headrace.server.http.listing import Fields, listed, reduced
+from headrace.server.http.replies import Reply
+from headrace.server.http.router import MONITORING, Route
+from headrace.server.http.sampler import with_details
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def _identity(management: Management) -> dict[str, object]:
+    return {
+        "name": management.node,
+        "type": "disc",
+        "running": True,
+        "uptime": int((time.time() - management.started) * 1000),
+        "os_pid": str(os.getpid()),
+        "processors": os.cpu_count() or 1,
+        "rates_mode": "basic",
+        "partitions": [],
+        "cluster_links": [],
+        "exchange_types": exchange_types(),
+        "auth_mechanisms": [
+            {"name": "PLAIN", "description": "SASL PLAIN", "enabled": True},
+            {"name": "AMQPLAIN", "description": "AMQPLAIN", "enabled": True},
+        ],
+        "applications": [
+            {"name": "headrace", "description": "Headrace", "version": __version__},
+        ],
+        "contexts": contexts(management),
+        "enabled_plugins": ["rabbitmq_management", "rabbitmq_prometheus"],
+        "config_files": [],
+        "log_files": [],
+        "db_dir": str(management.config.data_dir),
+        "mem_calculation_strategy": "rss",
+        "net_ticktime": 60,
+    }
+
+
+def _resources(management: Management) -> dict[str, object]:
+    broker = management.broker
+    alarms = broker.alarms
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    threads = threading.active_count()
+    return {
+        "mem_used": resident_bytes(),
+        "mem_limit": alarms.memory_limit,
+        "mem_alarm": alarms.memory,
+        "disk_free": free_bytes(management.config.data_dir),
+        "disk_free_limit": alarms.disk_free_limit,
+        "disk_free_alarm": alarms.disk,
+        "fd_used": open_files(),
+        "fd_total": files,
+        "sockets_used": len(broker.connections),
+        "sockets_total": files,
+        "proc_used": threads,
+        "proc_total": max(threads, resource.getrlimit(resource.RLIMIT_NPROC)[0]),
+        "run_queue": 0,
+    }
+
+
+def node(management: Management) -> dict[str, object]:
+    values = stats.broker_values(management.broker)
+    history = list(management.sampler.totals)
+    churn = with_details(stats.BROKER, stats.CHURN, values, history)
+    return {**_identity(management), **_resources(management), **churn}
+
+
+async def _nodes(call: Call) -> Reply:
+    row = node(call.management)
+    fields: Fields[dict[str, object]] = Fields(
+        {name: (lambda one, name=name: one[name]) for name in row}  # type: ignore[misc]
+    )
+    return await listed(call, [row], fields)
+
+
+async def _node(call: Call) -> Reply:
+    if call.name != call.management.node:
+        raise replies.not_found()
+    return replies.data(reduced(call, node(call.management)))
+
+
+ROUTES = (
+    Route("GET", "/api/nodes", _nodes, MONITORING, "The nodes: always one"),
+    Route("GET", "/api/nodes/{name}", _node, MONITORING, "One node"),
+)

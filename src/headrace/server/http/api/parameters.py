@@ -1,0 +1,104 @@
+"""/api/parameters and /api/global-parameters: values that are kept for whoever wants them."""
+
+from __future__ import annotations
+
+from headrace.core.parameters import CLUSTER_NAME, REPORT, Parameter
+from headrace.core.policies import OPERATOR_POLICY
+from headrace.server.http import replies
+from headrace.server.http.api_request import Call
+from headrace.server.http.listing import Row
+from headrace.server.http.replies import Reply
+from headrace.server.http.router import ADMINISTRATOR, MANAGEMENT, SEES_VHOST, SETS_POLICY, Route
+
+
+def parameter_row(one: Parameter) -> Row:
+    return {
+        "vhost": one.vhost,
+        "component": one.component,
+        "name": one.name,
+        "value": one.value,
+    }
+
+
+async def _parameters(call: Call) -> Reply:
+    visible = {vhost.name for vhost in call.visible_vhosts()}
+    found = call.broker.parameters.listed(component=call.params.get("component"))
+    return replies.data([parameter_row(one) for one in found if one.vhost in visible])
+
+
+async def _parameter(call: Call) -> Reply:
+    one = call.broker.parameters.find(call.vhost.name, call.params["component"], call.name)
+    if one is None:
+        raise replies.not_found()
+    return replies.data(parameter_row(one))
+
+
+async def _set(call: Call) -> Reply:
+    if "value" not in call.json():
+        raise replies.bad_request("[{key_missing,value}]")
+    if call.params["component"] == REPORT:
+        raise replies.bad_request("reports are kept with PUT /api/reports/VHOST/NAME")
+    if call.params["component"] == OPERATOR_POLICY:
+        raise replies.bad_request("set it with PUT /api/operator-policies/VHOST/NAME")
+    if call.params["component"] == "vhost-limits":
+        # Kept as a mere value it would limit nothing until somebody imports it.
+        raise replies.bad_request("limits are set with PUT /api/vhost-limits/VHOST/NAME")
+    new = call.broker.parameters.set(
+        call.vhost.name, call.params["component"], call.name, call.json()["value"]
+    )
+    return replies.created(new=new)
+
+
+async def _clear(call: Call) -> Reply:
+    if not call.broker.parameters.clear(call.vhost.name, call.params["component"], call.name):
+        raise replies.not_found()
+    return replies.DONE
+
+
+async def _globals(call: Call) -> Reply:
+    kept = {CLUSTER_NAME: call.management.cluster_name, **call.broker.parameters.globals()}
+    return replies.data([{"name": name, "value": value} for name, value in kept.items()])
+
+
+async def _global(call: Call) -> Reply:
+    kept = call.broker.parameters.globals()
+    if call.name not in kept:
+        raise replies.not_found()
+    return replies.data({"name": call.name, "value": kept[call.name]})
+
+
+async def _set_global(call: Call) -> Reply:
+    if "value" not in call.json():
+        raise replies.bad_request("[{key_missing,value}]")
+    return replies.created(new=call.broker.parameters.set_global(call.name, call.json()["value"]))
+
+
+async def _clear_global(call: Call) -> Reply:
+    if not call.broker.parameters.clear_global(call.name):
+        raise replies.not_found()
+    return replies.DONE
+
+
+async def _feature_flags(call: Call) -> Reply:
+    return replies.data([])
+
+
+_ONE = "/api/parameters/{component}/{vhost}/{name}"
+_GLOBAL = "/api/global-parameters/{name}"
+_VALUE = {"value": "any"}
+
+ROUTES = (
+    Route("GET", "/api/parameters", _parameters, MANAGEMENT, "All parameters"),
+    Route("GET", "/api/parameters/{component}", _parameters, MANAGEMENT,
+          "Parameters of a component"),
+    Route("GET", "/api/parameters/{component}/{vhost}", _parameters, SEES_VHOST,
+          "Parameters of a component in a vhost"),
+    Route("GET", _ONE, _parameter, SEES_VHOST, "One parameter"),
+    Route("PUT", _ONE, _set, SETS_POLICY, "Set a parameter", _VALUE),
+    Route("DELETE", _ONE, _clear, SETS_POLICY, "Clear a parameter"),
+    Route("GET", "/api/global-parameters", _globals, MANAGEMENT, "All global parameters"),
+    Route("GET", _GLOBAL, _global, MANAGEMENT, "One global parameter"),
+    Route("PUT", _GLOBAL, _set_global, ADMINISTRATOR, "Set a global parameter", _VALUE),
+    Route("DELETE", _GLOBAL, _clear_global, ADMINISTRATOR, "Clear a global parameter"),
+    Route("GET", "/api/feature-flags", _feature_flags, MANAGEMENT, "Feature flags: none"),
+)  # fmt: skip

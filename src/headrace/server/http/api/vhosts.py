@@ -1,0 +1,110 @@
+"""/api/vhosts."""
+
+from __future__ import annotations
+
+from headrace.core.vhost import Vhost
+from headrace.server.http import replies, stats
+from headrace.server.http.api_request import Call
+from headrace.server.http.listing import Fields, Row, listed, reduced
+from headrace.server.http.replies import Reply
+from headrace.server.http.router import ADMINISTRATOR, ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Route
+from headrace.server.http.sampler import window_of, with_details
+
+
+def _row(call: Call, vhost: Vhost) -> Row:
+    management = call.management
+    values = stats.vhost_values(vhost, stats.peers_of(call.broker))
+    history = list(management.sampler.history(vhost))
+    rates = window_of(call.query, "msg_rates")
+    lengths = window_of(call.query, "lengths")
+    octets = window_of(call.query, "data_rates")
+    metadata = call.broker.parameters.vhost_metadata(vhost.name)
+    row: Row = {
+        "name": vhost.name,
+        "description": metadata["description"],
+        "tags": metadata["tags"],
+        "default_queue_type": metadata.get("default_queue_type", "undefined"),
+        "metadata": metadata,
+        "tracing": False,
+        "cluster_state": {management.node: "running"},
+        **with_details(stats.VHOST, stats.QUEUE_LENGTHS, values, history, lengths),
+        **with_details(stats.VHOST, stats.VHOST_OCTETS, values, history, octets),
+    }
+    if any(values):
+        row["message_stats"] = with_details(
+            stats.VHOST, stats.VHOST_MESSAGES, values, history, rates
+        )
+    return row
+
+
+async def _vhosts(call: Call) -> Reply:
+    rows = [_row(call, vhost) for vhost in call.visible_vhosts()]
+    names = {name: None for row in rows for name in row}
+    fields: Fields[Row] = Fields(
+        {name: (lambda row, name=name: row.get(name)) for name in names},  # type: ignore[misc]
+        optional=("message_stats",),
+    )
+    return await listed(call, rows, fields)
+
+
+async def _vhost(call: Call) -> Reply:
+    return replies.data(reduced(call, _row(call, call.vhost)))
+
+
+def _tags(given: object) -> list[str]:
+    if isinstance(given, str):
+        given = [tag.strip() for tag in given.split(",") if tag.strip()]
+    if not isinstance(given, list) or not all(isinstance(tag, str) for tag in given):
+        raise replies.bad_request("'tags' must be a string or an array of strings")
+    return given
+
+
+async def _put(call: Call) -> Reply:
+    name = call.params["name"]
+    broker = call.broker
+    new = name not in broker.vhosts
+    described: dict[str, object] = {}
+    if "description" in call.json():
+        described["description"] = call.value("description", str)
+    if "tags" in call.json():
+        described["tags"] = _tags(call.json()["tags"])
+    kind = call.value("default_queue_type", str, None)
+    if kind not in (None, "", "undefined", "classic"):
+        raise replies.bad_request(
+            f"default_queue_type '{kind}' is not supported; say it with x-queue-type per queue"
+        )
+    if call.boolean("tracing", default=False):
+        raise replies.bad_request(
+            "message tracing is not supported; to copy messages, bind a queue to their exchange"
+        )
+    broker.add_vhost(name)
+    if described:
+        broker.parameters.describe_vhost(name, described)
+    if new:
+        # As RabbitMQ does: whoever makes a vhost over HTTP may use it.
+        broker.users.set_permissions(call.user.name, name, ".*", ".*", ".*")
+    return replies.created(new=new)
+
+
+async def _delete(call: Call) -> Reply:
+    if call.name not in call.broker.vhosts:
+        raise replies.not_found()
+    call.broker.delete_vhost(call.name)
+    return replies.DONE
+
+
+async def _start(call: Call) -> Reply:
+    """Vhosts of this broker always run."""
+    return replies.DONE
+
+
+ROUTES = (
+    Route("GET", "/api/vhosts", _vhosts, MANAGEMENT, "Vhosts that the user may see"),
+    Route("GET", "/api/vhosts/{vhost}", _vhost, SEES_VHOST, "One vhost"),
+    Route("PUT", "/api/vhosts/{name}", _put, ADMINISTRATOR, "Make a vhost",
+          {"description": "string", "tags": "string"}),
+    Route("DELETE", "/api/vhosts/{name}", _delete, ADMINISTRATOR,
+          "Delete a vhost with everything in it"),
+    Route("POST", "/api/vhosts/{vhost}/start/{node}", _start, ENTERS_VHOST,
+          "Start a vhost: it runs already"),
+)  # fmt: skip

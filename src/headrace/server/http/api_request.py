@@ -1,0 +1,148 @@
+"""One request on its way to a handler: who asks, for what, with which body."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headrace.core.access.user import User
+from headrace.core.broker import Broker
+from headrace.core.queues.queue import Queue
+from headrace.core.vhost import Vhost
+from headrace.server.http import replies
+from headrace.server.http.json_body import parse_object, read_object
+from headrace.server.http.router import has_tag
+
+if TYPE_CHECKING:
+    from headrace.server.http.context import Management
+
+_REQUIRED = object()
+
+
+@dataclass(slots=True)
+class Call:
+    """What a handler works with."""
+
+    management: Management
+    method: str
+    params: Mapping[str, str]
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    user: User
+    body: bytes = b""
+    peer: str = ""
+    is_secure: bool = False
+    session: str | None = None  # the page's, when it asks
+    _json: dict[str, Any] | None = field(default=None, init=False)
+
+    @property
+    def broker(self) -> Broker:
+        return self.management.broker
+
+    # -- the path -------------------------------------------------------------------------------
+
+    @property
+    def vhost(self) -> Vhost:
+        """The vhost that the path names."""
+        vhost = self.broker.vhosts.get(self.params["vhost"])
+        if vhost is None:
+            raise replies.not_found()
+        return vhost
+
+    @property
+    def name(self) -> str:
+        return self.params["name"]
+
+    @property
+    def exchange_name(self) -> str:
+        """The exchange that the path names; the default one is called amq.default there."""
+        name = self.params["name"]
+        return "" if name == "amq.default" else name
+
+    def queue(self) -> Queue:
+        """The queue that the path names."""
+        queue = self.vhost.queues.get(self.name)
+        if queue is None:
+            raise replies.not_found()
+        return queue
+
+    def free_queue(self) -> Queue:
+        """The same, to change it or see its messages: an exclusive one is its connection's."""
+        return self.vhost.get_queue_for(self.queue().name, None)
+
+    # -- who asks -------------------------------------------------------------------------------
+
+    @property
+    def sees_all(self) -> bool:
+        return has_tag(self.user.tags, "monitoring")
+
+    def sees(self, vhost: str) -> bool:
+        return self.sees_all or vhost in self.user.permissions
+
+    def visible_vhosts(self) -> list[Vhost]:
+        """The vhost of the path, or else all that the user may see."""
+        if "vhost" in self.params:
+            return [self.vhost]
+        vhosts = self.broker.vhosts
+        return [vhosts[name] for name in sorted(vhosts) if self.sees(name)]
+
+    def check(self, action: str, kind: str, name: str) -> None:
+        """Raise AccessRefused unless the user may do this in the vhost of the path."""
+        self.user.check(self.vhost.name, action, kind, name)
+
+    def check_key(self, action: str, vhost: Vhost, exchange: str, key: str) -> None:
+        """Raise AccessRefused unless the user may use the key, if it is a topic exchange."""
+        found = vhost.exchanges.get(exchange)
+        if found is not None and found.router.kind == "topic":
+            self.user.check_topic(vhost.name, action, exchange, key)
+
+    # -- query and body -------------------------------------------------------------------------
+
+    def flag(self, name: str) -> bool:
+        return self.query.get(name, "").lower() == "true"
+
+    def number(self, name: str) -> int | None:
+        """A whole number of the query, None when it is not given."""
+        text = self.query.get(name)
+        if text is None:
+            return None
+        if not text.isascii() or not text.isdigit() or len(text) > 12:
+            raise replies.bad_request(f"'{name}' must be a whole number")
+        return int(text)
+
+    def json(self) -> dict[str, Any]:
+        """The body: a JSON object, or nothing."""
+        if self._json is None:
+            self._json = parse_object(self.body)
+        return self._json
+
+    async def read_json(self) -> dict[str, Any]:
+        """The same, for a body that may be large."""
+        self._json = await read_object(self.body)
+        return self._json
+
+    def value(self, name: str, kind: type, default: object = _REQUIRED) -> Any:  # noqa: ANN401
+        """A field of the body, of the given type."""
+        given = self.json().get(name, default)
+        if given is _REQUIRED:
+            raise replies.bad_request(f"[{{key_missing,{name}}}]")
+        if given is default:
+            return given
+        if kind is dict and given == []:  # how Erlang, and so pyrabbit, writes an empty object
+            return {}
+        if not isinstance(given, kind) or (kind is int and isinstance(given, bool)):
+            raise replies.bad_request(f"'{name}' must be of type {_TYPE_NAMES[kind]}")
+        return given
+
+    def boolean(self, name: str, default: bool) -> bool:
+        """RabbitMQ takes the words as well; rabbitmqadmin sends them."""
+        given = self.json().get(name, default)
+        if isinstance(given, bool):
+            return given
+        if given in ("true", "false"):
+            return bool(given == "true")
+        raise replies.bad_request(f"'{name}' must be true or false")
+
+
+_TYPE_NAMES: Mapping[type, str] = {str: "string", int: "integer", dict: "object", list: "array"}

@@ -1,0 +1,100 @@
+"""/metrics for Prometheus: sums by default, single queues and connections on request.
+
+Numbers are read when somebody asks and turned into text in a thread, so that a broker with many
+queues goes on while they are written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, choose_encoder, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from headrace.server.http import replies, stats
+from headrace.server.http.api.queue_columns import lengths, sizes
+from headrace.server.http.api_request import Call
+from headrace.server.http.metrics.broker_families import broker_families, own_families
+from headrace.server.http.metrics.object_families import (
+    connection_families,
+    queue_lines,
+    queue_text,
+)
+from headrace.server.http.replies import Reply
+from headrace.server.http.router import ANYBODY, MONITORING, Route
+
+SLICE = 500
+
+
+class _Ready(Collector):
+    """Families that are made already."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = list(families)
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def _registry(families: Iterable[Metric]) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(_Ready(families))
+    return registry
+
+
+async def _queue_sums(call: Call) -> dict[str, int]:
+    sums: dict[str, int] = dict.fromkeys(_SUMMED, 0)
+    queues = [one for vhost in call.broker.vhosts.values() for one in vhost.queues.values()]
+    for start in range(0, len(queues), SLICE):
+        if start:
+            await asyncio.sleep(0)
+        for queue in queues[start : start + SLICE]:
+            for name, value in (lengths(queue) | sizes(queue)).items():
+                if isinstance(value, int):
+                    sums[name] += value
+    return sums
+
+
+_SUMMED = ("messages", "messages_ready", "messages_unacknowledged", "messages_ram",
+           "messages_ready_ram", "messages_unacknowledged_ram", "messages_persistent",
+           "messages_paged_out", "message_bytes", "message_bytes_ready",
+           "message_bytes_unacknowledged", "message_bytes_ram", "message_bytes_persistent",
+           "message_bytes_paged_out", "memory")  # fmt: skip
+
+
+async def _sums(call: Call) -> Reply:
+    sums = await _queue_sums(call)
+    encode, content_type = choose_encoder(call.headers.get("accept", ""))
+    families = [*broker_families(call.management, sums), *own_families(call.management)]
+    body = await asyncio.get_running_loop().run_in_executor(None, encode, _registry(families))
+    return Reply(200, body, content_type)
+
+
+async def _per_object(call: Call) -> Reply:
+    queues = [
+        queue for vhost in call.broker.vhosts.values() for queue in tuple(vhost.queues.values())
+    ]
+    lines = await queue_lines(queues)
+    peers = stats.peers_of(call.broker)
+    registry = _registry([*own_families(call.management), *connection_families(peers)])
+
+    def write() -> bytes:
+        return generate_latest(registry) + queue_text(lines)
+
+    body = await asyncio.get_running_loop().run_in_executor(None, write)
+    return Reply(200, body, CONTENT_TYPE_LATEST)
+
+
+async def _detailed(call: Call) -> Reply:
+    raise replies.bad_request("ask for /metrics or /metrics/per-object")
+
+
+ROUTES = (
+    Route("GET", "/metrics", _sums, ANYBODY, "Sums for Prometheus; no names, no secrets"),
+    Route("GET", "/api/metrics", _sums, ANYBODY, "The same, where RabbitMQ 4 has it"),
+    Route("GET", "/metrics/per-object", _per_object, MONITORING,
+          "Single queues, connections and channels for Prometheus"),
+    Route("GET", "/metrics/detailed", _detailed, MONITORING, "Refused: see /metrics/per-object"),
+)  # fmt: skip

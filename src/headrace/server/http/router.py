@@ -1,0 +1,120 @@
+"""One route of the HTTP API: its path, what it does, and who may call it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+from headrace.server.http.json_body import SMALL
+
+if TYPE_CHECKING:
+    from headrace.config import Config
+    from headrace.server.http.api_request import Call
+    from headrace.server.http.replies import Reply
+
+Handler = Callable[["Call"], Awaitable["Reply"]]
+
+# What a tag includes, as in RabbitMQ.
+_INCLUDES: Final[Mapping[str, frozenset[str]]] = {
+    "administrator": frozenset({"administrator", "monitoring", "policymaker", "management"}),
+    "monitoring": frozenset({"monitoring", "management"}),
+    "policymaker": frozenset({"policymaker", "management"}),
+    "management": frozenset({"management"}),
+}
+
+SEE: Final = "see"  # its permissions, or the tag monitoring, show the vhost
+ENTER: Final = "enter"  # only permissions in the vhost do
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Who may call a route: a tag of the user, and what the vhost in the path asks for."""
+
+    tag: str | None  # None: anybody, even without a login
+    vhost: str | None = None  # SEE or ENTER, for routes with a {vhost}
+
+
+ANYBODY: Final = Rule(None)
+MANAGEMENT: Final = Rule("management")
+MONITORING: Final = Rule("monitoring")
+ADMINISTRATOR: Final = Rule("administrator")
+SEES_VHOST: Final = Rule("management", SEE)
+ENTERS_VHOST: Final = Rule("management", ENTER)
+SETS_POLICY: Final = Rule("policymaker", ENTER)
+
+
+def has_tag(tags: Iterable[str], wanted: str) -> bool:
+    """Whether one of the tags is, or includes, the wanted one."""
+    return any(wanted in _INCLUDES.get(tag, ()) for tag in tags)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A path such as `/api/queues/{vhost}/{name}`; a name in braces is one part of the path."""
+
+    method: str
+    path: str
+    handler: Handler
+    rule: Rule
+    summary: str
+    body: Mapping[str, str] = field(default_factory=dict)  # fields of the body and their types
+    query: Mapping[str, str] = field(default_factory=dict)
+    largest: Callable[[Config], int] = lambda config: SMALL  # bytes of a body; see http_max_body
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return tuple(self.path.strip("/").split("/"))
+
+
+class _Node:
+    __slots__ = ("fixed", "methods", "variable")
+
+    def __init__(self) -> None:
+        self.fixed: dict[str, _Node] = {}
+        self.variable: _Node | None = None
+        self.methods: dict[str, Route] = {}
+
+
+class Table:
+    """Finds the route of a path. Fixed parts come before variable ones."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self.routes = tuple(routes)
+        self._root = _Node()
+        for route in self.routes:
+            node = self._root
+            for part in route.parts:
+                if part.startswith("{"):
+                    node.variable = node = node.variable or _Node()
+                else:
+                    node = node.fixed.setdefault(part, _Node())
+            assert route.method not in node.methods, f"two routes for {route.method} {route.path}"
+            node.methods[route.method] = route
+
+    def find(self, raw_path: str) -> Mapping[str, Route]:
+        """The routes of a path by method; the path is as it came, still percent-encoded."""
+        parts = raw_path.strip("/").split("/")
+        node = _descend(self._root, parts, 0)
+        return node.methods if node is not None else {}
+
+
+def values_of(route: Route, raw_path: str) -> dict[str, str]:
+    """The variable parts of the path, decoded: `%2F` does not separate parts."""
+    parts = raw_path.strip("/").split("/")
+    return {
+        name[1:-1]: unquote(part, errors="surrogateescape")
+        for name, part in zip(route.parts, parts, strict=True)
+        if name.startswith("{")
+    }
+
+
+def _descend(node: _Node, parts: list[str], at: int) -> _Node | None:
+    if at == len(parts):
+        return node if node.methods else None
+    following = node.fixed.get(parts[at])
+    found = _descend(following, parts, at + 1) if following is not None else None
+    if found is None and node.variable is not None:
+        found = _descend(node.variable, parts, at + 1)
+    return found

@@ -1,0 +1,293 @@
+"""Readers by offset: what can be read of queues and topics, pins, and the reading itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from headrace.bulk.order import Order
+from headrace.bulk.read_plan import Job, Piece
+from headrace.core.access.user import is_loopback
+from headrace.core.spark_support.pins import Held
+from headrace.errors import (
+    BrokerError,
+    DataLost,
+    NotFound,
+    PreconditionFailed,
+    SourceChanged,
+    StoreError,
+    Unsupported,
+)
+from headrace.model.epochs import end_of_epoch
+from headrace.model.permissions import READ
+from headrace.model.topics.partitions import track_of
+from headrace.server.native.channel import Channel
+from headrace.store.api.message_log import Journal, Stretch
+from headrace.store.disk import File
+from headrace.wire.native.payloads import Op, Request
+
+if TYPE_CHECKING:
+    from headrace.server.native.session import Handler, Session
+
+# The columns in the order in which they are sent; see docs/spark.md.
+COLUMNS = (
+    "source",
+    "partition",
+    "offset",
+    "timestamp",
+    "born",
+    "priority",
+    "exchange",
+    "routing_key",
+    "key",
+    "tags",
+    "message_id",
+    "properties",
+    "body",
+)
+MAX_DESTINATIONS = 1000
+MAX_PIN_BYTES = 1 << 50
+BOOT_ID = "/proc/sys/kernel/random/boot_id"  # of this machine since it started
+
+
+class _Wanted(NamedTuple):
+    """Something whose messages have offsets."""
+
+    held: Held
+    lanes: Mapping[int, str]  # by partition
+
+
+def _wanted(session: Session, request: Request) -> _Wanted:
+    """The queue or topic of a request, if the user may read it and its messages are stored."""
+    vhost = session.open_vhost
+    if "topic" in request.fields:
+        name = request.name("topic")
+        session.check(READ, "topic", f"topic.{name}")
+        topic = vhost.topics.log.get(name)
+        numbers = topic.numbers_by_queue()
+        lanes = {one: track_of(one, topic.queues)[0].label for one in numbers}
+        return _Wanted(Held("topic", name, topic.uuid, numbers), lanes)
+    name = request.name("queue")
+    session.check(READ, "queue", name)
+    queue = vhost.queues.get(name)
+    if queue is None:
+        raise NotFound(f"no queue '{name}' in vhost '{vhost.name}'")
+    if queue.number is None:
+        raise PreconditionFailed(
+            f"queue '{name}' is not durable: its messages are not stored and have no offsets"
+        )
+    return _Wanted(Held("queue", name, queue.uuid, {0: queue.number}), {0: "middle"})
+
+
+def _journal(session: Session) -> Journal:
+    journal = session.broker.storage.journal
+    if journal is None:
+        raise PreconditionFailed("this broker stores nothing")
+    return journal
+
+
+def _check_uuid(held: Held, uuid: str) -> None:
+    if uuid != held.uuid:
+        raise SourceChanged(
+            f"{held.kind} '{held.name}' was deleted and made again: these are not the messages "
+            "you mean"
+        )
+
+
+# -- bounds -------------------------------------------------------------------------------------
+
+
+def _bounds(session: Session, channel: Channel, request: Request) -> None:
+    wanted = request.maps("destinations")
+    if len(wanted) > MAX_DESTINATIONS:
+        raise PreconditionFailed(f"at most {MAX_DESTINATIONS} destinations at once")
+    time = request.whole("time", 0)
+
+    def answer() -> None:
+        try:
+            rows = [_row(session, Request(request.kind, {**one, "rid": 0}), time) for one in wanted]
+            session.respond(request, rows=rows)
+        except BrokerError as error:
+            session.refuse(request, error)
+
+    # What weaker levels have confirmed is readable with the next sync, not before.
+    session.broker.storage.when_synced(answer)
+
+
+def _row(session: Session, request: Request, time: int) -> dict[str, object]:
+    held, lanes = _wanted(session, request)
+    journal, synced = _journal(session), session.broker.storage.synced
+    parts = []
+    for partition, number in sorted(held.numbers.items()):
+        bounds = journal.bounds(number, synced)
+        at_time = min(journal.first_at(number, time), bounds.end) if time else None
+        parts.append(
+            [
+                lanes[partition],
+                partition,
+                bounds.first,
+                bounds.complete,
+                bounds.end,
+                bounds.first_time,
+                bounds.last_time,
+                at_time,
+            ]
+        )
+    epochs = {str(one): [*map(list, journal.epochs(held.numbers[one]))] for one in held.numbers}
+    return {
+        "kind": held.kind,
+        "name": held.name,
+        "uuid": held.uuid,
+        "parts": parts,
+        "epochs": epochs,
+    }
+
+
+def _check_seen(
+    session: Session, held: Held, partition: int, offset: int, epoch: int | None
+) -> None:
+    """DataLost when a reader has seen more than this log has of the reader's epoch.
+
+    A reader that names no epoch is only known to be wrong when it is behind the last message.
+    """
+    journal, number = _journal(session), held.numbers[partition]
+    end = None if epoch is None else end_of_epoch(journal.epochs(number), epoch)
+    if end is None:
+        end = journal.bounds(number, session.broker.storage.synced).end
+    if offset > end:
+        raise DataLost(
+            f"{held.kind} '{held.name}' partition {partition}: you have seen messages up to "
+            f"offset {offset - 1}, and of these the log has only those before {end}: it was "
+            "restored from a backup, or has lost messages"
+        )
+
+
+# -- fetch --------------------------------------------------------------------------------------
+
+
+def _fetch(session: Session, channel: Channel, request: Request, is_second: bool = False) -> None:
+    job, stretches = _job(session, request)
+    assert request.ch is not None
+    order = Order(request.rid, request.ch, job)
+    again = None if is_second else lambda: _fetch(session, channel, request, is_second=True)
+    with ExitStack() as lent:
+        try:
+            files = [lent.enter_context(one.file.lent()) for one in stretches]
+        except OSError as error:
+            raise StoreError(f"the messages cannot be read now: {error}") from error
+        session.fetch(order, files, again)
+
+
+def _locate(session: Session, channel: Channel, request: Request) -> None:
+    """The same for a reader on this machine that may open our files: it needs no help then.
+
+    It is told names only; whether it may read them is for the system to say.
+    """
+    if not is_loopback(session.link.peer):
+        raise Unsupported("files are named only to readers on the broker's own machine")
+    job, stretches = _job(session, request)  # checks the permission first
+    if not request.flag("seeds"):
+        raise Unsupported("this reader does not know the sums of the files: fetch the messages")
+    try:
+        files = [_file(one.file) for one in stretches]
+        boot = Path(BOOT_ID).read_text().strip()
+    except OSError as error:
+        raise Unsupported(f"the files cannot be named here: {error}") from None
+    session.respond(request, job=job.encode(), files=files, boot=boot)
+
+
+def _file(file: File) -> list[object]:
+    """A file's name, and what tells it from another of that name."""
+    with file.lent() as fd:
+        known = os.fstat(fd)
+        return [os.readlink(f"/proc/self/fd/{fd}"), known.st_dev, known.st_ino]
+
+
+def _job(session: Session, request: Request) -> tuple[Job, list[Stretch]]:
+    """What the request wants to read, as far as one answer goes."""
+    columns = tuple(request.texts("columns")) or COLUMNS
+    unknown = [name for name in columns if name not in COLUMNS]
+    if unknown:
+        raise PreconditionFailed(f"no column '{unknown[0]}'; there are {', '.join(COLUMNS)}")
+    start, end, partition = (request.whole(name, 0) for name in ("start", "end", "partition"))
+    held, lanes = _wanted(session, request)
+    _check_uuid(held, request.text("uuid", held.uuid))
+    number = held.numbers.get(partition)
+    if number is None:
+        raise NotFound(f"{held.kind} '{held.name}' has no partition {partition}")
+    journal, synced = _journal(session), session.broker.storage.synced
+    if request.flag("complete"):
+        _check_complete(held, partition, start, journal.bounds(number, synced).complete)
+    epoch = request.whole("epoch") if "epoch" in request.fields else None
+    _check_seen(session, held, partition, start if epoch is None else end, epoch)
+    stretches, following = journal.locate(number, start, end, synced)
+    job = Job(
+        kind=held.kind,
+        source=held.name,
+        partition=partition,
+        lane=lanes[partition],
+        columns=columns,
+        next=following,
+        pieces=tuple(map(Piece.of, stretches)),
+    )
+    return job, stretches
+
+
+def _check_complete(held: Held, partition: int, start: int, complete: int) -> None:
+    if start < complete:
+        raise DataLost(
+            f"{held.kind} '{held.name}' partition {partition}: messages from offset {start} to "
+            f"{complete - 1} are gone, at least some of them"
+        )
+
+
+# -- pins ---------------------------------------------------------------------------------------
+
+
+def _pin(session: Session, channel: Channel, request: Request) -> None:
+    query, max_bytes = request.name("query"), request.whole("max_bytes")
+    if max_bytes > MAX_PIN_BYTES:
+        raise PreconditionFailed(f"max_bytes: at most {MAX_PIN_BYTES}")
+    places = []
+    for one in request.maps("positions"):
+        asked = Request(request.kind, {**one, "rid": 0})
+        held = _wanted(session, asked).held
+        _check_uuid(held, asked.text("uuid"))
+        offsets, epochs = _offsets(asked.table("next")), _offsets(asked.table("epochs"))
+        for partition in offsets.keys() & held.numbers.keys():
+            _check_seen(session, held, partition, offsets[partition], epochs.get(partition))
+        places.append((held, offsets))
+    for held, offsets in places:
+        session.open_vhost.pins.place(query, held, offsets, max_bytes)
+    session.respond(request)
+
+
+def _offsets(table: Mapping[str, object]) -> dict[int, int]:
+    try:
+        found = {int(partition): int(str(offset)) for partition, offset in table.items()}
+    except ValueError:
+        raise PreconditionFailed("next: offsets by number of partition") from None
+    if any(partition < 0 or not 0 <= at < 1 << 62 for partition, at in found.items()):
+        raise PreconditionFailed("next: offsets and partitions count from 0")
+    return found
+
+
+def _unpin(session: Session, channel: Channel, request: Request) -> None:
+    pins = session.open_vhost.pins
+    query = request.name("query")
+    for one in [pin for pin in pins if pin.query == query]:
+        name = one.name if one.kind == "queue" else f"topic.{one.name}"
+        session.check(READ, one.kind, name)
+    session.respond(request, removed=pins.remove(query))
+
+
+HANDLERS: dict[int, Handler] = {
+    Op.BOUNDS: _bounds,
+    Op.FETCH: _fetch,
+    Op.LOCATE: _locate,
+    Op.PIN: _pin,
+    Op.UNPIN: _unpin,
+}

@@ -1,0 +1,228 @@
+"""What administrators and consoles ask: topics, groups, how far everybody is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.core.topics.log_topic import LogTopic
+from headrace.errors import NotFound, PreconditionFailed
+from headrace.server.remoting.places import queue_id_of, read_queues
+from headrace.wire.remoting import names
+from headrace.wire.remoting.codes import Language, RequestCode, ResponseCode
+from headrace.wire.remoting.command import ONEWAY, Command
+from headrace.wire.remoting.fastjson import json_bytes
+from headrace.wire.remoting.headers.admin import (
+    CreateTopic,
+    DeleteTopic,
+    GetConsumeStats,
+    OfGroup,
+    OfTopic,
+    TopicConfig,
+    topic_configs_body,
+)
+from headrace.wire.remoting.headers.groups import ResetOffset
+from headrace.wire.remoting.headers.route import topic_list_body
+from headrace.wire.remoting.headers.statistics import (
+    ClientConnection,
+    Progress,
+    QueueStats,
+    connections_body,
+    consume_stats_body,
+    topic_stats_body,
+)
+from headrace.wire.remoting.message_queue import MessageQueue, offset_list_body, offsets_body
+
+if TYPE_CHECKING:
+    from headrace.server.remoting.handlers import Handler
+    from headrace.server.remoting.members import Member
+    from headrace.server.remoting.session import Session
+
+
+# -- topics --------------------------------------------------------------------------------------
+
+
+def _create_topic(session: Session, request: Command) -> None:
+    header = CreateTopic.take(request.ext)
+    names.check_topic(header.topic)
+    session.check_topic_right("configure", header.topic)
+    queues = max(header.read_queue_nums, header.write_queue_nums)
+    topic = session.hub.make_topic(header.topic, queues)
+    if topic.queues != queues:
+        raise PreconditionFailed(
+            f"topic '{topic.name}' has {topic.queues} queues, and their number cannot be changed"
+        )
+    session.ticket = session.broker.storage.issued
+    session.respond(request)
+
+
+def _delete_topic(session: Session, request: Command) -> None:
+    header = DeleteTopic.take(request.ext)
+    session.check_topic_right("configure", header.topic)
+    session.hub.get_topic(header.topic)
+    session.hub.vhost.topics.log.delete(header.topic, lambda answer: None)
+    session.ticket = session.broker.storage.issued
+    session.respond(request)
+
+
+def _forget_route(session: Session, request: Command) -> None:
+    """Routes follow the topics; there is nothing to forget."""
+    session.respond(request)
+
+
+def _config(topic: LogTopic) -> TopicConfig:
+    return TopicConfig(topic.name, read_queues(topic), topic.queues)
+
+
+def _all_topics(session: Session, request: Command) -> None:
+    topics = session.hub.vhost.topics.log.topics.values()
+    shown = [_config(topic) for topic in topics if session.may_use_topic(topic.name)]
+    session.respond(request, body=topic_configs_body(shown))
+
+
+def _one_topic(session: Session, request: Command) -> None:
+    name = OfTopic.take(request.ext).topic
+    session.check_topic_right("read", name)
+    topic = session.hub.get_topic(name)
+    session.respond(request, body=json_bytes(_config(topic).as_map()))
+
+
+def _queue(session: Session, topic: LogTopic, queue_id: int) -> MessageQueue:
+    return MessageQueue(topic.name, session.hub.settings.broker_name, queue_id)
+
+
+def _topic_stats(session: Session, request: Command) -> None:
+    name = OfTopic.take(request.ext).topic
+    session.check_topic_right("read", name)
+    topic = session.hub.get_topic(name)
+    stats = {_queue(session, topic, at): QueueStats(0, 0) for at in range(topic.queues)}
+    for track, (first, end) in topic.bounds().items():
+        time = topic.time_at(track, end - 1) if first < end else None
+        stats[_queue(session, topic, queue_id_of(topic, track))] = QueueStats(first, end, time or 0)
+    session.respond(request, body=topic_stats_body(stats))
+
+
+# -- groups --------------------------------------------------------------------------------------
+
+
+def _consume_stats(session: Session, request: Command) -> None:
+    header = GetConsumeStats.take(request.ext)
+    found: dict[MessageQueue, Progress] = {}
+    topics = session.hub.vhost.topics.log.topics
+    for name in [header.topic] if header.topic else list(topics):
+        topic = topics.get(name)
+        if topic is None or not session.user.allows("/", "read", f"topic.{name}"):
+            continue
+        for track, offset in topic.assigned.groups().get(header.consumer_group, {}).items():
+            queue = _queue(session, topic, queue_id_of(topic, track))
+            _, end = topic.bound(track)
+            time = topic.time_at(track, offset - 1) if offset > 0 else None
+            found[queue] = Progress(end, offset, offset, time or 0)
+    session.respond(request, body=consume_stats_body(found))
+
+
+def _connection(member: Member[Session]) -> ClientConnection:
+    link = member.connection.link
+    return ClientConnection(
+        member.client_id, f"{link.peer}:{link.peer_port}", member.language, member.version
+    )
+
+
+def _consumers(session: Session, request: Command) -> None:
+    name = OfGroup.take(request.ext).name
+    group = session.hub.members.groups.get(name)
+    if group is None:
+        session.respond(
+            request,
+            ResponseCode.CONSUMER_NOT_ONLINE,
+            remark=f"the consumer group[{name:.120}] not online",
+        )
+        return
+    more: dict[str, object] = {
+        "consumeFromWhere": group.config.start_from.name,
+        "consumeType": group.config.consume_type.name,
+        "messageModel": group.config.model.name,
+        "subscriptionTable": {one.topic: one.as_map() for one in group.subscriptions.values()},
+    }
+    connections = [_connection(member) for member in group.members.values()]
+    session.respond(request, body=connections_body(connections, more))
+
+
+def _producers(session: Session, request: Command) -> None:
+    name = request.ext.get("producerGroup", "")
+    found = session.hub.members.producers.get(name)
+    if not found:
+        raise NotFound(f"no producer of group '{name:.120}' is connected")
+    session.respond(request, body=connections_body([_connection(one) for one in found.values()]))
+
+
+def _groups_of_topic(session: Session, request: Command) -> None:
+    name = OfTopic.take(request.ext).topic
+    session.check_topic_right("read", name)
+    online = {
+        group.name for group in session.hub.members.groups.values() if name in group.subscriptions
+    }
+    topic = session.hub.find_topic(name)
+    known = set(topic.assigned.groups()) if topic is not None else set()
+    session.respond(request, body=json_bytes({"groupList": sorted(online | known)}))
+
+
+def _topics_of_group(session: Session, request: Command) -> None:
+    name = OfGroup.take(request.ext).name
+    group = session.hub.members.groups.get(name)
+    session.respond(request, body=topic_list_body(sorted(group.subscriptions) if group else []))
+
+
+# -- going back ----------------------------------------------------------------------------------
+
+
+def _reset_offset(session: Session, request: Command) -> None:
+    """Let a group go to a time; its members are told, and drop what they have fetched."""
+    header = ResetOffset.take(request.ext)
+    session.check_topic_right("read", header.topic)
+    topic = session.hub.get_topic(header.topic)
+    offsets: dict[MessageQueue, int] = {}
+    for track, (first, end) in topic.bounds().items():
+        wanted = end
+        if header.timestamp >= 0:
+            wanted = max(first, topic.offset_at(track, header.timestamp))
+        known = topic.assigned.get(header.group, track)
+        if not header.is_force and known is not None:
+            wanted = min(wanted, known)
+        topic.assigned.set(header.group, track, wanted)
+        offsets[_queue(session, topic, queue_id_of(topic, track))] = wanted
+    session.ticket = session.broker.storage.issued
+    _tell_members(session, header, offsets)
+    session.respond(request, body=offsets_body("offsetTable", offsets))
+
+
+def _tell_members(session: Session, header: ResetOffset, offsets: dict[MessageQueue, int]) -> None:
+    group = session.hub.members.groups.get(header.group)
+    for member in list(group.members.values()) if group is not None else []:
+        listed = member.language is Language.CPP
+        body = (offset_list_body if listed else offsets_body)("offsetTable", offsets)
+        other = member.connection
+        other.send_command(
+            Command(
+                RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
+                header.ext(),
+                body,
+                opaque=other.next_opaque(),
+                flag=ONEWAY,
+            )
+        )
+
+
+HANDLERS: dict[int, Handler] = {
+    RequestCode.UPDATE_AND_CREATE_TOPIC: _create_topic,
+    RequestCode.DELETE_TOPIC_IN_BROKER: _delete_topic,
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: _forget_route,
+    RequestCode.GET_ALL_TOPIC_CONFIG: _all_topics,
+    RequestCode.GET_TOPIC_CONFIG: _one_topic,
+    RequestCode.GET_TOPIC_STATS_INFO: _topic_stats,
+    RequestCode.GET_CONSUME_STATS: _consume_stats,
+    RequestCode.GET_CONSUMER_CONNECTION_LIST: _consumers,
+    RequestCode.GET_PRODUCER_CONNECTION_LIST: _producers,
+    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: _groups_of_topic,
+    RequestCode.QUERY_TOPICS_BY_CONSUMER: _topics_of_group,
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: _reset_offset,
+}

@@ -1,0 +1,138 @@
+"""Settings of consumer groups. They are kept as parameters of the vhost; a group needs none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.core.broker import DEFAULT_VHOST, Broker
+from headrace.errors import AccessRefused, MalformedError, NotFound, PreconditionFailed
+from headrace.wire.remoting.codes import RequestCode
+from headrace.wire.remoting.command import Command
+from headrace.wire.remoting.fastjson import json_bytes
+from headrace.wire.remoting.headers.admin import (
+    CloneGroupOffset,
+    DeleteGroup,
+    GroupConfig,
+    OfGroup,
+    group_configs_body,
+)
+from headrace.wire.remoting.json_values import body_map
+from headrace.wire.remoting.names import check_group
+
+if TYPE_CHECKING:
+    from headrace.server.remoting.handlers import Handler
+    from headrace.server.remoting.session import Session
+    from headrace.server.remoting.state import Hub
+
+COMPONENT = "rocketmq-group"
+MAX_RETRIES = 1000
+
+
+class Groups:
+    """Settings by name; what nobody has set is as RocketMQ has it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._parameters = broker.parameters
+
+    def get(self, name: str) -> GroupConfig:
+        return self.find(name) or GroupConfig(name)
+
+    def find(self, name: str) -> GroupConfig | None:
+        found = self._parameters.find(DEFAULT_VHOST, COMPONENT, name)
+        if found is None:
+            return None
+        try:
+            return GroupConfig.take(found.value)
+        except MalformedError:  # somebody else has written it
+            return None
+
+    def names(self) -> list[str]:
+        return [one.name for one in self._parameters.listed(DEFAULT_VHOST, COMPONENT)]
+
+    def set(self, config: GroupConfig) -> None:
+        self._parameters.set(DEFAULT_VHOST, COMPONENT, config.name, config.as_map())
+
+    def clear(self, name: str) -> bool:
+        return self._parameters.clear(DEFAULT_VHOST, COMPONENT, name)
+
+    def check_consuming(self, name: str, *, broadcasting: bool) -> None:
+        """AccessRefused while the group is switched off."""
+        config = self.find(name)
+        if config is None:
+            return
+        if not config.consume_enable:
+            raise AccessRefused(f"group '{name}' is switched off (consumeEnable)")
+        if broadcasting and not config.consume_broadcast_enable:
+            raise AccessRefused(f"group '{name}' may not broadcast (consumeBroadcastEnable)")
+
+
+def _update(session: Session, request: Command) -> None:
+    config = GroupConfig.take(body_map(request.body))
+    check_group(config.name)
+    if not -1 <= config.retry_max_times <= MAX_RETRIES:
+        raise PreconditionFailed(f"retryMaxTimes is a number from -1 to {MAX_RETRIES}")
+    session.hub.groups.set(config)
+    session.ticket = session.broker.storage.issued
+    session.respond(request)
+
+
+def known_groups(hub: Hub) -> list[str]:
+    """Groups with settings, with members or with offsets."""
+    known = {*hub.groups.names(), *hub.members.groups}
+    for topic in hub.vhost.topics.log.topics.values():
+        known.update(topic.assigned.groups())
+    return sorted(known)
+
+
+def _all(session: Session, request: Command) -> None:
+    groups = session.hub.groups
+    body = group_configs_body([groups.get(name) for name in known_groups(session.hub)])
+    session.respond(request, body=body)
+
+
+def _one(session: Session, request: Command) -> None:
+    name = OfGroup.take(request.ext).name
+    if name not in known_groups(session.hub):
+        raise NotFound(f"no group '{name:.120}'")
+    session.respond(request, body=json_bytes(session.hub.groups.get(name).as_map()))
+
+
+def _delete(session: Session, request: Command) -> None:
+    header = DeleteGroup.take(request.ext)
+    name = header.group_name
+    if name in session.hub.members.groups:
+        raise PreconditionFailed(f"group '{name:.120}' has members; stop them first")
+    found = session.hub.groups.clear(name)
+    for topic in session.hub.vhost.topics.log.topics.values():
+        if header.clean_offset and name in topic.assigned.groups():
+            topic.assigned.forget(name)
+            found = True
+    if not found:
+        raise NotFound(f"no group '{name:.120}'")
+    session.ticket = session.broker.storage.issued
+    session.respond(request)
+
+
+def _clone(session: Session, request: Command) -> None:
+    """Let a group begin where another is."""
+    header = CloneGroupOffset.take(request.ext)
+    check_group(header.dest_group)
+    topics = session.hub.vhost.topics.log.topics
+    for name in [header.topic] if header.topic else list(topics):
+        topic = topics.get(name)
+        known = topic.assigned.groups().get(header.src_group, {}) if topic is not None else {}
+        for track, offset in dict(known).items():
+            assert topic is not None, "it has offsets"
+            session.check_topic_right("read", name)
+            topic.assigned.set(header.dest_group, track, offset)
+    session.ticket = session.broker.storage.issued
+    session.respond(request)
+
+
+HANDLERS: dict[int, Handler] = {
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _update,
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _all,
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: _one,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP: _delete,
+    RequestCode.CLONE_GROUP_OFFSET: _clone,
+}

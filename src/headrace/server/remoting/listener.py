@@ -1,0 +1,105 @@
+"""The RocketMQ listeners: two ports that answer the same, in plain text or over TLS.
+
+The ports are open when listen() returns. What has to be imported for them is imported in a thread
+afterwards, so that it does not delay the broker; early callers wait in the socket's queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from headrace.config import Config
+from headrace.core.broker import Broker
+from headrace.server.listener import Gate, Link, listening_socket
+from headrace.server.remoting.greeter import Greeter
+
+if TYPE_CHECKING:
+    from headrace.server.tls import Certificates
+
+logger = logging.getLogger(__name__)
+
+BACKLOG = 1024
+FRAME_SPARE = 1 << 20  # room for a header beside the largest body
+
+
+class Door:
+    """Starts and stops the RocketMQ side of a broker."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        config: Config,
+        links: set[Link],
+        certificates: Certificates | None,
+    ) -> None:
+        self._broker = broker
+        self._config = config
+        self._links = links
+        self._certificates = certificates
+        self._sockets: list[socket.socket] = []
+        self._opening: asyncio.Task[None] | None = None
+        self._servers: list[asyncio.Server | Greeter] = []
+
+    def listen(self, name: str, port: int) -> int:
+        """Open a port; returns its number."""
+        opened = listening_socket(self._config.host, port, BACKLOG, name)
+        self._sockets.append(opened)
+        number: int = opened.getsockname()[1]
+        return number
+
+    def open(self, broker_port: int) -> None:
+        """Begin to answer as soon as everything is imported."""
+        opening = self._open(broker_port)
+        self._opening = asyncio.get_running_loop().create_task(opening, name="remoting-door")
+
+    async def opened(self) -> None:
+        """Return when requests are answered."""
+        assert self._opening is not None
+        await asyncio.shield(self._opening)
+
+    async def _open(self, broker_port: int) -> None:
+        loop = asyncio.get_running_loop()
+        place = "headrace.server.remoting"
+        session = await loop.run_in_executor(None, import_module, f"{place}.session")
+        hub_module = import_module(f"{place}.state")
+        config = self._config
+        settings = hub_module.Settings(
+            user=config.rocketmq_user,
+            advertise_host=config.advertise_host,
+            auto_create=config.auto_create_topics,
+            max_message=config.max_message_size,
+            frame_max=config.max_message_size + FRAME_SPARE,
+        )
+        hub = hub_module.Hub(self._broker, settings)
+        hub.port = broker_port
+        hub.start()
+        for opened in self._sockets:
+            gate = Gate(config.handshake_timeout, config.max_unauthenticated_per_address)
+
+            def link(gate: Gate = gate) -> Link:
+                return Link(loop, gate, self._links, lambda peer: session.Session(hub, peer))
+
+            self._servers.append(await self._serve(opened, gate, link))
+
+    async def _serve(
+        self, opened: socket.socket, gate: Gate, link: Callable[[], Link]
+    ) -> asyncio.Server | Greeter:
+        if self._certificates is None:
+            loop = asyncio.get_running_loop()
+            return await loop.create_server(link, sock=opened, backlog=BACKLOG)
+        plain = self._config.remoting_tls == "optional"
+        return Greeter(opened, gate, link, self._certificates.context, plain=plain)
+
+    async def close(self) -> None:
+        """Nobody new comes in; the broker tells those who are there."""
+        if self._opening is not None:
+            await asyncio.gather(self._opening, return_exceptions=True)
+        for server in self._servers:
+            server.close()
+        for opened in self._sockets[len(self._servers) :]:
+            opened.close()

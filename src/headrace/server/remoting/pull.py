@@ -1,0 +1,358 @@
+"""Pulls, and questions for offsets."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from headrace.core.topics.log_topic import LogTopic
+from headrace.errors import AccessRefused, NotFound
+from headrace.model.selectors import EVERYTHING, Selector, TagSelector, compile_selector
+from headrace.model.topics.partitions import Track
+from headrace.server.remoting.long_polls import Held
+from headrace.server.remoting.lookup import find_message
+from headrace.server.remoting.message_mapping import sent_bytes, take_record
+from headrace.server.remoting.meters import GOT
+from headrace.server.remoting.places import physical_offset, queue_id_of, track_of
+from headrace.store.topics.entry import tags_of
+from headrace.store.topics.reads import Loaded
+from headrace.wire.remoting.codes import RequestCode, ResponseCode
+from headrace.wire.remoting.command import Command
+from headrace.wire.remoting.flags import PullFlag
+from headrace.wire.remoting.headers.pull import (
+    EarliestStoreTime,
+    GetMaxOffset,
+    GetMinOffset,
+    OffsetResult,
+    PullMessage,
+    PullResult,
+    QueryConsumerOffset,
+    SearchOffset,
+    TimestampResult,
+    UpdateConsumerOffset,
+    ViewMessage,
+)
+from headrace.wire.remoting.hosts import host_bytes
+from headrace.wire.remoting.names import check_group, is_retry_topic
+
+if TYPE_CHECKING:
+    from headrace.server.remoting.handlers import Handler
+    from headrace.server.remoting.session import Session
+
+logger = logging.getLogger(__name__)
+
+MAX_MESSAGES = 1024  # in one answer
+MAX_BYTES = 1 << 20  # unless a single message has more
+SCAN_MESSAGES = 8192  # looked at for one answer when a selector passes few of them
+YOUNG_MESSAGES = 100_000  # in a queue, all of them still there
+MAX_SUSPEND_MS = 60_000
+_COMMIT, _SUSPEND, _SUBSCRIPTION = (
+    int(PullFlag.COMMIT_OFFSET),
+    int(PullFlag.SUSPEND),
+    int(PullFlag.SUBSCRIPTION),
+)
+
+
+class Pulled(NamedTuple):
+    """The answer to a pull."""
+
+    code: ResponseCode
+    remark: str
+    result: PullResult
+    pieces: list[bytes]
+
+
+def _pull(session: Session, request: Command) -> None:
+    header = PullMessage.take(request.ext)
+    check_group(header.consumer_group)
+    session.check_topic_right("read", header.topic)
+    _check_group(session, header.consumer_group)
+    selector = _selector(session, header)
+    if header.sys_flag & _COMMIT and header.commit_offset >= 0:
+        _store_offset(session, header.consumer_group, header.topic, header.queue_id, header)
+    pulled = _look(session, header, selector)
+    hub = session.hub
+    may_wait = header.sys_flag & _SUSPEND and header.suspend_timeout_millis > 0
+    if pulled.code is not ResponseCode.PULL_NOT_FOUND or not may_wait:
+        _tell(session, request, pulled)
+        return
+    if not hub.polls.has_room(session):
+        _tell(session, request, pulled)
+        return
+
+    def attempt(must: bool) -> bool:
+        try:
+            session.check_topic_right("read", header.topic)  # rights may have changed meanwhile
+        except AccessRefused as error:
+            session.refuse(request, error)
+            return True
+        found = _look(session, header, selector)
+        if found.code is ResponseCode.PULL_NOT_FOUND and not must:
+            return False
+        _tell(session, request, found)
+        return True
+
+    wait_ms = min(header.suspend_timeout_millis, MAX_SUSPEND_MS)
+    hub.polls.hold(header.topic, Held(session, hub.now_ms() + wait_ms, attempt))
+
+
+def _check_group(session: Session, name: str) -> None:
+    group = session.hub.members.groups.get(name)
+    broadcasting = group is not None and not group.is_clustering
+    session.hub.groups.check_consuming(name, broadcasting=broadcasting)
+
+
+def _tell(session: Session, request: Command, pulled: Pulled) -> None:
+    ext = pulled.result.ext()
+    if pulled.pieces:
+        session.respond_with(request, ext, pulled.pieces, pulled.remark)
+    else:
+        session.respond(request, pulled.code, ext, remark=pulled.remark)
+
+
+def _selector(session: Session, header: PullMessage) -> Selector:
+    """That of the request, or that of the group's heartbeat."""
+    if header.sys_flag & _SUBSCRIPTION:
+        return compile_selector(header.expression_type, header.subscription or "*")
+    known = session.hub.members.find_subscription(header.consumer_group, header.topic)
+    if known is None:
+        return (
+            EVERYTHING
+            if not header.subscription
+            else compile_selector(header.expression_type, header.subscription)
+        )
+    return compile_selector(known.kind, known.expression)
+
+
+def _look(session: Session, header: PullMessage, selector: Selector) -> Pulled:
+    """What a pull finds now."""
+    topic = session.hub.find_topic(header.topic)
+    if topic is None:
+        return _outside(header.queue_offset, 0, 0)
+    track = track_of(topic, header.queue_id)
+    first, end = topic.bound(track)
+    if header.queue_offset > end:
+        return _ahead(session, header, topic, track)
+    if not first <= header.queue_offset < end:
+        return _outside(header.queue_offset, first, end)
+    pieces, following = _collect(session, topic, track, header, selector, end)
+    result = PullResult(0, following, first, end)
+    if pieces:
+        hub = session.hub
+        hub.got_total += len(pieces)
+        hub.count(GOT, f"{topic.name}@{header.consumer_group}", len(pieces))
+        return Pulled(ResponseCode.SUCCESS, "FOUND", result, pieces)
+    return Pulled(ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE", result, [])
+
+
+def _outside(offset: int, first: int, end: int) -> Pulled:
+    """There is nothing at the offset: not yet, or not any more."""
+    if offset == end:
+        remark = "OFFSET_OVERFLOW_ONE" if end else "NO_MESSAGE_IN_QUEUE"
+        return Pulled(ResponseCode.PULL_NOT_FOUND, remark, PullResult(0, offset, first, end), [])
+    result = PullResult(0, first if offset < first else end, first, end)
+    remark = "OFFSET_TOO_SMALL" if offset < first else "NO_MESSAGE_IN_QUEUE"
+    return Pulled(ResponseCode.PULL_OFFSET_MOVED, remark, result, [])
+
+
+def _ahead(session: Session, header: PullMessage, topic: LogTopic, track: Track) -> Pulled:
+    """The consumer has seen messages that are not in the log. It is sent to where the log went on
+    after a restore or a loss: what comes from there on is new to it."""
+    first, end = topic.bound(track)
+    epochs = topic.epochs(track)
+    following = min(max(first, epochs[-1][1]), end) if epochs else end
+    if topic.name not in session.ahead:
+        session.ahead.add(topic.name)
+        logger.warning(
+            "group '%s' pulls queue %d of topic '%s' from offset %d, and the log ends at %d: "
+            "it was restored from a backup, or has lost messages. The group is sent to offset %d",
+            header.consumer_group, header.queue_id, topic.name, header.queue_offset, end, following,
+        )  # fmt: skip
+    remark = "OFFSET_OVERFLOW_BADLY" if end else "NO_MESSAGE_IN_QUEUE"
+    return Pulled(ResponseCode.PULL_OFFSET_MOVED, remark, PullResult(0, following, first, end), [])
+
+
+def _collect(
+    session: Session,
+    topic: LogTopic,
+    track: Track,
+    header: PullMessage,
+    selector: Selector,
+    end: int,
+) -> tuple[list[bytes], int]:
+    """Messages that are chosen, and the offset behind the last one looked at."""
+    number = topic.number_of(track)
+    assert number is not None, "there are messages in it"
+    host = host_bytes(session.hub.store_host(session))
+    name, queue_id = topic.name.encode(), queue_id_of(topic, track)
+    wanted = min(max(header.max_msg_nums, 1), MAX_MESSAGES)
+    room = min(header.max_msg_bytes or MAX_BYTES, MAX_BYTES)
+    everything = isinstance(selector, TagSelector) and not selector.tags
+    scan = wanted if everything else SCAN_MESSAGES
+    stop = min(end, header.queue_offset + scan)
+    pieces: list[bytes] = []
+    at = header.queue_offset
+    while at < stop:
+        loaded, following = topic.load(track, at, stop, MAX_BYTES)
+        for offset, time, content in _each(loaded):
+            at = offset + 1
+            if not everything and not _is_chosen(selector, content):
+                continue
+            piece = sent_bytes(
+                take_record(content),
+                name,
+                queue_id,
+                offset,
+                physical_offset(number, offset),
+                time,
+                host,
+            )
+            room -= len(piece)
+            pieces.append(piece)
+            if len(pieces) >= wanted or room <= 0:
+                return pieces, at
+        at = max(at, following)
+    return pieces, at
+
+
+def _each(loaded: list[Loaded]) -> list[tuple[int, int, bytes]]:
+    return [
+        (offset, one.time, content)
+        for one in loaded
+        for offset, content in zip(one.offsets, one.contents, strict=True)
+    ]
+
+
+def _is_chosen(selector: Selector, content: bytes) -> bool:
+    if isinstance(selector, TagSelector):
+        return selector.matches_tag(tags_of(content))
+    return selector.matches(take_record(content).properties)
+
+
+# -- offsets -------------------------------------------------------------------------------------
+
+
+def _store_offset(
+    session: Session,
+    group: str,
+    name: str,
+    queue_id: int,
+    header: PullMessage | UpdateConsumerOffset,
+) -> None:
+    topic = session.hub.find_topic(name)
+    if topic is not None and header.commit_offset >= 0:
+        topic.assigned.set(group, track_of(topic, queue_id), header.commit_offset)
+
+
+def _update_offset(session: Session, request: Command) -> None:
+    header = UpdateConsumerOffset.take(request.ext)
+    check_group(header.consumer_group)
+    session.check_topic_right("read", header.topic)
+    _store_offset(session, header.consumer_group, header.topic, header.queue_id, header)
+    if not request.is_oneway:
+        session.ticket = session.broker.storage.issued
+    session.respond(request)
+
+
+def _query_offset(session: Session, request: Command) -> None:
+    header = QueryConsumerOffset.take(request.ext)
+    session.check_topic_right("read", header.topic)
+    topic = session.hub.find_topic(header.topic)
+    found: int | None = None
+    if topic is not None:
+        track = track_of(topic, header.queue_id)
+        found = topic.assigned.get(header.consumer_group, track)
+        if found is None and header.set_zero_if_not_found is not False and _is_young(topic, track):
+            found = 0
+    elif is_retry_topic(header.topic):
+        found = 0  # it will be made when the first message comes back
+    if found is None:
+        raise NotFound(f"group '{header.consumer_group}' has no offset in '{header.topic}'")
+    session.ticket = session.broker.storage.issued  # what was told once must never go back
+    session.respond(request, ext=OffsetResult(found).ext())
+
+
+def _is_young(topic: LogTopic, track: Track) -> bool:
+    """Whoever starts a consumer a little late shall not miss what was sent before, as with
+    Apache's brokers; in a large topic a new group begins at the end."""
+    first, end = topic.bound(track)
+    return first == 0 and end <= YOUNG_MESSAGES
+
+
+def _bound(session: Session, name: str, queue_id: int) -> tuple[int, int]:
+    session.check_topic_right("read", name)
+    topic = session.hub.find_topic(name)
+    return (0, 0) if topic is None else topic.bound(track_of(topic, queue_id))
+
+
+def _max_offset(session: Session, request: Command) -> None:
+    header = GetMaxOffset.take(request.ext)
+    _, end = _bound(session, header.topic, header.queue_id)
+    session.respond(request, ext=OffsetResult(end).ext())
+
+
+def _min_offset(session: Session, request: Command) -> None:
+    header = GetMinOffset.take(request.ext)
+    first, _ = _bound(session, header.topic, header.queue_id)
+    session.respond(request, ext=OffsetResult(first).ext())
+
+
+def _search_offset(session: Session, request: Command) -> None:
+    header = SearchOffset.take(request.ext)
+    first, end = _bound(session, header.topic, header.queue_id)
+    topic = session.hub.find_topic(header.topic)
+    offset = 0
+    if topic is not None and first < end:
+        track = track_of(topic, header.queue_id)
+        if (header.boundary_type or "").lower() == "upper":
+            offset = max(first, topic.offset_at(track, header.timestamp + 1) - 1)
+        else:
+            offset = max(first, topic.offset_at(track, header.timestamp))
+    session.respond(request, ext=OffsetResult(offset).ext())
+
+
+def _earliest(session: Session, request: Command) -> None:
+    header = EarliestStoreTime.take(request.ext)
+    first, end = _bound(session, header.topic, header.queue_id)
+    topic = session.hub.find_topic(header.topic)
+    time: int | None = None
+    if topic is not None and first < end:
+        time = topic.time_at(track_of(topic, header.queue_id), first)
+    session.respond(request, ext=TimestampResult(-1 if time is None else time).ext())
+
+
+def _view(session: Session, request: Command) -> None:
+    header = ViewMessage.take(request.ext)
+    found = find_message(session.hub, header.offset)
+    if found is None:
+        session.respond(
+            request,
+            ResponseCode.SYSTEM_ERROR,
+            remark=f"no message has the physical offset {header.offset}",
+        )
+        return
+    topic = found.topic
+    session.check_topic_right("read", topic.name)
+    body = sent_bytes(
+        found.record,
+        topic.name.encode(),
+        queue_id_of(topic, found.track),
+        found.place[1],
+        header.offset,
+        found.time,
+        host_bytes(session.hub.store_host(session)),
+    )
+    session.respond(request, body=body)
+
+
+HANDLERS: dict[int, Handler] = {
+    RequestCode.PULL_MESSAGE: _pull,
+    RequestCode.LITE_PULL_MESSAGE: _pull,
+    RequestCode.UPDATE_CONSUMER_OFFSET: _update_offset,
+    RequestCode.QUERY_CONSUMER_OFFSET: _query_offset,
+    RequestCode.GET_MAX_OFFSET: _max_offset,
+    RequestCode.GET_MIN_OFFSET: _min_offset,
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: _search_offset,
+    RequestCode.GET_EARLIEST_MSG_STORETIME: _earliest,
+    RequestCode.VIEW_MESSAGE_BY_ID: _view,
+}

@@ -1,0 +1,79 @@
+"""Messages by key or by their producer's id. There is no index: the newest ones are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from headrace.core.topics.log_topic import LogTopic
+from headrace.model.topics.partitions import Track
+from headrace.server.remoting.message_mapping import Record, sent_bytes, take_record
+from headrace.server.remoting.places import physical_offset, queue_id_of
+from headrace.wire.remoting import properties as names
+from headrace.wire.remoting.codes import RequestCode, ResponseCode
+from headrace.wire.remoting.command import Command
+from headrace.wire.remoting.headers.pull import QueryMessage, QueryResult
+from headrace.wire.remoting.hosts import host_bytes
+
+if TYPE_CHECKING:
+    from headrace.server.remoting.handlers import Handler
+    from headrace.server.remoting.session import Session
+
+MAX_FOUND = 64
+MAX_SCANNED = 10_000  # messages of each queue, the newest of the time asked for
+_BYTES = 1 << 20
+
+
+def _query(session: Session, request: Command) -> None:
+    header = QueryMessage.take(request.ext)
+    session.check_topic_right("read", header.topic)
+    topic = session.hub.get_topic(header.topic)
+    host = host_bytes(session.hub.store_host(session))
+    wanted = min(max(header.max_num, 1), MAX_FOUND)
+    pieces: list[bytes] = []
+    newest = 0
+    for track in topic.bounds():
+        for offset, time, record in _newest(topic, track, header):
+            if not _is_it(record, header):
+                continue
+            newest = max(newest, time)
+            physical = physical_offset(topic.number_of(track) or 0, offset)
+            queue_id = queue_id_of(topic, track)
+            pieces.append(
+                sent_bytes(record, topic.name.encode(), queue_id, offset, physical, time, host)
+            )
+            if len(pieces) >= wanted:
+                break
+    ext = QueryResult(newest, 0).ext()
+    if pieces:
+        session.respond_with(request, ext, pieces[:wanted], "")
+    else:
+        session.respond(
+            request, ResponseCode.QUERY_NOT_FOUND, ext, remark="no message of this time has the key"
+        )
+
+
+def _is_it(record: Record, header: QueryMessage) -> bool:
+    if record.properties.get(names.UNIQ_KEY) == header.key:
+        return True
+    if header.by_unique_key:
+        return False
+    return header.key in record.properties.get(names.KEYS, "").split(" ")
+
+
+def _newest(
+    topic: LogTopic, track: Track, header: QueryMessage
+) -> Iterator[tuple[int, int, Record]]:
+    first, end = topic.bound(track)
+    stop = min(end, topic.offset_at(track, min(header.end_timestamp, _LATEST) + 1))
+    start = max(first, topic.offset_at(track, header.begin_timestamp), stop - MAX_SCANNED)
+    while start < stop:
+        loaded, start = topic.load(track, start, stop, _BYTES)
+        for one in loaded:
+            for offset, content in zip(one.offsets, one.contents, strict=True):
+                yield offset, one.time, take_record(content)
+
+
+_LATEST = (1 << 62) - 1
+
+HANDLERS: dict[int, Handler] = {RequestCode.QUERY_MESSAGE: _query}

@@ -1,0 +1,106 @@
+"""What consoles show of the broker as a whole: figures, never files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace import __version__
+from headrace.errors import NotFound
+from headrace.server.remoting.meters import DAY, GOT, HOUR, PUT
+from headrace.wire.remoting.codes import VERSION, RequestCode
+from headrace.wire.remoting.command import Command
+from headrace.wire.remoting.fastjson import json_bytes
+from headrace.wire.remoting.headers.admin import ViewStats
+
+if TYPE_CHECKING:
+    from headrace.server.remoting.handlers import Handler
+    from headrace.server.remoting.members import Member
+    from headrace.server.remoting.session import Session
+
+
+def _runtime(session: Session, request: Command) -> None:
+    hub = session.hub
+    topics = hub.vhost.topics.log.topics.values()
+    bounds = [bound for topic in topics for bound in topic.bounds().values()]
+    messages = sum(end for _, end in bounds)
+    kept = sum(end - first for first, end in bounds)
+    shown = {
+        "brokerVersionDesc": f"Headrace {__version__}",
+        "brokerVersion": VERSION,
+        "bootTimestamp": hub.started_ms,
+        "runtime": f"[ {(hub.wall_ms() - hub.started_ms) // 1000} seconds ]",
+        "msgPutTotalTodayNow": messages,
+        "msgGetTotalTodayNow": hub.got_total,
+        "messagesKept": kept,
+        "topicCount": len(topics),
+        "consumerGroupCount": len(hub.members.groups),
+        "producerGroupCount": len(hub.members.producers),
+        "connectionCount": len(session.broker.connections),
+        "putTps": _rates(session, PUT),
+        "getTransferedTps": _rates(session, GOT),
+        "getTransferredTps": _rates(session, GOT),
+        "pullThreadPoolQueueSize": len(hub.polls),
+        "sendThreadPoolQueueSize": 0,
+        "pullThreadPoolQueueHeadWaitTimeMills": 0,  # requests wait in no queue here
+        "sendThreadPoolQueueHeadWaitTimeMills": 0,
+        "pageCacheLockTimeMills": 0,
+        "alarm": session.broker.alarms.reason or "",
+    }
+    session.respond(
+        request, body=json_bytes({"table": {name: str(value) for name, value in shown.items()}})
+    )
+
+
+def _rates(session: Session, kind: str) -> str:
+    """Three numbers, as consoles read them: now, of a minute, of ten."""
+    hub = session.hub
+    one, ten = hub.meters.rates(kind, hub.wall_ms() // 60_000)
+    return f"{one:.3f} {one:.3f} {ten:.3f}"
+
+
+def _stats(session: Session, request: Command) -> None:
+    header = ViewStats.take(request.ext)
+    found = session.hub.meters.sums(
+        header.stats_name, header.stats_key, session.hub.wall_ms() // 60_000
+    )
+    if found is None:
+        raise NotFound(f"nothing is counted as {header.stats_name:.80} {header.stats_key:.255}")
+    session.respond(
+        request,
+        body=json_bytes(
+            {
+                "statsMinute": _shown(found.minute, 1),
+                "statsHour": _shown(found.hour, HOUR),
+                "statsDay": _shown(found.day, DAY),
+            }
+        ),
+    )
+
+
+def _shown(amount: int, minutes: int) -> dict[str, object]:
+    return {"sum": amount, "tps": round(amount / (60 * minutes), 3), "avgpt": 0.0}
+
+
+def _producers(session: Session, request: Command) -> None:
+    found = {
+        group: [_producer(member) for member in members.values()]
+        for group, members in session.hub.members.producers.items()
+    }
+    session.respond(request, body=json_bytes({"data": found}))
+
+
+def _producer(member: Member[Session]) -> dict[str, object]:
+    return {
+        "clientId": member.client_id,
+        "remoteIP": member.connection.link.peer,
+        "language": member.language.name,
+        "version": member.version,
+        "lastUpdateTimestamp": member.connection.hub.wall_of(member.seen),
+    }
+
+
+HANDLERS: dict[int, Handler] = {
+    RequestCode.GET_BROKER_RUNTIME_INFO: _runtime,
+    RequestCode.VIEW_BROKER_STATS_DATA: _stats,
+    RequestCode.GET_ALL_PRODUCER_INFO: _producers,
+}
