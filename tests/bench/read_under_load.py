@@ -32,7 +32,7 @@ from headrace.bench.flow import measure_flow
 from headrace.bench.latency import measure_latency
 from headrace.bench.link import Address
 from headrace.bench.target import Timing
-from headrace.client.bulk import BulkConnection
+from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.wire.native.payloads import Op
 

@@ -34,7 +34,7 @@ from sessions import new_session
 import brokers
 from headrace import topics
 from headrace.bench import procfs
-from headrace.client.bulk import BulkConnection
+from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.testing import mariadb
 from headrace.wire.native.payloads import Op

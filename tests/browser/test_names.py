@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from brokers import Broker
 from consoles import Api, Console
 from headrace import topics
-from headrace.client.bulk import BulkConnection
+from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import brokers
-from headrace.client.bulk import BulkConnection
+from headrace.bulk.client import BulkConnection
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
 from headrace.verify.link import Link, LinkLost

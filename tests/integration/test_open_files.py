@@ -18,7 +18,7 @@ from pika.exceptions import AMQPError
 
 import brokers
 from brokers import Broker
-from headrace.client.bulk import BulkConnection
+from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from waiting import wait_for
 

@@ -20,7 +20,7 @@ from processes import java_of
 import brokers
 import mariadb
 from headrace import topics
-from headrace.client.bulk import BulkConnection
+from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.demo.broker import lasting_ports
 from headrace.topics.bulk import TopicTables

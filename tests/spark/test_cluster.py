@@ -11,7 +11,7 @@ import cluster
 import pytest
 from lab import bodies_in
 
-from headrace.client.bulk import BulkConnection
+from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.testing import run_broker
 from headrace.wire.native.payloads import Op

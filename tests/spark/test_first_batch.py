@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.client.bulk import BulkConnection
+from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.spark.errors import CheckpointLost
 from headrace.spark.options import read_options

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace import topics
-from headrace.client.bulk import BulkConnection
+from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.store.tools.backup import backup, restore
 from headrace.testing import RunningBroker, run_broker

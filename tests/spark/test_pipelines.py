@@ -16,7 +16,7 @@ import pytest
 from loading import load_example
 
 import headrace.topics
-from headrace.client.bulk import BulkConnection
+from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.testing import RunningBroker, run_broker
 from mariadb import prepared

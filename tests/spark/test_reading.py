@@ -8,7 +8,7 @@ from typing import Any
 import pika
 import pytest
 
-from headrace.client.bulk import BulkConnection
+from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.testing import RunningBroker, run_broker
 from headrace.wire.native.payloads import Op

@@ -18,8 +18,8 @@ import pytest
 
 import brokers
 import headrace.topics
+from headrace.bulk.client import BulkConnection
 from headrace.client import Channel, ConnectionFactory
-from headrace.client.bulk import BulkConnection
 from headrace.demo.broker import lasting_ports
 from waiting import wait_for
 

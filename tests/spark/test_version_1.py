@@ -11,7 +11,7 @@ from pyarrow.parquet import read_table
 
 from fixtures import contents
 from fixtures.opening import Written, unpacked
-from headrace.client.bulk import BulkConnection
+from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.testing import RunningBroker, run_broker
 

@@ -20,7 +20,7 @@ from headrace.bench.brokers import Headrace
 from headrace.bench.failure import MeasureError
 from headrace.bench.ratio import Result, rate
 from headrace.client import ConnectionFactory
-from headrace.client.operations import Call, nothing
+from headrace.client.core.requests import Call, nothing
 from headrace.rocketmq import (
     ConcurrentConsumer,
     ConsumeFromWhere,

@@ -27,7 +27,7 @@ from headrace.bench.brokers import Headrace
 from headrace.bench.failure import MeasureError
 from headrace.bench.ratio import Result, rate
 from headrace.client import ConnectionFactory
-from headrace.client.operations import Call, nothing
+from headrace.client.core.requests import Call, nothing
 from headrace.store.mysql.connection import Session
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.mysql.tables import NOW

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import click
 
+from headrace.bulk.client import BulkConnection, Pin
 from headrace.cli.address import Address
 from headrace.cli.connecting import broker_options, explain, json_option
 from headrace.cli.escaping import escaped
@@ -14,7 +15,6 @@ from headrace.cli.main import DONE
 from headrace.cli.stores import confirmed
 from headrace.cli.tables import Column, show
 from headrace.client import HeadraceError
-from headrace.client.bulk import BulkConnection, Pin
 from headrace.client.settings import Settings
 from headrace.errors import CommandFailed
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from headrace.client import Channel, NotFound
-from headrace.client.operations import Message
+from headrace.client.core.requests import Message
 
 _BATCH = 1000
 _WINDOW = 8  # requests that wait for their confirm

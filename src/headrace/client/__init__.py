@@ -2,6 +2,8 @@
 
 from headrace.client.channel import Channel
 from headrace.client.connection import Connection, ConnectionFactory
+from headrace.client.core.requests import REPLY_TO, QueueInfo
+from headrace.client.core.unsettled import Delivery
 from headrace.client.errors import (
     AccessRefused,
     AlreadySettled,
@@ -20,8 +22,6 @@ from headrace.client.errors import (
     ResourceLocked,
     StoreFailed,
 )
-from headrace.client.ledger import Delivery
-from headrace.client.operations import REPLY_TO, QueueInfo
 from headrace.client.properties import BasicProperties
 from headrace.client.settings import ExchangeType, OnFailure, Settings
 

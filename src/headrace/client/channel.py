@@ -7,17 +7,17 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.client import operations
-from headrace.client.base import ChannelBase
-from headrace.client.calls import Calls
-from headrace.client.dispatch import CallbackSink, Dispatcher, Lane
+from headrace.client.core import requests
+from headrace.client.core.base import ChannelBase
+from headrace.client.core.callback_failures import Callback, DeliveryHandler, OnCancel
+from headrace.client.core.channel_core import Calls
+from headrace.client.core.channel_state import ChannelState
+from headrace.client.core.requests import REPLY_TO, Arguments, Call, Message, QueueInfo
+from headrace.client.core.unsettled import Delivery
+from headrace.client.deliveries import CallbackSink, Dispatcher, Lane
 from headrace.client.errors import ChannelClosed, HeadraceError
-from headrace.client.failures import Callback, DeliveryHandler, OnCancel
-from headrace.client.ledger import Delivery
-from headrace.client.operations import REPLY_TO, Arguments, Call, Message, QueueInfo
 from headrace.client.properties import Properties
 from headrace.client.settings import ExchangeType, OnFailure
-from headrace.client.state import ChannelState
 from headrace.client.streams import DeliveryStream
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Channel(ChannelBase[Delivery]):
         self, messages: Iterable[Message], *, retry: bool | None = None
     ) -> list[Future[list[int]]]:
         """One future for each request that it takes."""
-        calls = operations.publish_batches(messages, self._retries(retry))
+        calls = requests.publish_batches(messages, self._retries(retry))
         return [self.connection.submit(self.state, call) for call in calls]
 
     # -- consuming -------------------------------------------------------------------------------

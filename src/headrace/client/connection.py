@@ -12,15 +12,15 @@ from dataclasses import fields, replace
 from itertools import count
 from typing import Any, TypeVar
 
-from headrace.client.base import ConnectionBase
-from headrace.client.calls import Calls
 from headrace.client.channel import Channel
-from headrace.client.dispatch import Dispatcher
+from headrace.client.core.base import ConnectionBase
+from headrace.client.core.channel_core import Calls
+from headrace.client.core.channel_state import ChannelState
+from headrace.client.core.requests import Call
+from headrace.client.core.unsettled import Delivery
+from headrace.client.deliveries import Dispatcher
 from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
-from headrace.client.ledger import Delivery
-from headrace.client.operations import Call
 from headrace.client.settings import Settings
-from headrace.client.state import ChannelState
 from headrace.client.transport import Transport
 from headrace.client.urls import settings_of
 from headrace.wire.native.payloads import Op

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from headrace.client.checks import checked_table
+from headrace.client.core.checks import checked_table
 
 TRANSIENT, PERSISTENT = 1, 2
 

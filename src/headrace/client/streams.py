@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable, Generator, Iterator
 from queue import Empty, SimpleQueue
 
+from headrace.client.core.unsettled import Batch, Delivery, Ledger
 from headrace.client.errors import HeadraceError
-from headrace.client.ledger import Batch, Delivery, Ledger
 
 
 class _End:

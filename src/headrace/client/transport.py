@@ -17,8 +17,8 @@ from heapq import heappop, heappush
 from itertools import count
 from threading import Condition, Thread, get_ident
 
+from headrace.client.core.connection_core import Core, State
 from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
-from headrace.client.protocol import Core, State
 from headrace.client.settings import Settings
 from headrace.client.tls import TlsSocket, wrap
 

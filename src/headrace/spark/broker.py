@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from headrace.client.bulk import BulkConnection, Destination
+from headrace.bulk.client import BulkConnection, Destination
 from headrace.client.errors import ConnectionClosed, HeadraceError
 from headrace.client.settings import Settings
 from headrace.errors import StoreError

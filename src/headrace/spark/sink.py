@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from headrace.client.bulk import BulkConnection
+from headrace.bulk.client import BulkConnection
 from headrace.client.errors import ConnectionClosed
 from headrace.spark.broker import connect, told
 from headrace.spark.options import WriteOptions

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from headrace.bulk.client import Located
 from headrace.bulk.decode.jobs import batches_of
 from headrace.bulk.read_plan import Job
-from headrace.client.bulk import Located
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

@@ -9,8 +9,8 @@ from typing import Any, Final, TypeVar
 
 from headrace import errors
 from headrace.client import Channel, Connection, ConnectionFactory
+from headrace.client.core.requests import Call, Reply, nothing
 from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
-from headrace.client.operations import Call, Reply, nothing
 from headrace.model.topics.message_priority import Lane
 from headrace.store.topics.engine import (
     Entry,

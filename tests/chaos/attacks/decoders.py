@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from attacks import attack
 from attacks.target import STRANGER, USER, Target, declare
-from headrace.client.bulk import BulkConnection
+from headrace.bulk.client import BulkConnection
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
 from headrace.wire.amqp import methods as m

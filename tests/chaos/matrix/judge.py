@@ -19,7 +19,7 @@ from typing import Any
 
 import httpx
 
-from headrace.client.bulk import BulkConnection
+from headrace.bulk.client import BulkConnection
 from headrace.client.errors import HeadraceError, LoginRefused, NotAllowed
 from headrace.client.settings import Settings
 from headrace.wire.native.payloads import Op

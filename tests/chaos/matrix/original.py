@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from headrace.client.bulk import BulkConnection
+from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.wire.native.payloads import Op
 

@@ -10,8 +10,8 @@ import pytest
 from shell import call
 
 from headrace import topics
+from headrace.bulk.client import BulkConnection
 from headrace.client import Channel
-from headrace.client.bulk import BulkConnection
 from headrace.client.settings import Settings
 from headrace.testing import RunningBroker
 

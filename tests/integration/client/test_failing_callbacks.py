@@ -23,8 +23,8 @@ def count(channel: Channel, queue: str, what: str = "messages") -> object:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses that a test need not wait for."""
-    monkeypatch.setattr("headrace.client.failures.FIRST_PAUSE", 0.001)
-    monkeypatch.setattr("headrace.client.failures.LAST_PAUSE", 0.002)
+    monkeypatch.setattr("headrace.client.core.callback_failures.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("headrace.client.core.callback_failures.LAST_PAUSE", 0.002)
 
 
 def test_attempts_are_paused_and_the_pause_doubles(channel: Channel, queue: str) -> None:

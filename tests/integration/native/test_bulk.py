@@ -15,7 +15,7 @@ from nativetypes import Namer
 
 import brokers
 from brokers import Broker
-from headrace.client.bulk import BulkConnection
+from headrace.bulk.client import BulkConnection
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
 from headrace.wire.native.payloads import Op

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from headrace.bulk.client import BulkConnection
 from headrace.client import ConnectionFactory
-from headrace.client.bulk import BulkConnection
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
 from headrace.testing import RunningBroker, run_broker, wait_for

@@ -13,7 +13,7 @@ from nativetypes import Namer
 import brokers
 from brokers import Broker
 from descriptors import descriptors
-from headrace.client.bulk import BulkConnection, Destination, Located
+from headrace.bulk.client import BulkConnection, Destination, Located
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
 from headrace.spark import broker as reading

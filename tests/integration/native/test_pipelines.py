@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from headrace.client.bulk import BulkConnection
+from headrace.bulk.client import BulkConnection
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
 from headrace.core.spark_support import pipeline_status

@@ -16,7 +16,7 @@ from link import Link
 from fixtures import contents
 from fixtures.opening import ClockAt, Written, unpacked
 from headrace import topics
-from headrace.client.bulk import BulkConnection
+from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.testing import RunningBroker, run_broker
 from headrace.wire.remoting.codes import RequestCode, ResponseCode

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.client.bulk import BulkConnection
+from headrace.bulk.client import BulkConnection
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
 from headrace.store.tools.backup import backup, restore

@@ -9,13 +9,13 @@ from typing import Any
 
 import msgpack
 
-from headrace.client.calls import Calls
+from headrace.client.core.channel_core import Calls
+from headrace.client.core.channel_state import ChannelState
+from headrace.client.core.connection_core import Core
+from headrace.client.core.requests import Call
+from headrace.client.core.unsettled import Batch, Delivery, Ledger
 from headrace.client.errors import ConnectionClosed, HeadraceError
-from headrace.client.ledger import Batch, Delivery, Ledger
-from headrace.client.operations import Call
-from headrace.client.protocol import Core
 from headrace.client.settings import Settings
-from headrace.client.state import ChannelState
 from headrace.wire.native.frames import Reader
 from headrace.wire.native.payloads import Op, message
 

@@ -6,6 +6,6 @@ async with connect(port=9090) as connection:
 
 from headrace.client.aio.channel import Channel
 from headrace.client.aio.connection import Connection, connect, connect_url
-from headrace.client.aio.consuming import Delivery, DeliveryStream
+from headrace.client.aio.deliveries import Delivery, DeliveryStream
 
 __all__ = ["Channel", "Connection", "Delivery", "DeliveryStream", "connect", "connect_url"]

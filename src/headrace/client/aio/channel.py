@@ -7,21 +7,21 @@ from asyncio import Future, gather
 from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.client import operations
-from headrace.client.aio.consuming import (
+from headrace.client.aio.deliveries import (
     CallbackSink,
     Delivery,
     DeliveryStream,
     Lane,
 )
-from headrace.client.base import ChannelBase
-from headrace.client.calls import Calls
+from headrace.client.core import requests
+from headrace.client.core.base import ChannelBase
+from headrace.client.core.callback_failures import Callback, DeliveryHandler, OnCancel
+from headrace.client.core.channel_core import Calls
+from headrace.client.core.channel_state import ChannelState
+from headrace.client.core.requests import REPLY_TO, Arguments, Call, Message, QueueInfo
 from headrace.client.errors import ChannelClosed, HeadraceError
-from headrace.client.failures import Callback, DeliveryHandler, OnCancel
-from headrace.client.operations import REPLY_TO, Arguments, Call, Message, QueueInfo
 from headrace.client.properties import Properties
 from headrace.client.settings import ExchangeType, OnFailure
-from headrace.client.state import ChannelState
 
 if TYPE_CHECKING:
     from headrace.client.aio.connection import Connection
@@ -156,7 +156,7 @@ class Channel(ChannelBase[Delivery]):
     ) -> list[int]:
         """Publish many (exchange, key, properties, body); returns when all are confirmed."""
         pending = []
-        for call in operations.publish_batches(messages, self._retries(retry)):
+        for call in requests.publish_batches(messages, self._retries(retry)):
             await self.connection.room()
             pending.append(self.connection.submit(self.state, call))
         return [count for counts in await gather(*pending) for count in counts]

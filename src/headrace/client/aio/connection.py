@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from headrace.client.aio.channel import Channel
-from headrace.client.aio.consuming import Delivery
+from headrace.client.aio.deliveries import Delivery
 from headrace.client.aio.transport import Transport
-from headrace.client.base import ConnectionBase
-from headrace.client.calls import Calls
+from headrace.client.core.base import ConnectionBase
+from headrace.client.core.channel_core import Calls
+from headrace.client.core.channel_state import ChannelState
+from headrace.client.core.requests import Call
 from headrace.client.errors import HeadraceError, RequestTimeout
-from headrace.client.operations import Call
 from headrace.client.settings import Settings
-from headrace.client.state import ChannelState
 from headrace.client.urls import settings_of
 from headrace.wire.native.payloads import Op
 

@@ -8,8 +8,8 @@ import logging
 import os
 from typing import cast
 
+from headrace.client.core.connection_core import Core, State
 from headrace.client.errors import ConnectionClosed, HeadraceError
-from headrace.client.protocol import Core, State
 from headrace.client.settings import Settings
 
 logger = logging.getLogger(__name__)

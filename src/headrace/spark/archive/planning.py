@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from headrace.client.bulk import Destination, Part
+from headrace.bulk.client import Destination, Part
 from headrace.spark.errors import DataLost
 from headrace.spark.planning import Track, admit, cut
 

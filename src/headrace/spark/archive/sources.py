@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from headrace.client.bulk import BulkConnection, Destination
+from headrace.bulk.client import BulkConnection, Destination
 from headrace.spark.broker import told
 from headrace.spark.errors import BadOption
 from headrace.wire.native.payloads import Op

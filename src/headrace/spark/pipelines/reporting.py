@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 
-from headrace.client.bulk import BulkConnection
+from headrace.bulk.client import BulkConnection
 from headrace.client.errors import HeadraceError
 from headrace.spark.broker import connect
 from headrace.spark.errors import SparkError

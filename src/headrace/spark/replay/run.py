@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headrace.client.bulk import BulkConnection
+from headrace.bulk.client import BulkConnection
 from headrace.spark.archive.layout import table_path
 from headrace.spark.archive.sources import Choice, look
 from headrace.spark.archive.tables import messages

@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headrace.client.bulk import Destination
+from headrace.bulk.client import Destination
 from headrace.spark.archive.sources import Choice, look
 from headrace.spark.archive.tables import messages
 from headrace.spark.broker import connect

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.client.core.channel_state import ChannelState, Completion
+from headrace.client.core.requests import Call
 from headrace.client.errors import HeadraceError, RequestTimeout, error_of
-from headrace.client.operations import Call
-from headrace.client.state import ChannelState, Completion
 
 MAX_LOSSES = 8
 

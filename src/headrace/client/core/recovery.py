@@ -11,9 +11,9 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.client.core.channel_state import ChannelState, Consumer
+from headrace.client.core.topology import Fields, Topology
 from headrace.client.errors import ConsumerCancelled, HeadraceError, ResourceLocked
-from headrace.client.state import ChannelState, Consumer
-from headrace.client.topology import Fields, Topology
 from headrace.wire.native.payloads import Op
 
 logger = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from types import CoroutineType
 
+from headrace.client.core.callback_failures import BaseSink
+from headrace.client.core.unsettled import Batch, Ledger, Received, Row
 from headrace.client.errors import HeadraceError
-from headrace.client.failures import BaseSink
-from headrace.client.ledger import Batch, Ledger, Received, Row
 from headrace.client.properties import received_properties
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from headrace.client.checks import checked_body, checked_key, checked_table
+from headrace.client.core.checks import checked_body, checked_key, checked_table
 from headrace.client.properties import Properties, properties_map
 from headrace.wire.native.payloads import Op
 

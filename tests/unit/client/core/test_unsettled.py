@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.client.core.unsettled import Delivery, Ledger
 from headrace.client.errors import AlreadySettled
-from headrace.client.ledger import Delivery, Ledger
 from unit.client.desk import row
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from itertools import count
 from typing import Generic
 
-from headrace.client import operations
-from headrace.client.checks import checked_table
+from headrace.client.core import requests
+from headrace.client.core.channel_state import ChannelState, Consumer, Sink
+from headrace.client.core.checks import checked_table
+from headrace.client.core.connection_core import Core
+from headrace.client.core.requests import Arguments, Call, QueueInfo, Reply, nothing
+from headrace.client.core.unsettled import D
 from headrace.client.errors import ConnectionClosed, NotFound
-from headrace.client.ledger import D
-from headrace.client.operations import Arguments, Call, QueueInfo, Reply, nothing
-from headrace.client.protocol import Core
 from headrace.client.settings import ExchangeType
-from headrace.client.state import ChannelState, Consumer, Sink
 from headrace.wire.native.payloads import Op
 
 
@@ -110,7 +110,7 @@ class Calls(Generic[D]):
     def bind(
         self, kind: str, destination: str, source: str, key: str, arguments: Arguments
     ) -> Call[None]:
-        fields = operations.binding_fields(kind, destination, source, key, arguments)
+        fields = requests.binding_fields(kind, destination, source, key, arguments)
 
         def finish(reply: Reply) -> None:
             self._topology.add_binding(self._topology.resolve(Op.BIND, fields))
@@ -120,7 +120,7 @@ class Calls(Generic[D]):
     def unbind(
         self, kind: str, destination: str, source: str, key: str | None, arguments: Arguments
     ) -> Call[None]:
-        fields = operations.binding_fields(kind, destination, source, key, arguments)
+        fields = requests.binding_fields(kind, destination, source, key, arguments)
 
         def finish(reply: Reply) -> None:
             self._topology.drop_binding(self._topology.resolve(Op.UNBIND, fields))
@@ -143,7 +143,7 @@ class Calls(Generic[D]):
     def consume(
         self, queue: str, tag: str, sink: Sink, exclusive: bool, arguments: Arguments
     ) -> Call[str]:
-        fields = operations.consume_fields(queue, tag, exclusive, arguments)
+        fields = requests.consume_fields(queue, tag, exclusive, arguments)
         consumers = self._state.consumers
         consumer = Consumer(tag, fields, sink)
 
@@ -213,7 +213,7 @@ class Calls(Generic[D]):
             raise TypeError("name the message by queue and message_id, or by tag")
         if tag is not None and ledger.is_stale(tag):
             return None
-        fields: operations.Fields = {"multiple": multiple}
+        fields: requests.Fields = {"multiple": multiple}
         if requeue is not None:
             fields["requeue"] = requeue
 

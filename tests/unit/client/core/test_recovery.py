@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from headrace.client.calls import Calls
+from headrace.client.core.channel_core import Calls
+from headrace.client.core.channel_state import ChannelState
+from headrace.client.core.connection_core import State
+from headrace.client.core.unsettled import Delivery
 from headrace.client.errors import ConsumerCancelled, ResourceLocked
-from headrace.client.ledger import Delivery
-from headrace.client.protocol import State
-from headrace.client.state import ChannelState
 from headrace.wire.native.payloads import Op
 from unit.client.desk import Box, Desk, Request
 

@@ -15,7 +15,13 @@ from typing import Any
 import msgpack
 
 from headrace import __version__
-from headrace.client.checks import check_fields
+from headrace.client.core.channel_state import ChannelState, Completion
+from headrace.client.core.checks import check_fields
+from headrace.client.core.pending_requests import Pending, Requests
+from headrace.client.core.recovery import CONTROL, Plan, recovery
+from headrace.client.core.requests import Call
+from headrace.client.core.topology import Topology
+from headrace.client.core.unsettled import Later, Ledger
 from headrace.client.errors import (
     AccessRefused,
     ChannelClosed,
@@ -29,13 +35,7 @@ from headrace.client.errors import (
     ResourceExhausted,
     error_of,
 )
-from headrace.client.ledger import Later, Ledger
-from headrace.client.operations import Call
-from headrace.client.recovery import CONTROL, Plan, recovery
-from headrace.client.requests import Pending, Requests
 from headrace.client.settings import Settings
-from headrace.client.state import ChannelState, Completion
-from headrace.client.topology import Topology
 from headrace.errors import BrokerError
 from headrace.wire.native.frames import FRAME_MAX, Reader, frame
 from headrace.wire.native.payloads import VERSION, Op, request_size, unpack

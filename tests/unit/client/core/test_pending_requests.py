@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.client import operations
+from headrace.client.core import requests as operations
+from headrace.client.core.connection_core import State
 from headrace.client.errors import (
     ChannelClosed,
     ConnectionClosed,
@@ -14,7 +15,6 @@ from headrace.client.errors import (
     ProtocolViolation,
     RequestTimeout,
 )
-from headrace.client.protocol import State
 from headrace.wire.native.payloads import Op
 from unit.client.desk import Desk
 

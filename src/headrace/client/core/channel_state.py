@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from headrace.client.core.unsettled import Batch, Ledger
 from headrace.client.errors import HeadraceError
-from headrace.client.ledger import Batch, Ledger
 
 
 class Completion(Protocol):

@@ -8,8 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
+from headrace.client.core.unsettled import Batch, Ledger, Row, name_of
 from headrace.client.errors import AlreadySettled, HeadraceError
-from headrace.client.ledger import Batch, Ledger, Row, name_of
 from headrace.client.properties import BasicProperties
 from headrace.client.settings import OnFailure
 

@@ -13,9 +13,9 @@ from itertools import islice
 from queue import SimpleQueue
 from threading import Condition, Lock, Thread, get_ident
 
+from headrace.client.core.callback_failures import BaseSink
+from headrace.client.core.unsettled import Row
 from headrace.client.errors import HeadraceError
-from headrace.client.failures import BaseSink
-from headrace.client.ledger import Row
 from headrace.client.properties import received_properties
 
 logger = logging.getLogger(__name__)

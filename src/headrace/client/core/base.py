@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Generic, Protocol
 
-from headrace.client import operations
-from headrace.client.calls import Calls
-from headrace.client.ledger import D
-from headrace.client.operations import Call
+from headrace.client.core import requests
+from headrace.client.core.channel_core import Calls
+from headrace.client.core.channel_state import ChannelState
+from headrace.client.core.connection_core import Core, State
+from headrace.client.core.requests import Call
+from headrace.client.core.unsettled import D
 from headrace.client.properties import Properties
-from headrace.client.protocol import Core, State
 from headrace.client.settings import Settings
-from headrace.client.state import ChannelState
 
 
 class Transport(Protocol):
@@ -73,8 +73,8 @@ class ChannelBase(Generic[D]):
         body: bytes | str,
         retry: bool | None,
     ) -> Call[int]:
-        fields = operations.message_fields(exchange, key, properties, body)
-        return operations.publish(fields, self._retries(retry))
+        fields = requests.message_fields(exchange, key, properties, body)
+        return requests.publish(fields, self._retries(retry))
 
     def _retries(self, retry: bool | None) -> bool:
         return self.connection.settings.retry_publishes if retry is None else retry

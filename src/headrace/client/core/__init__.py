@@ -1,0 +1,1 @@
+"""Connection and channel without I/O, shared by both faces."""
