@@ -10,7 +10,7 @@ import pages
 
 from headrace import rocketmq
 from headrace.rocketmq import errors
-from headrace.rocketmq.listeners import ConsumeContext
+from headrace.rocketmq.consuming.listeners import ConsumeContext
 
 PAGE = (pages.DOCS / "rocketmq-sdk.md").read_text("utf-8")
 

@@ -4,8 +4,10 @@ Works against Apache RocketMQ 4.9 and 5.x over the remoting protocol, and agains
 """
 
 from headrace.rocketmq.aio_consumers import AsyncConcurrentConsumer, AsyncOrderlyConsumer
-from headrace.rocketmq.aio_producer import AsyncProducer
-from headrace.rocketmq.allocation import (
+from headrace.rocketmq.async_producer import AsyncProducer
+from headrace.rocketmq.config import ConsumerConfig
+from headrace.rocketmq.consumers import ConcurrentConsumer, OrderlyConsumer, TransactionConsumer
+from headrace.rocketmq.consuming.allocation import (
     AllocateStrategy,
     AverageAllocateStrategy,
     AverageByCircleAllocateStrategy,
@@ -14,9 +16,10 @@ from headrace.rocketmq.allocation import (
     HashAllocateStrategy,
     MachineRoomAllocateStrategy,
 )
-from headrace.rocketmq.base_consumer import BaseConsumer
-from headrace.rocketmq.config import ConsumerConfig
-from headrace.rocketmq.consumers import ConcurrentConsumer, OrderlyConsumer, TransactionConsumer
+from headrace.rocketmq.consuming.base_consumer import BaseConsumer
+from headrace.rocketmq.consuming.listeners import ConsumeContext, MessageListener
+from headrace.rocketmq.consuming.process_queue import ProcessQueue
+from headrace.rocketmq.consuming.start_position import ConsumeFromWhereManager
 from headrace.rocketmq.enums import (
     AllocateQueueStrategy,
     ConflictType,
@@ -54,7 +57,6 @@ from headrace.rocketmq.errors import (
     TopicNotSubscribedError,
 )
 from headrace.rocketmq.health import Health, State
-from headrace.rocketmq.listeners import ConsumeContext, MessageListener
 from headrace.rocketmq.message import Message, MessageExt
 from headrace.rocketmq.metrics import ConsumerMetrics, ProducerMetrics
 from headrace.rocketmq.offsets import (
@@ -63,10 +65,9 @@ from headrace.rocketmq.offsets import (
     OffsetStore,
     RemoteOffsetStore,
 )
-from headrace.rocketmq.process_queue import ProcessQueue
 from headrace.rocketmq.producer import Producer
 from headrace.rocketmq.producer_config import ProducerConfig
-from headrace.rocketmq.producing.requests import SendResult
+from headrace.rocketmq.producing.send_requests import SendResult
 from headrace.rocketmq.queue_reader import QueueReader
 from headrace.rocketmq.selector import (
     MessageSelector,
@@ -74,7 +75,6 @@ from headrace.rocketmq.selector import (
     create_tag_selector,
     is_tag_type,
 )
-from headrace.rocketmq.start_position import ConsumeFromWhereManager
 from headrace.rocketmq.subscriptions import (
     SubscriptionConflict,
     SubscriptionData,
@@ -82,7 +82,7 @@ from headrace.rocketmq.subscriptions import (
     SubscriptionManager,
     SubscriptionMetrics,
 )
-from headrace.rocketmq.transactions import (
+from headrace.rocketmq.transaction_producer import (
     TransactionListener,
     TransactionProducer,
     TransactionSendResult,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Self
 
-from headrace.rocketmq.base_consumer import BaseConsumer
+from headrace.rocketmq.consuming.base_consumer import BaseConsumer
 from headrace.rocketmq.consuming.concurrent import RESULTS as CONCURRENT_RESULTS
 from headrace.rocketmq.consuming.concurrent import ConcurrentService
-from headrace.rocketmq.consuming.engine import Engine, Service
+from headrace.rocketmq.consuming.consumer_core import Engine, Service
+from headrace.rocketmq.consuming.listeners import Adapter
 from headrace.rocketmq.consuming.orderly import RESULTS as ORDERLY_RESULTS
 from headrace.rocketmq.consuming.orderly import OrderlyService
 from headrace.rocketmq.consuming.runners import Runner, TaskRunner
-from headrace.rocketmq.listeners import Adapter
 
 
 class AsyncConsumer(BaseConsumer):

@@ -8,10 +8,10 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from headrace.rocketmq import checks
-from headrace.rocketmq.allocation import AllocateStrategy, strategy_of
+from headrace.rocketmq.consuming.allocation import AllocateStrategy, strategy_of
 from headrace.rocketmq.enums import AllocateQueueStrategy, ConsumeFromWhere, MessageModel
 from headrace.rocketmq.errors import ConfigurationError
+from headrace.rocketmq.net import checks
 
 _RANGES: dict[str, tuple[int, int]] = {
     "consume_thread_min": (1, 1000),

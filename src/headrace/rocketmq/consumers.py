@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
-from headrace.rocketmq.base_consumer import BaseConsumer
 from headrace.rocketmq.config import ConsumerConfig
+from headrace.rocketmq.consuming.base_consumer import BaseConsumer
 from headrace.rocketmq.consuming.concurrent import RESULTS as CONCURRENT_RESULTS
 from headrace.rocketmq.consuming.concurrent import ConcurrentService
-from headrace.rocketmq.consuming.engine import Engine, Service
+from headrace.rocketmq.consuming.consumer_core import Engine, Service
+from headrace.rocketmq.consuming.listeners import Adapter
 from headrace.rocketmq.consuming.orderly import RESULTS as ORDERLY_RESULTS
 from headrace.rocketmq.consuming.orderly import OrderlyService
 from headrace.rocketmq.consuming.runners import Runner, ThreadRunner
 from headrace.rocketmq.enums import ConsumeResult
 from headrace.rocketmq.errors import ConfigurationError
-from headrace.rocketmq.listeners import Adapter
 from headrace.rocketmq.net.loops import LoopThread
 from headrace.rocketmq.offsets import OffsetStore
 

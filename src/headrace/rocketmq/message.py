@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from headrace.rocketmq.errors import InvalidMessageError
-from headrace.rocketmq.names import send_topic_problem
+from headrace.rocketmq.net.names import send_topic_problem
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.delays import LEVELS
 from headrace.wire.remoting.hosts import NOWHERE, Host

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from threading import BoundedSemaphore
 from typing import Self
 
+from headrace.rocketmq.consuming.workers import Workers
 from headrace.rocketmq.errors import (
     InvalidMessageError,
     RequestTimeoutError,
@@ -17,14 +18,13 @@ from headrace.rocketmq.errors import (
 from headrace.rocketmq.health import State
 from headrace.rocketmq.message import Message
 from headrace.rocketmq.net.loops import LoopThread
+from headrace.rocketmq.net.routes import KnownTopic
 from headrace.rocketmq.producer_config import ProducerConfig
-from headrace.rocketmq.producing.base import BaseProducer
-from headrace.rocketmq.producing.core import ProducerCore
-from headrace.rocketmq.producing.flight import Flight
-from headrace.rocketmq.producing.requests import Parcel, SendResult
-from headrace.rocketmq.producing.tries import Chooser, queue_by_key, to_queue
-from headrace.rocketmq.routes import KnownTopic
-from headrace.rocketmq.workers import Workers
+from headrace.rocketmq.producing.async_send import Flight
+from headrace.rocketmq.producing.base_producer import BaseProducer
+from headrace.rocketmq.producing.producer_core import ProducerCore
+from headrace.rocketmq.producing.send import Chooser, queue_by_key, to_queue
+from headrace.rocketmq.producing.send_requests import Parcel, SendResult
 from headrace.wire.remoting.message_queue import MessageQueue
 
 logger = logging.getLogger(__name__)

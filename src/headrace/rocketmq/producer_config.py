@@ -5,8 +5,8 @@ from __future__ import annotations
 import ssl
 from dataclasses import KW_ONLY, dataclass, field
 
-from headrace.rocketmq import checks
 from headrace.rocketmq.errors import ConfigurationError
+from headrace.rocketmq.net import checks
 
 _RANGES: dict[str, tuple[int, int]] = {
     "send_timeout": (1, 3_600_000),

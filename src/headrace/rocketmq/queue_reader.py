@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from typing import Self
 
-from headrace.rocketmq import checks
 from headrace.rocketmq.errors import (
     BrokerError,
     ConfigurationError,
@@ -16,14 +15,15 @@ from headrace.rocketmq.errors import (
     RequestTimeoutError,
     TopicNotFoundError,
 )
-from headrace.rocketmq.gateway import Gateway
 from headrace.rocketmq.health import State
-from headrace.rocketmq.identity import client_id
-from headrace.rocketmq.instance import Instance
-from headrace.rocketmq.lifecycle import Lifecycle
 from headrace.rocketmq.message import MessageExt
+from headrace.rocketmq.net import checks
+from headrace.rocketmq.net.client_instance import Instance
+from headrace.rocketmq.net.identity import client_id
+from headrace.rocketmq.net.lifecycle import Lifecycle
 from headrace.rocketmq.net.loops import LoopThread
-from headrace.rocketmq.offsets.base import OffsetEntry
+from headrace.rocketmq.offsets.gateway import Gateway
+from headrace.rocketmq.offsets.offset_store import OffsetEntry
 from headrace.rocketmq.received import messages_in
 from headrace.wire.remoting.codes import ResponseCode
 from headrace.wire.remoting.command import Command

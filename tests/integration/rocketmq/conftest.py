@@ -15,7 +15,7 @@ from fake import Fake
 
 from headrace.rocketmq import ConsumerConfig, Producer, ProducerConfig
 from headrace.rocketmq.consumers import BlockingConsumer
-from headrace.rocketmq.listeners import Listener
+from headrace.rocketmq.consuming.listeners import Listener
 
 QUICK: dict[str, object] = {
     "consumer_group": "g",

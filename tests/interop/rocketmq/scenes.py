@@ -28,7 +28,7 @@ from headrace.rocketmq import (
     TransactionProducer,
 )
 from headrace.rocketmq.consumers import BlockingConsumer
-from headrace.rocketmq.listeners import Listener
+from headrace.rocketmq.consuming.listeners import Listener
 from headrace.wire.remoting.codes import ResponseCode
 from headrace.wire.remoting.headers.admin import CreateTopic
 from headrace.wire.remoting.headers.route import GetRouteInfo, TopicRoute

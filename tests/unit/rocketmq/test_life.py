@@ -24,9 +24,9 @@ from headrace.rocketmq import (
     TransactionConsumer,
     TransactionProducer,
 )
+from headrace.rocketmq.consuming.workers import Workers
 from headrace.rocketmq.health import Problems
-from headrace.rocketmq.lifecycle import Lifecycle
-from headrace.rocketmq.workers import Workers
+from headrace.rocketmq.net.lifecycle import Lifecycle
 from waiting import wait_for
 
 CONFIG = ConsumerConfig(consumer_group="g", namesrv_addr="127.0.0.1:1", request_timeout=200)

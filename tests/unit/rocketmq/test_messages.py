@@ -24,8 +24,8 @@ from headrace.rocketmq import (
     create_tag_selector,
     is_tag_type,
 )
-from headrace.rocketmq.identity import MessageIds, client_id
 from headrace.rocketmq.metrics import ConsumerMetrics, Latencies, ProducerMetrics
+from headrace.rocketmq.net.identity import MessageIds, client_id
 from headrace.rocketmq.selector import tags_in
 from headrace.wire.remoting.hosts import Host
 

@@ -19,13 +19,13 @@ from headrace.rocketmq import (
     SendError,
     SendStatus,
 )
+from headrace.rocketmq.consuming.rebalancing import by_broker, change, share_of
 from headrace.rocketmq.errors import ConnectionLostError, RocketMQError
-from headrace.rocketmq.faults import Faults, rest_after
-from headrace.rocketmq.net.calls import Calls, Pending
-from headrace.rocketmq.producing.requests import Parcel, batch_parcel, parcel
-from headrace.rocketmq.producing.tries import RETRIED, Tries, queue_by_key
-from headrace.rocketmq.rebalancing import by_broker, change, share_of
-from headrace.rocketmq.routes import Routes, route_by_template
+from headrace.rocketmq.net.pending_requests import Calls, Pending
+from headrace.rocketmq.net.routes import Routes, route_by_template
+from headrace.rocketmq.producing.faults import Faults, rest_after
+from headrace.rocketmq.producing.send import RETRIED, Tries, queue_by_key
+from headrace.rocketmq.producing.send_requests import Parcel, batch_parcel, parcel
 from headrace.wire.remoting.batch import take_batch
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.compression import inflate

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.rocketmq.offsets.base import OffsetStore
-from headrace.rocketmq.process_queue import ProcessQueue
+from headrace.rocketmq.consuming.process_queue import ProcessQueue
+from headrace.rocketmq.offsets.offset_store import OffsetStore
 from headrace.wire.remoting.message_queue import MessageQueue
 
 

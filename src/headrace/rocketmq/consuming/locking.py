@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import BrokerError as CodecError
 from headrace.rocketmq.consuming.assignment import Assignment
+from headrace.rocketmq.consuming.rebalancing import by_broker
 from headrace.rocketmq.errors import RocketMQError
-from headrace.rocketmq.rebalancing import by_broker
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.message_queue import LockRequest, MessageQueue, take_locked
 
 if TYPE_CHECKING:
-    from headrace.rocketmq.consuming.engine import Engine
+    from headrace.rocketmq.consuming.consumer_core import Engine
 
 logger = logging.getLogger(__name__)
 

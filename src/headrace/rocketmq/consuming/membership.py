@@ -15,7 +15,7 @@ from headrace.rocketmq.errors import (
     RocketMQError,
     TopicNotFoundError,
 )
-from headrace.rocketmq.instance import Instance
+from headrace.rocketmq.net.client_instance import Instance
 from headrace.rocketmq.selector import MessageSelector
 from headrace.rocketmq.subscriptions import SubscriptionData, SubscriptionManager
 from headrace.wire.remoting.codes import RequestCode, ResponseCode

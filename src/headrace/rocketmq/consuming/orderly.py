@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from headrace.rocketmq.config import clamp_suspension
 from headrace.rocketmq.consuming.assignment import Assignment
+from headrace.rocketmq.consuming.listeners import Adapter, ConsumeContext, Outcome
 from headrace.rocketmq.consuming.locking import Locks
+from headrace.rocketmq.consuming.retry_topics import BURY, ReturnDesk
 from headrace.rocketmq.consuming.runners import Runner
-from headrace.rocketmq.consuming.sendback import BURY, ReturnDesk
+from headrace.rocketmq.consuming.waits import until
 from headrace.rocketmq.enums import ConsumeResult
 from headrace.rocketmq.errors import OffsetStoreError
-from headrace.rocketmq.listeners import Adapter, ConsumeContext, Outcome
 from headrace.rocketmq.message import MessageExt
-from headrace.rocketmq.waits import until
 
 if TYPE_CHECKING:
-    from headrace.rocketmq.consuming.engine import Engine
+    from headrace.rocketmq.consuming.consumer_core import Engine
 
 logger = logging.getLogger(__name__)
 

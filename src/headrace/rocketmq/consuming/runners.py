@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from headrace.rocketmq.listeners import Adapter, ConsumeContext, Outcome
+from headrace.rocketmq.consuming.listeners import Adapter, ConsumeContext, Outcome
+from headrace.rocketmq.consuming.workers import Workers
 from headrace.rocketmq.message import MessageExt
-from headrace.rocketmq.workers import Workers
 
 Done = Callable[[Outcome, float], None]
 Begin = Callable[[], bool]

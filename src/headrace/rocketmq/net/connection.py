@@ -16,9 +16,9 @@ from contextlib import suppress
 from threading import Lock
 
 from headrace.errors import BrokerError as CodecError
-from headrace.rocketmq.checks import split_address
 from headrace.rocketmq.errors import ConnectError, ConnectionLostError, RocketMQError
-from headrace.rocketmq.net.calls import Calls, Done, Pending
+from headrace.rocketmq.net.checks import split_address
+from headrace.rocketmq.net.pending_requests import Calls, Done, Pending
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import ONEWAY, Command
 from headrace.wire.remoting.frames import Reader, command_bytes

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.errors import MalformedError
 from headrace.rocketmq.errors import OffsetFileError
-from headrace.rocketmq.offsets.base import OffsetEntry
+from headrace.rocketmq.offsets.offset_store import OffsetEntry
 from headrace.wire.remoting.message_queue import MessageQueue, take_offsets
 
 VERSION = 1

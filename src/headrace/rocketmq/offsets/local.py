@@ -10,8 +10,8 @@ from pathlib import Path
 from threading import Lock
 
 from headrace.rocketmq.errors import OffsetFileError, OffsetStoreError
-from headrace.rocketmq.offsets.base import NOT_FOUND, OffsetEntry, TableOffsetStore
 from headrace.rocketmq.offsets.formats import dump, parse
+from headrace.rocketmq.offsets.offset_store import NOT_FOUND, OffsetEntry, TableOffsetStore
 from headrace.wire.remoting.message_queue import MessageQueue
 
 logger = logging.getLogger(__name__)

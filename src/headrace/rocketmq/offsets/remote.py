@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from headrace.rocketmq.errors import OffsetStoreError, RocketMQError
-from headrace.rocketmq.offsets.base import NOT_FOUND, OffsetEntry, TableOffsetStore
+from headrace.rocketmq.offsets.offset_store import NOT_FOUND, OffsetEntry, TableOffsetStore
 from headrace.wire.remoting.message_queue import MessageQueue
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from headrace.rocketmq import (
     MessageListener,
     MessageQueue,
 )
-from headrace.rocketmq.listeners import Adapter, Listener, Outcome
+from headrace.rocketmq.consuming.listeners import Adapter, Listener, Outcome
 
 ALLOWED = (ConsumeResult.SUCCESS, ConsumeResult.RECONSUME_LATER)
 MESSAGES = [MessageExt("T", b"x", {"UNIQ_KEY": "id-1"}, "b", 0, 1, 1)]

@@ -9,17 +9,17 @@ import random
 import time
 from collections.abc import Sequence
 
-from headrace.rocketmq import checks
 from headrace.rocketmq.errors import RocketMQError, TopicNotFoundError
-from headrace.rocketmq.faults import Faults
-from headrace.rocketmq.identity import MessageIds
-from headrace.rocketmq.instance import Instance
 from headrace.rocketmq.message import Message
 from headrace.rocketmq.metrics import ProducerMetrics
+from headrace.rocketmq.net import checks
+from headrace.rocketmq.net.client_instance import Instance
+from headrace.rocketmq.net.identity import MessageIds
+from headrace.rocketmq.net.routes import KnownTopic, route_by_template
 from headrace.rocketmq.producer_config import ProducerConfig
-from headrace.rocketmq.producing.requests import Parcel, SendResult, batch_parcel, parcel
-from headrace.rocketmq.producing.tries import Chooser, Tries
-from headrace.rocketmq.routes import KnownTopic, route_by_template
+from headrace.rocketmq.producing.faults import Faults
+from headrace.rocketmq.producing.send import Chooser, Tries
+from headrace.rocketmq.producing.send_requests import Parcel, SendResult, batch_parcel, parcel
 from headrace.wire.remoting.headers.heartbeat import Heartbeat
 from headrace.wire.remoting.message_queue import MessageQueue
 from headrace.wire.remoting.names import CLIENT_INNER_PRODUCER

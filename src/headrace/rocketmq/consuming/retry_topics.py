@@ -18,7 +18,7 @@ from headrace.wire.remoting.names import CLIENT_INNER_PRODUCER, retry_topic
 from headrace.wire.remoting.properties import properties_text
 
 if TYPE_CHECKING:
-    from headrace.rocketmq.consuming.engine import Engine
+    from headrace.rocketmq.consuming.consumer_core import Engine
 
 logger = logging.getLogger(__name__)
 

@@ -9,16 +9,16 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, ClassVar
 
 from headrace.rocketmq.config import ConsumerConfig
-from headrace.rocketmq.consuming.engine import Engine, Service
-from headrace.rocketmq.consuming.requests import ConsumerRequests
+from headrace.rocketmq.consuming.broker_requests import ConsumerRequests
+from headrace.rocketmq.consuming.consumer_core import Engine, Service
+from headrace.rocketmq.consuming.listeners import Adapter, Listener
 from headrace.rocketmq.consuming.runners import Runner
 from headrace.rocketmq.enums import ConsumeResult
 from headrace.rocketmq.errors import ConfigurationError, StateError
 from headrace.rocketmq.health import Health, State
-from headrace.rocketmq.identity import client_id
-from headrace.rocketmq.lifecycle import Lifecycle
-from headrace.rocketmq.listeners import Adapter, Listener
 from headrace.rocketmq.metrics import ConsumerMetrics
+from headrace.rocketmq.net.identity import client_id
+from headrace.rocketmq.net.lifecycle import Lifecycle
 from headrace.rocketmq.offsets import OffsetStore
 from headrace.rocketmq.selector import MessageSelector, selector_of
 from headrace.rocketmq.subscriptions import SubscriptionManager

@@ -7,9 +7,9 @@ import time
 from concurrent.futures import Future
 
 from headrace.rocketmq.errors import RocketMQError
-from headrace.rocketmq.producing.core import ProducerCore
-from headrace.rocketmq.producing.requests import SendResult
-from headrace.rocketmq.producing.tries import Tries
+from headrace.rocketmq.producing.producer_core import ProducerCore
+from headrace.rocketmq.producing.send import Tries
+from headrace.rocketmq.producing.send_requests import SendResult
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.message_queue import MessageQueue
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from headrace.rocketmq.errors import BrokerError, RocketMQError, TopicNotFoundError
-from headrace.rocketmq.instance import Instance
-from headrace.rocketmq.net.remoting import Waiter
-from headrace.rocketmq.offsets.base import NOT_FOUND, OffsetEntry
+from headrace.rocketmq.net.client_instance import Instance
+from headrace.rocketmq.net.connection_pool import Waiter
+from headrace.rocketmq.offsets.offset_store import NOT_FOUND, OffsetEntry
 from headrace.wire.remoting.codes import ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.fields import Header

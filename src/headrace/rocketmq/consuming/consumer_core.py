@@ -7,20 +7,20 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from headrace.rocketmq import checks
 from headrace.rocketmq.config import ConsumerConfig
 from headrace.rocketmq.consuming.assignment import Assignment
+from headrace.rocketmq.consuming.listeners import Outcome
 from headrace.rocketmq.consuming.membership import Membership
-from headrace.rocketmq.consuming.sharing import Shares, cancel
+from headrace.rocketmq.consuming.process_queue import FlowLimits
+from headrace.rocketmq.consuming.rebalance import Shares, cancel
+from headrace.rocketmq.consuming.start_position import ConsumeFromWhereManager
 from headrace.rocketmq.errors import OffsetStoreError, RocketMQError, TopicNotFoundError
-from headrace.rocketmq.gateway import Gateway
-from headrace.rocketmq.instance import Instance
-from headrace.rocketmq.listeners import Outcome
 from headrace.rocketmq.message import MessageExt
 from headrace.rocketmq.metrics import ConsumerMetrics
+from headrace.rocketmq.net import checks
+from headrace.rocketmq.net.client_instance import Instance
 from headrace.rocketmq.offsets import LocalOffsetStore, OffsetStore, RemoteOffsetStore
-from headrace.rocketmq.process_queue import FlowLimits
-from headrace.rocketmq.start_position import ConsumeFromWhereManager
+from headrace.rocketmq.offsets.gateway import Gateway
 from headrace.rocketmq.subscriptions import SubscriptionData, SubscriptionManager
 from headrace.wire.remoting.message_queue import MessageQueue
 

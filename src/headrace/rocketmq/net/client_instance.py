@@ -21,9 +21,9 @@ from headrace.rocketmq.errors import (
 )
 from headrace.rocketmq.health import Problems
 from headrace.rocketmq.net.connection import Connection, Credentials
-from headrace.rocketmq.net.remoting import Remoting
-from headrace.rocketmq.returns import Returns
-from headrace.rocketmq.routes import Routes
+from headrace.rocketmq.net.connection_pool import Remoting
+from headrace.rocketmq.net.returns import Returns
+from headrace.rocketmq.net.routes import Routes
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.groups import UnregisterClient

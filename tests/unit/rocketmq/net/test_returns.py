@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.rocketmq.returns import SETTLED_S, Returns
+from headrace.rocketmq.net.returns import SETTLED_S, Returns
 
 
 class Clock:

@@ -17,7 +17,7 @@ from headrace.rocketmq import (
     MachineRoomAllocateStrategy,
     MessageQueue,
 )
-from headrace.rocketmq.allocation import AllocateStrategy, strategy_of
+from headrace.rocketmq.consuming.allocation import AllocateStrategy, strategy_of
 
 
 def queues(count: int, broker: str = "broker-a") -> list[MessageQueue]:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import BrokerError as CodecError
 from headrace.rocketmq.consuming.assignment import Assignment
-from headrace.rocketmq.consuming.pulling import Puller
+from headrace.rocketmq.consuming.puller import Puller
+from headrace.rocketmq.consuming.rebalancing import by_topic, change, share_of
+from headrace.rocketmq.consuming.start_position import ConsumeFromWhereManager
 from headrace.rocketmq.enums import ReadOffsetType
 from headrace.rocketmq.errors import OffsetStoreError, RocketMQError
-from headrace.rocketmq.rebalancing import by_topic, change, share_of
-from headrace.rocketmq.start_position import ConsumeFromWhereManager
 from headrace.wire.remoting.message_queue import MessageQueue
 
 if TYPE_CHECKING:
-    from headrace.rocketmq.consuming.engine import Engine
+    from headrace.rocketmq.consuming.consumer_core import Engine
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from headrace.rocketmq.errors import ConfigurationError
-from headrace.rocketmq.names import group_problem
+from headrace.rocketmq.net.names import group_problem
 
 Member = TypeVar("Member", bound=StrEnum)
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]+\]|[^\s:;/\[\]]+):(?P<port>\d{1,5})")

@@ -20,7 +20,7 @@ from headrace.wire.remoting.headers.pull import PULL_CODES, PullMessage, PullRes
 from headrace.wire.remoting.names import retry_topic
 
 if TYPE_CHECKING:
-    from headrace.rocketmq.consuming.engine import Engine
+    from headrace.rocketmq.consuming.consumer_core import Engine
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from headrace.rocketmq.allocation import AllocateStrategy
+from headrace.rocketmq.consuming.allocation import AllocateStrategy
 from headrace.wire.remoting.message_queue import MessageQueue
 
 

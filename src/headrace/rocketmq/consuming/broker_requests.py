@@ -7,12 +7,12 @@ import time
 from collections.abc import Awaitable, Callable
 
 from headrace.rocketmq.consuming.assignment import Assignment
-from headrace.rocketmq.consuming.engine import Engine
+from headrace.rocketmq.consuming.consumer_core import Engine
+from headrace.rocketmq.consuming.listeners import Adapter, ConsumeContext, Outcome
 from headrace.rocketmq.consuming.membership import wire_subscription
 from headrace.rocketmq.consuming.runners import Runner
 from headrace.rocketmq.enums import ConsumeResult
-from headrace.rocketmq.instance import Handler
-from headrace.rocketmq.listeners import Adapter, ConsumeContext, Outcome
+from headrace.rocketmq.net.client_instance import Handler
 from headrace.rocketmq.net.connection import Connection
 from headrace.rocketmq.received import message_in
 from headrace.wire.remoting.codes import VERSION, RequestCode, ResponseCode

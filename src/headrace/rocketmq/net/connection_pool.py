@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from threading import Lock
 
 from headrace.rocketmq.errors import ConnectError, ConnectionLostError, RocketMQError, StateError
-from headrace.rocketmq.net.calls import Done, timed_out
 from headrace.rocketmq.net.connection import Connection, Credentials, OnRequest, request_name
+from headrace.rocketmq.net.pending_requests import Done, timed_out
 from headrace.wire.remoting.command import Command
 
 logger = logging.getLogger(__name__)

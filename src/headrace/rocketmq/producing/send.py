@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from headrace.model.selectors import tag_code
 from headrace.rocketmq.enums import SendStatus
 from headrace.rocketmq.errors import BrokerError, RemotingError, RocketMQError, SendError
-from headrace.rocketmq.faults import Faults
-from headrace.rocketmq.producing.requests import Parcel, SendResult, result_of
+from headrace.rocketmq.producing.faults import Faults
+from headrace.rocketmq.producing.send_requests import Parcel, SendResult, result_of
 from headrace.wire.remoting.codes import ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.message_queue import MessageQueue

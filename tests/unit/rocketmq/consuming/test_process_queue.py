@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.rocketmq import MessageExt, ProcessQueue
-from headrace.rocketmq.process_queue import LOCK_LIFE, FlowLimits
+from headrace.rocketmq.consuming.process_queue import LOCK_LIFE, FlowLimits
 
 
 def message(offset: int, body: bytes = b"x") -> MessageExt:

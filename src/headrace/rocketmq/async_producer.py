@@ -9,11 +9,11 @@ from typing import Self
 
 from headrace.rocketmq.health import State
 from headrace.rocketmq.message import Message
-from headrace.rocketmq.producing.base import BaseProducer
-from headrace.rocketmq.producing.core import ProducerCore
-from headrace.rocketmq.producing.requests import Parcel, SendResult
-from headrace.rocketmq.producing.tries import Chooser, queue_by_key, to_queue
-from headrace.rocketmq.routes import KnownTopic
+from headrace.rocketmq.net.routes import KnownTopic
+from headrace.rocketmq.producing.base_producer import BaseProducer
+from headrace.rocketmq.producing.producer_core import ProducerCore
+from headrace.rocketmq.producing.send import Chooser, queue_by_key, to_queue
+from headrace.rocketmq.producing.send_requests import Parcel, SendResult
 from headrace.wire.remoting.message_queue import MessageQueue
 
 
