@@ -32,7 +32,7 @@ from headrace.rocketmq import (
     ProducerConfig,
 )
 from headrace.store.topics.engine import Entry, Reader
-from headrace.topics.remote import RemoteEngine
+from headrace.topics.remote_engine import RemoteEngine
 from headrace.wire.native.payloads import Op
 
 BODY: Final = b"x" * 100

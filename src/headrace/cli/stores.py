@@ -17,7 +17,7 @@ from headrace.client import ConnectionFactory, HeadraceError
 from headrace.errors import CommandFailed, ConfigError, NoSuchTopic
 from headrace.topics import Store
 from headrace.topics import open as open_store
-from headrace.topics.remote import RemoteEngine
+from headrace.topics.remote_engine import RemoteEngine
 
 STORE_VARIABLE = "HEADRACE_STORE"
 _OPTIONS = (

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 
 from headrace.bulk.client import BulkConnection, Destination
+from headrace.bulk.mapped_segments import open_files
 from headrace.client.errors import ConnectionClosed, HeadraceError
 from headrace.client.settings import Settings
 from headrace.errors import StoreError
@@ -21,7 +22,6 @@ from headrace.spark.offsets import SourceOffset, StreamOffset
 from headrace.spark.options import ReadOptions
 from headrace.spark.planning import Range
 from headrace.spark.selection import selection
-from headrace.topics.mapped import open_files
 
 FETCH_SECONDS = 120.0
 AGAIN_SECONDS = 0.5

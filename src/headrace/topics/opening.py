@@ -38,7 +38,7 @@ def _engine(url: str) -> TopicEngine:
 
 def _remote(url: str) -> TopicEngine:
     from headrace.client import ConnectionFactory
-    from headrace.topics.remote import connect
+    from headrace.topics.remote_engine import connect
 
     try:
         factory = ConnectionFactory.from_url(url)

@@ -14,12 +14,12 @@ import brokers
 from brokers import Broker
 from descriptors import descriptors
 from headrace.bulk.client import BulkConnection, Destination, Located
+from headrace.bulk.mapped_segments import open_files
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
 from headrace.spark import broker as reading
 from headrace.spark.options import read_options
 from headrace.spark.planning import Range
-from headrace.topics.mapped import open_files
 from headrace.wire.native.payloads import Op
 
 ROWS = 300

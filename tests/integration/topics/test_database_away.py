@@ -20,7 +20,7 @@ from headrace import topics
 from headrace.errors import BrokerError, EngineUnavailable, StoreError
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.engine import Entry, TopicSpec
-from headrace.topics.remote import RemoteEngine
+from headrace.topics.remote_engine import RemoteEngine
 from mariadb import PASSWORD, MariaDb
 from waiting import wait_for
 
