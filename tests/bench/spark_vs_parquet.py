@@ -104,7 +104,7 @@ def _per_row_source() -> type:
 
     from headrace.spark.columns import COLUMNS, ddl
     from headrace.spark.options import read_options
-    from headrace.spark.reading import BatchReader
+    from headrace.spark.reader import BatchReader
 
     class Rows(BatchReader):
         def read(self, task: InputPartition) -> Iterator[Any]:
@@ -169,7 +169,7 @@ def _save_batches(path: Path, url: str, topic: str) -> None:
     import pyarrow as pa
 
     from headrace.spark.options import read_options
-    from headrace.spark.reading import BatchReader
+    from headrace.spark.reader import BatchReader
 
     reader = BatchReader(read_options({"url": url, "topic": topic}))
     batches = (batch for task in reader.partitions() for batch in reader.read(task))

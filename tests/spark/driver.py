@@ -26,7 +26,7 @@ def shaped(rows: Any, shape: str) -> Any:  # noqa: ANN401 - data frames
 
 def attached(rows: Any, form: str, shape: str, url: str, sink: str) -> Any:  # noqa: ANN401
     if form == "delta":
-        from headrace.spark.batches import into
+        from headrace.spark.foreach_batch import into
         from headrace.spark.pipelines.sinks import DeltaSink
 
         return rows.writeStream.foreachBatch(into(DeltaSink(sink)))

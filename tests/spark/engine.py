@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from headrace.spark.errors import SparkError
 from headrace.spark.options import PATIENCE, read_options, write_options
-from headrace.spark.reading import StreamReader
+from headrace.spark.reader import StreamReader
 from headrace.spark.sink import Sink, sink_of
 
 ROWS = 40  # of a batch

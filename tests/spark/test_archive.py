@@ -50,7 +50,7 @@ def drain(channel: Channel, queue: str) -> list[Any]:
 
 
 def archiver(spark: Any, lake: Path, broker: RunningBroker) -> Any:  # noqa: ANN401 - pyspark's own
-    from headrace.spark.archive.run import Archiver
+    from headrace.spark.archive.archiver import Archiver
 
     return Archiver(spark, lake, url_of(broker), rows_per_round=150)
 
@@ -70,7 +70,7 @@ def test_every_message_is_archived_once_whatever_happens(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from headrace.spark.archive import run
+    from headrace.spark.archive import archiver as run
 
     lake, stop = tmp_path / "lake", threading.Event()
     job = archiver(spark, lake, broker)
@@ -109,7 +109,7 @@ def _check_queries(spark: Any, lake: Path) -> None:  # noqa: ANN401
     import duckdb
     from deltalake import DeltaTable
 
-    from headrace.spark.archive.tables import offer, query
+    from headrace.spark.archive.sql_tables import offer, query
     from headrace.spark.errors import BadOption
 
     names = offer(spark, lake)
@@ -137,8 +137,8 @@ def _check_replay(
     lake: Path,
 ) -> None:
     from headrace.spark.errors import BadOption
+    from headrace.spark.replay.replay import Replay
     from headrace.spark.replay.request import ReplayRequest
-    from headrace.spark.replay.run import Replay
 
     channel.queue_declare("again", durable=True)
     until = datetime.now(UTC) + timedelta(seconds=1)
@@ -175,8 +175,8 @@ def test_retained_messages_of_a_topic_are_replayed_without_an_archive(
     broker: RunningBroker,
     channel: Channel,
 ) -> None:
+    from headrace.spark.replay.replay import Replay
     from headrace.spark.replay.request import ReplayRequest
-    from headrace.spark.replay.run import Replay
 
     with headrace.topics.open(url_of(broker)) as store:
         store.create("events")
@@ -200,8 +200,8 @@ def test_messages_too_large_for_one_request_are_replayed(
     broker: RunningBroker,
     channel: Channel,
 ) -> None:
+    from headrace.spark.replay.replay import Replay
     from headrace.spark.replay.request import ReplayRequest
-    from headrace.spark.replay.run import Replay
 
     with headrace.topics.open(url_of(broker)) as store:
         store.create("films")
@@ -221,7 +221,7 @@ def test_two_archivers_at_once_are_refused(
     broker: RunningBroker,
     tmp_path: Path,
 ) -> None:
-    from headrace.spark.archive.run import _alone
+    from headrace.spark.archive.archiver import _alone
     from headrace.spark.errors import LakeError
 
     with _alone(tmp_path), pytest.raises(LakeError, match="another `headrace archive` writes to"):

@@ -38,9 +38,9 @@ def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningB
 
 
 def run(spark: Any, name: str, place: Path) -> dict[str, Any]:  # noqa: ANN401 - pyspark's own
-    from headrace.spark.pipelines.check import check
     from headrace.spark.pipelines.file import load
     from headrace.spark.pipelines.run import Runner
+    from headrace.spark.pipelines.validate import check
 
     pipeline = load(EXAMPLES / name)
     check(spark, pipeline)
@@ -136,7 +136,7 @@ def visits_of(clicks: list[dict[str, str]]) -> list[tuple[object, ...]]:
 
 @pytest.mark.spark
 def test_clicks_become_visits(spark: Any, broker: RunningBroker, tmp_path: Path) -> None:  # noqa: ANN401
-    from headrace.spark.lake import read_delta
+    from headrace.spark.lake.spark_tables import read_delta
 
     clicks = list(make_clicks.clicks(900))
     make_clicks.append(url_of(broker), clicks)
@@ -158,7 +158,7 @@ def test_dead_letters_are_counted_by_their_causes(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from headrace.spark.lake import read_delta
+    from headrace.spark.lake.spark_tables import read_delta
 
     jobs = list(make_failures.jobs(300))
     with make_failures.connect(url_of(broker)).new_connection() as connection:

@@ -10,7 +10,7 @@ from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.spark.errors import CheckpointLost
 from headrace.spark.options import read_options
-from headrace.spark.reading import StreamReader
+from headrace.spark.reader import StreamReader
 from headrace.testing import RunningBroker, run_broker
 from headrace.wire.native.payloads import Op
 

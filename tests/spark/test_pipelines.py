@@ -47,9 +47,9 @@ def place(broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def run(spark: Any, file: Path, place: Path) -> dict[str, Any]:  # noqa: ANN401 - pyspark's own
-    from headrace.spark.pipelines.check import check
     from headrace.spark.pipelines.file import load
     from headrace.spark.pipelines.run import Runner
+    from headrace.spark.pipelines.validate import check
 
     pipeline = load(file)
     check(spark, pipeline)
@@ -69,7 +69,7 @@ def good_orders(count: int = COUNT) -> list[dict[str, Any]]:
 
 
 def test_orders_per_minute(spark: Any, place: Path) -> None:  # noqa: ANN401
-    from headrace.spark.lake import read_delta
+    from headrace.spark.lake.spark_tables import read_delta
 
     state = run(spark, EXAMPLES / "orders-per-minute.toml", place)
     expected: dict[tuple[datetime, str], list[Decimal]] = defaultdict(list)
@@ -124,7 +124,7 @@ def test_orders_are_rows_of_a_delta_table_also_after_a_restart(spark: Any, place
 
 
 def test_the_same_batch_twice_is_in_a_delta_table_once(spark: Any, tmp_path: Path) -> None:  # noqa: ANN401
-    from headrace.spark.lake import read_delta
+    from headrace.spark.lake.spark_tables import read_delta
     from headrace.spark.pipelines.sinks import DeltaSink
 
     rows = spark.createDataFrame([(1, "a/b"), (2, None)], "n INT, part STRING")
@@ -177,8 +177,8 @@ def test_customers_are_replaced_in_mysql(
 
 def test_what_is_wrong_with_sql_is_told_with_its_line(spark: Any, place: Path) -> None:  # noqa: ANN401
     from headrace.spark.errors import BadPipeline
-    from headrace.spark.pipelines.check import check
     from headrace.spark.pipelines.file import load
+    from headrace.spark.pipelines.validate import check
 
     text = (EXAMPLES / "to-delta.yaml").read_text("utf-8")
     for old, new, told in (
@@ -211,7 +211,7 @@ def test_a_pipeline_that_is_told_to_stop_goes_on_later(
 ) -> None:
     from headrace.spark.pipelines.file import load
     from headrace.spark.pipelines.run import Runner
-    from headrace.spark.pipelines.state import all_states
+    from headrace.spark.pipelines.status import all_states
 
     text = (EXAMPLES / "to-delta.yaml").read_text("utf-8")
     file = place / "slow.yaml"

@@ -129,8 +129,8 @@ def test_what_a_killed_replay_has_staged_is_not_sent_by_its_repetition(
     place: Place,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    from headrace.spark.replay.replay import Replay
     from headrace.spark.replay.request import ReplayRequest
-    from headrace.spark.replay.run import Replay
 
     def killed(*args: object) -> bool:
         raise KeyboardInterrupt

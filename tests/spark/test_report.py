@@ -46,7 +46,7 @@ def made_and_kept(broker: RunningBroker, *wanted: Any) -> Any:  # noqa: ANN401
 def test_a_report_agrees_with_plain_python(spark: Any, tmp_path: Path) -> None:  # noqa: ANN401
     from deltalake import DeltaTable
 
-    from headrace.spark.archive.run import Archiver
+    from headrace.spark.archive.archiver import Archiver
     from headrace.spark.reports.html import page
 
     since = datetime.now(UTC) - timedelta(minutes=1)

@@ -133,7 +133,7 @@ def test_a_replay_that_is_interrupted_says_how_to_go_on(
 
 def test_a_question_that_is_interrupted_ends_with_one_line(tmp_path: Path) -> None:
     from headrace.spark.archive.layout import PARTITION_BY, SCHEMA, table_path
-    from headrace.spark.delta import open_table
+    from headrace.spark.lake.delta import open_table
 
     lake = tmp_path / "lake"
     open_table(table_path(lake), SCHEMA, PARTITION_BY)

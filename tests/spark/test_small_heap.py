@@ -21,7 +21,7 @@ COUNT, SIZE = 400, 1 << 20
 
 def test_a_java_that_runs_out_of_memory_ends_the_command_with_one_line(tmp_path: Path) -> None:
     from headrace.spark.archive.layout import PARTITION_BY, SCHEMA, table_path
-    from headrace.spark.delta import open_table
+    from headrace.spark.lake.delta import open_table
 
     lake = tmp_path / "lake"
     open_table(table_path(lake), SCHEMA, PARTITION_BY)

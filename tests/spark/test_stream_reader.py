@@ -16,7 +16,7 @@ from headrace.client.settings import Settings
 from headrace.spark.errors import DataLost
 from headrace.spark.offsets import StreamOffset
 from headrace.spark.options import read_options
-from headrace.spark.reading import BatchReader, FilteringReader, StreamReader, Task
+from headrace.spark.reader import BatchReader, FilteringReader, StreamReader, Task
 from headrace.testing import RunningBroker, run_broker
 from headrace.wire.native.payloads import Op
 from waiting import wait_for

@@ -26,7 +26,7 @@ from headrace.cli.spark_side import (
 from headrace.cli.tables import counted, tell
 
 if TYPE_CHECKING:
-    from headrace.spark.archive.run import Round
+    from headrace.spark.archive.archiver import Round
 
 
 @click.command(short_help="Archive messages to a lake, exactly once.")
@@ -62,7 +62,7 @@ def archive(
     From the first run on the broker holds acknowledged messages until they are archived, up to
     --pin-bytes. Stop it with Ctrl-C or SIGTERM; the next run goes on where it was.
     """
-    from headrace.spark.archive.run import Archiver
+    from headrace.spark.archive.archiver import Archiver
     from headrace.spark.archive.sources import Choice
 
     stop = threading.Event()

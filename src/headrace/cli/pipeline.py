@@ -78,7 +78,7 @@ def validate(file: Path, no_spark: bool, session: SessionSettings) -> int:
 
     loaded = load(file)
     if not no_spark:
-        from headrace.spark.pipelines.check import check
+        from headrace.spark.pipelines.validate import check
 
         spark = open_session(loaded.name, session, python_path=loaded.directory.resolve())
         with ending(spark):
@@ -99,7 +99,7 @@ def validate(file: Path, no_spark: bool, session: SessionSettings) -> int:
 @with_spark_errors
 def list_(state_dir: Path | None, as_json: bool, debug: bool) -> int:
     """Pipelines that run or ran on this machine, and how far they are."""
-    from headrace.spark.pipelines.state import all_states, state_directory
+    from headrace.spark.pipelines.status import all_states, state_directory
 
     states = list(all_states(state_directory(state_dir, os.environ)))
     if not as_json:

@@ -25,7 +25,7 @@ from headrace.cli.tables import counted, print_json, tell
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
-    from headrace.spark.replay.run import Preview, Replay
+    from headrace.spark.replay.replay import Preview, Replay
 
 
 @click.command(short_help="Send messages of the past again.")
@@ -65,8 +65,8 @@ def replay(
     Each has the header x-replay-of. The same command with the same --to sends each message once,
     however often it is repeated; one that was interrupted goes on where it was.
     """
+    from headrace.spark.replay.replay import Replay
     from headrace.spark.replay.request import ReplayRequest, moment
-    from headrace.spark.replay.run import Replay
 
     now = datetime.now(UTC).replace(microsecond=0)
     end = moment(until, "--to") if until is not None else now
@@ -100,7 +100,7 @@ def replay(
 
 
 def _show(preview: Preview, until: datetime) -> None:
-    from headrace.spark.showing import draw
+    from headrace.spark.row_output import draw
 
     if not preview.count:
         click.echo("no message fits")

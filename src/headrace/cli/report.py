@@ -104,7 +104,7 @@ def management_of(
 
 def kept_form(made: Report) -> dict[str, object]:
     """What `PUT /api/reports` takes."""
-    from headrace.spark.showing import plain
+    from headrace.spark.row_output import plain
 
     return {
         "from": made.since.isoformat(),
@@ -140,7 +140,7 @@ def _zoned(at: datetime, like: datetime) -> datetime:
 
 
 def _draw(made: Report) -> None:
-    from headrace.spark.showing import draw
+    from headrace.spark.row_output import draw
 
     click.echo(f"{made.since:%Y-%m-%d %H:%M:%S} to {made.until:%Y-%m-%d %H:%M:%S} UTC")
     for note in made.notes:
@@ -151,7 +151,7 @@ def _draw(made: Report) -> None:
 
 
 def _as_json(made: Report) -> dict[str, object]:
-    from headrace.spark.showing import plain
+    from headrace.spark.row_output import plain
 
     return {
         "from": made.since.isoformat(),

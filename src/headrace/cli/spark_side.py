@@ -63,7 +63,7 @@ class SessionSettings:
 
     def state(self) -> Path:
         """The directory for states, checkpoints and logs."""
-        from headrace.spark.pipelines.state import state_directory
+        from headrace.spark.pipelines.status import state_directory
 
         return state_directory(self.state_dir, os.environ)
 
@@ -226,7 +226,7 @@ def open_session(
     A ``broker`` that does not answer is told at once: Spark takes a while to start.
     """
     from headrace.spark import java
-    from headrace.spark.session import start_session
+    from headrace.spark.spark_session import start_session
 
     state = session.state()
     settings = settings_of(session.conf)
@@ -234,7 +234,7 @@ def open_session(
     if log is not None:
         log.parent.mkdir(parents=True, exist_ok=True)
     if broker is not None:
-        from headrace.spark.broker import connect
+        from headrace.spark.backends.broker import connect
 
         java.check()
         connect(url_of(broker)).close()

@@ -36,9 +36,9 @@ def sql(
 ) -> int:
     """Run QUERY over the archive in --lake. Every queue and topic is a table of its name, and all
     are in `messages`. Without QUERY: the tables there are."""
-    from headrace.spark.archive.tables import offer, sources_of
-    from headrace.spark.archive.tables import query as ask
-    from headrace.spark.showing import show_rows
+    from headrace.spark.archive.sql_tables import offer, sources_of
+    from headrace.spark.archive.sql_tables import query as ask
+    from headrace.spark.row_output import show_rows
 
     counts = sources_of(lake)
     if query is None:

@@ -6,7 +6,7 @@ The format is found without registration wherever the package is installed.
 """
 
 try:
-    from headrace.spark.batches import batches_into
+    from headrace.spark.foreach_batch import batches_into
     from headrace.spark.source import HeadraceSource, register
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(

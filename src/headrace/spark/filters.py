@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from headrace.spark.backend import Source
+from headrace.spark.backends.base import Source
 
 Places = dict[tuple[str, int], int]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

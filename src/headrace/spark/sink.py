@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from headrace.bulk.client import BulkConnection
 from headrace.client.errors import ConnectionClosed
-from headrace.spark.broker import connect, told
+from headrace.spark.backends.broker import connect, told
 from headrace.spark.options import WriteOptions
-from headrace.spark.writable import as_append, as_publish, rows_of
+from headrace.spark.row_mapping import as_append, as_publish, rows_of
 
 STAGE_ROWS = 4000  # of one request
 STAGE_BYTES = 4 << 20
@@ -85,7 +85,7 @@ def portions(messages: Iterable[dict[str, object]]) -> Iterator[list[dict[str, o
 
 def sink_of(options: WriteOptions) -> Sink:
     if options.url.startswith("mysql://"):
-        from headrace.spark.mysql import MySqlSink
+        from headrace.spark.backends.mysql import MySqlSink
 
         return MySqlSink(options)
     return BrokerSink(options)

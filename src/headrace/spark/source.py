@@ -16,9 +16,9 @@ from pyspark.sql.types import StructType
 
 from headrace.spark.columns import ddl
 from headrace.spark.options import PATIENCE, ReadOptions, read_options, write_options
-from headrace.spark.reading import BatchReader, FilteringReader, StreamReader
+from headrace.spark.reader import BatchReader, FilteringReader, StreamReader
 from headrace.spark.selection import selection
-from headrace.spark.writing import BatchWriter, StreamWriter
+from headrace.spark.writer import BatchWriter, StreamWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

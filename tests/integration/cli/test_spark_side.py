@@ -105,7 +105,7 @@ def test_commands_that_need_a_broker_ask_for_it_before_spark_starts(
     def never(*args: object, **rest: object) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("headrace.spark.session.start_session", never)
+    monkeypatch.setattr("headrace.spark.spark_session.start_session", never)
     nowhere = ["--url", "headrace://127.0.0.1:1/", "--state-dir", str(tmp_path)]
     assert main([*args, *nowhere]) == 1
     assert told(capsys).startswith("connection_closed: no broker answers at 127.0.0.1:1")
@@ -126,13 +126,13 @@ def test_an_address_that_is_none_is_told_with_its_line(
 def test_a_replay_up_to_now_says_how_to_repeat_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headrace.spark.replay.run import Preview
+    from headrace.spark.replay.replay import Preview
 
     job = SimpleNamespace(
         preview=lambda: Preview(1, [("queue", "q", 1)], ["body"], [(b"x",)]),
         send=lambda rate, tell: (1, 0),
     )
-    monkeypatch.setattr("headrace.spark.replay.run.Replay", lambda *args: job)
+    monkeypatch.setattr("headrace.spark.replay.replay.Replay", lambda *args: job)
     session = SimpleNamespace(stop=lambda: None)
     monkeypatch.setattr("headrace.cli.replay.open_session", lambda *args, **rest: session)
     command = ["replay", "-q", "q", "--from", "2026-01-01", "--into", "x", "--yes", "--json",
@@ -223,7 +223,7 @@ def test_pipelines_are_listed_and_dead_ones_told(
 ) -> None:
     import socket
 
-    from headrace.spark.pipelines.state import StateFile
+    from headrace.spark.pipelines.status import StateFile
 
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()

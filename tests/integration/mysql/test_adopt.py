@@ -124,9 +124,9 @@ def test_spark_reads_adopted_tables(
     start_engine: StartEngine, sql: Cursor, server: MariaDb, database: str
 ) -> None:
     pytest.importorskip("connectorx")
-    from headrace.spark.mysql import MySqlBackend
+    from headrace.spark.backends.mysql import MySqlBackend
     from headrace.spark.options import read_options
-    from headrace.spark.planning import Range
+    from headrace.spark.task_plan import Range
 
     make_old(sql)
     start_engine().adopt("old")

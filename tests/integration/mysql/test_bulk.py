@@ -103,10 +103,10 @@ def test_a_large_batch_leaves_few_ids_unused(url: str) -> None:
 
 def test_a_topic_made_again_while_it_is_read_is_told(url: str) -> None:
     pytest.importorskip("connectorx")
+    from headrace.spark.backends.mysql import MySqlBackend
     from headrace.spark.errors import SourceChanged
-    from headrace.spark.mysql import MySqlBackend
     from headrace.spark.options import read_options
-    from headrace.spark.planning import Range
+    from headrace.spark.task_plan import Range
 
     with topics.open(url) as store:
         store.create("orders")

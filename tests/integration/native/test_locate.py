@@ -17,9 +17,9 @@ from headrace.bulk.client import BulkConnection, Destination, Located
 from headrace.bulk.mapped_segments import open_files
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
-from headrace.spark import broker as reading
+from headrace.spark.backends import broker as reading
 from headrace.spark.options import read_options
-from headrace.spark.planning import Range
+from headrace.spark.task_plan import Range
 from headrace.wire.native.payloads import Op
 
 ROWS = 300

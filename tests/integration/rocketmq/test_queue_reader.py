@@ -23,10 +23,10 @@ from headrace.rocketmq import (
     StateError,
     TopicNotFoundError,
 )
+from headrace.spark.backends.rocketmq import RocketMqBackend
 from headrace.spark.errors import BadOption, DataLost, SparkError
 from headrace.spark.options import ReadOptions, read_options
-from headrace.spark.planning import Range
-from headrace.spark.rocketmq import RocketMqBackend
+from headrace.spark.task_plan import Range
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from waiting import wait_for

@@ -15,7 +15,7 @@ from scenes import Scene
 from headrace.rocketmq import Message, MessageExt, QueueReader, TopicNotFoundError
 from headrace.spark.errors import SourceChanged, SparkError
 from headrace.spark.options import ReadOptions, read_options
-from headrace.spark.reading import BatchReader, StreamReader, Task
+from headrace.spark.reader import BatchReader, StreamReader, Task
 from headrace.wire.remoting.headers.pull import OffsetResult, QueryConsumerOffset
 
 Row = dict[str, Any]

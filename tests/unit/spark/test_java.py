@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from headrace.spark import java, session
+from headrace.spark import java, spark_session
 
 
 @pytest.mark.parametrize(
@@ -31,5 +31,5 @@ def test_the_end_of_java_is_explained(
 
 def test_options_of_the_user_do_not_keep_a_full_heap_from_ending_java() -> None:
     key = "spark.driver.defaultJavaOptions"
-    assert session.settings_of(None)[key] == java.OPTIONS
-    assert session.settings_of(None, {key: "-Dx=1"})[key] == f"{java.OPTIONS} -Dx=1"
+    assert spark_session.settings_of(None)[key] == java.OPTIONS
+    assert spark_session.settings_of(None, {key: "-Dx=1"})[key] == f"{java.OPTIONS} -Dx=1"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.spark.backends.rocketmq import servers_of
 from headrace.spark.errors import BadOption
 from headrace.spark.options import read_options, write_options
-from headrace.spark.rocketmq import servers_of
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from headrace.bulk.client import BulkConnection, Destination
-from headrace.spark.broker import told
+from headrace.spark.backends.broker import told
 from headrace.spark.errors import BadOption
 from headrace.wire.native.payloads import Op
 

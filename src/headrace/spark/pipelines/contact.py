@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from headrace.spark.backend import backend_of
+from headrace.spark.backends.base import backend_of
 from headrace.spark.errors import PipelineFailed, SparkError
 from headrace.spark.options import read_options
 from headrace.spark.pipelines.model import Pipeline

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headrace.spark.backend import backend_of
+from headrace.spark.backends.base import backend_of
 from headrace.spark.errors import SourceChanged, SparkError
 from headrace.spark.offsets import StreamOffset
 from headrace.spark.options import ReadOptions, read_options

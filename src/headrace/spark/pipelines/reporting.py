@@ -7,11 +7,11 @@ import time
 
 from headrace.bulk.client import BulkConnection
 from headrace.client.errors import HeadraceError
-from headrace.spark.broker import connect
+from headrace.spark.backends.broker import connect
 from headrace.spark.errors import SparkError
 from headrace.spark.options import DEFAULT_URL
 from headrace.spark.pipelines.model import Pipeline
-from headrace.spark.pipelines.state import State
+from headrace.spark.pipelines.status import State
 
 EVERY_SECONDS = 2.0
 

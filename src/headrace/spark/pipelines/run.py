@@ -20,15 +20,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from headrace.spark import java
-from headrace.spark.batches import into
-from headrace.spark.delta import count_rows
 from headrace.spark.errors import BadOption, BadPipeline, PipelineFailed, SinkRefused, SparkError
+from headrace.spark.foreach_batch import into
+from headrace.spark.lake.delta import count_rows
 from headrace.spark.pipelines.model import BAD_RECORDS, Pipeline
 from headrace.spark.pipelines.progress import Figures, Shown
 from headrace.spark.pipelines.release import release
 from headrace.spark.pipelines.reporting import Reporter
 from headrace.spark.pipelines.sinks import DeltaSink, attached
-from headrace.spark.pipelines.state import State, StateFile
+from headrace.spark.pipelines.status import State, StateFile
 from headrace.spark.pipelines.steps import Views, build, stream_of
 from headrace.spark.reasons import reason_in, reason_of
 

@@ -9,8 +9,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from headrace.spark.batches import BatchSink, MessageSink, into
-from headrace.spark.delta import (
+from headrace.spark.errors import BadOption
+from headrace.spark.foreach_batch import BatchSink, MessageSink, into
+from headrace.spark.lake.delta import (
     WRITTEN_DDL,
     FileWriter,
     Written,
@@ -18,7 +19,6 @@ from headrace.spark.delta import (
     is_committed,
     open_table,
 )
-from headrace.spark.errors import BadOption
 from headrace.spark.pipelines.model import SinkSpec
 from headrace.spark.pipelines.mysql_sink import MySqlSink
 
@@ -43,7 +43,7 @@ class DeltaSink:
         if is_committed(table, query, batch):
             return
         if self.keys:
-            from headrace.spark.merging import merge
+            from headrace.spark.lake.merging import merge
 
             merge(table, frame.toArrow(), self.keys, query, batch)
             return
@@ -62,7 +62,7 @@ class ConsoleSink:
         pass
 
     def write(self, frame: DataFrame, query: str, batch: int) -> None:
-        from headrace.spark.showing import show_rows
+        from headrace.spark.row_output import show_rows
 
         rows = frame.limit(SHOWN_ROWS + 1).collect()
         if rows:

@@ -78,7 +78,7 @@ def _offer(views: Views, name: str, frame: DataFrame) -> None:
 def _table(spark: SparkSession, pipeline: Pipeline, table: TableSpec) -> DataFrame:
     try:
         if table.format == "delta":
-            from headrace.spark.lake import read_delta
+            from headrace.spark.lake.spark_tables import read_delta
 
             return read_delta(spark, table.path)
         reader = spark.read.format(table.format).options(**table.options)

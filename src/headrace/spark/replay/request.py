@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from headrace.spark.errors import BadOption
-from headrace.spark.writable import as_publish
+from headrace.spark.row_mapping import as_publish
 
 REPLAY_HEADER = "x-replay-of"
 BLOCK = 100  # offsets that are sent in one step; part of what makes a repetition the same

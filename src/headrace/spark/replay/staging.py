@@ -9,10 +9,10 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from headrace.spark.broker import connect, told
+from headrace.spark.backends.broker import connect, told
 from headrace.spark.replay.request import BLOCK, ReplayRequest, replayed
+from headrace.spark.row_mapping import rows_of
 from headrace.spark.sink import portions
-from headrace.spark.writable import rows_of
 
 # Neighbouring offsets, sent in one step. Equal for the same messages whenever they are replayed.
 PLACE = ("source_uuid", "partition", "number")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.client.errors import HeadraceError
-from headrace.spark.broker import connect
+from headrace.spark.backends.broker import connect
 from headrace.spark.errors import SparkError
 from headrace.spark.reports.model import Table
 from headrace.wire.native.payloads import Op

@@ -7,7 +7,7 @@ from html import escape
 
 from headrace.spark.reports.charts import COLOURS, svg
 from headrace.spark.reports.model import Chart, Report, Table
-from headrace.spark.showing import cell
+from headrace.spark.row_output import cell
 
 _STYLE = """
 :root { color-scheme: light dark; }

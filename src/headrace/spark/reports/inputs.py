@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from headrace.bulk.client import Destination
 from headrace.spark.archive.sources import Choice, look
-from headrace.spark.archive.tables import messages
-from headrace.spark.broker import connect
+from headrace.spark.archive.sql_tables import messages
+from headrace.spark.backends.broker import connect
 
 EVENTS = "$events"
 _EVENT = (

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from headrace.spark.reports.figures import compute
 from headrace.spark.reports.groups import group_lag
 from headrace.spark.reports.inputs import from_broker, from_lake
 from headrace.spark.reports.model import Report, seconds_of, window_for
+from headrace.spark.reports.report import compute
 
 
 def make(

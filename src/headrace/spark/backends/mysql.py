@@ -17,14 +17,14 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import BrokerError, EngineUnavailable
-from headrace.spark.backend import Part, Source
+from headrace.spark.backends.base import Part, Source
 from headrace.spark.columns import ARROW, COLUMNS
 from headrace.spark.errors import SourceChanged, SparkError
 from headrace.spark.offsets import SourceOffset, StreamOffset
 from headrace.spark.options import ReadOptions, WriteOptions
-from headrace.spark.planning import Range
+from headrace.spark.row_mapping import rows_of
 from headrace.spark.selection import selection
-from headrace.spark.writable import rows_of
+from headrace.spark.task_plan import Range
 from headrace.topics.bulk import Entry, Lane, TopicTables
 
 T = TypeVar("T")

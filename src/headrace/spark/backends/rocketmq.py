@@ -25,13 +25,13 @@ from headrace.rocketmq import (
     RocketMQError,
 )
 from headrace.rocketmq.queue_reader import GROUP
-from headrace.spark.backend import Part, Source
+from headrace.spark.backends.base import Part, Source
 from headrace.spark.columns import ARROW, COLUMNS
 from headrace.spark.errors import BadOption, DataLost, SparkError
 from headrace.spark.offsets import StreamOffset
 from headrace.spark.options import ReadOptions
-from headrace.spark.planning import Range
 from headrace.spark.selection import selection
+from headrace.spark.task_plan import Range
 
 T = TypeVar("T")
 ROWS = 8192  # of one Arrow batch, about

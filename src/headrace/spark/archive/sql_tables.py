@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from headrace.spark.archive.layout import TABLE, table_path
 from headrace.spark.errors import BadOption, LakeError
-from headrace.spark.lake import open_delta, read_delta
+from headrace.spark.lake.spark_tables import open_delta, read_delta
 from headrace.spark.reasons import reason_of
 
 

@@ -19,8 +19,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from headrace.model.epochs import current_epoch, end_of_epoch
-from headrace.spark import planning
-from headrace.spark.backend import Backend, Holder, Source, backend_of
+from headrace.spark import task_plan
+from headrace.spark.backends.base import Backend, Holder, Source, backend_of
 from headrace.spark.errors import BadOption, CheckpointLost, DataLost, SourceChanged
 from headrace.spark.filters import Narrowing
 from headrace.spark.offsets import SourceOffset, StreamOffset
@@ -34,7 +34,7 @@ Places = dict[tuple[str, int], int]
 class Task(InputPartition):
     """What one task reads; it travels to an executor."""
 
-    def __init__(self, part: planning.Range, uuid: str) -> None:
+    def __init__(self, part: task_plan.Range, uuid: str) -> None:
         super().__init__((part.source, part.partition, part.start, part.end))
         self.part = part
         self.uuid = uuid
@@ -58,7 +58,7 @@ class _Reading:
     def tasks(
         self, starts: Places, ends: Places, sources: Mapping[str, SourceOffset]
     ) -> list[InputPartition]:
-        found = planning.ranges(starts, ends, self.options.rows_per_task)
+        found = task_plan.ranges(starts, ends, self.options.rows_per_task)
         return [
             Task(replace(part, epoch=known.epochs.get(part.partition)), known.uuid)
             for part in found
@@ -161,13 +161,13 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         begin, sources = self._checked(begin)
         starts = _starts(begin, sources)
         tracks = [
-            planning.Track(name, part.partition, part.lane, starts[name, part.partition],
+            task_plan.Track(name, part.partition, part.lane, starts[name, part.partition],
                            self._end(name, part.partition, part.end))
             for name, one in sources.items()
             for part in one.parts
         ]  # fmt: skip
         room = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        finish = _offset(begin.query, sources, planning.admit(tracks, room))
+        finish = _offset(begin.query, sources, task_plan.admit(tracks, room))
         if self._target is not None and self._is_planned and finish.sources == begin.sources:
             self._finished(begin)
         return finish.to_json()

@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace.model.epochs import Epochs
 from headrace.spark.offsets import StreamOffset
 from headrace.spark.options import ReadOptions
-from headrace.spark.planning import Range
+from headrace.spark.task_plan import Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ class Holder(Protocol):
 
 def backend_of(options: ReadOptions) -> Backend:
     if options.is_mysql:
-        from headrace.spark.mysql import MySqlBackend
+        from headrace.spark.backends.mysql import MySqlBackend
 
         return MySqlBackend(options)
     if options.is_rocketmq:
-        from headrace.spark.rocketmq import RocketMqBackend
+        from headrace.spark.backends.rocketmq import RocketMqBackend
 
         return RocketMqBackend(options)
-    from headrace.spark.broker import BrokerBackend
+    from headrace.spark.backends.broker import BrokerBackend
 
     return BrokerBackend(options)

@@ -20,13 +20,13 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from headrace.spark.archive.layout import PARTITION_BY, SCHEMA, application, as_rows, table_path
-from headrace.spark.archive.planning import ROWS_PER_ROUND, Place, Stretch, places, plan
+from headrace.spark.archive.round_plan import ROWS_PER_ROUND, Place, Stretch, places, plan
 from headrace.spark.archive.sources import Choice, look
-from headrace.spark.broker import BrokerBackend, connect, told
-from headrace.spark.delta import WRITTEN_DDL, FileWriter, Written, commit, open_table
+from headrace.spark.backends.broker import BrokerBackend, connect, told
 from headrace.spark.errors import LakeError
+from headrace.spark.lake.delta import WRITTEN_DDL, FileWriter, Written, commit, open_table
 from headrace.spark.options import PIN_BYTES, read_options
-from headrace.spark.planning import Range
+from headrace.spark.task_plan import Range
 
 PATIENCE_SECONDS = 60.0  # for a broker that is being restarted
 _STRETCH_DDL = (

@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame
 
 from headrace.spark.errors import SinkRefused
 from headrace.spark.options import DEFAULT_URL, PATIENCE, WriteOptions, write_options
+from headrace.spark.row_mapping import check_schema
 from headrace.spark.sink import sink_of
-from headrace.spark.writable import check_schema
 
 QUERY_PROPERTY = "sql.streaming.queryId"
 

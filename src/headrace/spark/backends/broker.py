@@ -16,12 +16,12 @@ from headrace.client.errors import ConnectionClosed, HeadraceError
 from headrace.client.settings import Settings
 from headrace.errors import StoreError
 from headrace.model.epochs import current_epoch
-from headrace.spark.backend import Part, Source
+from headrace.spark.backends.base import Part, Source
 from headrace.spark.errors import DataLost, SourceChanged, SparkError
 from headrace.spark.offsets import SourceOffset, StreamOffset
 from headrace.spark.options import ReadOptions
-from headrace.spark.planning import Range
 from headrace.spark.selection import selection
+from headrace.spark.task_plan import Range
 
 FETCH_SECONDS = 120.0
 AGAIN_SECONDS = 0.5

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headrace.bulk.client import Destination, Part
 from headrace.spark.errors import DataLost
-from headrace.spark.planning import Track, admit, cut
+from headrace.spark.task_plan import Track, admit, cut
 
 ROWS_PER_ROUND = 2_000_000
 ROWS_PER_TASK = 250_000

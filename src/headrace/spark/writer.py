@@ -22,8 +22,8 @@ from pyspark.sql.types import StructType
 
 from headrace.spark.errors import BadOption
 from headrace.spark.options import WriteOptions
+from headrace.spark.row_mapping import check_schema
 from headrace.spark.sink import Sink, sink_of
-from headrace.spark.writable import check_schema
 
 QUERY_PROPERTY = "sql.streaming.queryId"
 BATCH_PROPERTY = "streaming.sql.batchId"

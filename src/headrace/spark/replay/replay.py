@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 from headrace.bulk.client import BulkConnection
 from headrace.spark.archive.layout import table_path
 from headrace.spark.archive.sources import Choice, look
-from headrace.spark.archive.tables import messages
-from headrace.spark.broker import connect, told
+from headrace.spark.archive.sql_tables import messages
+from headrace.spark.backends.broker import connect, told
 from headrace.spark.errors import BadOption
-from headrace.spark.lake import open_delta
+from headrace.spark.lake.spark_tables import open_delta
 from headrace.spark.reasons import reason_of
 from headrace.spark.replay.request import ReplayRequest
 from headrace.spark.replay.slices import placed, sliced
