@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headrace.core.clock import VirtualClock
     from headrace.server.embedded import QueueState
     from headrace.testing.broker import RunningBroker, run_broker
-    from headrace.testing.waiting import wait_for
+    from headrace.testing.wait import wait_for
 
 __all__ = ["QueueState", "RunningBroker", "VirtualClock", "run_broker", "wait_for"]
 
@@ -21,7 +21,7 @@ _HOMES = {
     "RunningBroker": "headrace.testing.broker",
     "VirtualClock": "headrace.core.clock",
     "run_broker": "headrace.testing.broker",
-    "wait_for": "headrace.testing.waiting",
+    "wait_for": "headrace.testing.wait",
 }
 
 

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING
 from urllib.parse import quote
 
 from headrace.errors import ConfigError
-from headrace.testing.waiting import wait_for
+from headrace.testing.wait import wait_for
 
 if TYPE_CHECKING:
     import pymysql
