@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from headrace.cli.management import ManagementClient
-from headrace.cli.report import kept_form
+from headrace.cli.spark.report import kept_form
+from headrace.cli.support.http_api import ManagementClient
 from headrace.client import ConnectionFactory
 from headrace.testing import RunningBroker, run_broker, wait_for
 

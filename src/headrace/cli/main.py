@@ -16,45 +16,45 @@ from importlib import import_module
 import click
 
 from headrace import __version__
-from headrace.cli.escaping import escaped
 from headrace.cli.hiding import hide_passwords
+from headrace.cli.support.escaping import escaped
 from headrace.errors import BrokerError, ConfigError
 
 DONE, FAILED, USAGE = 0, 1, 2
 
 # The subcommands, in the order of the help. Each is the click command of that name in
-# headrace.cli.<name>.
-COMMANDS = (
-    "serve",
-    "demo",
-    "publish",
-    "consume",
-    "get",
-    "purge",
-    "queue",
-    "exchange",
-    "binding",
-    "topic",
-    "group",
-    "pin",
-    "vhost",
-    "user",
-    "permission",
-    "policy",
-    "connection",
-    "definitions",
-    "pipeline",
-    "archive",
-    "sql",
-    "replay",
-    "report",
-    "bench",
-    "verify",
-    "fsck",
-    "compact",
-    "backup",
-    "restore",
-)
+# headrace.cli.<folder>.<name>.
+COMMANDS = {
+    "serve": "run.serve",
+    "demo": "run.demo",
+    "publish": "messages.publish",
+    "consume": "messages.consume",
+    "get": "messages.get",
+    "purge": "messages.purge",
+    "queue": "manage.queue",
+    "exchange": "manage.exchange",
+    "binding": "manage.binding",
+    "topic": "topics.topic",
+    "group": "topics.group",
+    "pin": "topics.pin",
+    "vhost": "manage.vhost",
+    "user": "manage.user",
+    "permission": "manage.permission",
+    "policy": "manage.policy",
+    "connection": "manage.connection",
+    "definitions": "manage.definitions",
+    "pipeline": "spark.pipeline",
+    "archive": "spark.archive",
+    "sql": "spark.sql",
+    "replay": "spark.replay",
+    "report": "spark.report",
+    "bench": "run.bench",
+    "verify": "run.verify",
+    "fsck": "storage.fsck",
+    "compact": "storage.compact",
+    "backup": "storage.backup",
+    "restore": "storage.restore",
+}
 
 
 class _LazyGroup(click.Group):
@@ -79,7 +79,7 @@ class _LazyGroup(click.Group):
             from headrace.cli import rabbitmqctl
 
             return rabbitmqctl.find(cmd_name)
-        command = getattr(import_module(f"headrace.cli.{cmd_name}"), cmd_name)
+        command = getattr(import_module(f"headrace.cli.{COMMANDS[cmd_name]}"), cmd_name)
         assert isinstance(command, click.Command)
         return command
 

@@ -11,10 +11,11 @@ from typing import Final
 
 import click
 
-from headrace.cli.connecting import json_option
-from headrace.cli.connection import end_connection
-from headrace.cli.management import ManagementClient, http_options, vhost_option
-from headrace.cli.permission import grant
+from headrace.cli.main import COMMANDS
+from headrace.cli.manage.connection import end_connection
+from headrace.cli.manage.permission import grant
+from headrace.cli.support.broker_options import json_option
+from headrace.cli.support.http_api import ManagementClient, http_options, vhost_option
 
 # Those whose words come in the same order as ours.
 VERBS: Final[dict[str, tuple[str, ...]]] = {
@@ -79,7 +80,7 @@ def find(verb: str) -> click.Command | None:
     path = VERBS.get(verb)
     if path is None:
         return None
-    command = getattr(import_module(f"headrace.cli.{path[0]}"), path[0])
+    command = getattr(import_module(f"headrace.cli.{COMMANDS[path[0]]}"), path[0])
     for name in path[1:]:
         command = command.commands[name]
     assert isinstance(command, click.Command)

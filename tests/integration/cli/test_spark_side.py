@@ -134,7 +134,7 @@ def test_a_replay_up_to_now_says_how_to_repeat_it(
     )
     monkeypatch.setattr("headrace.spark.replay.replay.Replay", lambda *args: job)
     session = SimpleNamespace(stop=lambda: None)
-    monkeypatch.setattr("headrace.cli.replay.open_session", lambda *args, **rest: session)
+    monkeypatch.setattr("headrace.cli.spark.replay.open_session", lambda *args, **rest: session)
     command = ["replay", "-q", "q", "--from", "2026-01-01", "--into", "x", "--yes", "--json",
                "--state-dir", str(tmp_path)]  # fmt: skip
     assert main(command) == 0
@@ -202,7 +202,7 @@ def test_what_java_or_a_table_says_is_one_line() -> None:
     from deltalake.exceptions import DeltaError
     from py4j.protocol import Py4JError
 
-    from headrace.cli.spark_side import spark_errors
+    from headrace.cli.support.spark_session import spark_errors
     from headrace.errors import CommandFailed
 
     for error in (Py4JError("An error occurred\n\tat java.lang"), DeltaError("no log\nmore")):

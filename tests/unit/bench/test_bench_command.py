@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.bench.cases import CASES
-from headrace.cli.bench import bench
+from headrace.cli.run.bench import bench
 
 
 def test_list_shows_the_chosen_cases_and_measures_nothing() -> None:

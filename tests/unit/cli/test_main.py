@@ -32,7 +32,7 @@ def command_that(monkeypatch: pytest.MonkeyPatch) -> Install:
         module = ModuleType("headrace.cli.probe")
         module.probe = probe  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, module.__name__, module)
-        monkeypatch.setattr(cli, "COMMANDS", ("probe",))
+        monkeypatch.setattr(cli, "COMMANDS", {"probe": "probe"})
 
     return install
 
@@ -91,7 +91,7 @@ def test_wrong_usage_exits_with_2(args: list[str], command_that: Install) -> Non
 
 
 def test_serving_imports_nothing_that_only_other_commands_need() -> None:
-    script = "import sys, headrace.cli.serve, headrace.cli.main; print(*sys.modules)"
+    script = "import sys, headrace.cli.run.serve, headrace.cli.main; print(*sys.modules)"
     path = ":".join(sys.path)
 
     loaded = subprocess.run(
@@ -102,7 +102,14 @@ def test_serving_imports_nothing_that_only_other_commands_need() -> None:
         check=True,
     )
 
-    heavy = {"rich", "asyncio", "uvloop", "tomllib", "headrace.cli.bench", "headrace.cli.demo"}
+    heavy = {
+        "rich",
+        "asyncio",
+        "uvloop",
+        "tomllib",
+        "headrace.cli.run.bench",
+        "headrace.cli.run.demo",
+    }
     assert heavy.isdisjoint(loaded.stdout.split())
 
 

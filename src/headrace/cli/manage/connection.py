@@ -1,0 +1,55 @@
+"""`headrace connection`: list, close."""
+
+from __future__ import annotations
+
+import click
+
+from headrace.cli.support.broker_options import json_option
+from headrace.cli.support.escaping import escaped
+from headrace.cli.support.http_api import ManagementClient, http_options
+from headrace.cli.support.output import Column, show, tell
+
+COLUMNS = (
+    Column("name", "connection"),
+    Column("user", "user"),
+    Column("vhost", "vhost"),
+    Column("state", "state"),
+    Column("channels", "channels", is_number=True),
+    Column("protocol", "protocol"),
+    Column("user_provided_name", "called"),
+)
+
+
+@click.group()
+def connection() -> None:
+    """List and close connections."""
+
+
+@connection.command("list")
+@json_option
+@http_options
+def list_connections(client: ManagementClient, as_json: bool) -> int:
+    """Show the connections that the user may see."""
+    fields = [column.field for column in COLUMNS]
+    rows = [{name: row.get(name) for name in fields} for row in client.get("connections")]
+    return show(COLUMNS, rows, as_json=as_json, nothing="no connections")
+
+
+@connection.command()
+@click.argument("name")
+@click.option("--reason", default="closed by an operator", help="What the client is told.")
+@json_option
+@http_options
+def close(client: ManagementClient, name: str, reason: str, as_json: bool) -> int:
+    """Close the connection NAME, as `list` shows it."""
+    return end_connection(client, name, reason, as_json=as_json)
+
+
+def end_connection(client: ManagementClient, name: str, reason: str, *, as_json: bool) -> int:
+    """Close a connection; the reason goes to the client in a header, so it is plain text."""
+    shown = "".join(char if 32 <= ord(char) < 127 else "?" for char in reason)
+    client.request("DELETE", ("connections", name), headers={"x-reason": shown})
+    return tell(f"closed connection {escaped(name)}", {"name": name}, as_json=as_json)
+
+
+connection.add_command(close, "delete")

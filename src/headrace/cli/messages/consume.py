@@ -1,0 +1,169 @@
+"""`headrace consume`: print the messages of a queue and acknowledge them, as fast as they come."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from types import FrameType
+
+import click
+
+from headrace.cli.main import DONE, FAILED
+from headrace.cli.support.address import Address
+from headrace.cli.support.broker_options import broker_options, connected
+from headrace.cli.support.message_output import Render, choose, format_options, write
+from headrace.cli.support.output import counted
+from headrace.cli.support.progress import progress_bar
+from headrace.client import AlreadySettled, Delivery
+from headrace.client.streams import DeliveryStream
+
+_PREFETCH = 2000
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@click.command()
+@click.argument("queue")
+@click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after so many. [no limit]")
+@click.option("-F", "--follow", is_flag=True, help="Wait for more, until Ctrl-C.")
+@click.option(
+    "--idle",
+    default=0.5,
+    type=click.FloatRange(min=0.05),
+    metavar="SECONDS",
+    help="Without --follow: stop when nothing came for so long. [0.5]",
+)
+@click.option(
+    "--prefetch",
+    default=_PREFETCH,
+    type=click.IntRange(1, 65535),
+    help=f"Messages on their way at a time. [{_PREFETCH}]",
+)
+@click.option(
+    "--auto-ack", is_flag=True, help="Acknowledge before printing: none twice, some perhaps lost."
+)
+@format_options
+@broker_options
+def consume(
+    address: Address,
+    queue: str,
+    count: int | None,
+    follow: bool,
+    idle: float,
+    prefetch: int,
+    auto_ack: bool,
+    as_json: bool,
+    raw: bool,
+    lines: bool,
+) -> int:
+    """Print the messages of QUEUE. Each is acknowledged after it was printed.
+
+    Stops when the queue is empty, after --count messages, or at Ctrl-C. What was not printed stays
+    in the queue.
+    """
+    render = choose(as_json=as_json, raw=raw, lines=lines)
+    with connected(address, reconnect=follow) as channel:
+        size = min(prefetch, count or prefetch)
+        channel.basic_qos(size)
+        stream = channel.deliveries(queue, idle_timeout=None if follow else idle)
+        taking = _Taking(render, count, size, auto_ack=auto_ack)
+        elsewhere = not sys.stdout.isatty()  # on a terminal, messages are their own progress
+        with (
+            _orderly_stop(lambda: stream.end(None)) as stopped,
+            progress_bar("consuming", "messages", wanted=elsewhere) as progress,
+        ):
+            _take(stream, taking, stopped, progress)
+    if stopped and not follow:
+        click.echo(f"headrace: interrupted after {counted(taking.printed, 'message')}", err=True)
+        return FAILED
+    return DONE
+
+
+class _Taking:
+    """Prints batches and acknowledges them.
+
+    The broker sends ``prefetch`` messages more than are acknowledged. So that it never sends more
+    than are wanted, the last ones wait for their acknowledgement until all are there.
+    """
+
+    def __init__(
+        self,
+        render: Render,
+        count: int | None,
+        prefetch: int,
+        *,
+        auto_ack: bool,
+    ) -> None:
+        self.printed = 0
+        self.count = count
+        self._render = render
+        self._auto_ack = auto_ack
+        self._free = None if count is None else count - prefetch
+        self._held: list[Delivery] = []
+
+    @property
+    def is_done(self) -> bool:
+        return self.count is not None and self.printed >= self.count
+
+    def take(self, batch: list[Delivery]) -> None:
+        if self.count is not None:
+            batch = batch[: self.count - self.printed]
+        if self._auto_ack:
+            self._settle(batch)
+            write(map(self._render, batch))
+        else:
+            write(map(self._render, batch))
+            self._settle(batch)
+        self.printed += len(batch)
+
+    def _settle(self, batch: list[Delivery]) -> None:
+        free = len(batch) if self._free is None else min(self._free, len(batch))
+        if self._free is not None:
+            self._free -= free
+            self._held += batch[free:]
+        for delivery in batch[:free]:
+            delivery.ack()
+
+    def settle_rest(self) -> None:
+        """Everything that was printed; nothing else is sent afterwards."""
+        held, self._held = self._held, []
+        for delivery in held:
+            with suppress(AlreadySettled):  # of a connection that was lost meanwhile
+                delivery.ack()
+
+
+def _take(
+    stream: DeliveryStream,
+    taking: _Taking,
+    stopped: list[int],
+    progress: Callable[[int, int | None], None],
+) -> None:
+    with closing(stream.batches()) as batches:
+        for batch in batches:
+            taking.take(batch)
+            progress(taking.printed, taking.count)
+            if taking.is_done or stopped:
+                stream.close()  # before the last acks: for each of them the broker would send more
+                break
+        taking.settle_rest()  # before the loop is left, which gives back what is not settled
+
+
+@contextmanager
+def _orderly_stop(wake: Callable[[], None]) -> Iterator[list[int]]:
+    """A first Ctrl-C (or SIGTERM) is noted, so that no batch is cut short; a second one breaks."""
+    stopped: list[int] = []
+    before: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
+
+    def note(number: int, frame: FrameType | None) -> None:
+        stopped.append(number)
+        for one, handler in before.items():
+            signal.signal(one, handler)
+        wake()
+
+    before.update({one: signal.signal(one, note) for one in _SIGNALS})
+    try:
+        yield stopped
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)

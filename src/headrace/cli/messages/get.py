@@ -1,0 +1,41 @@
+"""`headrace get`: one message or a few, taken or only looked at."""
+
+from __future__ import annotations
+
+import click
+
+from headrace.cli.main import DONE, FAILED
+from headrace.cli.support.address import Address
+from headrace.cli.support.broker_options import broker_options, connected
+from headrace.cli.support.escaping import escaped
+from headrace.cli.support.message_output import choose, format_options, write
+
+
+@click.command(short_help="Take a message of a queue, or look at it.")
+@click.argument("queue")
+@click.option(
+    "-n", "--count", default=1, type=click.IntRange(min=1), help="At most so many messages. [1]"
+)
+@click.option("--requeue", is_flag=True, help="Only look: put them back where they were.")
+@format_options
+@broker_options
+def get(
+    address: Address, queue: str, count: int, requeue: bool, as_json: bool, raw: bool, lines: bool
+) -> int:
+    """Take the first message of QUEUE and print it; with --requeue only look at it.
+
+    The exit code is 1 when the queue is empty. Messages that were put back are marked as
+    redelivered, and a delivery limit of the queue counts them.
+    """
+    render = choose(as_json=as_json, raw=raw, lines=lines)
+    found = 0
+    with connected(address) as channel:
+        while found < count and (delivery := channel.basic_get(queue)) is not None:
+            found += 1
+            write([render(delivery)])
+            if not requeue:
+                delivery.ack()
+        # Closing the channel puts back what was not acknowledged, all at once and in order.
+    if found == 0:
+        click.echo(f"headrace: queue '{escaped(queue)}' is empty", err=True)
+    return DONE if found else FAILED

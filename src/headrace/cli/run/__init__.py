@@ -1,0 +1,1 @@
+"""Serve, demo, verify, bench."""

@@ -1,0 +1,92 @@
+"""`headrace archive`: messages of queues and topics to a lake, exactly once."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.main import DONE
+from headrace.cli.support.address import Address
+from headrace.cli.support.broker_options import broker_options, json_option
+from headrace.cli.support.output import counted, tell
+from headrace.cli.support.spark_session import (
+    SessionSettings,
+    ending,
+    lake_option,
+    on_signals,
+    open_session,
+    spark_options,
+    url_of,
+    with_session,
+)
+
+if TYPE_CHECKING:
+    from headrace.spark.archive.archiver import Round
+
+
+@click.command(short_help="Archive messages to a lake, exactly once.")
+@lake_option
+@click.option("-q", "--queue", "queues", multiple=True, metavar="NAME", help="Or a pattern, a*.")
+@click.option("-t", "--topic", "topics", multiple=True, metavar="NAME", help="Or a pattern, a*.")
+@click.option("--once", is_flag=True, help="Archive what is there, then end.")
+@click.option("--every", metavar="SECONDS", type=click.FloatRange(min=0.1), default=10.0,
+              show_default=True, help="How often to look for new messages.")  # fmt: skip
+@click.option("--pin-bytes", metavar="BYTES", type=click.IntRange(min=1), default=10 << 30,
+              help="How much the broker may hold for the archive. [10 GiB]")  # fmt: skip
+@click.option("--skip-lost", is_flag=True, help="Go on when messages are gone unarchived.")
+@click.option("--release", is_flag=True, help="End the archive: the broker holds nothing for it.")
+@json_option
+@spark_options
+@broker_options
+@with_session
+def archive(
+    address: Address,
+    lake: Path,
+    queues: tuple[str, ...],
+    topics: tuple[str, ...],
+    once: bool,
+    every: float,
+    pin_bytes: int,
+    skip_lost: bool,
+    release: bool,
+    as_json: bool,
+    session: SessionSettings,
+) -> int:
+    """Write the messages of all durable queues and topics, or of those chosen, to a Delta table.
+
+    From the first run on the broker holds acknowledged messages until they are archived, up to
+    --pin-bytes. Stop it with Ctrl-C or SIGTERM; the next run goes on where it was.
+    """
+    from headrace.spark.archive.archiver import Archiver
+    from headrace.spark.archive.sources import Choice
+
+    stop = threading.Event()
+    on_signals(stop.set)
+    spark = open_session("archive", session, broker=address)
+    with ending(spark):
+        archiver = Archiver(spark, lake.resolve(), url_of(address), Choice(queues, topics),
+                            pin_bytes, skip_lost)  # fmt: skip
+        if release:
+            archiver.release()
+            click.echo("the broker holds nothing for this archive any more")
+            return DONE
+        if not once and sys.stderr.isatty():
+            click.echo(f"archiving to {archiver.root}, stop with Ctrl-C", err=True)
+        total = archiver.run(once=once, stop=stop, every=every, tell=_tell(as_json))
+    text = f"archived {counted(total, 'message')} to {archiver.root}"
+    return tell(text, {"archived": total, "table": archiver.root}, as_json=as_json)
+
+
+def _tell(as_json: bool) -> Callable[[Round], None]:
+    def tell(done: Round) -> None:
+        if as_json or not sys.stderr.isatty():
+            return
+        click.echo(f"{counted(done.rows, 'message')} of {counted(done.sources, 'source')}, "
+                   f"{done.waiting:,} waiting", err=True)  # fmt: skip
+
+    return tell

@@ -1,0 +1,120 @@
+"""`headrace pipeline`: run a pipeline file on Spark, check one, list those that run."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import click
+
+from headrace.cli.main import DONE
+from headrace.cli.support.broker_options import json_option
+from headrace.cli.support.output import Column, counted, show
+from headrace.cli.support.spark_session import (
+    SessionSettings,
+    debug_option,
+    ending,
+    on_signals,
+    open_session,
+    settings_of,
+    spark_options,
+    state_option,
+    with_session,
+    with_spark_errors,
+)
+
+file_argument = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+
+
+@click.group()
+def pipeline() -> None:
+    """Data pipelines on Spark: sources, steps in SQL, sinks, in one file."""
+
+
+@pipeline.command()
+@file_argument
+@click.option("--once", is_flag=True, help="Read what is there, then end.")
+@spark_options
+@with_session
+def run(file: Path, once: bool, session: SessionSettings) -> int:
+    """Run the pipeline in FILE until it is told to stop (SIGTERM or Ctrl-C: after the batch).
+
+    A restart goes on where it stopped; nothing is lost or doubled. Progress is a line on a
+    terminal, and one JSON object per batch on standard error otherwise.
+    """
+    from headrace.spark import java
+    from headrace.spark.pipelines.contact import contact
+    from headrace.spark.pipelines.file import load
+    from headrace.spark.pipelines.progress import Shown
+    from headrace.spark.pipelines.run import Runner
+
+    loaded = load(file)
+    settings_of(session.conf)
+    java.check()
+    contact(loaded)
+    directory = session.state()
+    stop = threading.Event()
+    on_signals(stop.set)  # also while Spark starts
+    spark = open_session(loaded.name, session, python_path=loaded.directory.resolve())
+    with ending(spark):
+        runner = Runner(spark, loaded, directory, once=once, stop=stop, shown=Shown(loaded.name))
+        state = runner.run()
+        bad = state["bad_records"]
+    assert isinstance(bad, int)
+    if bad:
+        click.echo(f"{counted(bad, 'bad record')} in {runner.bad_records}", err=True)
+    return DONE
+
+
+@pipeline.command()
+@file_argument
+@click.option("--no-spark", is_flag=True, help="Check the file only: no SQL, no Java needed.")
+@spark_options
+@with_session
+def validate(file: Path, no_spark: bool, session: SessionSettings) -> int:
+    """Check FILE without running it: names, SQL, schemas, sinks. No broker is asked."""
+    from headrace.spark.pipelines.file import load
+
+    loaded = load(file)
+    if not no_spark:
+        from headrace.spark.pipelines.validate import check
+
+        spark = open_session(loaded.name, session, python_path=loaded.directory.resolve())
+        with ending(spark):
+            check(spark, loaded)
+    parts = (
+        counted(len(loaded.sources), "source"),
+        counted(len(loaded.steps), "step"),
+        counted(len(loaded.sinks), "sink"),
+    )
+    click.echo(f"{file}: fine ({', '.join(parts)})")
+    return DONE
+
+
+@pipeline.command(name="list")
+@state_option
+@json_option
+@debug_option
+@with_spark_errors
+def list_(state_dir: Path | None, as_json: bool, debug: bool) -> int:
+    """Pipelines that run or ran on this machine, and how far they are."""
+    from headrace.spark.pipelines.status import all_states, state_directory
+
+    states = list(all_states(state_directory(state_dir, os.environ)))
+    if not as_json:
+        for state in states:
+            queries = state.get("queries")
+            assert isinstance(queries, list)
+            state["rows"] = max((one["rows"] for one in queries), default=0)
+            state["lag"] = max((one["lag"] for one in queries), default=0)
+    columns = [
+        Column("name", "pipeline"),
+        Column("state", "state"),
+        Column("rows", "rows", is_number=True),
+        Column("lag", "lag", is_number=True),
+        Column("bad_records", "bad records", is_number=True),
+        Column("updated_at", "updated"),
+        Column("error", "error"),
+    ]
+    return show(columns, states, as_json=as_json, nothing="no pipeline ran here")

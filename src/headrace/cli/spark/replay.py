@@ -1,0 +1,138 @@
+"""`headrace replay`: messages of the past back into an exchange."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.main import DONE, FAILED
+from headrace.cli.support.address import Address
+from headrace.cli.support.broker_options import broker_options, json_option
+from headrace.cli.support.output import counted, print_json, tell
+from headrace.cli.support.progress import progress_bar
+from headrace.cli.support.spark_session import (
+    SessionSettings,
+    ending,
+    open_session,
+    spark_options,
+    url_of,
+    with_session,
+)
+from headrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headrace.spark.replay.replay import Preview, Replay
+
+
+@click.command(short_help="Send messages of the past again.")
+@click.option("--lake", metavar="DIR", type=click.Path(path_type=Path, file_okay=False),
+              help="From the archive in DIR. [what the broker still has]")  # fmt: skip
+@click.option("-q", "--queue", "queues", multiple=True, metavar="NAME", help="Of this queue.")
+@click.option("-t", "--topic", "topics", multiple=True, metavar="NAME", help="Of this topic.")
+@click.option("--from", "since", required=True, metavar="TIME", help="Stored then or later.")
+@click.option("--to", "until", metavar="TIME", help="Stored before. [now]")
+@click.option("--where", metavar="SQL", help="Only messages for which this is true.")
+@click.option("--into", required=True, metavar="EXCHANGE", help="'' is the default exchange.")
+@click.option("--routing-key", metavar="KEY", help="Instead of the one they had.")
+@click.option("--rate", type=click.FloatRange(min=0.1), default=1000.0, show_default=True,
+              help="At most so many messages a second.")  # fmt: skip
+@click.option("-y", "--yes", is_flag=True, help="Send, without asking.")
+@json_option
+@spark_options
+@broker_options
+@with_session
+def replay(
+    address: Address,
+    lake: Path | None,
+    queues: tuple[str, ...],
+    topics: tuple[str, ...],
+    since: str,
+    until: str | None,
+    where: str | None,
+    into: str,
+    routing_key: str | None,
+    rate: float,
+    yes: bool,
+    as_json: bool,
+    session: SessionSettings,
+) -> int:
+    """Show which messages would be sent into the exchange, and send them after a question.
+
+    Each has the header x-replay-of. The same command with the same --to sends each message once,
+    however often it is repeated; one that was interrupted goes on where it was.
+    """
+    from headrace.spark.replay.replay import Replay
+    from headrace.spark.replay.request import ReplayRequest, moment
+
+    now = datetime.now(UTC).replace(microsecond=0)
+    end = moment(until, "--to") if until is not None else now
+    begin = moment(since, "--from")
+    if end > datetime.now(UTC):
+        raise ConfigError("--to: that is in the future, so a repetition could not be the same")
+    if begin >= end:
+        raise ConfigError("--from must be before --to")
+    if lake is None and not queues and not topics:
+        raise ConfigError("say what to replay: --queue, --topic, or --lake for the archive")
+    request = ReplayRequest(queues, topics, begin, end, where, into, routing_key)
+    needed = address if lake is None else None
+    spark = open_session("replay", session, broker=needed)
+    with ending(spark):
+        job = Replay(spark, request, url_of(address), lake)
+        preview = job.preview()
+        if not as_json:
+            _show(preview, request.until)
+        if not preview.count or not _agreed(preview, into, yes=yes, as_json=as_json):
+            if as_json:
+                print_json({"found": preview.count, "sent": 0, "sent_before": 0})
+            return DONE if not sys.stdin.isatty() or not preview.count else FAILED
+        if until is None:  # the same command would mean other messages later
+            again = f"--to {end.isoformat()}"
+            click.echo(f"should it be interrupted, {again} makes it go on where it was", err=True)
+        sent, before = _send(job, rate, preview.count)
+    earlier = f"; {before:,} were sent before" if before else ""
+    text = f"sent {counted(sent, 'message')} into exchange {into or '(default)'}{earlier}"
+    figures = {"found": preview.count, "sent": sent, "sent_before": before}
+    return tell(text, figures, as_json=as_json)
+
+
+def _show(preview: Preview, until: datetime) -> None:
+    from headrace.spark.row_output import draw
+
+    if not preview.count:
+        click.echo("no message fits")
+        return
+    draw(["kind", "source", "messages"], preview.by_source)
+    draw(preview.columns, preview.sample, title="the first of them")
+    click.echo(f"{counted(preview.count, 'message')}, stored before {until.isoformat()}")
+
+
+def _agreed(preview: Preview, into: str, *, yes: bool, as_json: bool) -> bool:
+    if yes:
+        return True
+    if as_json or not sys.stdin.isatty():
+        click.echo("nothing was sent: this was a dry run, --yes sends", err=True)
+        return False
+    question = f"Send {counted(preview.count, 'message')} into exchange {into or '(default)'}?"
+    return click.confirm(question, err=True)
+
+
+def _send(job: Replay, rate: float, total: int) -> tuple[int, int]:
+    done = 0
+
+    def tell(sent: int, before: int) -> None:
+        nonlocal done
+        done = sent + before
+        progress(done, total)
+
+    try:
+        with progress_bar("replaying", "messages") as progress:
+            return job.send(rate, tell)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"interrupted after {done:,} of {counted(total, 'message')}: the same command with "
+            f"--to {job.request.until.isoformat()} goes on there"
+        ) from None

@@ -1,0 +1,36 @@
+"""`headrace compact`: give back the space of messages that are done with, all of it at once."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import click
+
+from headrace.cli.support.progress import progress_bar
+from headrace.store.tools.compact import compact as compact_directory
+from headrace.store.tools.offline import held
+
+
+@click.command()
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print the sizes as JSON.")
+def compact(directory: Path, as_json: bool) -> int:
+    """Compact the journal in the data directory DIR of a broker that is not running.
+
+    A running broker does this by itself, but leaves alone what is not worth the work. Here every
+    segment with dead messages is written again without them.
+    """
+    logging.getLogger("headrace.store").addHandler(logging.NullHandler())
+    with held(directory, create=True), progress_bar("compacting", "segments") as progress:
+        before, after = compact_directory(directory, progress)
+    if as_json:
+        click.echo(json.dumps({"before": before.as_json(), "after": after.as_json()}))
+        return 0
+    for label, space in (("before", before), ("after", after)):
+        click.echo(
+            f"{label:<7} {space.bytes:>15,} bytes in {space.segments} segments, "
+            f"{space.messages:,} messages alive"
+        )
+    return 0

@@ -1,0 +1,123 @@
+"""What commands that talk to a broker have in common: options, a channel, errors that help."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import astuple, replace
+from pathlib import Path
+
+import click
+
+from headrace.cli.support.address import (
+    PASSWORD_VARIABLE,
+    SHAPE,
+    URL_VARIABLE,
+    Address,
+    find_address,
+)
+from headrace.client import (
+    Channel,
+    ConnectionClosed,
+    ConnectionFactory,
+    HeadraceError,
+    LoginRefused,
+    NotAllowed,
+    NotFound,
+    PreconditionFailed,
+    RequestTimeout,
+)
+from headrace.client.errors import ProtocolViolation
+from headrace.errors import CommandFailed, ConfigError
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+durable_option = click.option(
+    "--durable/--transient", default=True, help="Whether it is there after a restart. [durable]"
+)
+
+
+def broker_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Adds --url, --vhost and --password-file; the function gets an Address first."""
+
+    @click.option(
+        "--url", metavar="URL", help=f"{SHAPE} [{URL_VARIABLE}, or guest on this machine]"
+    )
+    @click.option(
+        "--password-file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help=f"Read the password from FILE. [{PASSWORD_VARIABLE}]",
+    )
+    @click.option("-p", "--vhost", metavar="NAME", help="The vhost. [the path of the URL, or /]")
+    @functools.wraps(function)
+    def with_address(
+        url: str | None, password_file: Path | None, vhost: str | None, **rest: object
+    ) -> int:
+        address = find_address(url, password_file, os.environ)
+        return function(address if vhost is None else replace(address, vhost=vhost), **rest)
+
+    return with_address
+
+
+@contextmanager
+def connected(address: Address, *, reconnect: bool = False) -> Iterator[Channel]:
+    """A channel to the broker. Errors of the client become CommandFailed, with advice."""
+    factory = ConnectionFactory(*astuple(address), reconnect=reconnect)
+    try:
+        with factory.new_connection() as connection:
+            yield connection.create_channel()
+    except HeadraceError as error:
+        raise CommandFailed(explain(error, address)) from error
+    except UnicodeEncodeError:
+        raise ConfigError("a name, key or property is not valid UTF-8") from None
+
+
+def _other_reasons(address: Address) -> str:
+    """A right password is refused too; only the broker's log says why."""
+    locked = "after several wrong passwords a user is locked for a while"
+    if address.user == "guest":
+        return f"guest is welcome from the broker's own machine only, and {locked}"
+    return locked
+
+
+def explain(error: HeadraceError, address: Address) -> str:
+    """What happened and what to do, in one line."""
+    text = error.text
+    if isinstance(error, LoginRefused):
+        return (
+            f"the broker at {address.where} refused user '{address.user}': check name and password "
+            f"(--url, --password-file, {PASSWORD_VARIABLE}); {_other_reasons(address)}"
+        )
+    if isinstance(error, ConnectionClosed) and text.startswith("cannot connect"):
+        reason = text.rpartition(": ")[2]
+        return (
+            f"no broker at {address.where} ({reason}): start one with `headrace serve`, "
+            f"or name another with --url or {URL_VARIABLE}"
+        )
+    if isinstance(error, RequestTimeout):
+        return (
+            f"{address.where}: {text}, so the outcome is unknown; look into the broker's log: "
+            "an alarm holds publishers back. Or it is not a native port (9090 unless told)"
+        )
+    if isinstance(error, ConnectionClosed | ProtocolViolation):
+        return (
+            f"{address.where}: {text}; what was not confirmed may have arrived or not. If this "
+            "happens at once, it may not be a native port (9090 unless told)"
+        )
+    return text + _advice(error)
+
+
+def _advice(error: HeadraceError) -> str:
+    if isinstance(error, NotFound):
+        for kind in ("queue", "exchange", "binding"):
+            if f"no {kind}" in error.text or f"no such {kind}" in error.text:
+                return f"; `headrace {kind} list` shows those there are"
+    if isinstance(error, NotAllowed) and "vhost" in error.text:
+        return "; the vhost is the path of the URL, and / unless told"
+    if "invalid exchange type" in error.text:
+        return "; there are direct, fanout, topic, headers and x-delayed-message"
+    if isinstance(error, PreconditionFailed) and "inequivalent" in error.text:
+        return "; it exists with other attributes: delete it first, or declare it as it is"
+    return ""

@@ -1,0 +1,220 @@
+"""What commands over the HTTP API have in common: options, requests, errors that help."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import http.client
+import json
+import os
+import ssl
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+import click
+
+from headrace.cli.support.address import PASSWORD_VARIABLE
+from headrace.cli.support.escaping import escaped
+from headrace.cli.support.output import tell
+from headrace.errors import CommandFailed, ConfigError
+
+URL_VARIABLE = "HEADRACE_HTTP_URL"
+SHAPE = "http://user:password@host:port"
+TIMEOUT = 60.0
+_DEFAULT = "http://127.0.0.1:15672"
+# What the first name of a path is the name of.
+_NOUNS = {
+    "users": "user",
+    "user-limits": "user",
+    "vhosts": "vhost",
+    "vhost-limits": "vhost",
+    "policies": "vhost",
+    "definitions": "vhost",
+    "reports": "vhost",
+    "connections": "connection",
+}
+
+
+class ManagementClient:
+    """One broker's HTTP API and a login."""
+
+    def __init__(self, url: str, password: str | None) -> None:
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:
+            raise ConfigError(f"the host or port is not valid; wanted: {SHAPE}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(f"the address does not begin with http://; wanted: {SHAPE}")
+        self._secure = parts.scheme == "https"
+        self._host = parts.hostname
+        self._port = port or (443 if self._secure else 15672)
+        self._prefix = parts.path.rstrip("/")
+        self.user = unquote(parts.username) if parts.username else "guest"
+        given = unquote(parts.password) if parts.password is not None else None
+        self._password = password if password is not None else given if given else "guest"
+
+    @property
+    def where(self) -> str:
+        """For messages: never with the password."""
+        return f"{escaped(self._host)}:{self._port}"
+
+    def get(self, *path: str) -> Any:  # noqa: ANN401 - JSON
+        return self.request("GET", path)
+
+    def request(
+        self,
+        method: str,
+        path: tuple[str, ...],
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:  # noqa: ANN401 - JSON
+        """Ask, and return what was answered; CommandFailed with advice when it is a refusal."""
+        where = f"{self._prefix}/api/" + "/".join(quote(part, safe="") for part in path)
+        status, text = self._exchange(method, where, body, headers or {})
+        try:
+            answer = json.loads(text) if text else None
+        except ValueError:
+            raise CommandFailed(
+                f"{self.where} does not answer as a Headrace broker; is it another web server?"
+            ) from None
+        if status >= 400:
+            raise CommandFailed(self._explained(method, path, status, answer))
+        return answer
+
+    def _exchange(
+        self, method: str, where: str, body: object, headers: Mapping[str, str]
+    ) -> tuple[int, bytes]:
+        token = base64.b64encode(f"{self.user}:{self._password}".encode()).decode("ascii")
+        sent = {
+            "authorization": f"Basic {token}",
+            "content-type": "application/json",
+            "x-requested-with": "headrace",
+            **headers,
+        }
+        data = None if body is None else json.dumps(body).encode("ascii")
+        try:
+            connection = self._connection()
+            try:
+                connection.request(method, where, data, sent)
+                response = connection.getresponse()
+                return response.status, response.read()
+            finally:
+                connection.close()
+        except http.client.HTTPException as error:
+            raise CommandFailed(
+                f"what listens at {self.where} does not speak HTTP: it may be another port of the "
+                f"broker (15672 unless told); name the right one with --url or {URL_VARIABLE}"
+            ) from error
+        except OSError as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise CommandFailed(
+                f"no broker answers HTTP at {self.where} ({reason}): start one with "
+                f"`headrace serve`, or name another with --url or {URL_VARIABLE}"
+            ) from error
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._secure:
+            context = ssl.create_default_context()
+            return http.client.HTTPSConnection(
+                self._host, self._port, timeout=TIMEOUT, context=context
+            )
+        return http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT)
+
+    def _explained(self, method: str, path: tuple[str, ...], status: int, answer: object) -> str:
+        error = answer.get("error") if isinstance(answer, Mapping) else None
+        reason = str(answer.get("reason", status)) if isinstance(answer, Mapping) else str(status)
+        if error == "not_authorized":
+            return (
+                f"the broker at {self.where} refused user '{escaped(self.user)}': {reason}; check "
+                f"name and password (--url, --password-file, {PASSWORD_VARIABLE})"
+            )
+        if error == "not_authorised":
+            return f"user '{escaped(self.user)}' may not do this: {reason}"
+        if error == "Object Not Found":
+            return _missing(method, path)
+        return reason
+
+
+def _missing(method: str, path: tuple[str, ...]) -> str:
+    """What is not there, told by the request that did not find it."""
+    kind, *names = path
+    if kind in ("permissions", "policies") and len(names) == 2:
+        vhost, name = names
+        if kind == "permissions" and method == "PUT":
+            return (
+                f"there is no user '{name}' or no vhost '{vhost}'; `headrace user list` and "
+                "`headrace vhost list` show those there are"
+            )
+        if kind == "permissions":
+            return (
+                f"user '{name}' has no permissions in vhost '{vhost}'; `headrace permission list` "
+                "shows those there are"
+            )
+        if method != "PUT":
+            return (
+                f"there is no policy '{name}' in vhost '{vhost}'; `headrace policy list` shows "
+                "those there are"
+            )
+    noun = _NOUNS.get(kind)
+    if noun is None or not names:
+        return "there is no such thing; the `list` command shows what there is"
+    return f"there is no {noun} '{names[0]}'; `headrace {noun} list` shows those there are"
+
+
+def http_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Adds --url and --password-file; the function gets a ManagementClient first."""
+
+    @click.option(
+        "--url", metavar="URL", help=f"{SHAPE} [{URL_VARIABLE}, or guest on this machine]"
+    )
+    @click.option(
+        "--password-file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help=f"Read the password from FILE. [{PASSWORD_VARIABLE}]",
+    )
+    @functools.wraps(function)
+    def with_client(url: str | None, password_file: Path | None, **rest: object) -> int:
+        password = os.environ.get(PASSWORD_VARIABLE)
+        if password_file is not None:
+            password = read_secret(password_file, "--password-file")
+        chosen = url or os.environ.get(URL_VARIABLE) or _DEFAULT
+        return function(ManagementClient(chosen, password), **rest)
+
+    return with_client
+
+
+def read_secret(file: Path, flag: str) -> str:
+    """The first line of a file; `-` is standard input."""
+    try:
+        text = sys.stdin.readline() if str(file) == "-" else file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"{flag}: cannot read {escaped(str(file))}: {reason}") from None
+    return text.rstrip("\r\n")
+
+
+vhost_option = click.option("-p", "--vhost", default="/", help="The vhost. [/]")
+
+
+def change_limits(
+    client: ManagementClient,
+    path: tuple[str, str],
+    limits: Mapping[str, int | None],
+    *,
+    as_json: bool,
+) -> int:
+    """Set the limits of a vhost or a user; None leaves one as it is, a negative one lifts it."""
+    for name, value in limits.items():
+        if value is not None and value < 0:
+            client.request("DELETE", (*path, name))
+        elif value is not None:
+            client.request("PUT", (*path, name), {"value": value})
+    rows = client.get(*path)
+    left = {key: one for row in rows for key, one in row["value"].items()}
+    shown = ", ".join(f"{key} {one}" for key, one in left.items()) or "no limits"
+    return tell(f"{escaped(path[1])}: {shown}", {"name": path[1], "limits": left}, as_json=as_json)

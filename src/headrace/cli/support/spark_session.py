@@ -1,0 +1,243 @@
+"""What the commands of the Spark side have in common: options, a session, errors in one line."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote
+
+import click
+
+from headrace.cli.support.address import Address
+from headrace.errors import CommandFailed, ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Command = TypeVar("Command", bound=Callable[..., object])
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+debug_option = click.option("--debug", is_flag=True, help="Show stack traces and Spark's log.")
+state_option = click.option(
+    "--state-dir",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="For states, checkpoints and logs. [HEADRACE_STATE_DIR, ~/.local/state/headrace]",
+)
+
+
+lake_option = click.option(
+    "--lake",
+    metavar="DIR",
+    default=Path("headrace-lake"),
+    envvar="HEADRACE_LAKE",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the archive lies. [HEADRACE_LAKE, or ./headrace-lake]",
+)
+
+
+def url_of(address: Address) -> str:
+    """For the data source."""
+    user, password = quote(address.user, safe=""), quote(address.password, safe="")
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    return f"headrace://{user}:{password}@{host}:{address.port}/{quote(address.vhost, safe='')}"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """What `spark_options` were given."""
+
+    master: str | None
+    conf: tuple[str, ...]
+    state_dir: Path | None
+    debug: bool
+
+    def state(self) -> Path:
+        """The directory for states, checkpoints and logs."""
+        from headrace.spark.pipelines.status import state_directory
+
+        return state_directory(self.state_dir, os.environ)
+
+
+def spark_options(command: Command) -> Command:
+    """--master, --conf, --state-dir and --debug, for a command with `with_session`."""
+    for option in (
+        debug_option,
+        state_option,
+        click.option(
+            "--conf",
+            "conf",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A setting of Spark; repeatable.",
+        ),
+        click.option(
+            "--master",
+            metavar="URL",
+            help="spark://host:port, yarn, k8s://..., local[N]. [local[*,4]]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def with_session(function: Callable[..., int]) -> Callable[..., int]:
+    """`with_spark_errors`; the function gets its SessionSettings as ``session``."""
+
+    @functools.wraps(function)
+    def gathered(
+        *args: object,
+        master: str | None,
+        conf: tuple[str, ...],
+        state_dir: Path | None,
+        debug: bool,
+        **rest: object,
+    ) -> int:
+        session = SessionSettings(master, conf, state_dir, debug)
+        return function(*args, session=session, **rest)
+
+    return with_spark_errors(gathered)
+
+
+@contextmanager
+def spark_errors(debug: bool) -> Iterator[None]:
+    """One line for what went wrong: exit 2 when the user's input is wrong, else 1."""
+    try:
+        import pyspark  # noqa: F401 - before the others: it is what people know
+        from deltalake.exceptions import DeltaError
+        from py4j.protocol import Py4JError, Py4JJavaError
+        from pyarrow import ArrowException
+        from pyspark.errors import PySparkException
+
+        from headrace.spark import errors, java
+        from headrace.spark.reasons import reason_of
+    except ImportError as error:
+        if debug:
+            traceback.print_exc()
+        lacking = (error.name or "a package").partition(".")[0]
+        raise CommandFailed(
+            f"this command needs Spark, and {lacking} is not installed: "
+            "pip install 'headrace[spark]'"
+        ) from None
+    # EOFError is what pyspark makes of a Java that is gone while it is read from.
+    told = (errors.SparkError, PySparkException, Py4JError, DeltaError, ArrowException, OSError,
+            EOFError)  # fmt: skip
+    cut_off = (Py4JError, ConnectionError, EOFError)
+    try:
+        yield
+    except told as error:
+        if debug:
+            traceback.print_exc()
+        if isinstance(error, errors.BadPipeline | errors.BadOption):
+            raise ConfigError(reason_of(error)) from None
+        is_cut_off = isinstance(error, cut_off) and not isinstance(error, Py4JJavaError)
+        gone = java.end_of(java.DYING_SECONDS if is_cut_off else 0.0)
+        raise CommandFailed(gone or reason_of(error)) from None
+
+
+def with_spark_errors(function: Callable[..., int]) -> Callable[..., int]:
+    """For commands with --debug. SIGTERM ends them as Ctrl-C does, unless they see to it."""
+
+    @functools.wraps(function)
+    def told(*args: object, debug: bool, **rest: object) -> int:
+        with _signals_kept(), spark_errors(debug):
+            on_signals(_interrupt)
+            try:
+                return function(*args, debug=debug, **rest)
+            except KeyboardInterrupt as error:
+                raise CommandFailed(str(error) or "interrupted") from None
+
+    return told
+
+
+def on_signals(call: Callable[[], None]) -> None:
+    """What SIGTERM and Ctrl-C do from now on."""
+
+    def told(number: int, frame: FrameType | None) -> None:
+        call()
+
+    if threading.current_thread() is threading.main_thread():
+        for number in SIGNALS:
+            signal.signal(number, told)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    kept = [(number, signal.getsignal(number)) for number in SIGNALS]
+    try:
+        yield
+    finally:
+        for number, handler in kept:
+            signal.signal(number, handler)
+
+
+@contextmanager
+def ending(spark: SparkSession) -> Iterator[None]:
+    """The session ends with the block. An interrupted one may be in the middle of a call, which
+    would have to end first: then Java is ended. One that is dead needs no farewell."""
+    from headrace.spark import java
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        on_signals(lambda: None)  # once is enough
+        java.end()
+        raise
+    except BaseException:
+        if not java.end_of():
+            spark.stop()
+        raise
+    spark.stop()
+
+
+def settings_of(conf: tuple[str, ...]) -> dict[str, str]:
+    pairs = [one.partition("=") for one in conf]
+    for key, sign, _ in pairs:
+        if not sign or not key:
+            raise click.UsageError(f"--conf {key}: wanted KEY=VALUE")
+    return {key: value for key, _, value in pairs}
+
+
+def open_session(
+    name: str,
+    session: SessionSettings,
+    *,
+    python_path: Path | None = None,
+    broker: Address | None = None,
+) -> SparkSession:
+    """A session whose chatter goes to a file.
+
+    A ``broker`` that does not answer is told at once: Spark takes a while to start.
+    """
+    from headrace.spark import java
+    from headrace.spark.spark_session import start_session
+
+    state = session.state()
+    settings = settings_of(session.conf)
+    log = None if session.debug else state / "logs" / f"{name}-{os.getpid()}.log"
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+    if broker is not None:
+        from headrace.spark.backends.broker import connect
+
+        java.check()
+        connect(url_of(broker)).close()
+    return start_session(
+        name, master=session.master, conf=settings, log=log, python_path=python_path
+    )

@@ -1,0 +1,161 @@
+"""`headrace group`: who reads a topic, how far behind, and setting them to another position."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+import click
+
+from headrace.cli.main import DONE
+from headrace.cli.support.broker_options import json_option
+from headrace.cli.support.escaping import escaped
+from headrace.cli.support.output import Column, show, tell
+from headrace.cli.support.topic_messages import fields_of
+from headrace.cli.support.topic_store import confirmed, store_options
+from headrace.errors import CommandFailed, ConfigError
+from headrace.topics import Consumer, Store
+
+_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST = datetime(9999, 1, 1, tzinfo=UTC)
+COLUMNS = (
+    Column("group", "group"),
+    Column("token", "alone"),
+    Column("members", "members"),
+    Column("messages", "behind", is_number=True),
+    Column("claimed", "claimed", is_number=True),
+    Column("retrying", "retrying", is_number=True),
+    Column("dead", "dead", is_number=True),
+)
+LAG_COLUMNS = (
+    Column("priority", "priority"),
+    Column("position", "position", is_number=True),
+    Column("end", "end", is_number=True),
+    Column("messages", "behind", is_number=True),
+    Column("claimed", "claimed", is_number=True),
+    Column("retrying", "retrying", is_number=True),
+    Column("dead", "dead", is_number=True),
+    Column("oldest", "oldest"),
+)
+_alone = click.option(
+    "--alone", is_flag=True, help="GROUP is the token of a consumer that reads alone."
+)
+
+
+@click.group()
+def group() -> None:
+    """Readers of topics: list them, see their lag, set them back."""
+
+
+@group.command("list")
+@click.argument("topic")
+@json_option
+@store_options
+def list_groups(store: Store, topic: str, as_json: bool) -> int:
+    """Show the groups and single consumers of TOPIC, with what they have still to do."""
+    rows = [fields_of(one) for one in store.groups(topic)]
+    return show(COLUMNS, rows, as_json=as_json, nothing="no readers")
+
+
+@group.command()
+@click.argument("topic")
+@click.argument("group")
+@_alone
+@json_option
+@store_options
+def lag(store: Store, topic: str, group: str, alone: bool, as_json: bool) -> int:
+    """Show how far GROUP is behind in each priority of TOPIC."""
+    found = _known(store, topic, group, alone).lag().values()
+    rows = [{**asdict(one), "oldest": one.oldest and one.oldest.isoformat()} for one in found]
+    return show(LAG_COLUMNS, rows, as_json=as_json, nothing="")
+
+
+@group.command()
+@click.argument("topic")
+@click.argument("group")
+@_alone
+@click.option(
+    "--to", type=click.Choice(["earliest", "latest"]), help="The first message, or behind the last."
+)
+@click.option(
+    "--time",
+    metavar="TIME",
+    help="What was stored at TIME or later: 2026-11-16T08:00:00+00:00; without a zone, local time.",
+)
+@click.option(
+    "--offset",
+    "offsets",
+    multiple=True,
+    metavar="PRIORITY=ID",
+    help="Go on behind this id; repeatable.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@json_option
+@store_options
+def reset(
+    store: Store,
+    topic: str,
+    group: str,
+    alone: bool,
+    to: str | None,
+    time: str | None,
+    offsets: tuple[str, ...],
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Set GROUP to another position of TOPIC. What its members have claimed becomes void."""
+    if (to is not None) + (time is not None) + bool(offsets) != 1:
+        raise click.UsageError("say where to: one of --to, --time and --offset")
+    at = None if time is None else _time(time)
+    positions = None if not offsets else dict(map(_offset, offsets))
+    if to is not None:  # by time, because that moves all queues of a topic
+        at = _EARLIEST if to == "earliest" else _LATEST
+    consumer = _known(store, topic, group, alone)
+    where = to or time or ", ".join(offsets)
+    confirmed(f"Set {group} of topic {topic} to {where}?", yes)
+    consumer.seek(positions, time=at)
+    behind = sum(one.messages for one in consumer.lag().values())
+    text = f"{escaped(group)} has {behind:,} messages of topic {topic} before it now"
+    return tell(text, {"topic": topic, "group": group, "messages": behind}, as_json=as_json)
+
+
+@group.command()
+@click.argument("topic")
+@click.argument("group")
+@_alone
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@store_options
+def delete(store: Store, topic: str, group: str, alone: bool, yes: bool) -> int:
+    """Forget how far GROUP has read TOPIC: it begins anew when it comes back."""
+    reader = _known(store, topic, group, alone).reader
+    confirmed(f"Forget the position of {group} in topic {topic}?", yes)
+    store.engine.forget_group(topic, reader)
+    click.echo(f"forgot {escaped(group)}")
+    return DONE
+
+
+def _known(store: Store, topic: str, name: str, alone: bool) -> Consumer:
+    """A reader that is there: a name with a slip of the keyboard is no new group."""
+    for one in store.groups(topic):
+        if name == (one.token if alone else one.group) and bool(one.group) != alone:
+            token = name if alone else "headrace-cli"
+            return store.consumer(topic, token, None if alone else name)
+    kind = "consumer" if alone else "group"
+    raise CommandFailed(
+        f"topic '{topic}' has no {kind} '{escaped(name)}'; `headrace group list {topic}` shows "
+        "those there are"
+    )
+
+
+def _time(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"--time: {escaped(text)!r} is no time like 2026-11-16T08:00") from None
+
+
+def _offset(text: str) -> tuple[str, int]:
+    name, sign, number = text.partition("=")
+    if not sign or name not in ("high", "middle", "low") or not number.isdecimal():
+        raise ConfigError(f"--offset: {escaped(text)!r} is not like high=17")
+    return name, int(number)

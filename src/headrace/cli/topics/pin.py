@@ -1,0 +1,90 @@
+"""`headrace pin`: what the broker holds for readers outside, such as Spark queries."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from datetime import UTC, datetime
+
+import click
+
+from headrace.bulk.client import BulkConnection, Pin
+from headrace.cli.main import DONE
+from headrace.cli.support.address import Address
+from headrace.cli.support.broker_options import broker_options, explain, json_option
+from headrace.cli.support.escaping import escaped
+from headrace.cli.support.output import Column, show
+from headrace.cli.support.topic_store import confirmed
+from headrace.client import HeadraceError
+from headrace.client.settings import Settings
+from headrace.errors import CommandFailed
+
+COLUMNS = (
+    Column("query", "query"),
+    Column("kind", "of"),
+    Column("name", "name"),
+    Column("messages", "behind", is_number=True),
+    Column("max_bytes", "may hold", is_number=True),
+    Column("state", "state"),
+    Column("updated", "updated"),
+)
+
+
+@click.group()
+def pin() -> None:
+    """Pins: messages held for readers outside, such as Spark queries."""
+
+
+@pin.command("list")
+@json_option
+@broker_options
+def list_pins(address: Address, as_json: bool) -> int:
+    """Show for whom messages are held, and how far behind they are."""
+    with _connected(address) as connection:
+        rows = [_row(one) for one in _told(address, connection)]
+    return show(COLUMNS, rows, as_json=as_json, nothing="nothing is held for anybody")
+
+
+@pin.command()
+@click.argument("query")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@broker_options
+def delete(address: Address, query: str, yes: bool) -> int:
+    """Hold nothing for QUERY any more. If it comes back it may find that messages are gone."""
+    with _connected(address) as connection:
+        found = [one for one in _told(address, connection) if one.query == query]
+        if not found:
+            raise CommandFailed(
+                f"nothing is held for '{escaped(query)}'; `headrace pin list` shows who there is"
+            )
+        names = ", ".join(f"{one.kind} {escaped(one.name)}" for one in found)
+        confirmed(f"Hold nothing of {names} for {escaped(query)} any more?", yes)
+        connection.unpin(query)
+    click.echo(f"let go of {names}")
+    return DONE
+
+
+def _row(one: Pin) -> dict[str, object]:
+    updated = datetime.fromtimestamp(one.updated_at / 1000, UTC)
+    return {
+        "query": one.query,
+        "kind": one.kind,
+        "name": one.name,
+        "messages": one.messages,
+        "max_bytes": one.max_bytes,
+        "state": "lost" if one.lost else "held",
+        "updated": updated.isoformat(sep=" ", timespec="seconds"),
+    }
+
+
+def _connected(address: Address) -> BulkConnection:
+    try:
+        return BulkConnection(Settings(*astuple(address)))
+    except HeadraceError as error:
+        raise CommandFailed(explain(error, address)) from error
+
+
+def _told(address: Address, connection: BulkConnection) -> list[Pin]:
+    try:
+        return connection.pins()
+    except HeadraceError as error:
+        raise CommandFailed(explain(error, address)) from error

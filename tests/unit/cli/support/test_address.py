@@ -1,0 +1,75 @@
+"""Where the broker is: the URL, the environment, the password that nobody else should see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.cli.support.address import Address, find_address
+from headrace.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("url", "wanted"),
+    [
+        (None, Address()),
+        ("headrace://", Address()),
+        ("headrace://host", Address("host")),
+        ("headrace://host:0", Address("host", 0)),
+        ("headrace://ann@host/", Address("host", 9090, "ann")),
+        ("headrace://ann:pw@host:1/shop", Address("host", 1, "ann", "pw", "shop")),
+        ("headrace://host/%2F", Address("host")),
+        ("headrace://host/%2Fa", Address("host", vhost="/a")),
+        ("headrace://[::1]:9", Address("::1", 9)),
+        ("headrace://ann:@host", Address("host", 9090, "ann", "")),
+    ],
+)
+def test_urls(url: str | None, wanted: Address) -> None:
+    assert find_address(url, None, {}) == wanted
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+
+
+@given(TEXT, TEXT, TEXT)
+def test_any_name_and_password_can_be_written(user: str, password: str, vhost: str) -> None:
+    parts = [quote(one, safe="") for one in (user, password, vhost)]
+    found = find_address("headrace://{}:{}@h/{}".format(*parts), None, {})
+    assert (found.user, found.password, found.vhost) == (user, password, vhost)
+
+
+def test_the_flag_beats_the_variable() -> None:
+    environ = {"HEADRACE_URL": "headrace://other:1@elsewhere:1", "HEADRACE_PASSWORD": "pw"}
+    found = find_address("headrace://ann@here:2", None, environ)
+    assert found == Address("here", 2, "ann", "pw")
+
+
+def test_the_password_file_beats_all(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("from file \r\n")
+    found = find_address("headrace://a:b@h", file, {"HEADRACE_PASSWORD": "c"})
+    assert found.password == "from file "
+    assert "from file" not in repr(found)
+
+
+def test_a_password_file_that_is_no_text(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        find_address(None, file, {})
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_an_address_or_refused_without_being_repeated(text: str) -> None:
+    try:
+        find_address("headrace://me:hunter2@" + text, None, {})
+    except ConfigError as error:
+        assert "hunter2" not in str(error)
+
+
+def test_messages_show_host_and_port_only() -> None:
+    assert Address("::1", 9, "ann", "pw").where == "[::1]:9"
