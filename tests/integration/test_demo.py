@@ -21,10 +21,11 @@ import pytest
 import brokers
 from brokers import Broker
 from headrace.cli.main import main
-from headrace.demo import pipeline, run, topics
+from headrace.demo import run
 from headrace.demo.broker import lasting_ports
+from headrace.demo.chapters import pipeline, topics
 from headrace.demo.clients import Clients
-from headrace.demo.story import Story
+from headrace.demo.output import Story
 from headrace.spark.pipelines.file import load as load_pipeline
 from process_state import is_running
 from waiting import wait_for
@@ -136,7 +137,7 @@ def test_without_java_it_says_so_and_is_no_success(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     only(monkeypatch, pipeline.pipeline)
-    monkeypatch.setattr("headrace.demo.pipeline.shutil.which", lambda name: None)
+    monkeypatch.setattr("headrace.demo.chapters.pipeline.shutil.which", lambda name: None)
 
     assert main(["demo"]) == 1
     told = capsys.readouterr().out

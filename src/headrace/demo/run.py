@@ -8,14 +8,14 @@ from contextlib import contextmanager
 
 from headrace.client import HeadraceError
 from headrace.demo.broker import DemoBroker
+from headrace.demo.chapters.console import page
+from headrace.demo.chapters.first_messages import has_pika, three_ways
+from headrace.demo.chapters.pipeline import pipeline
+from headrace.demo.chapters.rocketmq import rocketmq_group
+from headrace.demo.chapters.topics import in_a_database, in_the_broker
+from headrace.demo.chapters.unattended import unattended
 from headrace.demo.database import DemoDatabase
-from headrace.demo.page import page
-from headrace.demo.pipeline import pipeline
-from headrace.demo.rocketmq_group import rocketmq_group
-from headrace.demo.story import Story
-from headrace.demo.three_ways import has_pika, three_ways
-from headrace.demo.topics import in_a_database, in_the_broker
-from headrace.demo.unattended import unattended
+from headrace.demo.output import Story
 from headrace.errors import BrokerError
 from headrace.rocketmq import RocketMQError
 
@@ -23,9 +23,10 @@ WITH_PIKA = has_pika()
 QUICK = (unattended, in_the_broker, rocketmq_group, page)
 SLOW = (in_a_database, pipeline)  # they start other programs
 if WITH_PIKA:
-    from headrace.demo import everyday, trouble
+    from headrace.demo.chapters import everyday
+    from headrace.demo.chapters import failures as trouble
+    from headrace.demo.chapters.broker_crash import crash
     from headrace.demo.clients import ClientError, Clients
-    from headrace.demo.crash import crash
 
     CHAPTERS = (*everyday.CHAPTERS, *trouble.CHAPTERS)
 

@@ -31,8 +31,8 @@ def demo(keep: bool, quick: bool) -> int:
 
 def _tell(*, keep: bool, quick: bool) -> int:
     from headrace.demo.broker import DemoBroker
+    from headrace.demo.output import Story
     from headrace.demo.run import tell
-    from headrace.demo.story import Story
 
     begun = time.monotonic()
     story = Story()

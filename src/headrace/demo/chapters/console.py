@@ -12,7 +12,7 @@ from urllib.parse import urljoin
 
 from headrace.client import ConnectionFactory
 from headrace.demo.broker import DemoBroker
-from headrace.demo.story import Story
+from headrace.demo.output import Story
 
 QUEUE = "complaints"
 COUNT = 7

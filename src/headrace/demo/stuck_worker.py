@@ -1,6 +1,6 @@
 """A worker of the story that takes messages and never acknowledges them, until it is killed.
 
-`python -m headrace.demo.worker URL QUEUE`
+`python -m headrace.demo.stuck_worker URL QUEUE`
 """
 
 from __future__ import annotations

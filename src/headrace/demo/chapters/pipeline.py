@@ -16,7 +16,7 @@ from headrace import topics
 from headrace.client import ConnectionFactory
 from headrace.demo.broker import DemoBroker, environment
 from headrace.demo.database import DemoDatabase
-from headrace.demo.story import Story
+from headrace.demo.output import Story
 
 ORDERS = 2000  # at each door
 SHOPS = ("Oslo", "Lyon", "Turin")

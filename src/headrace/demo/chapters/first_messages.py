@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from headrace.client import ConnectionFactory, ExchangeType
 from headrace.demo.broker import DemoBroker, environment
-from headrace.demo.story import Story
+from headrace.demo.output import Story
 
 EXCHANGE, QUEUE = "counter", "desk"
 BATCH = 1000

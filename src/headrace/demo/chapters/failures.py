@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.demo.broker import environment
 from headrace.demo.clients import Clients, Delivery
-from headrace.demo.story import Story
+from headrace.demo.output import Story
 
 DELAYS_MS = (("later", 400), ("soon", 150), ("now", 0))
 MEASURED = 10_000
@@ -105,7 +105,7 @@ def lost_worker(story: Story, clients: Clients) -> None:
     for parcel in parcels:
         shop.publish(queue, parcel)
 
-    command = [sys.executable, "-m", "headrace.demo.worker", clients.url, queue]
+    command = [sys.executable, "-m", "headrace.demo.stuck_worker", clients.url, queue]
     with subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL) as worker:
         took = clients.until(lambda: shop.ready(queue) == 0, seconds=10)
         story.check("the first worker, a process of its own, took all ten", took)

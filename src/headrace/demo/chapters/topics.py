@@ -7,7 +7,7 @@ from collections import Counter
 from headrace import topics
 from headrace.demo.broker import DemoBroker
 from headrace.demo.database import DemoDatabase, missing
-from headrace.demo.story import Story
+from headrace.demo.output import Story
 
 COUNT = 300
 LANES = ("low", "middle", "high")

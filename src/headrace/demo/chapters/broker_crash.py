@@ -9,7 +9,7 @@ import pika  # type: ignore[import-untyped]
 
 from headrace.demo.broker import DemoBroker
 from headrace.demo.clients import ClientError, Clients
-from headrace.demo.story import Story
+from headrace.demo.output import Story
 
 QUEUE = "orders-in-the-storm"
 BEFORE_THE_KILL = 300

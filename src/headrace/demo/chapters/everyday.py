@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.demo.clients import Client, Clients
-from headrace.demo.story import Story
+from headrace.demo.output import Story
 
 
 def routing(story: Story, clients: Clients) -> None:

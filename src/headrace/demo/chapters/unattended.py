@@ -6,7 +6,7 @@ import threading
 
 from headrace.client import Channel, ConnectionFactory, HeadraceError
 from headrace.demo.broker import DemoBroker
-from headrace.demo.story import Story
+from headrace.demo.output import Story
 
 QUEUE = "orders-unattended"
 EACH = 200

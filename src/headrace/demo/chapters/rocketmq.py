@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from threading import Lock
 
 from headrace.demo.broker import DemoBroker
-from headrace.demo.story import Story
+from headrace.demo.output import Story
 from headrace.rocketmq import (
     ConcurrentConsumer,
     ConsumeContext,
