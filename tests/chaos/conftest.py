@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.verify.link import Link
-from headrace.verify.node import Node
+from headrace.verify.amqp_connection import Link
+from headrace.verify.broker_process import Node
 
 sys.path.insert(0, str(Path(__file__).parent))
 

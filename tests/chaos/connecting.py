@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from headrace.verify.link import Link
-from headrace.verify.node import Node
+from headrace.verify.amqp_connection import Link
+from headrace.verify.broker_process import Node
 
 
 class Connect(Protocol):

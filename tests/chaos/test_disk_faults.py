@@ -11,8 +11,8 @@ import pytest
 from connecting import Connect
 from saboteur import FINE, FULL, NO_NOTES, SLOW, SLOW_SECONDS, SYNC_FAILS, Saboteur
 
-from headrace.verify.link import Event, Link, LinkLost
-from headrace.verify.node import SERVE, Node
+from headrace.verify.amqp_connection import Event, Link, LinkLost
+from headrace.verify.broker_process import SERVE, Node
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.properties import Properties
 from waiting import wait_for

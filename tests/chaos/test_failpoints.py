@@ -7,9 +7,9 @@ import signal
 import pytest
 
 from headrace.store.failpoints import NAMES
-from headrace.verify.crash import CrashTest
+from headrace.verify.broker_process import Node
+from headrace.verify.crash_test import CrashTest
 from headrace.verify.load import Load
-from headrace.verify.node import Node
 
 # Reached not under load, but while the broker starts or stops.
 AT_START = {"recovery.cut", "metadata.migrate", "metadata.migrated"}

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from connecting import Connect
 
-from headrace.verify.link import Link
-from headrace.verify.node import Node
+from headrace.verify.amqp_connection import Link
+from headrace.verify.broker_process import Node
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.properties import Properties
 from waiting import wait_for

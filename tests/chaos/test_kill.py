@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.verify import crash
-from headrace.verify.node import Node
+from headrace.verify import crash_test
+from headrace.verify.broker_process import Node
 
 
 def test_nothing_confirmed_is_lost_when_the_broker_is_killed(node: Node, seed: int) -> None:
-    verdict = crash.run(node, rounds=4, seconds=0.6, seed=seed)
+    verdict = crash_test.run(node, rounds=4, seconds=0.6, seed=seed)
 
     assert verdict.is_good, str(verdict)
     assert verdict.confirmed > 100
@@ -24,6 +24,6 @@ def test_nothing_confirmed_is_lost_in_fifty_kills(
     tmp_path: Path, seed: int, segment_size: str
 ) -> None:
     node = Node(tmp_path, "--segment-size", segment_size)
-    verdict = crash.run(node, rounds=50, seconds=1, seed=seed)
+    verdict = crash_test.run(node, rounds=50, seconds=1, seed=seed)
 
     assert verdict.is_good, str(verdict)

@@ -14,7 +14,7 @@ import brokers
 from headrace.bulk.client import BulkConnection
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
-from headrace.verify.link import Link, LinkLost
+from headrace.verify.amqp_connection import Link, LinkLost
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import Properties

@@ -11,7 +11,7 @@ from pathlib import Path
 from connecting import Connect
 
 import headrace
-from headrace.verify.node import Node
+from headrace.verify.broker_process import Node
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.properties import Properties
 from waiting import wait_for
@@ -20,7 +20,7 @@ MESSAGE = bytes(1 << 20)
 
 HOLDING_CONSUMER = """
 import sys
-from headrace.verify.link import Link
+from headrace.verify.amqp_connection import Link
 from headrace.wire.amqp import methods as m
 link = Link(int(sys.argv[1]), heartbeat=1)
 link.open_channel(1)

@@ -8,7 +8,7 @@ import pytest
 from saboteur import LIES, Saboteur
 
 from headrace.cli.main import main
-from headrace.verify.crash import CrashTest
+from headrace.verify.crash_test import CrashTest
 
 
 def test_a_crash_test_on_ones_own_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from headrace.bench.cases import Case
 from headrace.bench.link import Link
 from headrace.bench.plan import Plan
 from headrace.bench.procfs import memory
-from headrace.verify.node import Node
+from headrace.verify.broker_process import Node
 from waiting import wait_for
 
 MIB = 1 << 20

@@ -13,7 +13,7 @@ import pytest
 from headrace.client import ConnectionFactory
 from headrace.errors import ConfigError
 from headrace.testing import run_broker
-from headrace.verify.node import Node
+from headrace.verify.broker_process import Node
 from waiting import wait_for
 
 

@@ -6,8 +6,8 @@ from collections import deque
 from random import Random
 
 from headrace.verify import topology as t
+from headrace.verify.amqp_connection import Event, Link
 from headrace.verify.ledger import Ledger, Proof, make_body
-from headrace.verify.link import Event, Link
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.properties import Properties
 

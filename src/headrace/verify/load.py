@@ -10,9 +10,9 @@ from typing import Protocol
 
 from headrace.verify import topology as t
 from headrace.verify.actors import Batcher, Consumer, Mover, Publisher
+from headrace.verify.amqp_connection import Event, Link, LinkLost
+from headrace.verify.broker_process import Node, VerifyError
 from headrace.verify.ledger import Ledger
-from headrace.verify.link import Event, Link, LinkLost
-from headrace.verify.node import Node, VerifyError
 
 PUBLISHERS = 3
 DRAIN_SECONDS = 60.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.verify.link import Link
+from headrace.verify.amqp_connection import Link
 from headrace.wire.amqp import methods as m
 
 PLAIN = ("verify.plain.0", "verify.plain.1")

@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from headrace.verify.link import Link
+from headrace.verify.amqp_connection import Link
 from headrace.wire.amqp import methods as m
 
 INTERVAL = 0.02

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from attacks import attack
 from attacks.target import STRANGER, Target, UserLink
-from headrace.verify.link import LinkLost
+from headrace.verify.amqp_connection import LinkLost
 from headrace.wire.amqp import methods as m
 
 Steps = Generator[None, None, None]

@@ -17,8 +17,8 @@ import headrace
 from attacks import Attack
 from attacks.bystander import INTERVAL
 from attacks.target import Target
-from headrace.verify.link import Link, LinkLost
-from headrace.verify.node import VerifyError
+from headrace.verify.amqp_connection import Link, LinkLost
+from headrace.verify.broker_process import VerifyError
 from process_state import is_running
 from waiting import wait_for
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from attacks import attack
 from attacks.target import Target, UserLink, declare
-from headrace.verify.link import LinkLost
+from headrace.verify.amqp_connection import LinkLost
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import HeaderTable, Properties

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from urllib.parse import quote
 
 from brokers import Broker
-from headrace.verify.link import Link
+from headrace.verify.amqp_connection import Link
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import Properties

@@ -11,7 +11,7 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
-from headrace.verify.node import Node
+from headrace.verify.broker_process import Node
 from waiting import wait_for
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)

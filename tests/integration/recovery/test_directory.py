@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from site_under_test import Site
 
-from headrace.verify.link import Link
-from headrace.verify.node import Node
+from headrace.verify.amqp_connection import Link
+from headrace.verify.broker_process import Node
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.properties import Properties
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from random import Random
 
 from headrace.verify import topology as t
+from headrace.verify.broker_process import Node, VerifyError
 from headrace.verify.ledger import Ledger, Outcome, Verdict
 from headrace.verify.load import Load, drain
-from headrace.verify.node import Node, VerifyError
 
 REPEATED = 0.5  # share of unanswered messages that publishers send again
 

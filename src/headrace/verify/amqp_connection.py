@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from headrace.errors import BrokerError
-from headrace.verify.node import VerifyError
+from headrace.verify.broker_process import VerifyError
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import Properties
