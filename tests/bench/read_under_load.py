@@ -28,9 +28,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import brokers
 from headrace.bench import procfs
 from headrace.bench.cases import CASES
-from headrace.bench.flow import measure_flow
-from headrace.bench.latency import measure_latency
-from headrace.bench.link import Address
+from headrace.bench.load.amqp_connection import Address
+from headrace.bench.load.latency import measure_latency
+from headrace.bench.load.throughput import measure_flow
 from headrace.bench.target import Timing
 from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings

@@ -10,8 +10,8 @@ import pika
 import pytest
 
 from headrace.bench.cases import Case
-from headrace.bench.link import Link
-from headrace.bench.plan import Plan
+from headrace.bench.load.amqp_connection import Link
+from headrace.bench.load_plan import Plan
 from headrace.bench.procfs import memory
 from headrace.verify.broker_process import Node
 from waiting import wait_for

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import headrace
 from headrace.bench import procfs
-from headrace.bench.failure import MeasureError
-from headrace.bench.link import Address, Link
+from headrace.bench.errors import MeasureError
+from headrace.bench.load.amqp_connection import Address, Link
 
 _START_SECONDS = 90
 _STOP_SECONDS = 30

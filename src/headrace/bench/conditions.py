@@ -11,7 +11,7 @@ from pathlib import Path
 from headrace.bench import procfs
 from headrace.bench.brokers import search_path
 from headrace.bench.cases import BACKLOG, WRITE_BYTES
-from headrace.bench.failure import MeasureError
+from headrace.bench.errors import MeasureError
 from headrace.bench.target import Timing
 
 

@@ -6,13 +6,13 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from headrace.bench.bindings import measure_bindings
 from headrace.bench.cases import Case, Kind
-from headrace.bench.failure import MeasureError
-from headrace.bench.flow import measure_flow
-from headrace.bench.latency import measure_latency
-from headrace.bench.link import Link
-from headrace.bench.memory import measure_idle, measure_memory
+from headrace.bench.errors import MeasureError
+from headrace.bench.load.amqp_connection import Link
+from headrace.bench.load.bindings import measure_bindings
+from headrace.bench.load.latency import measure_latency
+from headrace.bench.load.memory_usage import measure_idle, measure_memory
+from headrace.bench.load.throughput import measure_flow
 from headrace.bench.target import Figure, Target, Timing
 
 _SMALLER_IS_BETTER = (Kind.LATENCY, Kind.MEMORY, Kind.IDLE)

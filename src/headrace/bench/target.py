@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from headrace.bench.link import Address
+from headrace.bench.load.amqp_connection import Address
 
 
 class Target(Protocol):

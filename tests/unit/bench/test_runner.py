@@ -8,7 +8,7 @@ import pytest
 
 from headrace.bench import runner
 from headrace.bench.cases import CASES, Case
-from headrace.bench.failure import MeasureError
+from headrace.bench.errors import MeasureError
 from headrace.bench.runner import Outcome, Runner, estimate
 from headrace.bench.target import Figure, Target, Timing
 

@@ -39,7 +39,7 @@ def bench_client(
             "pika is what it is compared with, and is not installed: pip install pika"
         )
     from headrace.bench.brokers import Headrace
-    from headrace.bench.client import CASES, Site
+    from headrace.bench.compare.client import CASES, Site
 
     names = choose(chosen, CASES)
     if list_only:

@@ -47,7 +47,7 @@ def bench_rocketmq(
     Exit code 1 when a ratio is not what is wanted.
     """
     from headrace.bench.brokers import Headrace
-    from headrace.bench.rocketmq import CASES, NEEDS_PEER, Site
+    from headrace.bench.compare.rocketmq import CASES, NEEDS_PEER, Site
 
     names = choose(chosen, CASES)
     if list_only:

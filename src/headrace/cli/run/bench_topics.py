@@ -17,7 +17,7 @@ def bench_topics(
 
     Needs mariadbd on this machine. Exit code 1 when a ratio is not what is wanted.
     """
-    from headrace.bench.topics import CASES, DATABASE
+    from headrace.bench.compare.topics import CASES, DATABASE
     from headrace.testing.mariadb import run_mariadb
 
     names = choose(chosen, CASES)

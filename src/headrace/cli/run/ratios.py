@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import click
 
-from headrace.bench.ratio import Result
+from headrace.bench.compare.ratio import Result
 from headrace.cli.main import DONE, FAILED
 from headrace.cli.support.output import Column, show
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.bench.client import CASES
-from headrace.bench.ratio import Result
+from headrace.bench.compare.client import CASES
+from headrace.bench.compare.ratio import Result
 from headrace.cli.main import main
 
 
@@ -40,7 +40,7 @@ def test_a_ratio_is_judged_by_what_is_wanted(
 
 def test_every_case_measures_both_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A short run: what the figures are worth is for a longer one to say."""
-    monkeypatch.setattr("headrace.bench.client.ROUNDS", 1)
+    monkeypatch.setattr("headrace.bench.compare.client.ROUNDS", 1)
     file = tmp_path / "figures.json"
     main(["bench", "client", "--seconds", "0.2", "--dir", str(tmp_path), "--json", str(file)])
 

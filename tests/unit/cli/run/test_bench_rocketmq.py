@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.bench.ratio import Result
-from headrace.bench.rocketmq import CASES, NEEDS_PEER
+from headrace.bench.compare.ratio import Result
+from headrace.bench.compare.rocketmq import CASES, NEEDS_PEER
 from headrace.cli.main import main
 
 

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable
 from itertools import count
 
-from headrace.bench.failure import MeasureError
+from headrace.bench.errors import MeasureError
 from headrace.wire.remoting.batch import BatchElement, batch_bytes
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.bench import consumer, frames, payloads
-from headrace.bench.board import Board
 from headrace.bench.cases import CASES
-from headrace.bench.consumer import Inlet
-from headrace.bench.failure import MeasureError
-from headrace.bench.plan import Plan
+from headrace.bench.errors import MeasureError
+from headrace.bench.load import consumer, contents, frames
+from headrace.bench.load.board import Board
+from headrace.bench.load.consumer import Inlet
+from headrace.bench.load_plan import Plan
 from unit.bench.fakes import FakeLink, FakeSocket
 
 MakeInlet = Callable[..., tuple[Inlet, Board, FakeSocket]]
@@ -35,7 +35,7 @@ def make_inlet(monkeypatch: pytest.MonkeyPatch) -> MakeInlet:
 
 
 def deliveries(name: str, count: int) -> bytes:
-    plan, content = Plan(CASES[name], "p"), payloads.plain(100, persistent=False)
+    plan, content = Plan(CASES[name], "p"), contents.plain(100, persistent=False)
     channel = CASES[name].channel
     return b"".join(
         frames.delivery(

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pika.frame
 import pytest
 
-from headrace.bench import frames
 from headrace.bench.cases import CASES
-from headrace.bench.plan import Block, Plan, distinct_keys, other_patterns
+from headrace.bench.load import frames
+from headrace.bench.load_plan import Block, Plan, distinct_keys, other_patterns
 
 
 def keys_of(block: Block, count: int) -> list[str]:

@@ -7,20 +7,20 @@ import struct
 
 import pika.frame
 
-from headrace.bench import frames, payloads
+from headrace.bench.load import contents, frames
 
 
 def test_task_messages_are_distinct_and_of_one_size() -> None:
-    tasks = payloads.celery(persistent=False)
+    tasks = contents.celery(persistent=False)
 
-    assert len({task.properties for task in tasks}) == payloads.CELERY_DISTINCT
+    assert len({task.properties for task in tasks}) == contents.CELERY_DISTINCT
     assert len({(len(task.properties), len(task.body)) for task in tasks}) == 1
 
 
 def test_varied_messages_differ_in_size_and_occupy_the_same_space() -> None:
-    found = payloads.varied(persistent=False)
+    found = contents.varied(persistent=False)
 
-    assert len({message.properties for message in found}) == payloads.VARIED_DISTINCT
+    assert len({message.properties for message in found}) == contents.VARIED_DISTINCT
     assert {len(message.body) for message in found} == set(range(80, 121))
     assert len({len(message.properties) + len(message.body) for message in found}) == 1
     neighbours = zip(found, found[1:] + found[:1], strict=True)
@@ -28,7 +28,7 @@ def test_varied_messages_differ_in_size_and_occupy_the_same_space() -> None:
 
 
 def test_task_messages_have_celerys_properties_and_headers() -> None:
-    task = payloads.celery(persistent=True, count=1)[0]
+    task = contents.celery(persistent=True, count=1)[0]
     payload = struct.pack(">HHQ", 60, 0, len(task.body)) + task.properties
 
     _, header = pika.frame.decode_frame(frames.frame(frames.HEADER, 1, payload))
@@ -42,7 +42,7 @@ def test_task_messages_have_celerys_properties_and_headers() -> None:
 
 
 def test_the_body_of_a_task_is_arguments_keywords_and_embed() -> None:
-    positional, keywords, embed = json.loads(payloads.celery(persistent=False, count=1)[0].body)
+    positional, keywords, embed = json.loads(contents.celery(persistent=False, count=1)[0].body)
 
     assert positional[0] == "invoice-000000"
     assert "customer" in keywords

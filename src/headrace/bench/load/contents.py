@@ -8,7 +8,7 @@ import struct
 import uuid
 from dataclasses import dataclass
 
-from headrace.bench import frames
+from headrace.bench.load import frames
 
 CELERY_DISTINCT = 2000
 VARIED_DISTINCT = 2009  # a multiple of the 41 body sizes, so that a cycle has no seam

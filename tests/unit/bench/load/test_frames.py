@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.bench import frames, payloads
+from headrace.bench.load import contents, frames
 
 
 def decoded(data: bytes) -> list[object]:
@@ -26,7 +26,7 @@ def confirm(tag: int, *, multiple: bool = False) -> bytes:
 
 
 def test_a_publish_is_read_by_a_foreign_codec() -> None:
-    content = payloads.plain(100, persistent=True)
+    content = contents.plain(100, persistent=True)
     data = frames.publish("logs", "a.b", content.properties, content.body, channel=3)
 
     method, header, body = decoded(data)

@@ -24,8 +24,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from headrace.bench.brokers import Headrace
-from headrace.bench.failure import MeasureError
-from headrace.bench.ratio import Result, rate
+from headrace.bench.compare.ratio import Result, rate
+from headrace.bench.errors import MeasureError
 from headrace.client import ConnectionFactory
 from headrace.client.core.requests import Call, nothing
 from headrace.store.mysql.connection import Session

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 
 from headrace.bench import procfs
-from headrace.bench.board import Board
 from headrace.bench.cases import Case
-from headrace.bench.crew import Crew
-from headrace.bench.failure import MeasureError
-from headrace.bench.flow import crew_of, laid_out
-from headrace.bench.link import Link
-from headrace.bench.plan import Plan
+from headrace.bench.errors import MeasureError
+from headrace.bench.load.amqp_connection import Link
+from headrace.bench.load.board import Board
+from headrace.bench.load.throughput import crew_of, laid_out
+from headrace.bench.load.worker_group import Crew
+from headrace.bench.load_plan import Plan
 from headrace.bench.procfs import Memory
 from headrace.bench.target import Figure, Target
 

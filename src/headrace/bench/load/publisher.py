@@ -6,12 +6,12 @@ import socket
 import time
 from collections.abc import Callable
 
-from headrace.bench.board import Board
 from headrace.bench.cases import WRITE_BYTES
-from headrace.bench.failure import MeasureError
-from headrace.bench.frames import Confirms
-from headrace.bench.link import Address, Link
-from headrace.bench.plan import Plan
+from headrace.bench.errors import MeasureError
+from headrace.bench.load.amqp_connection import Address, Link
+from headrace.bench.load.board import Board
+from headrace.bench.load.frames import Confirms
+from headrace.bench.load_plan import Plan
 
 _SINGLE_WRITES = 64  # writes of one message between two looks at the counters
 _PAUSE = 0.0003  # well under the time any broker needs for the permitted backlog

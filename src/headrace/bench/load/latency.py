@@ -7,13 +7,13 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 
-from headrace.bench.board import Board
 from headrace.bench.cases import Case
-from headrace.bench.crew import Crew
-from headrace.bench.failure import MeasureError
-from headrace.bench.flow import laid_out
-from headrace.bench.link import Address, Link
-from headrace.bench.plan import Plan
+from headrace.bench.errors import MeasureError
+from headrace.bench.load.amqp_connection import Address, Link
+from headrace.bench.load.board import Board
+from headrace.bench.load.throughput import laid_out
+from headrace.bench.load.worker_group import Crew
+from headrace.bench.load_plan import Plan
 from headrace.bench.target import Figure, Target, Timing
 
 RATE = 2000

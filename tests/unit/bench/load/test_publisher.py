@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.bench import publisher
-from headrace.bench.board import Board
 from headrace.bench.cases import CASES, Case
-from headrace.bench.plan import Plan
-from headrace.bench.publisher import Stream
+from headrace.bench.load import publisher
+from headrace.bench.load.board import Board
+from headrace.bench.load.publisher import Stream
+from headrace.bench.load_plan import Plan
 from unit.bench.fakes import FakeLink, FakeSocket
 
 MakeStream = Callable[[Case], tuple[Stream, Board, FakeSocket]]

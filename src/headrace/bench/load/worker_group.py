@@ -13,8 +13,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from multiprocessing.synchronize import Barrier
 
-from headrace.bench.board import Board
-from headrace.bench.failure import MeasureError
+from headrace.bench.errors import MeasureError
+from headrace.bench.load.board import Board
 
 Role = Callable[[], Callable[[], None]]
 """Connects when called, and returns the loop to run once all roles are ready."""

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headrace.bench import frames, payloads
 from headrace.bench.cases import WRITE_BYTES, Case
-from headrace.bench.link import Link
+from headrace.bench.load import contents, frames
+from headrace.bench.load.amqp_connection import Link
 
 _KEYS_PER_BLOCK = 100_000
 MATCHING = "m.*.end"
@@ -132,12 +132,12 @@ class Plan:
         )
 
 
-def _contents(case: Case) -> list[payloads.Content]:
+def _contents(case: Case) -> list[contents.Content]:
     if case.celery:
-        return payloads.celery(persistent=case.durable)
+        return contents.celery(persistent=case.durable)
     if case.varied:
-        return payloads.varied(persistent=case.durable)
-    return [payloads.plain(case.body, persistent=case.durable)]
+        return contents.varied(persistent=case.durable)
+    return [contents.plain(case.body, persistent=case.durable)]
 
 
 def distinct_keys(start: int, stop: int) -> list[str]:

@@ -6,8 +6,8 @@ import contextlib
 import socket
 import struct
 
-from headrace.bench import frames
-from headrace.bench.failure import MeasureError
+from headrace.bench.errors import MeasureError
+from headrace.bench.load import frames
 
 Address = tuple[str, int]
 _RPC_SECONDS = 120  # deleting a large queue, or ten thousand bindings, is slow on some brokers

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from headrace.bench import procfs
-from headrace.bench.board import Board
 from headrace.bench.cases import Case
-from headrace.bench.consumer import prepare_consumer
-from headrace.bench.crew import Crew, Role
-from headrace.bench.failure import MeasureError
-from headrace.bench.link import Link
-from headrace.bench.plan import Plan
-from headrace.bench.publisher import prepare_publisher
+from headrace.bench.errors import MeasureError
+from headrace.bench.load.amqp_connection import Link
+from headrace.bench.load.board import Board
+from headrace.bench.load.consumer import prepare_consumer
+from headrace.bench.load.publisher import prepare_publisher
+from headrace.bench.load.worker_group import Crew, Role
+from headrace.bench.load_plan import Plan
 from headrace.bench.target import Figure, Target, Timing
 
 _serial = itertools.count()

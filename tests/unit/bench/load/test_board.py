@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.bench.board import Board
+from headrace.bench.load.board import Board
 
 
 def test_slots_are_apart_and_start_at_zero() -> None:

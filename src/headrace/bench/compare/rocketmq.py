@@ -15,10 +15,11 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from headrace.bench import procfs, rocketmq_link
+from headrace.bench import procfs
 from headrace.bench.brokers import Headrace
-from headrace.bench.failure import MeasureError
-from headrace.bench.ratio import Result, rate
+from headrace.bench.compare import remoting_connection
+from headrace.bench.compare.ratio import Result, rate
+from headrace.bench.errors import MeasureError
 from headrace.client import ConnectionFactory
 from headrace.client.core.requests import Call, nothing
 from headrace.rocketmq import (
@@ -113,7 +114,7 @@ def _cost(site: Site, step: Callable[[], int]) -> float:
 
 
 def _sending(site: Site, batch: int, wanted: str) -> Result:
-    with rocketmq_link.Link(site.broker.ports["remoting"]) as link:
+    with remoting_connection.Link(site.broker.ports["remoting"]) as link:
         ours = _cost(site, link.sending(site.new_topic(), BODY, batch, UNDER_WAY))
     with site.native() as native:
         other = _cost(site, native.append(site.new_topic(), batch))
@@ -134,7 +135,7 @@ def cpu_send_100(site: Site) -> Result:
 def cpu_pull(site: Site) -> Result:
     """The broker's CPU per message: pulls of 32."""
     topic = _filled(site)
-    with rocketmq_link.Link(site.broker.ports["remoting"]) as link:
+    with remoting_connection.Link(site.broker.ports["remoting"]) as link:
         ours = _cost(site, link.pulling(topic, PULL, FILLED))
     with site.native() as native:
         other = _cost(site, _reading(native.engine, topic))

@@ -9,11 +9,11 @@ from __future__ import annotations
 import select
 from collections.abc import Callable
 
-from headrace.bench.board import Board
-from headrace.bench.failure import MeasureError
-from headrace.bench.frames import AckBlock, delivery_number_offset, explain_close
-from headrace.bench.link import Address, Link
-from headrace.bench.plan import Plan
+from headrace.bench.errors import MeasureError
+from headrace.bench.load.amqp_connection import Address, Link
+from headrace.bench.load.board import Board
+from headrace.bench.load.frames import AckBlock, delivery_number_offset, explain_close
+from headrace.bench.load_plan import Plan
 
 _READ_BYTES = 1 << 19
 _PATIENCE = 0.25  # seconds between two looks at the stop flag when nothing arrives

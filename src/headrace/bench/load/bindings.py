@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.bench.cases import Case
-from headrace.bench.flow import measure_flow
+from headrace.bench.load.throughput import measure_flow
 from headrace.bench.target import Figure, Target, Timing
 
 FEW, MANY = 10, 10_000

@@ -15,9 +15,9 @@ from itertools import count
 from statistics import median
 from typing import Final
 
-from headrace.bench import pika_load
 from headrace.bench.brokers import Headrace
-from headrace.bench.ratio import Result
+from headrace.bench.compare import pika_client
+from headrace.bench.compare.ratio import Result
 from headrace.client import BasicProperties, Channel, ConnectionFactory
 from headrace.client.aio import connect
 
@@ -112,7 +112,7 @@ def _publish_batches(site: Site) -> float:
 
 def _publish_with_pika(site: Site) -> float:
     with _queue(site) as (_, name):
-        return pika_load.publish(site.amqp_port, name, BODY, site.seconds)
+        return pika_client.publish(site.amqp_port, name, BODY, site.seconds)
 
 
 # -- consuming -------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ async def _consume_coroutines(site: Site, name: str) -> float:
 def _consume_with_pika(site: Site) -> float:
     with _queue(site, _PIKAS) as (_, name):
         total = _filled(site, _PIKAS)
-        return pika_load.consume(site.amqp_port, name, PREFETCH, total, site.seconds)
+        return pika_client.consume(site.amqp_port, name, PREFETCH, total, site.seconds)
 
 
 class _Meter:
