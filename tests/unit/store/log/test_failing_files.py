@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from unit.store.log.test_writer import Threaded, broken
 
 from headrace.store.disk import RealDisk
 from headrace.store.log import group_commit
@@ -18,6 +17,7 @@ from headrace.store.log.disk_reserve import NAME, Reserve
 from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX
 from power.forgetful import ForgetfulDisk
 from unit.store.log.journals import EAGER, JournalStage
+from unit.store.log.test_group_commit import Threaded, broken
 
 ERRORS = (errno.EIO, errno.EPERM)
 

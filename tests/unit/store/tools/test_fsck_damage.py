@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from unit.store.test_fsck import ORDERS, contents, data, mend, open_log, put, writing
 
 from headrace.errors import StoreError
 from headrace.store import disk
@@ -17,6 +16,7 @@ from headrace.store.tools.backup import backup, restore
 from headrace.store.tools.findings import Remedy
 from headrace.store.tools.fsck import check
 from headrace.store.tools.repair import repair
+from unit.store.tools.test_fsck import ORDERS, contents, data, mend, open_log, put, writing
 
 __all__ = ["data"]
 
