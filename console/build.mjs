@@ -24,7 +24,7 @@ const html = (js, css) => `<!doctype html>
 </head>
 <body>
 <div id="app"></div>
-<noscript>This page needs JavaScript. The API works without: /api/openapi.json</noscript>
+<noscript>This page requires JavaScript. The API does not: see /api/openapi.json.</noscript>
 </body>
 </html>
 `;
@@ -35,7 +35,7 @@ const icon = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">
  stroke-width="2.6" stroke-linecap="round"/></svg>
 `;
 
-/** Everything is built beside the old files and put in their place at once. */
+/** Builds into a new directory and then replaces the old one. */
 async function page() {
   const parent = dirname(dist);
   mkdirSync(parent, { recursive: true });
@@ -53,9 +53,9 @@ async function page() {
       jsxImportSource: "preact",
       define: { "process.env.NODE_ENV": '"production"' },
     });
-    const made = Object.keys(result.metafile.outputs).map((path) => basename(path));
-    const js = made.find((name) => name.endsWith(".js"));
-    const css = made.find((name) => name.endsWith(".css"));
+    const outputs = Object.keys(result.metafile.outputs).map((path) => basename(path));
+    const js = outputs.find((name) => name.endsWith(".js"));
+    const css = outputs.find((name) => name.endsWith(".css"));
     writeFileSync(join(fresh, "assets", "icon.svg"), icon);
     writeFileSync(join(fresh, "index.html"), html(js, css));
     rmSync(dist, { recursive: true, force: true });
@@ -80,8 +80,8 @@ async function test() {
       format: "esm",
       platform: "node",
     });
-    const made = readdirSync(out).map((name) => join(out, name));
-    return spawnSync(process.execPath, ["--test", ...made], { stdio: "inherit" }).status ?? 1;
+    const outputs = readdirSync(out).map((name) => join(out, name));
+    return spawnSync(process.execPath, ["--test", ...outputs], { stdio: "inherit" }).status ?? 1;
   } finally {
     rmSync(out, { recursive: true, force: true });
   }

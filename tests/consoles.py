@@ -61,7 +61,7 @@ class Console:
         self.page.on("console", lambda said: self._said(said.type, said.text))
 
     def _said(self, kind: str, text: str) -> None:
-        # The answer to "is somebody logged in?" may be no; browsers call that an error.
+        # Before the login GET /api/session is refused; browsers log that as an error.
         if kind == "error" and "401" not in text:
             self.problems.append(f"console: {text}")
 
@@ -88,7 +88,7 @@ class Console:
         self.page.get_by_label(label, exact=True).fill(text)
 
     def confirm(self, button: str, typed: str | None = None) -> None:
-        """Answer the question before something is destroyed."""
+        """Confirm a destructive action."""
         dialog = self.page.get_by_role("dialog")
         action = dialog.get_by_role("button", name=button, exact=True)
         if typed is not None:
@@ -97,8 +97,8 @@ class Console:
         action.click()
         expect(dialog).to_have_count(0)
 
-    def told(self, text: str) -> None:
-        """A notice says so; it is closed so that the next one is not mistaken for it."""
+    def expect_notice(self, text: str) -> None:
+        """A notification appears; it is closed so that the next one is not mistaken for it."""
         notice = self.page.locator(".notice").filter(has_text=text)
         expect(notice).to_be_visible()
         notice.get_by_label("Close").click()
@@ -107,7 +107,7 @@ class Console:
         expect(self.page.get_by_text(text, exact=True).first).to_be_visible()
 
     def first_hit(self) -> Locator:
-        """What the search found first."""
+        """The first search result."""
         return self.page.get_by_role("listbox", name="Results").get_by_role("option").first
 
     def row(self, table: str, text: str) -> Locator:

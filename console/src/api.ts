@@ -1,4 +1,4 @@
-/** Requests to the broker. The only module that talks to it. */
+/** Requests to the broker. All requests go through this module. */
 
 import { type Session, session } from "./state";
 
@@ -19,7 +19,7 @@ interface Options {
 }
 
 async function send(method: string, path: string, options: Options): Promise<Response> {
-  // The header keeps the browser from asking for a password in its own way.
+  // With this header a 401 does not open the browser's own password dialog.
   const headers: Record<string, string> = { "x-requested-with": "headrace", ...options.headers };
   const init: RequestInit = { method, headers, credentials: "same-origin" };
   if (method !== "GET") headers["x-csrf-token"] = session.value?.csrf_token ?? "";
@@ -32,19 +32,19 @@ async function send(method: string, path: string, options: Options): Promise<Res
     return await fetch(path, init);
   } catch (error) {
     if (options.signal?.aborted) throw error;
-    throw new ApiError(0, "unreachable", "The broker does not answer.");
+    throw new ApiError(0, "unreachable", "The broker is unreachable.");
   }
 }
 
-async function refusal(response: Response): Promise<ApiError> {
+async function errorOf(response: Response): Promise<ApiError> {
   let code = String(response.status);
   let reason = response.statusText || "refused";
   try {
-    const told = (await response.json()) as { error?: string; reason?: unknown };
-    code = told.error ?? code;
-    reason = typeof told.reason === "string" ? told.reason : JSON.stringify(told.reason ?? reason);
+    const body = (await response.json()) as { error?: string; reason?: unknown };
+    code = body.error ?? code;
+    reason = typeof body.reason === "string" ? body.reason : JSON.stringify(body.reason ?? reason);
   } catch {
-    // not JSON: the status says it all
+    // not JSON: the status is all there is
   }
   return new ApiError(response.status, code, reason);
 }
@@ -52,8 +52,8 @@ async function refusal(response: Response): Promise<ApiError> {
 async function request(method: string, path: string, options: Options = {}): Promise<Response> {
   const response = await send(method, path, options);
   if (response.ok) return response;
-  const error = await refusal(response);
-  // "not_authorised" is a permission that is missing; this is a login that is over.
+  const error = await errorOf(response);
+  // "not_authorised" is a missing permission, "not_authorized" an expired session.
   if (response.status === 401 && error.code === "not_authorized") session.value = null;
   throw error;
 }

@@ -1,4 +1,4 @@
-/** Numbers, sizes and times as people read them. Pure: the clock is passed in. */
+/** Formats numbers, sizes and times for display. Pure: the clock is passed in. */
 
 const NONE = "–";
 
@@ -80,14 +80,14 @@ export function ago(ms: number | null | undefined, now: number): string {
   return `${duration(seconds < 3600 ? seconds : Math.round(seconds / 60) * 60)} ago`;
 }
 
-/** A moment, ms since 1970, in the reader's zone: "2026-11-16 08:15:03". */
+/** A moment, ms since 1970, in the local time zone: "2026-11-16 08:15:03". */
 export function moment(ms: number | null | undefined): string {
   if (!known(ms)) return NONE;
   const at = new Date(ms - new Date(ms).getTimezoneOffset() * 60_000);
   return Number.isNaN(at.getTime()) ? NONE : at.toISOString().slice(0, 19).replace("T", " ");
 }
 
-/** The exchange without a name has one for readers. */
+/** The name of an exchange for display; the default exchange has an empty one. */
 export function exchangeName(name: string): string {
   return name === "" ? "(default exchange)" : name;
 }
@@ -101,7 +101,7 @@ export function plural(count: number, one: string, many = `${one}s`): string {
   return `${whole(count)} ${count === 1 ? one : many}`;
 }
 
-/** JSON laid out for reading; text that is no JSON stays as it is. */
+/** Indented JSON; other text unchanged. */
 export function pretty(text: string): string {
   try {
     const value: unknown = JSON.parse(text);
@@ -111,7 +111,7 @@ export function pretty(text: string): string {
   }
 }
 
-/** What somebody typed as the value of an argument: numbers, true, false and JSON are themselves. */
+/** The value of an argument as typed into a field: numbers, booleans, JSON or text. */
 export function typed(text: string): unknown {
   const given = text.trim();
   if (/^(-?(0|[1-9]\d*)(\.\d+)?|true|false|[[{"].*)$/s.test(given)) {

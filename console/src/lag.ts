@@ -1,4 +1,4 @@
-/** How far a group is behind, and where that leads. Pure. */
+/** Trend of a group's lag. Pure. */
 
 import { duration } from "./format";
 import type { Point } from "./series";
@@ -11,17 +11,11 @@ export function trendOf(points: readonly Point[]): number | null {
   return (last.value - first.value) / ((last.at - first.at) / 1000);
 }
 
-/** What the trend means, in words. */
-export function outlook(messages: number, trend: number | null): string {
-  if (messages === 0) return "nothing to do";
-  if (trend === null) return "watching…";
+/** The trend as text. */
+export function lagForecast(messages: number, trend: number | null): string {
+  if (messages === 0) return "caught up";
+  if (trend === null) return "measuring…";
   if (trend > 0.05) return "falling behind";
-  if (trend > -0.05) return "neither gaining nor falling behind";
-  return `done in about ${duration(messages / -trend)}`;
-}
-
-/** The share of a lane that is done with. */
-export function doneShare(first: number, position: number, end: number): number {
-  const all = end - first;
-  return all > 0 ? Math.min(1, Math.max(0, (position + 1 - first) / all)) : 1;
+  if (trend > -0.05) return "steady";
+  return `caught up in about ${duration(messages / -trend)}`;
 }

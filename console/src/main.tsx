@@ -1,4 +1,4 @@
-/** The page begins here. */
+/** Entry point. */
 
 import { render } from "preact";
 

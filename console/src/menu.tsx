@@ -1,9 +1,8 @@
-/** The list of pages at the side. */
+/** Navigation menu. */
 
 import type { JSX } from "preact";
-
-import { link, type Place } from "./route";
 import { has, may } from "./state";
+import { link, type PageAddress } from "./urls";
 
 interface Entry {
   id: string;
@@ -39,7 +38,7 @@ const GROUPS: [string, Entry[]][] = [
   [
     "Tools",
     [
-      { id: "route", label: "Where would it go?", when: () => has("/api/route") },
+      { id: "route", label: "Test routing", when: () => has("/api/route") },
       {
         id: "find",
         label: "Find a message",
@@ -64,8 +63,8 @@ export function entries(): Entry[] {
   return GROUPS.flatMap(([, group]) => group).filter((one) => one.when?.() ?? true);
 }
 
-export function Menu(props: { place: Place }): JSX.Element {
-  const current = props.place.parts[0] ?? "";
+export function Menu(props: { address: PageAddress }): JSX.Element {
+  const current = props.address.parts[0] ?? "";
   return (
     <nav class="menu" aria-label="Pages">
       {GROUPS.map(([title, group]) => {

@@ -1,4 +1,4 @@
-/** Asking again and again, but only for what is on the screen, and not in a hidden tab. */
+/** Polling of the API: only for what is on the screen, never in a hidden tab. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
 
@@ -8,21 +8,21 @@ export const EVERY = 5000;
 const SLOWEST = 30_000;
 const pace = { factor: 1 };
 
-/** A broker with many queues has more to add up for every answer: it is asked less often. */
-export function paceFor(queues: number): void {
+/** Responses cost more with many queues, so polling is slower then. */
+export function adaptPollRate(queues: number): void {
   pace.factor = queues > 5000 ? 3 : queues > 2000 ? 2 : 1;
 }
 
 export interface Polled<T> {
   data: T | undefined;
   error: ApiError | undefined;
-  /** Ask at once, for instance after a change. */
+  /** Polls at once, for example after a change. */
   refresh: () => void;
 }
 
-/** Run `ask` now and every so often while the tab is visible; returns how to run it at once. */
+/** Calls `request` now and periodically while the tab is visible. */
 export function repeat(
-  ask: (signal: AbortSignal) => Promise<boolean>,
+  request: (signal: AbortSignal) => Promise<boolean>,
   every: number,
 ): { stop: () => void; now: () => void } {
   const control = { timer: 0, running: false, again: false, stopped: false, failures: 0 };
@@ -36,7 +36,7 @@ export function repeat(
       return;
     }
     control.running = true;
-    const fine = await ask(abort.signal);
+    const fine = await request(abort.signal);
     control.running = false;
     control.failures = fine ? 0 : control.failures + 1;
     if (control.again) {
@@ -70,23 +70,24 @@ export function repeat(
   };
 }
 
-/** The answer to GET path, kept fresh. With null nothing is asked. */
+/** The response of GET `path`, polled. Null: no requests. */
 export function usePoll<T>(path: string | null, every: number = EVERY): Polled<T> {
   const [state, setState] = useState<{ of: string; data?: T; error?: ApiError }>({ of: "" });
   const running = useRef<{ now: () => void } | null>(null);
-  const thing = path?.split("?")[0] ?? "";
+  const resource = path?.split("?")[0] ?? "";
 
   useEffect(() => {
     if (path === null) return;
     const repeated = repeat(async (signal) => {
       try {
         const data = await get<T>(path, signal);
-        if (!signal.aborted) setState({ of: thing, data });
+        if (!signal.aborted) setState({ of: resource, data });
         return true;
       } catch (error) {
         if (signal.aborted) return true;
-        const told = error instanceof ApiError ? error : new ApiError(0, "failed", String(error));
-        setState((old) => ({ ...(old.of === thing ? old : { of: thing }), error: told }));
+        const failure =
+          error instanceof ApiError ? error : new ApiError(0, "failed", String(error));
+        setState((old) => ({ ...(old.of === resource ? old : { of: resource }), error: failure }));
         return false;
       }
     }, every);
@@ -94,8 +95,8 @@ export function usePoll<T>(path: string | null, every: number = EVERY): Polled<T
     return () => repeated.stop();
   }, [path, every]);
 
-  // Another sorting of the same list may show the old rows until the new ones are there.
-  const valid = state.of === thing;
+  // The same list in another order shows the old rows until the new ones arrive.
+  const valid = state.of === resource;
   return {
     data: valid ? state.data : undefined,
     error: valid ? state.error : undefined,

@@ -1,4 +1,4 @@
-/** Histories for charts: from the API's samples, and from counters that are asked for again. */
+/** Time series for charts, from the API's samples and from polled counters. */
 
 export interface Sample {
   sample: number;
@@ -16,9 +16,9 @@ export function ratesOf(samples: readonly Sample[]): Point[] {
   for (let index = samples.length - 2; index >= 0; index -= 1) {
     const [newer, older] = [samples[index], samples[index + 1]];
     const seconds = (newer.timestamp - older.timestamp) / 1000;
-    // A counter that went back belongs to a broker that was started again.
-    const grown = Math.max(0, newer.sample - older.sample);
-    if (seconds > 0) points.push({ at: newer.timestamp, value: grown / seconds });
+    // A counter that decreased belongs to a restarted broker.
+    const extended = Math.max(0, newer.sample - older.sample);
+    if (seconds > 0) points.push({ at: newer.timestamp, value: extended / seconds });
   }
   return points;
 }
@@ -47,7 +47,7 @@ export interface Buckets {
   counts: number[]; // cumulative
 }
 
-/** The buckets of one histogram without labels of its own. */
+/** The buckets of one histogram without other labels. */
 export function bucketsOf(text: string, name: string): Buckets | null {
   const found: [number, number][] = [];
   const start = `${name}_bucket{`;
@@ -61,7 +61,7 @@ export function bucketsOf(text: string, name: string): Buckets | null {
   return { bounds: found.map(([bound]) => bound), counts: found.map(([, count]) => count) };
 }
 
-/** What was counted between two looks. */
+/** The counts between two scrapes. */
 export function between(before: Buckets, after: Buckets): Buckets {
   const same = before.counts.length === after.counts.length;
   const last = after.counts.length - 1;
@@ -69,7 +69,7 @@ export function between(before: Buckets, after: Buckets): Buckets {
   return { bounds: after.bounds, counts: after.counts.map((n, i) => n - before.counts[i]) };
 }
 
-/** A quantile, linear inside its bucket; null when nothing was counted. */
+/** A quantile, linear inside its bucket; null without samples. */
 export function quantile(buckets: Buckets, share: number): number | null {
   const total = buckets.counts[buckets.counts.length - 1] ?? 0;
   if (total <= 0) return null;
@@ -83,8 +83,12 @@ export function quantile(buckets: Buckets, share: number): number | null {
   return inside > 0 ? lower + ((upper - lower) * (wanted - below)) / inside : upper;
 }
 
-/** Points not older than so many ms; new ones are put behind them. */
-export function kept(points: readonly Point[], added: readonly Point[], age: number): Point[] {
+/** Appends points and drops those older than `age` ms. */
+export function appendRecent(
+  points: readonly Point[],
+  added: readonly Point[],
+  age: number,
+): Point[] {
   const newest = added.length > 0 ? added[added.length - 1].at : Date.now();
   const last = points.length > 0 ? points[points.length - 1].at : -Infinity;
   return [...points, ...added.filter((point) => point.at > last)].filter(

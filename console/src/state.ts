@@ -1,4 +1,4 @@
-/** What the whole page shares: who is logged in, what the broker can do, choices of the reader. */
+/** Shared state: session, features of the broker, settings of the user. */
 
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 
@@ -26,7 +26,7 @@ export class Shared<T> {
 export function useShared<T>(shared: Shared<T>): T {
   const [, redraw] = useState(0);
   const drawn = shared.value;
-  // Before the browser paints: an answer that comes in between would be missed for ever.
+  // Before the browser paints: a change in between would never be drawn.
   useLayoutEffect(() => {
     const again = (): void => redraw((count) => count + 1);
     if (shared.value !== drawn) again();
@@ -41,7 +41,7 @@ export interface Session {
   csrf_token: string | null;
 }
 
-/** undefined: not asked yet; null: nobody is logged in. */
+/** undefined: not known yet; null: not logged in. */
 export const session = new Shared<Session | null | undefined>(undefined);
 
 const INCLUDES: Record<string, string[]> = {
@@ -62,13 +62,13 @@ export function has(path: string): boolean {
   return features.value.has(path);
 }
 
-// -- choices that are remembered ------------------------------------------------------------------
+// -- settings in local storage ------------------------------------------------------------------
 
 function remembered(name: string): string {
   try {
     return localStorage.getItem(`headrace.${name}`) ?? "";
   } catch {
-    return ""; // a browser that keeps nothing still shows the page
+    return ""; // storage is disabled; the page works without it
   }
 }
 

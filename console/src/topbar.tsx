@@ -1,12 +1,12 @@
-/** The bar at the top: name, search, the chosen vhost, colours, who is logged in. */
+/** Top bar: search, virtual host, theme, user. */
 
 import type { JSX } from "preact";
 
 import { logout } from "./api";
 import { usePoll } from "./poll";
-import { link, url } from "./route";
 import { session, type Theme, theme, useShared, vhost } from "./state";
 import { attempt } from "./ui/notices";
+import { link, url } from "./urls";
 
 const NEXT: Record<Theme, Theme> = { auto: "light", light: "dark", dark: "auto" };
 const SIGN: Record<Theme, string> = { auto: "◐", light: "☀", dark: "☾" };
@@ -26,8 +26,8 @@ export function ThemeSwitch(): JSX.Element {
     <button
       type="button"
       class="quiet icon"
-      aria-label={`Colours: ${chosen}; change to ${NEXT[chosen]}`}
-      title={`Colours: ${chosen === "auto" ? "as the system" : chosen}`}
+      aria-label={`Theme: ${chosen}; switch to ${NEXT[chosen]}`}
+      title={`Theme: ${chosen === "auto" ? "system" : chosen}`}
       onClick={() => (theme.value = NEXT[chosen])}
     >
       {SIGN[chosen]}

@@ -1,4 +1,4 @@
-/** What the API answers, as far as the page reads it. */
+/** Responses of the API, as far as the page uses them. */
 
 import type { Sample } from "./series";
 
@@ -225,8 +225,8 @@ export interface Policy {
   priority: number;
 }
 
-export interface Part {
-  lane: string;
+export interface Partition {
+  lane: string; // its priority
   partition: number;
   first: number;
   end: number;
@@ -244,7 +244,7 @@ export interface Topic {
   messages: number;
   last_time: number | null;
   lanes: Record<string, number>;
-  parts: Part[];
+  parts: Partition[];
   groups?: Group[];
 }
 
@@ -265,7 +265,7 @@ export interface Group {
   group: string;
   token: string;
   topic: string;
-  /** Instead of a topic: Spark reads queues too. */
+  /** Set instead of a topic when Spark reads a queue. */
   queue?: string;
   vhost: string;
   members: string[];
@@ -303,7 +303,7 @@ export interface Pipeline {
     | null;
 }
 
-/** A kept report as a list shows it: titles only. */
+/** A saved report in a list: titles only. */
 export interface ReportRow {
   name: string;
   vhost: string;
@@ -315,13 +315,13 @@ export interface ReportRow {
   charts: string[];
 }
 
-export interface KeptReport extends Omit<ReportRow, "tables" | "charts"> {
+export interface SavedReport extends Omit<ReportRow, "tables" | "charts"> {
   notes: string[];
   tables: { title: string; note?: string; columns: string[]; rows: unknown[][] }[];
   charts: { title: string; unit?: string; lines: Record<string, [string, number][]> }[];
 }
 
-/** The rate of a counter; undefined when nothing of the kind ever happened. */
+/** The rate of a counter; undefined if it was never counted. */
 export function rateOf(stats: Stats | undefined, name: string): number | undefined {
   const details = stats?.[`${name}_details`];
   return typeof details === "object" ? details.rate : undefined;

@@ -35,7 +35,7 @@ test("bytes are counted in powers of two", () => {
   assert.equal(bytes(10 * 2 ** 30), "10 GiB");
 });
 
-test("what is not known is a dash", () => {
+test("unknown values are shown as a dash", () => {
   for (const format of [whole, compact, bytes, rate, latency, duration, moment]) {
     assert.equal(format(undefined), "–");
     assert.equal(format(null), "–");
@@ -43,7 +43,7 @@ test("what is not known is a dash", () => {
   }
 });
 
-test("times are told in two units at most", () => {
+test("durations have at most two units", () => {
   assert.equal(duration(0), "0 s");
   assert.equal(duration(59.6), "1 min");
   assert.equal(duration(200), "3 min 20 s");
@@ -56,13 +56,13 @@ test("times are told in two units at most", () => {
   assert.equal(ago(0, 65_000), "1 min 5 s ago");
 });
 
-test("text is cut between characters", () => {
+test("text is truncated between characters", () => {
   assert.equal(shortened("abcdef", 6), "abcdef");
   assert.equal(shortened("abcdefg", 6), "abcde…");
   assert.equal(shortened("😀😀😀", 2), "😀…");
 });
 
-test("what is typed becomes a number, a truth or JSON only when it is one", () => {
+test("typed values become numbers, booleans or JSON only if they are", () => {
   assert.equal(typed("5000"), 5000);
   assert.equal(typed("-1.5"), -1.5);
   assert.equal(typed("true"), true);
@@ -73,13 +73,13 @@ test("what is typed becomes a number, a truth or JSON only when it is one", () =
   assert.equal(typed("drop-head"), "drop-head");
 });
 
-test("only objects and lists are laid out", () => {
+test("only objects and arrays are indented", () => {
   assert.equal(pretty('{"a":1}'), '{\n  "a": 1\n}');
   assert.equal(pretty("12345678901234567890"), "12345678901234567890");
   assert.equal(pretty("plain"), "plain");
 });
 
-test("one of many things", () => {
+test("singular and plural nouns", () => {
   assert.deepEqual(["queues", "virtual hosts", "policies"].map(singular), [
     "queue",
     "virtual host",

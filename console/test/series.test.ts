@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { doneShare, outlook, trendOf } from "../src/lag";
-import { aligned, between, bucketsOf, kept, quantile, ratesOf } from "../src/series";
+import { lagForecast, trendOf } from "../src/lag";
+import { aligned, appendRecent, between, bucketsOf, quantile, ratesOf } from "../src/series";
 
 const samples = (...values: number[]) =>
   values.map((sample, index) => ({ sample, timestamp: 100_000 - index * 5000 }));
@@ -15,7 +15,7 @@ test("rates are oldest first and never negative", () => {
   assert.deepEqual(ratesOf(samples(5)), []);
 });
 
-test("series with different moments share one axis", () => {
+test("series with different timestamps share one axis", () => {
   const [times, first, second] = aligned([
     [{ at: 1000, value: 1 }],
     [
@@ -28,17 +28,17 @@ test("series with different moments share one axis", () => {
   assert.deepEqual(second, [null, 2]);
 });
 
-test("old points go and a point of the past is not added", () => {
+test("old points are dropped and late points are ignored", () => {
   const points = [
     { at: 1, value: 1 },
     { at: 50, value: 2 },
   ];
   assert.deepEqual(
-    kept(points, [{ at: 100, value: 3 }], 60).map((one) => one.at),
+    appendRecent(points, [{ at: 100, value: 3 }], 60).map((one) => one.at),
     [50, 100],
   );
   assert.deepEqual(
-    kept(points, [{ at: 50, value: 9 }], 60).map((one) => one.value),
+    appendRecent(points, [{ at: 50, value: 9 }], 60).map((one) => one.value),
     [1, 2],
   );
 });
@@ -60,7 +60,7 @@ test("quantiles are read from Prometheus' text", () => {
   assert.equal(bucketsOf(TEXT, "z_seconds"), null);
 });
 
-test("between two looks only what is new counts", () => {
+test("only counts between two scrapes are used", () => {
   const first = { bounds: [1, Infinity], counts: [10, 10] };
   assert.equal(quantile(between(first, first), 0.5), null);
   assert.deepEqual(between(first, { bounds: [1, Infinity], counts: [10, 14] }).counts, [0, 4]);
@@ -68,17 +68,15 @@ test("between two looks only what is new counts", () => {
   assert.deepEqual(between(first, restarted), restarted);
 });
 
-test("the outlook of a group follows its trend", () => {
+test("the forecast of a group's lag follows its trend", () => {
   const points = [
     { at: 0, value: 100 },
     { at: 10_000, value: 50 },
   ];
   assert.equal(trendOf(points), -5);
   assert.equal(trendOf([{ at: 0, value: 100 }]), null);
-  assert.equal(outlook(0, null), "nothing to do");
-  assert.equal(outlook(50, -5), "done in about 10 s");
-  assert.equal(outlook(50, 3), "falling behind");
-  assert.equal(outlook(50, 0), "neither gaining nor falling behind");
-  assert.equal(doneShare(10, 14, 20), 0.5);
-  assert.equal(doneShare(0, 0, 0), 1);
+  assert.equal(lagForecast(0, null), "caught up");
+  assert.equal(lagForecast(50, -5), "caught up in about 10 s");
+  assert.equal(lagForecast(50, 3), "falling behind");
+  assert.equal(lagForecast(50, 0), "steady");
 });

@@ -41,16 +41,16 @@ def test_one_is_edited_and_sent_back_first_and_then_the_rest_of_its_cause(
     row.get_by_role("link", name="Redrive…").click()
     expect(console.heading(grave)).to_be_visible()
 
-    console.click("Edit it")
+    console.click("Edit message")
     console.fill("Payload", '{"number": "mended"}')
-    console.click("Send this one first")
-    console.sees("The first one is on its way")
-    console.sees("Nothing came back so far.")
+    console.click("Send first message")
+    console.sees("First message sent")
+    console.sees("No messages have returned so far.")
     assert (api.ready("bills"), api.ready(grave)) == (1, 4)
 
-    console.click("Send the other 2…")
+    console.click("Send remaining 2…")
     console.confirm("Send 2")
-    console.told("2 messages moved, 2 left.")
+    console.expect_notice("2 messages moved, 2 left.")
     assert (api.ready("bills"), api.ready("orders"), api.ready(grave)) == (3, 0, 2)
     browsed = api.get("queues", "/", "bills", "browse")
     assert isinstance(browsed, dict)
@@ -60,9 +60,7 @@ def test_one_is_edited_and_sent_back_first_and_then_the_rest_of_its_cause(
     assert all("headers" not in one["properties"] for one in browsed["items"])
 
 
-def test_without_dead_letters_the_page_says_how_there_would_be_some(
-    console: Console, api: Api
-) -> None:
+def test_without_dead_letters_the_page_explains_dead_lettering(console: Console, api: Api) -> None:
     api.put("queues", "/", "grave", durable=True)
     api.call("DELETE", "queues", "/", "grave", "contents")
 

@@ -32,26 +32,26 @@ def test_a_wrong_password_is_refused_and_a_right_one_is_not(
     context.close()
 
 
-def test_a_vhost_and_a_user_with_permissions_are_made(console: Console, api: Api) -> None:
+def test_a_vhost_and_a_user_with_permissions_are_created(console: Console, api: Api) -> None:
     console.open("vhosts")
     console.click("New virtual host")
     console.fill("Name", "sales")
     console.fill("Description", "all of sales")
-    console.click("Make virtual host")
+    console.click("Create virtual host")
     expect(console.heading("sales")).to_be_visible()
-    console.told("Virtual host sales is there.")
+    console.expect_notice("Virtual host sales created.")
 
     console.open("users")
     console.click("New user")
     console.fill("Name", "anna")
     console.fill("Password", "secret-word")
     console.page.get_by_role("checkbox", name="management").check()
-    console.click("Make user")
+    console.click("Create user")
     expect(console.heading("anna")).to_be_visible()
     console.page.get_by_label("Virtual host").first.select_option("sales")
     console.fill("Configure", "^anna")
     console.click("Set permissions")
-    console.told("Permissions are set.")
+    console.expect_notice("Permissions set.")
 
     expect(console.row("Permissions", "sales")).to_contain_text("^anna")
     assert api.get("permissions", "sales", "anna") == {
@@ -60,14 +60,14 @@ def test_a_vhost_and_a_user_with_permissions_are_made(console: Console, api: Api
 
     console.click("Delete…")
     console.confirm("Delete user", typed="anna")
-    console.told("The user is deleted.")
+    console.expect_notice("User deleted.")
     console.open("vhosts", "sales")
     console.click("Delete…")
-    console.confirm("Delete everything in it", typed="sales")
+    console.confirm("Delete virtual host", typed="sales")
     expect(console.row("Virtual hosts", "sales")).to_have_count(0)
 
 
-def test_a_queue_is_made_bound_filled_browsed_purged_and_deleted(
+def test_a_queue_is_created_bound_filled_browsed_purged_and_deleted(
     console: Console, api: Api
 ) -> None:
     console.open("queues")
@@ -75,15 +75,15 @@ def test_a_queue_is_made_bound_filled_browsed_purged_and_deleted(
     console.fill("Name", "letters")
     console.page.get_by_label("Arguments: name 1").fill("x-max-length")
     console.page.get_by_label("Arguments: value 1").fill("500")
-    console.click("Make queue")
+    console.click("Create queue")
     expect(console.heading("letters")).to_be_visible()
 
     console.page.get_by_role("link", name="Bindings", exact=True).click()
     console.fill("Exchange", "amq.topic")
     console.fill("Routing key", "post.#")
     console.click("Bind")
-    console.told("Bound.")
-    expect(console.row("Bindings that lead here", "amq.topic")).to_contain_text("post.#")
+    console.expect_notice("Binding created.")
+    expect(console.row("Incoming bindings", "amq.topic")).to_contain_text("post.#")
 
     console.open("exchanges", "/", "amq.topic")
     expect(console.page.get_by_label("Diagram of the bindings")).to_contain_text("letters")
@@ -93,61 +93,59 @@ def test_a_queue_is_made_bound_filled_browsed_purged_and_deleted(
     console.page.get_by_label("Properties: name 1").fill("message_id")
     console.page.get_by_label("Properties: value 1").fill("17")
     console.click("Publish")
-    console.told("Published; it is on disk.")
+    console.expect_notice("Message published.")
     assert api.ready("letters") == 1
 
     console.open("queues", "/", "letters", tab="messages")
     console.page.get_by_text("post.today").click()
     console.sees("message_id")
     expect(console.page.locator("pre.payload")).to_contain_text('"greeting": "hello"')
-    assert api.ready("letters") == 1, "looking took it"
+    assert api.ready("letters") == 1, "browsing consumed it"
 
     console.click("Purge…")
     console.confirm("Purge", typed="letters")
-    console.told("The queue is empty.")
+    console.expect_notice("Queue purged.")
     wait_for(lambda: api.ready("letters") == 0)
     console.click("Delete…")
     console.confirm("Delete queue", typed="letters")
     expect(console.heading("Queues")).to_be_visible()
 
 
-def test_an_ordinary_queue_says_so(console: Console, api: Api) -> None:
+def test_a_queue_without_features_shows_none(console: Console, api: Api) -> None:
     api.put("queues", "/", "plain", durable=True)
     console.open("queues", "/", "plain")
-    facts = console.page.locator("section, .card").filter(has_text="Declared as").last
-    expect(facts).to_contain_text("Keptdurable")
+    facts = console.page.locator("section, .card").filter(has_text="Details").last
+    expect(facts).to_contain_text("Durabilitydurable")
     expect(facts).to_contain_text("Featuresnone")
     api.call("DELETE", "queues", "/", "plain")
 
 
-def test_an_alarm_is_told_on_every_page(browser: Browser, tmp_path: Path) -> None:
+def test_an_alarm_is_shown_on_every_page(browser: Browser, tmp_path: Path) -> None:
     broker = brokers.start(tmp_path, "--disk-free-limit", "1000TiB")
     context = browser.new_context()
     console = Console(context.new_page(), http_url(broker))
     console.login()
-    told = console.page.get_by_role("alert").filter(
-        has_text="Publishers are held back: low on disk"
-    )
+    alarm = console.page.get_by_role("alert").filter(has_text="Publishers are blocked: low on disk")
     for page in ("", "queues", "users"):
         console.open(page)
-        expect(told).to_be_visible()
-    told.get_by_role("link").click()
+        expect(alarm).to_be_visible()
+    alarm.get_by_role("link").click()
     expect(console.heading("Overview")).to_be_visible()
 
     console.open("queues")
     expect(console.heading("Queues")).to_be_visible()
     console.sees("No queues yet")
     broker.stop()
-    console.sees("The broker does not answer. What you see below is from before.")
+    console.sees("The broker is unreachable. The data below is out of date.")
     context.close()
 
 
-def test_a_queue_that_is_gone_says_so(console: Console, api: Api) -> None:
+def test_a_deleted_queue_is_reported_as_not_found(console: Console, api: Api) -> None:
     api.put("queues", "/", "fleeting", durable=True)
     console.open("queues", "/", "fleeting")
-    console.sees("Declared as")
+    console.sees("Details")
     api.call("DELETE", "queues", "/", "fleeting")
-    console.sees("This is not there, or not any more. What you see below is from before.")
+    console.sees("Not found. It may have been deleted. The data below is out of date.")
     console.problems.clear()  # browsers call a 404 an error
 
 
@@ -159,57 +157,59 @@ def test_messages_are_moved_from_one_queue_to_another(console: Console, api: Api
 
     console.open("queues", "/", "here", tab="move")
     console.fill("Queue", "there")
-    console.fill("How many", "2")
+    console.fill("Count", "2")
     console.click("Move…")
     console.confirm("Move")
-    console.told("2 messages moved, 1 left.")
+    console.expect_notice("2 messages moved, 1 left.")
 
     assert (api.ready("here"), api.ready("there")) == (1, 2)
 
 
-def test_where_a_message_would_go_is_told_with_reasons(console: Console, api: Api) -> None:
+def test_the_routing_test_shows_queues_and_reasons(console: Console, api: Api) -> None:
     api.put("queues", "/", "asked", durable=True)
     api.bind("amq.topic", "asked", "who.*")
 
     console.open("route")
     console.fill("Exchange", "amq.topic")
     console.fill("Routing key", "who.knows")
-    console.click("Ask")
-    way = console.page.get_by_role("list", name="Way of the message")
+    console.click("Test")
+    way = console.page.get_by_role("list", name="Routing steps")
     expect(way).to_contain_text("asked")
     expect(way).to_contain_text("the key 'who.knows' matches the pattern 'who.*'")
 
     console.fill("Routing key", "nobody")
-    console.click("Ask")
-    console.sees("To no queue")
+    console.click("Test")
+    console.sees("Not routed")
     expect(way).to_contain_text("no binding matches")
 
 
-def test_a_policy_and_a_limit_are_set_and_cleared(console: Console, api: Api) -> None:
+def test_a_policy_and_a_limit_are_set_and_deleted(console: Console, api: Api) -> None:
     console.open("policies")
     console.click("New policy")
     console.fill("Name", "short")
     console.fill("Pattern", "^short")
-    console.page.get_by_label("Sets: name 1").fill("message-ttl")
-    console.page.get_by_label("Sets: value 1").fill("60000")
-    console.click("Set policy")
-    console.told("The policy is set.")
+    console.page.get_by_label("Definition: name 1").fill("message-ttl")
+    console.page.get_by_label("Definition: value 1").fill("60000")
+    console.click("Save policy")
+    console.expect_notice("Policy saved.")
     expect(console.row("Policies", "^short")).to_be_visible()
     found = api.get("policies", "/", "short")
     assert isinstance(found, dict)
     assert found["definition"] == {"message-ttl": 60000}
-    console.row("Policies", "^short").get_by_role("button", name="Clear").click()
-    console.confirm("Clear policy", typed="short")
+    console.row("Policies", "^short").get_by_role("button", name="Delete").click()
+    console.confirm("Delete policy", typed="short")
     console.sees("No policies")
 
     console.open("vhosts", "/")
     console.page.get_by_label("Limit", exact=True).select_option("max-queues")
-    console.fill("At most", "1000")
+    console.fill("Maximum", "1000")
     console.click("Set limit")
-    console.told("The limit is set.")
-    console.row("Limits of virtual hosts", "max-queues").get_by_role("button", name="Lift").click()
-    console.confirm("Lift it")
-    console.told("Lifted.")
+    console.expect_notice("Limit set.")
+    console.row("Limits of virtual hosts", "max-queues").get_by_role(
+        "button", name="Delete"
+    ).click()
+    console.confirm("Delete limit")
+    console.expect_notice("Limit deleted.")
 
 
 def test_a_connection_shows_its_channels_and_is_closed(console: Console, managed: Broker) -> None:
@@ -227,8 +227,8 @@ def test_a_connection_shows_its_channels_and_is_closed(console: Console, managed
     console.open("connections")
     console.page.get_by_role("link", name="the till").click()
     console.click("Close…")
-    console.confirm("Close it")
-    console.told("The connection is closed.")
+    console.confirm("Close connection")
+    console.expect_notice("Connection closed.")
 
     def is_closed() -> bool:
         try:
@@ -240,18 +240,18 @@ def test_a_connection_shows_its_channels_and_is_closed(console: Console, managed
     wait_for(is_closed)
 
 
-def test_a_message_is_found_by_its_id_and_its_life_is_told(console: Console, api: Api) -> None:
+def test_a_message_is_found_by_its_id_and_its_history_is_shown(console: Console, api: Api) -> None:
     api.put("queues", "/", "haystack", durable=True)
     for number in range(30):
         api.publish("haystack", "straw", message_id=f"straw-{number}")
 
     console.open("find")
-    console.fill("Which", "straw-21")
+    console.fill("Value", "straw-21")
     console.click("Find")
 
-    life = console.page.get_by_role("list", name="Life of the message")
+    life = console.page.get_by_role("list", name="Message history")
     expect(life).to_contain_text("Published to the default exchange")
-    expect(life).to_contain_text("Is in haystack")
+    expect(life).to_contain_text("Stored in haystack")
 
 
 def test_everything_can_be_reached_with_the_keyboard(console: Console, api: Api) -> None:
@@ -269,7 +269,7 @@ def test_everything_can_be_reached_with_the_keyboard(console: Console, api: Api)
     keyboard.press("e")
     expect(console.heading("Exchanges")).to_be_visible()
     keyboard.press("?")
-    expect(console.page.get_by_role("dialog", name="Keys")).to_be_visible()
+    expect(console.page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
     keyboard.press("Escape")
     expect(console.page.get_by_role("dialog")).to_have_count(0)
 
@@ -301,7 +301,7 @@ def test_the_colours_are_those_of_the_system_until_chosen(console: Console) -> N
     console.page.emulate_media(color_scheme="dark")
     assert ground() != light
 
-    console.page.get_by_role("button", name="Colours: auto").click()
+    console.page.get_by_role("button", name="Theme: auto").click()
     assert ground() == light
     console.page.reload()
     expect(console.heading("Overview")).to_be_visible()
@@ -349,29 +349,29 @@ def test_a_user_without_special_tags_is_offered_only_what_it_may_do(
 
     console.open("queues")
     console.click("New queue")
-    console.fill("Name", "of-somebody-else")
-    console.click("Make queue")
-    console.told("refused")
+    console.fill("Name", "of-another-user")
+    console.click("Create queue")
+    console.expect_notice("refused")
     console.page.keyboard.press("Escape")
     context.close()
     assert [one for one in console.problems if "error:" in one] == []
 
 
-def test_definitions_are_saved_and_loaded(console: Console, api: Api, tmp_path: Path) -> None:
+def test_definitions_are_exported_and_imported(console: Console, api: Api, tmp_path: Path) -> None:
     api.put("queues", "/", "to-be-saved", durable=True)
     console.open("definitions")
     with console.page.expect_download() as download:
-        console.page.get_by_role("link", name="Save definitions").click()
+        console.page.get_by_role("link", name="Export definitions").click()
     saved = json.loads(Path(download.value.path()).read_text())
     assert "to-be-saved" in [one["name"] for one in saved["queues"]]
 
     loaded = tmp_path / "loaded.json"
     queue = {"name": "loaded", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
     loaded.write_text(json.dumps({"queues": [queue]}))
-    console.page.get_by_label("A file saved here or by RabbitMQ").set_input_files(loaded)
+    console.page.get_by_label("Definitions file of Headrace or RabbitMQ").set_input_files(loaded)
     expect(console.page.get_by_role("dialog")).to_contain_text("loaded.json: 1 queue.")
-    console.confirm("Load")
-    console.told("Loaded.")
+    console.confirm("Import")
+    console.expect_notice("Definitions imported.")
     assert api.ready("loaded") == 0
 
 

@@ -250,7 +250,7 @@ def test_on_a_phone_long_names_fit_and_every_tab_is_seen(
     console = Console(context.new_page(), http_url(managed))
     console.login()
     console.open("deadletters")
-    expect(console.page.locator(".note-box").filter(has_text="were looked at")).to_be_visible()
+    expect(console.page.locator(".note-box").filter(has_text="were scanned")).to_be_visible()
     assert console.page.evaluate("document.documentElement.scrollWidth") <= 390
     console.open("queues", "/", queue)
     last = console.page.locator(".tabs a").last

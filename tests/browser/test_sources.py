@@ -15,11 +15,11 @@ def run(*command: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_types_are_right() -> None:
+def test_the_types_are_correct() -> None:
     run("node_modules/.bin/tsc", "--noEmit")
 
 
-def test_formats_addresses_series_and_pictures() -> None:
+def test_the_unit_tests_of_the_page_pass() -> None:
     run("node", "build.mjs", "--test")
 
 

@@ -26,15 +26,15 @@ def lag(api: Api, topic: str, group: str) -> int:
     return int(next(one["messages"] for one in found if one["group"] == group))
 
 
-def test_a_topic_is_made_and_a_group_is_set_back(
+def test_a_topic_is_created_and_the_offsets_of_a_group_are_reset(
     console: Console, api: Api, store: topics.Store
 ) -> None:
     console.open("topics")
     console.click("New topic")
     console.fill("Name", "clicks")
-    console.click("Make topic")
+    console.click("Create topic")
     expect(console.heading("clicks")).to_be_visible()
-    console.sees("Nobody reads yet")
+    console.sees("No groups yet")
 
     producer = store.producer("clicks", token="appid-1;sid-1")
     for number in range(4):
@@ -50,14 +50,14 @@ def test_a_topic_is_made_and_a_group_is_set_back(
     expect(console.heading("dashboard")).to_be_visible()
     console.sees("appid-1;sid-2")
     console.click("Reset…")
-    console.confirm("Reset group", typed="dashboard")
-    console.told("The group is set.")
+    console.confirm("Reset offsets", typed="dashboard")
+    console.expect_notice("Group offsets reset.")
 
     assert lag(api, "clicks", "dashboard") == 4
-    expect(console.page.locator(".figure").filter(has_text="Behind")).to_contain_text("4")
+    expect(console.page.locator(".figure").filter(has_text="Lag")).to_contain_text("4")
 
 
-def test_the_lanes_of_a_group_add_up(console: Console, store: topics.Store) -> None:
+def test_the_priorities_of_a_group_add_up(console: Console, store: topics.Store) -> None:
     store.create("steps")
     store.producer("steps", token="appid-1").append_many([b"x"] * 10)
     consumer = store.consumer("steps", token="appid-2", group="walkers")
@@ -65,8 +65,8 @@ def test_the_lanes_of_a_group_add_up(console: Console, store: topics.Store) -> N
 
     console.open("groups", "/", "steps", "walkers")
 
-    cells = console.row("Lag by lane", "middle").get_by_role("cell")
-    for place, text in enumerate(("middle", "3", "10", "7")):  # done up to, last, behind
+    cells = console.row("Lag by priority", "middle").get_by_role("cell")
+    for place, text in enumerate(("middle", "3", "10", "7")):  # committed, last, lag
         expect(cells.nth(place)).to_have_text(text)
 
 
@@ -91,7 +91,7 @@ def test_a_pipeline_shows_its_rate_its_lag_and_its_last_error(
     console.sees("finished")
 
 
-def test_a_kept_report_is_shown_with_its_charts_and_forgotten(console: Console, api: Api) -> None:
+def test_a_saved_report_is_shown_with_its_charts_and_deleted(console: Console, api: Api) -> None:
     evil = "<img src=x onerror=alert(1)>"
     line = [[f"2026-03-01T{hour:02}:00:00+00:00", hour * 2.5] for hour in range(24)]
     api.put(
@@ -103,13 +103,13 @@ def test_a_kept_report_is_shown_with_its_charts_and_forgotten(console: Console, 
     )  # fmt: skip
 
     console.open("reports")
-    console.row("Kept reports", evil).get_by_role("link", name=evil).click()
+    console.row("Saved reports", evil).get_by_role("link", name=evil).click()
     expect(console.heading(evil)).to_be_visible()
     expect(console.row("Latency", evil)).to_contain_text("12.5")
     chart = console.page.get_by_role("figure", name="Messages in, per hour")
     expect(chart.locator("canvas")).to_be_visible()
     expect(chart).to_contain_text("57.5")
-    console.click("Forget…")
-    console.confirm("Forget report")
-    console.told("The report is forgotten.")
-    console.sees("No report is kept")
+    console.click("Delete…")
+    console.confirm("Delete report")
+    console.expect_notice("Report deleted.")
+    console.sees("No saved reports")

@@ -1,14 +1,14 @@
-/** What runs inside connections. */
+/** Channels of connections. */
 
 import type { JSX } from "preact";
 
 import { rate, whole } from "../format";
 import { usePoll } from "../poll";
-import { link, url } from "../route";
 import { type Channel, rateOf } from "../types";
-import { Badge, Card, Empty, Facts, PageHead, Ready, Rows } from "../ui/basics";
+import { Badge, Card, Empty, Facts, Loaded, PageHead, Rows } from "../ui/basics";
 import { State } from "../ui/links";
 import { type Column, List } from "../ui/list";
+import { link, url } from "../urls";
 import { ConsumerRows } from "./consumers";
 
 const FIELDS =
@@ -95,7 +95,7 @@ export function ChannelsPage(): JSX.Element {
         id={(one) => one.name}
         columns={COLUMNS}
         empty={
-          <Empty title="No channels are open">
+          <Empty title="No open channels">
             Clients open them inside their <a href={link(["connections"])}>connections</a>.
           </Empty>
         }
@@ -108,7 +108,7 @@ export function ChannelRows(props: { rows: Channel[] }): JSX.Element {
   if (props.rows.length === 0) {
     return (
       <div class="pad">
-        <Empty title="No channels are open">The client has opened none, or closed them.</Empty>
+        <Empty title="No open channels">The client has not opened any, or has closed them.</Empty>
       </div>
     );
   }
@@ -142,7 +142,7 @@ export function ChannelPage(props: { name: string }): JSX.Element {
   return (
     <>
       <PageHead kind="Channel" title={props.name} />
-      <Ready polled={polled}>
+      <Loaded polled={polled}>
         {(one) => (
           <>
             <Card title="Channel">
@@ -158,7 +158,7 @@ export function ChannelPage(props: { name: string }): JSX.Element {
                   ["Vhost", one.vhost],
                   ["State", <State state={one.state} />],
                   ["Mode", one.confirm || one.transactional ? <Mode one={one} /> : "plain"],
-                  ["Prefetch", one.prefetch_count ? whole(one.prefetch_count) : "no limit"],
+                  ["Prefetch", one.prefetch_count ? whole(one.prefetch_count) : "unlimited"],
                   ["Unacked", whole(one.messages_unacknowledged)],
                   ["Unconfirmed", whole(one.messages_unconfirmed)],
                   ["Publish", rate(rateOf(one.message_stats, "publish"))],
@@ -172,7 +172,7 @@ export function ChannelPage(props: { name: string }): JSX.Element {
             </Card>
           </>
         )}
-      </Ready>
+      </Loaded>
     </>
   );
 }

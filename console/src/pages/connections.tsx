@@ -1,19 +1,19 @@
-/** Who is connected. */
+/** Client connections. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { del } from "../api";
 import { ago, bytes, moment, whole } from "../format";
-import { go } from "../place";
+import { navigate } from "../navigation";
 import { usePoll } from "../poll";
-import { link, url } from "../route";
 import type { Channel, Connection } from "../types";
-import { Badge, Card, Empty, Facts, PageHead, Ready, Values } from "../ui/basics";
-import { confirmed } from "../ui/dialog";
+import { Badge, Card, Empty, Facts, Loaded, PageHead, Values } from "../ui/basics";
+import { confirmAction } from "../ui/dialog";
 import { State } from "../ui/links";
 import { List } from "../ui/list";
 import { attempt } from "../ui/notices";
+import { link, url } from "../urls";
 import { ChannelRows } from "./channels";
 
 const FIELDS =
@@ -31,8 +31,8 @@ export function ConnectionsPage(): JSX.Element {
         fields={FIELDS}
         id={(one) => one.name}
         empty={
-          <Empty title="Nobody is connected">
-            The ports and protocols are on the <a href={link([])}>overview</a>.
+          <Empty title="No connections">
+            The <a href={link([])}>overview</a> lists the ports.
           </Empty>
         }
         columns={[
@@ -94,15 +94,13 @@ function octets(value: number | undefined): string {
 }
 
 export async function closeConnection(name: string): Promise<boolean> {
-  const sure = await confirmed({
+  const sure = await confirmAction({
     title: "Close this connection?",
-    text: `${name}\n\nThe client is told; most clients connect again by themselves.`,
-    action: "Close it",
+    text: `${name}\n\nThe client is notified. Most clients reconnect automatically.`,
+    action: "Close connection",
   });
-  const headers = { "x-reason": "Closed on the management page" };
-  return (
-    sure && attempt(() => del(url(["connections", name]), headers), "The connection is closed.")
-  );
+  const headers = { "x-reason": "Closed from the management page" };
+  return sure && attempt(() => del(url(["connections", name]), headers), "Connection closed.");
 }
 
 export function ConnectionPage(props: { name: string }): JSX.Element {
@@ -112,7 +110,7 @@ export function ConnectionPage(props: { name: string }): JSX.Element {
   const close = async (): Promise<void> => {
     if (await closeConnection(props.name)) {
       setGone(true);
-      go(["connections"]);
+      navigate(["connections"]);
     }
   };
   return (
@@ -122,9 +120,9 @@ export function ConnectionPage(props: { name: string }): JSX.Element {
           Close…
         </button>
       </PageHead>
-      <Ready polled={polled}>{(one) => <ConnectionFacts one={one} />}</Ready>
+      <Loaded polled={polled}>{(one) => <ConnectionFacts one={one} />}</Loaded>
       <Card title="Channels" flush>
-        <Ready polled={channels}>{(rows) => <ChannelRows rows={rows} />}</Ready>
+        <Loaded polled={channels}>{(rows) => <ChannelRows rows={rows} />}</Loaded>
       </Card>
     </>
   );
@@ -142,17 +140,17 @@ function ConnectionFacts(props: { one: Connection }): JSX.Element {
             ["Vhost", one.vhost],
             ["State", <State state={one.state} />],
             ["Protocol", `${one.protocol}${one.ssl ? `, ${one.ssl_protocol ?? "TLS"}` : ""}`],
-            ["Login", one.auth_mechanism ?? "–"],
+            ["Authentication", one.auth_mechanism ?? "–"],
             ["Connected", `${ago(one.connected_at, Date.now())} (${moment(one.connected_at)})`],
             ["Heartbeat", one.timeout ? `${one.timeout} s` : "off"],
             ["From client", `${bytes(one.recv_oct)}, ${octets(one.recv_oct_details?.rate)}`],
             ["To client", `${bytes(one.send_oct)}, ${octets(one.send_oct_details?.rate)}`],
-            ["Not sent yet", bytes(one.send_pend ?? 0)],
+            ["Send buffer", bytes(one.send_pend ?? 0)],
           ]}
         />
       </Card>
-      <Card title="What the client says about itself">
-        <Values of={one.client_properties ?? {}} none="nothing" />
+      <Card title="Client properties">
+        <Values of={one.client_properties ?? {}} none="none" />
       </Card>
     </div>
   );

@@ -1,25 +1,25 @@
-/** Who takes messages from a queue. */
+/** Consumers of a queue or channel. */
 
 import type { JSX } from "preact";
 
 import { whole } from "../format";
-import { link } from "../route";
 import type { Consumer } from "../types";
 import { Badge, Empty, Rows } from "../ui/basics";
 import { QueueLink } from "../ui/links";
+import { link } from "../urls";
 
 const ACTIVITY: Record<string, string> = {
   up: "active",
-  single_active: "active, the only one",
-  waiting: "waiting for its turn",
+  single_active: "single active",
+  waiting: "waiting",
 };
 
 export function ConsumerRows(props: { rows: Consumer[]; queue?: boolean }): JSX.Element {
   if (props.rows.length === 0) {
     return (
       <div class="pad">
-        <Empty title="Nobody consumes">
-          Start a consumer, or <b>browse</b> the queue to look at its messages without taking them.
+        <Empty title="No consumers">
+          The Messages tab of a queue shows its messages without consuming them.
         </Empty>
       </div>
     );
@@ -46,8 +46,8 @@ export function ConsumerRows(props: { rows: Consumer[]; queue?: boolean }): JSX.
             {one.channel_details.name}
           </a>
         ),
-        one.ack_required ? "by the consumer" : "none",
-        one.prefetch_count ? whole(one.prefetch_count) : "no limit",
+        one.ack_required ? "manual" : "automatic",
+        one.prefetch_count ? whole(one.prefetch_count) : "unlimited",
         whole(one.unacknowledged),
         <span class="badges">
           <Badge tone={one.activity_status === "waiting" ? "plain" : "good"}>

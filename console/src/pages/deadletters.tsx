@@ -1,14 +1,14 @@
-/** What died, by where and why. */
+/** Dead letters, grouped by queue and cause. */
 
 import type { JSX } from "preact";
 
 import { ago, plural, whole } from "../format";
 import { usePoll } from "../poll";
-import { link, url } from "../route";
 import { useShared, vhost } from "../state";
 import type { DeadGroup } from "../types";
-import { Badge, Card, Empty, PageHead, Ready, Rows, type Tone } from "../ui/basics";
+import { Badge, Card, Empty, Loaded, PageHead, Rows, type Tone } from "../ui/basics";
 import { ExchangeLink, QueueLink } from "../ui/links";
+import { link, url } from "../urls";
 
 interface DeadLetters {
   groups: DeadGroup[];
@@ -16,10 +16,10 @@ interface DeadLetters {
 }
 
 export const REASONS: Record<string, [string, string, Tone]> = {
-  rejected: ["rejected", "a consumer rejected it", "bad"],
-  expired: ["expired", "nobody took it in time", "warn"],
-  maxlen: ["queue full", "the queue was full", "warn"],
-  delivery_limit: ["delivery limit", "it was delivered too often", "bad"],
+  rejected: ["rejected", "rejected by a consumer", "bad"],
+  expired: ["expired", "expired before delivery", "warn"],
+  maxlen: ["queue full", "exceeded the length limit of the queue", "warn"],
+  delivery_limit: ["delivery limit", "exceeded the delivery limit", "bad"],
 };
 
 export function Reason(props: { reason: string }): JSX.Element {
@@ -48,19 +48,19 @@ export function DeadLettersPage(): JSX.Element {
     <>
       <PageHead title="Dead letters">
         <button type="button" onClick={polled.refresh}>
-          Look again
+          Refresh
         </button>
       </PageHead>
-      <Ready polled={polled}>
+      <Loaded polled={polled}>
         {(data) => (
           <>
             <Card flush>
               {data.groups.length === 0 ? (
                 <div class="pad">
                   <Empty title="No dead letters">
-                    A message that is rejected, expires or finds its queue full comes here when its
-                    queue has the argument <code>x-dead-letter-exchange</code>, or a policy gives it
-                    one.
+                    Messages that are rejected, expire or exceed a queue limit are dead-lettered if
+                    the queue has the argument <code>x-dead-letter-exchange</code> or a policy sets
+                    it.
                   </Empty>
                 </div>
               ) : (
@@ -69,13 +69,13 @@ export function DeadLettersPage(): JSX.Element {
             </Card>
             {data.partly.map((one) => (
               <p key={`${one.vhost} ${one.queue}`} class="note-box">
-                {one.queue}: the first {whole(one.looked_at)} of {whole(one.messages_ready)}{" "}
-                messages were looked at.
+                {one.queue}: only the first {whole(one.looked_at)} of {whole(one.messages_ready)}{" "}
+                messages were scanned.
               </p>
             ))}
           </>
         )}
-      </Ready>
+      </Loaded>
     </>
   );
 }
@@ -86,8 +86,8 @@ function Groups(props: { groups: DeadGroup[] }): JSX.Element {
       label="Dead letters by cause"
       head={[
         "Cause",
-        "Died in",
-        ["Held in", "low"],
+        "From queue",
+        ["Now in", "low"],
         ["Published to", "low"],
         ["Count", "num"],
         ["Newest", "low"],

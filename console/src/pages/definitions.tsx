@@ -1,15 +1,15 @@
-/** Everything declared, as one file: out and in. */
+/** Export and import of definitions. */
 
 import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
 
 import { post } from "../api";
 import { plural } from "../format";
-import { url } from "../route";
 import type { Json } from "../types";
 import { Card, PageHead } from "../ui/basics";
-import { confirmed } from "../ui/dialog";
+import { confirmAction } from "../ui/dialog";
 import { attempt } from "../ui/notices";
+import { url } from "../urls";
 
 const KINDS = ["vhosts", "users", "permissions", "policies", "exchanges", "queues", "bindings"];
 
@@ -30,12 +30,13 @@ export function DefinitionsPage(): JSX.Element {
     setBusy(true);
     await attempt(async () => {
       const definitions = JSON.parse(await file.text()) as Json;
-      const sure = await confirmed({
-        title: "Load these definitions?",
-        text: `${file.name}: ${contentOf(definitions)}.\n\nWhat is there already stays; users and policies of the same name are replaced.`,
-        action: "Load",
+      const sure = await confirmAction({
+        title: "Import these definitions?",
+        text: `${file.name}: ${contentOf(definitions)}.\n\nExisting objects are kept; users and policies with the same name are replaced.`,
+        action: "Import",
       });
-      if (sure) await attempt(() => post(url(["definitions"]), definitions), "Loaded.");
+      if (sure)
+        await attempt(() => post(url(["definitions"]), definitions), "Definitions imported.");
     });
     setBusy(false);
     if (input.current) input.current.value = "";
@@ -44,11 +45,11 @@ export function DefinitionsPage(): JSX.Element {
     <>
       <PageHead title="Definitions" />
       <div class="columns">
-        <Card title="Save">
+        <Card title="Export">
           <div class="stack">
             <p>
               Vhosts, users, permissions, policies, exchanges, queues and bindings, in RabbitMQ's
-              format. No messages.
+              format. Messages are not included.
             </p>
             <p>
               <a
@@ -56,14 +57,14 @@ export function DefinitionsPage(): JSX.Element {
                 href={url(["definitions"], { download: "headrace-definitions.json" })}
                 download
               >
-                Save definitions
+                Export definitions
               </a>
             </p>
           </div>
         </Card>
-        <Card title="Load">
+        <Card title="Import">
           <label class="field">
-            <span>A file saved here or by RabbitMQ</span>
+            <span>Definitions file of Headrace or RabbitMQ</span>
             <input
               ref={input}
               type="file"

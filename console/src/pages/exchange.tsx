@@ -1,19 +1,19 @@
-/** One exchange: its bindings as a picture and as a table, publishing, deleting. */
+/** One exchange: bindings, publishing, deletion. */
 
 import type { JSX } from "preact";
 
 import { del } from "../api";
 import { exchangeName, rate, whole } from "../format";
-import { go } from "../place";
+import { navigate } from "../navigation";
 import { usePoll } from "../poll";
-import { exchangePart, url } from "../route";
 import { type Binding, countOf, type Exchange, rateOf } from "../types";
-import { Badge, Card, Empty, Facts, Fold, PageHead, Ready, Values } from "../ui/basics";
+import { Badge, Card, Collapsible, Empty, Facts, Loaded, PageHead, Values } from "../ui/basics";
 import { BindForm, BindingRows } from "../ui/bindings";
-import { confirmed } from "../ui/dialog";
+import { BindingDiagram } from "../ui/diagram";
+import { confirmAction } from "../ui/dialog";
 import { attempt } from "../ui/notices";
-import { BindingPicture } from "../ui/picture";
 import { PublishForm } from "../ui/publish";
+import { exchangePart, url } from "../urls";
 
 export function ExchangePage(props: { vhost: string; name: string }): JSX.Element {
   const path = ["exchanges", props.vhost, exchangePart(props.name)];
@@ -26,14 +26,13 @@ export function ExchangePage(props: { vhost: string; name: string }): JSX.Elemen
   };
   const builtIn = props.name === "" || props.name.startsWith("amq.");
   const remove = async (): Promise<void> => {
-    const sure = await confirmed({
+    const sure = await confirmAction({
       title: "Delete this exchange?",
-      text: "Its bindings go with it. Publishers that use it get an error.",
+      text: "Its bindings are deleted too. Publishing to it fails afterwards.",
       action: "Delete exchange",
       typed: props.name,
     });
-    if (sure && (await attempt(() => del(url(path)), "The exchange is deleted.")))
-      go(["exchanges"]);
+    if (sure && (await attempt(() => del(url(path)), "Exchange deleted."))) navigate(["exchanges"]);
   };
   const bindings = [...(to.data ?? []), ...(from.data ?? [])];
   return (
@@ -45,10 +44,10 @@ export function ExchangePage(props: { vhost: string; name: string }): JSX.Elemen
           </button>
         )}
       </PageHead>
-      <Ready polled={polled}>{(one) => <ExchangeFacts one={one} />}</Ready>
-      <Card title="Where messages go">
+      <Loaded polled={polled}>{(one) => <ExchangeFacts one={one} />}</Loaded>
+      <Card title="Binding diagram">
         {bindings.length > 0 ? (
-          <BindingPicture
+          <BindingDiagram
             vhost={props.vhost}
             bindings={bindings}
             focus={`exchange:${props.name}`}
@@ -56,17 +55,22 @@ export function ExchangePage(props: { vhost: string; name: string }): JSX.Elemen
         ) : (
           <Empty title="No bindings yet">
             {props.name === ""
-              ? "Every queue is reached by its name as soon as there is one."
-              : "What is published here goes nowhere. Bind a queue below."}
+              ? "The default exchange routes to every queue by its name."
+              : "Messages published to this exchange are not routed. Bind a queue below."}
           </Empty>
         )}
       </Card>
-      <Card title="Bindings that begin here" flush>
-        <Ready polled={from}>
+      <Card title="Outgoing bindings" flush>
+        <Loaded polled={from}>
           {(rows) => (
-            <BindingRows bindings={rows} side="destination" onChange={changed} empty="None" />
+            <BindingRows
+              bindings={rows}
+              side="destination"
+              onChange={changed}
+              empty="No bindings"
+            />
           )}
-        </Ready>
+        </Loaded>
         {props.name !== "" && (
           <div class="pad">
             <BindForm vhost={props.vhost} from={props.name} onDone={changed} />
@@ -74,14 +78,19 @@ export function ExchangePage(props: { vhost: string; name: string }): JSX.Elemen
         )}
       </Card>
       {(to.data?.length ?? 0) > 0 && (
-        <Card title="Bindings that lead here" flush>
-          <BindingRows bindings={to.data ?? []} side="source" onChange={changed} empty="None" />
+        <Card title="Incoming bindings" flush>
+          <BindingRows
+            bindings={to.data ?? []}
+            side="source"
+            onChange={changed}
+            empty="No bindings"
+          />
         </Card>
       )}
       {!polled.data?.internal && (
-        <Fold title="Publish a message">
+        <Collapsible title="Publish a message">
           <PublishForm vhost={props.vhost} exchange={props.name} />
-        </Fold>
+        </Collapsible>
       )}
     </>
   );
@@ -96,15 +105,15 @@ function ExchangeFacts(props: { one: Exchange }): JSX.Element {
         rows={[
           ["Type", <Badge tone="info">{one.type}</Badge>],
           ["Vhost", one.vhost],
-          ["Kept", one.durable ? "durable" : "transient"],
+          ["Durability", one.durable ? "durable" : "transient"],
           ["Policy", one.policy ?? "none"],
           [
             "In",
-            `${rate(rateOf(stats, "publish_in") ?? 0)}, ${whole(countOf(stats, "publish_in"))} so far`,
+            `${rate(rateOf(stats, "publish_in") ?? 0)}, ${whole(countOf(stats, "publish_in"))} total`,
           ],
           [
             "Out",
-            `${rate(rateOf(stats, "publish_out") ?? 0)}, ${whole(countOf(stats, "publish_out"))} so far`,
+            `${rate(rateOf(stats, "publish_out") ?? 0)}, ${whole(countOf(stats, "publish_out"))} total`,
           ],
           ["Arguments", <Values of={one.arguments} />],
         ]}

@@ -1,34 +1,42 @@
-/** Exchanges: the list, and a picture of all bindings. */
+/** List of exchanges, and the diagram of all bindings. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { put } from "../api";
 import { rate } from "../format";
-import { adjust, go, usePlace } from "../place";
+import { navigate, updateQuery, useAddress } from "../navigation";
 import { usePoll } from "../poll";
-import { url } from "../route";
 import { useShared, vhost } from "../state";
 import { type Binding, type Exchange, rateOf } from "../types";
-import { Badge, Empty, Fold, PageHead, Ready } from "../ui/basics";
+import { Badge, Collapsible, Empty, Loaded, PageHead } from "../ui/basics";
+import { BindingDiagram } from "../ui/diagram";
 import { Dialog } from "../ui/dialog";
-import { Check, Choice, Field, Form, objectOf, PairRows, type Pairs } from "../ui/form";
+import {
+  Checkbox,
+  Field,
+  Form,
+  KeyValueFields,
+  type KeyValues,
+  objectOf,
+  Select,
+} from "../ui/form";
 import { ExchangeLink } from "../ui/links";
 import { List } from "../ui/list";
 import { attempt } from "../ui/notices";
-import { BindingPicture } from "../ui/picture";
 import { useVhosts, VhostField } from "../ui/vhost-field";
+import { url } from "../urls";
 
 const FIELDS =
   "name,vhost,type,durable,auto_delete,internal,policy,arguments,message_stats.publish_in_details," +
   "message_stats.publish_out_details";
 
 export function ExchangesPage(): JSX.Element {
-  const { query } = usePlace();
+  const { query } = useAddress();
   return (
     <>
       <PageHead title="Exchanges">
-        <button type="button" class="primary" onClick={() => adjust({ new: "1" })}>
+        <button type="button" class="primary" onClick={() => updateQuery({ new: "1" })}>
           New exchange
         </button>
       </PageHead>
@@ -74,9 +82,9 @@ export function ExchangesPage(): JSX.Element {
           },
         ]}
       />
-      <Fold title="Picture of all bindings">
+      <Collapsible title="Diagram of all bindings">
         <AllBindings />
-      </Fold>
+      </Collapsible>
       {query.new && <NewExchange />}
     </>
   );
@@ -89,22 +97,22 @@ function AllBindings(): JSX.Element {
   const shown = chosen ?? names[0] ?? "/";
   const polled = usePoll<Binding[]>(url(["bindings", shown]), 15_000);
   return (
-    <Ready polled={polled}>
+    <Loaded polled={polled}>
       {(all) => {
         const bindings = all.filter((one) => one.source !== "");
         return bindings.length === 0 ? (
           <Empty title="No bindings yet">
-            Open an exchange and bind a queue to it. Without a binding only the default exchange
-            reaches a queue, by its name.
+            Open an exchange and bind a queue to it. Without bindings, only the default exchange
+            routes to queues, by name.
           </Empty>
         ) : (
           <>
             {names.length > 1 && <p class="muted">Virtual host {shown}</p>}
-            <BindingPicture vhost={shown} bindings={bindings} />
+            <BindingDiagram vhost={shown} bindings={bindings} />
           </>
         );
       }}
-    </Ready>
+    </Loaded>
   );
 }
 
@@ -117,47 +125,52 @@ function NewExchange(): JSX.Element {
   const [durable, setDurable] = useState(true);
   const [autoDelete, setAutoDelete] = useState(false);
   const [internal, setInternal] = useState(false);
-  const [pairs, setPairs] = useState<Pairs>([]);
-  const close = (): void => adjust({ new: undefined });
-  const make = async (): Promise<void> => {
+  const [pairs, setPairs] = useState<KeyValues>([]);
+  const close = (): void => updateQuery({ new: undefined });
+  const create = async (): Promise<void> => {
     const body = { type, durable, auto_delete: autoDelete, internal, arguments: objectOf(pairs) };
-    const made = await attempt(
+    const created = await attempt(
       () => put(url(["exchanges", where, name]), body),
-      `Exchange ${name} is there.`,
+      `Exchange ${name} created.`,
     );
-    if (made) go(["exchanges", where, name]);
+    if (created) navigate(["exchanges", where, name]);
   };
   return (
     <Dialog title="New exchange" onClose={close} wide>
-      <Form action="Make exchange" onSend={make}>
+      <Form action="Create exchange" onSend={create}>
         <VhostField value={where} onValue={setWhere} />
         <Field label="Name" value={name} onValue={setName} required autofocus />
-        <Choice
+        <Select
           label="Type"
           value={type}
           onValue={setType}
           options={[
-            ["direct", "direct: the key is equal"],
-            ["topic", "topic: the key matches a pattern"],
-            ["fanout", "fanout: to all"],
-            ["headers", "headers: headers match"],
-            ["x-delayed-message", "x-delayed-message: later"],
+            ["direct", "direct: exact routing key"],
+            ["topic", "topic: routing key pattern"],
+            ["fanout", "fanout: all bound queues"],
+            ["headers", "headers: message headers"],
+            ["x-delayed-message", "x-delayed-message: delayed delivery"],
           ]}
         />
         <div class="checks">
-          <Check label="Durable: survives a restart" value={durable} onValue={setDurable} />
-          <Check
-            label="Auto-delete: goes with its last binding"
+          <Checkbox label="Durable: survives a restart" value={durable} onValue={setDurable} />
+          <Checkbox
+            label="Auto-delete: deleted with its last binding"
             value={autoDelete}
             onValue={setAutoDelete}
           />
-          <Check
-            label="Internal: only other exchanges publish"
+          <Checkbox
+            label="Internal: accepts messages from exchanges only"
             value={internal}
             onValue={setInternal}
           />
         </div>
-        <PairRows label="Arguments" pairs={pairs} onPairs={setPairs} suggestions={ARGUMENTS} />
+        <KeyValueFields
+          label="Arguments"
+          pairs={pairs}
+          onPairs={setPairs}
+          suggestions={ARGUMENTS}
+        />
       </Form>
     </Dialog>
   );

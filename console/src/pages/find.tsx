@@ -1,21 +1,27 @@
-/** Finding a message by its id, key or text, and telling its life. */
+/** Searches messages by id, key or text, and shows their history. */
 
 import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
 
 import { get } from "../api";
 import { moment, plural } from "../format";
-import { type Criterion, type Fate, type Found, matches, stationsOf } from "../lifeline";
-import { adjust, usePlace } from "../place";
+import {
+  type Criterion,
+  type FoundMessage,
+  historyOf,
+  matches,
+  type RecordedEvent,
+} from "../message-history";
+import { updateQuery, useAddress } from "../navigation";
 import { usePoll } from "../poll";
-import { link, url } from "../route";
 import { has, vhost } from "../state";
 import type { Browsed } from "../types";
 import { Card, Empty, PageHead } from "../ui/basics";
-import { Check, Choice, Field, Form } from "../ui/form";
+import { Checkbox, Field, Form, Select } from "../ui/form";
 import { MessageBody } from "../ui/message";
 import { notify } from "../ui/notices";
 import { useNames, VhostField } from "../ui/vhost-field";
+import { link, url } from "../urls";
 
 const PER_QUEUE = 2000;
 const PAGE = 200;
@@ -23,9 +29,9 @@ const ENOUGH = 20;
 const AT_ONCE = 4; // queues; browsers keep six connections
 
 interface Progress {
-  looked: number;
+  scanned: number;
   queues: number;
-  found: Found[];
+  found: FoundMessage[];
   done: boolean;
 }
 
@@ -34,27 +40,27 @@ interface Wanted {
   queues: string[];
   by: Criterion;
   text: string;
-  kept: boolean;
+  settled: boolean;
 }
 
-/** Look through some queues at a time, page by page; calls back after each queue. */
+/** Scans several queues at a time, page by page; reports progress after each queue. */
 async function scan(
   wanted: Wanted,
   signal: AbortSignal,
-  tell: (now: Progress) => void,
+  onProgress: (now: Progress) => void,
 ): Promise<void> {
-  const now: Progress = { looked: 0, queues: 0, found: [], done: false };
+  const now: Progress = { scanned: 0, queues: 0, found: [], done: false };
   const left = [...wanted.queues];
   const worker = async (): Promise<void> => {
     for (let queue = left.shift(); queue !== undefined; queue = left.shift()) {
       if (now.found.length >= ENOUGH) return;
       await scanQueue(wanted, queue, now, signal);
       now.queues += 1;
-      tell({ ...now, found: [...now.found] });
+      onProgress({ ...now, found: [...now.found] });
     }
   };
   await Promise.all(Array.from({ length: AT_ONCE }, worker));
-  tell({ ...now, done: true });
+  onProgress({ ...now, done: true });
 }
 
 async function scanQueue(
@@ -64,20 +70,21 @@ async function scanQueue(
   signal: AbortSignal,
 ): Promise<void> {
   let offset: number | null = 0;
-  for (let looked = 0; offset !== null && looked < PER_QUEUE && now.found.length < ENOUGH; ) {
+  for (let scanned = 0; offset !== null && scanned < PER_QUEUE && now.found.length < ENOUGH; ) {
     const query = {
       offset,
       count: PAGE,
       truncate: 4096,
-      settled: wanted.kept ? "true" : undefined,
+      settled: wanted.settled ? "true" : undefined,
     };
     const path = url(["queues", wanted.vhost, queue, "browse"], query);
     const page: Browsed = await get<Browsed>(path, signal);
-    looked += page.items.length;
-    now.looked += page.items.length;
+    scanned += page.items.length;
+    now.scanned += page.items.length;
     for (const message of page.items) {
       if (matches(message, wanted.by, wanted.text)) {
-        const ready = !wanted.kept || (await isReady(wanted.vhost, queue, message.offset, signal));
+        const ready =
+          !wanted.settled || (await isReady(wanted.vhost, queue, message.offset, signal));
         now.found.push({ vhost: wanted.vhost, queue, message, ready });
       }
     }
@@ -85,7 +92,7 @@ async function scanQueue(
   }
 }
 
-/** Whether it still waits, or is only kept. */
+/** Whether the message is ready, or settled and still in the log. */
 async function isReady(
   vhost: string,
   queue: string,
@@ -97,22 +104,22 @@ async function isReady(
 }
 
 export function FindPage(): JSX.Element {
-  const { query } = usePlace();
+  const { query } = useAddress();
   const [where, setWhere] = useState(query.vhost ?? vhost.value ?? "/");
   const [by, setBy] = useState<string>(query.by ?? "message_id");
   const [text, setText] = useState(query.text ?? "");
   const [queue, setQueue] = useState(query.queue ?? "");
-  const [kept, setKept] = useState(true);
+  const [settled, setSettled] = useState(true);
   const [progress, setProgress] = useState<Progress | null>(null);
   const running = useRef<AbortController | null>(null);
   const names = useNames("queues", where);
-  const look = async (): Promise<void> => {
+  const start = async (): Promise<void> => {
     running.current?.abort();
     running.current = new AbortController();
-    adjust({ vhost: where, by, text, queue: queue || undefined });
-    setProgress({ looked: 0, queues: 0, found: [], done: false });
+    updateQuery({ vhost: where, by, text, queue: queue || undefined });
+    setProgress({ scanned: 0, queues: 0, found: [], done: false });
     const queues = queue ? [queue] : names;
-    const wanted = { vhost: where, queues, by: by as Criterion, text, kept };
+    const wanted = { vhost: where, queues, by: by as Criterion, text, settled };
     try {
       await scan(wanted, running.current.signal, setProgress);
     } catch (error) {
@@ -124,10 +131,10 @@ export function FindPage(): JSX.Element {
     <>
       <PageHead title="Find a message" />
       <Card>
-        <Form action="Find" onSend={look}>
+        <Form action="Find" onSend={start}>
           <VhostField value={where} onValue={setWhere} />
-          <Choice
-            label="By"
+          <Select
+            label="Search by"
             value={by}
             onValue={setBy}
             options={[
@@ -137,7 +144,7 @@ export function FindPage(): JSX.Element {
               ["text", "text in the payload"],
             ]}
           />
-          <Field label="Which" value={text} onValue={setText} required autofocus />
+          <Field label="Value" value={text} onValue={setText} required autofocus />
           <Field
             label="Queue"
             value={queue}
@@ -146,15 +153,15 @@ export function FindPage(): JSX.Element {
             placeholder={`all ${names.length}`}
           />
           <div class="checks">
-            <Check
-              label="Also messages that are done with and still kept on disk"
-              value={kept}
-              onValue={setKept}
+            <Checkbox
+              label="Include settled messages still in the log"
+              value={settled}
+              onValue={setSettled}
             />
           </div>
         </Form>
         <p class="muted">
-          Up to {PER_QUEUE} messages of each queue are looked at, from the head. None is taken.
+          Searches up to {PER_QUEUE} messages of each queue, from the head, without consuming them.
         </p>
       </Card>
       {progress && <Results progress={progress} />}
@@ -163,41 +170,41 @@ export function FindPage(): JSX.Element {
 }
 
 function Results(props: { progress: Progress }): JSX.Element {
-  const { looked, queues, found, done } = props.progress;
+  const { scanned, queues, found, done } = props.progress;
   return (
     <>
       <p class="muted" role="status">
-        {done ? "Looked" : "Looking"} at {plural(looked, "message")} in {plural(queues, "queue")}:{" "}
+        {done ? "Searched" : "Searching"} {plural(scanned, "message")} in {plural(queues, "queue")}:{" "}
         {found.length} found.
       </p>
       {done && found.length === 0 && (
         <Card>
           <Empty title="Not found">
-            It was acknowledged and is not kept any more, it never reached a queue, or it is further
-            back than was looked.
+            The message was acknowledged and removed, never reached a queue, or is beyond the
+            searched part of its queue.
           </Empty>
         </Card>
       )}
       {found.map((one) => (
-        <Life key={`${one.queue} ${one.message.offset}`} found={one} />
+        <MessageHistory key={`${one.queue} ${one.message.offset}`} found={one} />
       ))}
     </>
   );
 }
 
-interface Fates {
+interface RecordedEvents {
   noted: boolean;
-  events: Fate[];
+  events: RecordedEvent[];
 }
 
 const EVENTS = "/api/queues/{vhost}/{name}/events";
 
-function Life(props: { found: Found }): JSX.Element {
+function MessageHistory(props: { found: FoundMessage }): JSX.Element {
   const { found } = props;
   const path = url(["queues", found.vhost, found.queue, "events"], {
     offset: found.message.offset,
   });
-  const { data } = usePoll<Fates>(has(EVENTS) ? path : null, 0);
+  const { data } = usePoll<RecordedEvents>(has(EVENTS) ? path : null, 0);
   return (
     <Card
       title={
@@ -206,18 +213,18 @@ function Life(props: { found: Found }): JSX.Element {
         </a>
       }
     >
-      <ol class="steps" aria-label="Life of the message">
-        {stationsOf(found, data?.events).map((station, index) => (
-          <li key={index} class={station.bad ? "bad" : undefined}>
-            {station.text} {station.at !== null && <span class="muted">{moment(station.at)}</span>}
-            <span class="sub">{station.detail}</span>
+      <ol class="steps" aria-label="Message history">
+        {historyOf(found, data?.events).map((entry, index) => (
+          <li key={index} class={entry.bad ? "bad" : undefined}>
+            {entry.text} {entry.at !== null && <span class="muted">{moment(entry.at)}</span>}
+            <span class="sub">{entry.detail}</span>
           </li>
         ))}
       </ol>
       {data?.noted === false && (
         <p class="muted">
-          When messages are acknowledged or delivered again is noted with{" "}
-          <code>headrace serve --events</code>.
+          Start the broker with <code>headrace serve --events</code> to record acknowledgements and
+          redeliveries.
         </p>
       )}
       <MessageBody message={found.message} inside />

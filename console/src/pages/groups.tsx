@@ -1,44 +1,44 @@
-/** Groups: who reads a topic, how far behind they are, and setting them back. */
+/** Consumer groups of topics: lag, members, offset reset. */
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
 import { del, post } from "../api";
 import { compact, duration, whole } from "../format";
-import { outlook, trendOf } from "../lag";
-import { go } from "../place";
+import { lagForecast, trendOf } from "../lag";
+import { navigate } from "../navigation";
 import { usePoll } from "../poll";
-import { link, url } from "../route";
-import { kept, type Point } from "../series";
+import { appendRecent, type Point } from "../series";
 import type { Group, Lag, Topic } from "../types";
-import { Badge, Card, Empty, Failure, Figure, Loading, PageHead, Rows } from "../ui/basics";
+import { Badge, Card, Empty, Failure, Loading, PageHead, Rows, Stat } from "../ui/basics";
 import { Chart } from "../ui/chart";
-import { confirmed } from "../ui/dialog";
-import { Choice, Field, Form } from "../ui/form";
+import { confirmAction } from "../ui/dialog";
+import { Field, Form, Select } from "../ui/form";
 import { type Column, List } from "../ui/list";
 import { attempt } from "../ui/notices";
+import { link, url } from "../urls";
 
-/** A consumer on its own has a token and no group. */
-function Name(props: { group: Group }): JSX.Element {
+/** A consumer without a group has only a token. */
+function GroupName(props: { group: Group }): JSX.Element {
   const { group } = props;
   if (group.queue) return <>{group.group}</>;
   return group.group ? (
     <a href={link(["groups", group.vhost, group.topic, group.group])}>{group.group}</a>
   ) : (
     <>
-      {group.token} <Badge>alone</Badge>
+      {group.token} <Badge>no group</Badge>
     </>
   );
 }
 
-function Behind(props: { seconds: number; messages: number }): JSX.Element {
+function LagBadge(props: { seconds: number; messages: number }): JSX.Element {
   if (props.messages === 0) return <Badge tone="good">up to date</Badge>;
   const tone = props.seconds > 300 ? "bad" : props.seconds > 30 ? "warn" : "plain";
   return <Badge tone={tone}>{duration(props.seconds)}</Badge>;
 }
 
 const COLUMNS: Column<Group>[] = [
-  { label: "Group", sort: "name", cell: (one) => <Name group={one} /> },
+  { label: "Group", sort: "name", cell: (one) => <GroupName group={one} /> },
   {
     label: "Topic",
     sort: "topic",
@@ -52,11 +52,11 @@ const COLUMNS: Column<Group>[] = [
       ),
   },
   { label: "Members", num: true, low: 1, cell: (one) => whole(one.members.length) },
-  { label: "Behind", sort: "messages", num: true, cell: (one) => whole(one.messages) },
+  { label: "Lag", sort: "messages", num: true, cell: (one) => whole(one.messages) },
   {
-    label: "Oldest",
+    label: "Oldest unread",
     sort: "seconds",
-    cell: (one) => <Behind seconds={one.seconds} messages={one.messages} />,
+    cell: (one) => <LagBadge seconds={one.seconds} messages={one.messages} />,
   },
   { label: "Claimed", sort: "claimed", num: true, low: 2, cell: (one) => whole(one.claimed) },
   { label: "Retrying", sort: "retrying", num: true, low: 1, cell: (one) => whole(one.retrying) },
@@ -70,7 +70,7 @@ const COLUMNS: Column<Group>[] = [
 ];
 
 const NONE = (
-  <Empty title="Nobody reads yet">
+  <Empty title="No groups yet">
     A group appears with its first read:{" "}
     <code>store.consumer("orders", token="…", group="g1")</code>.
   </Empty>
@@ -111,11 +111,12 @@ export function GroupRows(props: { groups: Group[] }): JSX.Element {
 
 const AGE = 600_000;
 
-/** The lag as the page saw it; the broker keeps no history of it. */
+/** Lag since the page was opened; the broker keeps no history of it. */
 function useLag(group: Group | undefined): Point[] {
   const [points, setPoints] = useState<Point[]>([]);
   useEffect(() => {
-    if (group) setPoints((old) => kept(old, [{ at: Date.now(), value: group.messages }], AGE));
+    if (group)
+      setPoints((old) => appendRecent(old, [{ at: Date.now(), value: group.messages }], AGE));
   }, [group]);
   return points;
 }
@@ -126,59 +127,55 @@ export function GroupPage(props: { vhost: string; topic: string; name: string })
   const group = polled.data?.groups?.find((one) => one.group === props.name);
   const points = useLag(group);
   const path = [...topicPath, "groups", props.name];
-  const forget = async (): Promise<void> => {
-    const sure = await confirmed({
-      title: "Forget this group?",
-      text: "Its positions are gone. Should it read again, it begins as a new group.",
-      action: "Forget group",
+  const remove = async (): Promise<void> => {
+    const sure = await confirmAction({
+      title: "Delete this group?",
+      text: "Its positions are deleted. If it reads again, it starts as a new group.",
+      action: "Delete group",
       typed: props.name,
     });
-    if (sure && (await attempt(() => del(url(path)), "It is forgotten."))) go(topicPath);
+    if (sure && (await attempt(() => del(url(path)), "Group deleted."))) navigate(topicPath);
   };
   return (
     <>
       <PageHead kind="Group" title={props.name}>
         <a href={link(topicPath)}>Topic {props.topic}</a>
-        <button type="button" class="danger" onClick={() => void forget()}>
-          Forget…
+        <button type="button" class="danger" onClick={() => void remove()}>
+          Delete…
         </button>
       </PageHead>
       <Failure error={polled.error} />
       {!polled.data && !polled.error && <Loading />}
       {polled.data && !group && (
         <Card>
-          <Empty title="There is no such group">
-            <a href={link(topicPath)}>Groups of the topic</a>
+          <Empty title="No such group">
+            <a href={link(topicPath)}>Show the topic</a>
           </Empty>
         </Card>
       )}
       {group && (
         <>
           <div class="figures">
-            <Figure label="Behind" value={whole(group.messages)} note="messages" />
-            <Figure
-              label="Oldest"
+            <Stat label="Lag" value={whole(group.messages)} note="messages" />
+            <Stat
+              label="Oldest unread"
               value={group.messages > 0 ? duration(group.seconds) : "–"}
-              note={outlook(group.messages, trendOf(points))}
+              note={lagForecast(group.messages, trendOf(points))}
             />
-            <Figure label="Claimed" value={whole(group.claimed)} note="being worked on" />
-            <Figure label="Retrying" value={whole(group.retrying)} note="later again" />
-            <Figure label="Dead" value={whole(group.dead)} note="given up" />
-            <Figure
-              label="Members"
-              value={whole(group.members.length)}
-              note="hold claims or read"
-            />
+            <Stat label="Claimed" value={whole(group.claimed)} note="being processed" />
+            <Stat label="Retrying" value={whole(group.retrying)} note="scheduled" />
+            <Stat label="Dead" value={whole(group.dead)} note="attempts exhausted" />
+            <Stat label="Members" value={whole(group.members.length)} note="active" />
           </div>
           <Card>
             <Chart
               title="Lag in messages"
               format={compact}
-              series={[{ label: "behind", color: "--c4", points, fill: true }]}
+              series={[{ label: "lag", color: "--c4", points, fill: true }]}
             />
           </Card>
           <div class="columns">
-            <Card title="Lanes" flush>
+            <Card title="Lag by priority" flush>
               <LagRows rows={group.lanes} />
             </Card>
             <Card title="Members">
@@ -191,11 +188,11 @@ export function GroupPage(props: { vhost: string; topic: string; name: string })
                   ))}
                 </ul>
               ) : (
-                <Empty title="Nobody reads for this group now" />
+                <Empty title="No active members" />
               )}
             </Card>
           </div>
-          <Reset path={path} name={props.name} lanes={group.lanes} onDone={polled.refresh} />
+          <Reset path={path} name={props.name} priorities={group.lanes} onDone={polled.refresh} />
         </>
       )}
     </>
@@ -205,12 +202,12 @@ export function GroupPage(props: { vhost: string; topic: string; name: string })
 function LagRows(props: { rows: Lag[] }): JSX.Element {
   return (
     <Rows
-      label="Lag by lane"
+      label="Lag by priority"
       head={[
-        ["Lane", "word"],
-        ["Done up to", "num"],
+        ["Priority", "word"],
+        ["Committed", "num"],
         ["Last", "num"],
-        ["Behind", "num"],
+        ["Lag", "num"],
         ["Claimed", "num low"],
         ["Retrying", "num low"],
         ["Dead", "num low"],
@@ -221,7 +218,7 @@ function LagRows(props: { rows: Lag[] }): JSX.Element {
       cells={(lag) => [
         lag.lane,
         whole(lag.position),
-        whole(lag.end - 1), // the API's end is where the next message will be
+        whole(lag.end - 1), // `end` is the offset of the next message
         whole(lag.messages),
         whole(lag.claimed),
         whole(lag.retrying),
@@ -235,7 +232,7 @@ function LagRows(props: { rows: Lag[] }): JSX.Element {
 function Reset(props: {
   path: string[];
   name: string;
-  lanes: Lag[];
+  priorities: Lag[];
   onDone: () => void;
 }): JSX.Element {
   const [to, setTo] = useState("earliest");
@@ -243,31 +240,31 @@ function Reset(props: {
   const [positions, setPositions] = useState<Record<string, string>>({});
   const reset = async (): Promise<void> => {
     const body = bodyOf(to, time, positions);
-    const sure = await confirmed({
-      title: "Set this group to another position?",
-      text: "What its members have claimed becomes void. Going back means that messages are read again; going forward, that some are never read.",
-      action: "Reset group",
+    const sure = await confirmAction({
+      title: "Reset the offsets of this group?",
+      text: "Claims of its members become invalid. Moving back reads messages again; moving forward skips messages.",
+      action: "Reset offsets",
       typed: props.name,
     });
     if (
       sure &&
-      (await attempt(() => post(url([...props.path, "seek"]), body), "The group is set."))
+      (await attempt(() => post(url([...props.path, "seek"]), body), "Group offsets reset."))
     ) {
       props.onDone();
     }
   };
   return (
-    <Card title="Set to another position">
+    <Card title="Reset offsets">
       <Form action="Reset…" onSend={reset} danger>
-        <Choice
+        <Select
           label="To"
           value={to}
           onValue={setTo}
           options={[
-            ["earliest", "the first message that is kept"],
-            ["latest", "behind the last message"],
-            ["time", "what was stored at a time or later"],
-            ["positions", "positions by lane"],
+            ["earliest", "earliest: first retained message"],
+            ["latest", "latest: after the last message"],
+            ["time", "time: messages stored at or after a time"],
+            ["positions", "positions by priority"],
           ]}
         />
         {to === "time" && (
@@ -283,7 +280,7 @@ function Reset(props: {
           </label>
         )}
         {to === "positions" &&
-          props.lanes.map((lag) => (
+          props.priorities.map((lag) => (
             <Field
               key={lag.lane}
               label={`Position, ${lag.lane}`}
@@ -291,7 +288,7 @@ function Reset(props: {
               value={positions[lag.lane] ?? ""}
               onValue={(value) => setPositions({ ...positions, [lag.lane]: value })}
               placeholder={String(lag.position)}
-              hint="the last id that is done with"
+              hint="offset of the last committed message"
             />
           ))}
       </Form>
@@ -303,5 +300,7 @@ function bodyOf(to: string, time: string, positions: Record<string, string>): ob
   if (to === "time") return { time_ms: new Date(time).getTime() };
   if (to !== "positions") return { to };
   const given = Object.entries(positions).filter(([, value]) => value !== "");
-  return { positions: Object.fromEntries(given.map(([lane, value]) => [lane, Number(value)])) };
+  return {
+    positions: Object.fromEntries(given.map(([priority, value]) => [priority, Number(value)])),
+  };
 }

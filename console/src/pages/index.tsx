@@ -1,11 +1,11 @@
-/** Which page belongs to an address. */
+/** Routes addresses to pages. */
 
 import type { ComponentChildren } from "preact";
 
 import { exchangeName } from "../format";
-import type { Place } from "../route";
-import { link } from "../route";
 import { Card, Empty } from "../ui/basics";
+import type { PageAddress } from "../urls";
+import { link } from "../urls";
 import { ChannelPage, ChannelsPage } from "./channels";
 import { ConnectionPage, ConnectionsPage } from "./connections";
 import { DeadLettersPage } from "./deadletters";
@@ -29,10 +29,10 @@ import { UserPage } from "./user";
 import { UsersPage } from "./users";
 import { VhostPage, VhostsPage } from "./vhosts";
 
-type Make = (...names: string[]) => ComponentChildren;
+type PageFactory = (...names: string[]) => ComponentChildren;
 
-/** By the first part of the address and how many names follow it. */
-const PAGES: Record<string, Record<number, Make>> = {
+/** By the first part of the address and the number of names after it. */
+const PAGES: Record<string, Record<number, PageFactory>> = {
   "": { 0: () => <OverviewPage /> },
   connections: {
     0: () => <ConnectionsPage />,
@@ -73,14 +73,14 @@ const PAGES: Record<string, Record<number, Make>> = {
   definitions: { 0: () => <DefinitionsPage /> },
 };
 
-export function pageOf(place: Place): ComponentChildren {
-  const [first = "", ...names] = place.parts;
-  const make = PAGES[first]?.[names.length];
-  return make ? (
-    make(...names)
+export function pageOf(address: PageAddress): ComponentChildren {
+  const [first = "", ...names] = address.parts;
+  const page = PAGES[first]?.[names.length];
+  return page ? (
+    page(...names)
   ) : (
     <Card>
-      <Empty title="There is no such page">
+      <Empty title="Page not found">
         <a href={link([])}>Go to the overview</a>
       </Empty>
     </Card>
@@ -90,13 +90,13 @@ export function pageOf(place: Place): ComponentChildren {
 const TITLES: Record<string, string> = {
   "": "Overview",
   deadletters: "Dead letters",
-  route: "Where would it go?",
+  route: "Test routing",
   find: "Find a message",
   vhosts: "Virtual hosts",
 };
 
-export function titleOf(place: Place): string {
-  const [first = "", ...names] = place.parts;
+export function titleOf(address: PageAddress): string {
+  const [first = "", ...names] = address.parts;
   const page = TITLES[first] ?? first.charAt(0).toUpperCase() + first.slice(1);
   const name = names.at(-1);
   if (name === undefined) return page;

@@ -1,4 +1,4 @@
-/** How much vhosts and users may have. */
+/** Limits of virtual hosts and users. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
@@ -6,12 +6,12 @@ import { useState } from "preact/hooks";
 import { del, put } from "../api";
 import { whole } from "../format";
 import { usePoll } from "../poll";
-import { link, url } from "../route";
 import { may } from "../state";
-import { Card, Empty, PageHead, Ready, Rows } from "../ui/basics";
-import { confirmed } from "../ui/dialog";
-import { Choice, Field, Form } from "../ui/form";
+import { Card, Empty, Loaded, PageHead, Rows } from "../ui/basics";
+import { confirmAction } from "../ui/dialog";
+import { Field, Form, Select } from "../ui/form";
 import { attempt } from "../ui/notices";
+import { link, url } from "../urls";
 
 type Kind = "vhost" | "user";
 
@@ -38,13 +38,13 @@ function rowsOf(kind: Kind, limits: Limits[]): Row[] {
   );
 }
 
-async function lift(kind: Kind, row: Row): Promise<boolean> {
-  const sure = await confirmed({
-    title: "Lift this limit?",
-    text: `${row.limit} of ${kind} ${row.of}, ${whole(row.value)} now.`,
-    action: "Lift it",
+async function remove(kind: Kind, row: Row): Promise<boolean> {
+  const sure = await confirmAction({
+    title: "Delete this limit?",
+    text: `${row.limit} of ${kind} ${row.of} (currently ${whole(row.value)}).`,
+    action: "Delete limit",
   });
-  return sure && attempt(() => del(url([`${kind}-limits`, row.of, row.limit])), "Lifted.");
+  return sure && attempt(() => del(url([`${kind}-limits`, row.of, row.limit])), "Limit deleted.");
 }
 
 export function LimitsPage(): JSX.Element {
@@ -57,7 +57,7 @@ export function LimitsPage(): JSX.Element {
   );
 }
 
-/** Of all, or of the one that is named. */
+/** All limits, or those of one virtual host or user. */
 export function LimitRows(props: { kind: Kind; name?: string }): JSX.Element {
   const { kind, name } = props;
   const path = name === undefined ? [`${kind}-limits`] : [`${kind}-limits`, name];
@@ -65,14 +65,14 @@ export function LimitRows(props: { kind: Kind; name?: string }): JSX.Element {
   const title = kind === "vhost" ? "Limits of virtual hosts" : "Limits of users";
   return (
     <Card title={name === undefined ? title : "Limits"} flush>
-      <Ready polled={polled}>
+      <Loaded polled={polled}>
         {(data) => {
           const rows = rowsOf(kind, data);
           return rows.length === 0 ? (
             <div class="pad">
               <Empty title="No limits">
-                {kind === "vhost" ? "Connections and queues" : "Connections and channels"} are only
-                limited by the machine.
+                {kind === "vhost" ? "Connections and queues" : "Connections and channels"} are
+                limited only by system resources.
               </Empty>
             </div>
           ) : (
@@ -81,7 +81,7 @@ export function LimitRows(props: { kind: Kind; name?: string }): JSX.Element {
               head={[
                 kind === "vhost" ? "Virtual host" : "User",
                 "Limit",
-                ["At most", "num"],
+                ["Maximum", "num"],
                 ["", "num"],
               ]}
               rows={rows}
@@ -94,16 +94,16 @@ export function LimitRows(props: { kind: Kind; name?: string }): JSX.Element {
                   <button
                     type="button"
                     class="small danger"
-                    onClick={() => void lift(kind, row).then((done) => done && polled.refresh())}
+                    onClick={() => void remove(kind, row).then((done) => done && polled.refresh())}
                   >
-                    Lift
+                    Delete
                   </button>
                 ),
               ]}
             />
           );
         }}
-      </Ready>
+      </Loaded>
       {may("administrator") && (
         <div class="pad">
           <LimitForm kind={kind} name={name} onDone={polled.refresh} />
@@ -123,7 +123,7 @@ function LimitForm(props: { kind: Kind; name?: string; onDone: () => void }): JS
   );
   const set = async (): Promise<void> => {
     const path = url([`${props.kind}-limits`, props.name ?? of, limit]);
-    if (await attempt(() => put(path, { value: Number(value) }), "The limit is set.")) {
+    if (await attempt(() => put(path, { value: Number(value) }), "Limit set.")) {
       setValue("");
       props.onDone();
     }
@@ -139,8 +139,8 @@ function LimitForm(props: { kind: Kind; name?: string; onDone: () => void }): JS
           required
         />
       )}
-      <Choice label="Limit" value={limit} onValue={setLimit} options={NAMES[props.kind]} />
-      <Field label="At most" type="number" value={value} onValue={setValue} required />
+      <Select label="Limit" value={limit} onValue={setLimit} options={NAMES[props.kind]} />
+      <Field label="Maximum" type="number" value={value} onValue={setValue} required />
     </Form>
   );
 }

@@ -1,4 +1,4 @@
-/** Who are you? */
+/** Login form. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
@@ -12,13 +12,13 @@ export function Login(): JSX.Element {
   const [password, setPassword] = useState("");
   const [error, setError] = useState<Error>();
   const [busy, setBusy] = useState(false);
-  const enter = async (event: Event): Promise<void> => {
+  const submit = async (event: Event): Promise<void> => {
     event.preventDefault();
     setBusy(true);
     try {
       await login(name, password);
-    } catch (told) {
-      setError(told as Error);
+    } catch (failure) {
+      setError(failure as Error);
       setPassword("");
     } finally {
       setBusy(false);
@@ -26,7 +26,7 @@ export function Login(): JSX.Element {
   };
   return (
     <div class="login">
-      <form class="card" onSubmit={(event) => void enter(event)}>
+      <form class="card" onSubmit={(event) => void submit(event)}>
         <header>
           <h1>
             <Logo /> Headrace
@@ -60,8 +60,8 @@ export function Login(): JSX.Element {
           Log in
         </button>
         <p class="muted">
-          A new broker has the user <code>guest</code> with the password <code>guest</code>, on this
-          machine only.
+          A new broker has the user <code>guest</code> with the password <code>guest</code>, which
+          can log in only from the broker's machine.
         </p>
       </form>
     </div>

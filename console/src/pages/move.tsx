@@ -1,16 +1,16 @@
-/** Moving messages to another queue or exchange. */
+/** Form that moves messages to another queue or exchange. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { post } from "../api";
 import { plural, whole } from "../format";
-import { exchangePart, url } from "../route";
 import { Card } from "../ui/basics";
-import { confirmed } from "../ui/dialog";
-import { Choice, Field, Form } from "../ui/form";
+import { confirmAction } from "../ui/dialog";
+import { Field, Form, Select } from "../ui/form";
 import { attempt, notify } from "../ui/notices";
 import { useNames } from "../ui/vhost-field";
+import { exchangePart, url } from "../urls";
 
 export interface Moved {
   moved: number;
@@ -18,7 +18,7 @@ export interface Moved {
   stopped: string | null;
 }
 
-export function sayMoved(result: Moved): void {
+export function notifyMoved(result: Moved): void {
   const text = `${plural(result.moved, "message")} moved, ${whole(result.left)} left.`;
   notify(result.stopped ? `${text} ${result.stopped}` : text, result.stopped !== null);
 }
@@ -36,9 +36,9 @@ export function MoveForm(props: {
   const names = useNames(kind === "queue" ? "queues" : "exchanges", props.vhost);
   const send = async (): Promise<void> => {
     const many = count === "" ? props.ready : Number(count);
-    const sure = await confirmed({
+    const sure = await confirmAction({
       title: "Move messages?",
-      text: `${plural(many, "message")} from the head of ${props.name} to ${kind} ${target}. None is lost on the way: each leaves and arrives in one step.`,
+      text: `Moves ${plural(many, "message")} from the head of ${props.name} to ${kind} ${target}. Each message is moved atomically.`,
       action: "Move",
     });
     if (!sure) return;
@@ -48,20 +48,20 @@ export function MoveForm(props: {
         : { exchange: exchangePart(target), routing_key: key === "" ? undefined : key };
     await attempt(async () => {
       const path = url(["queues", props.vhost, props.name, "move"]);
-      sayMoved(await post<Moved>(path, { destination, count: many }));
+      notifyMoved(await post<Moved>(path, { destination, count: many }));
       props.onDone();
     });
   };
   return (
-    <Card title="Move messages from the head of this queue">
+    <Card title="Move messages from the head of the queue">
       <Form action="Move…" onSend={send} disabled={props.ready === 0}>
-        <Choice
+        <Select
           label="To"
           value={kind}
           onValue={setKind}
           options={[
-            ["queue", "a queue"],
-            ["exchange", "an exchange"],
+            ["queue", "queue"],
+            ["exchange", "exchange"],
           ]}
         />
         <Field
@@ -76,11 +76,11 @@ export function MoveForm(props: {
             label="Routing key"
             value={key}
             onValue={setKey}
-            hint="empty: each keeps its own"
+            hint="empty: keep the key of each message"
           />
         )}
         <Field
-          label="How many"
+          label="Count"
           type="number"
           value={count}
           onValue={setCount}

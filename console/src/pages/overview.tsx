@@ -1,16 +1,16 @@
-/** The broker as a whole. */
+/** State of the broker. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { bytes, compact, duration, latency, plural, rate, whole } from "../format";
 import { usePoll } from "../poll";
-import { link, url } from "../route";
 import { may } from "../state";
 import { countOf, type Node, type Overview, rateOf } from "../types";
-import { Badge, Bar, Card, Empty, Facts, Figure, PageHead, Ready, Rows } from "../ui/basics";
+import { Badge, Bar, Card, Empty, Facts, Loaded, PageHead, Rows, Stat } from "../ui/basics";
 import { Chart } from "../ui/chart";
-import { useLatency, useNumbers, useTotals } from "./histories";
+import { link, url } from "../urls";
+import { useLatency, useNodeHistory, useTrafficHistory } from "./chart-history";
 
 const SPANS: [string, number][] = [
   ["10 min", 600],
@@ -39,54 +39,54 @@ export function OverviewPage(): JSX.Element {
       </PageHead>
       <Traffic age={age} />
       {may("monitoring") && <Machine age={age} />}
-      <Ready polled={about}>{(data) => <About data={data} />}</Ready>
+      <Loaded polled={about}>{(data) => <About data={data} />}</Loaded>
     </>
   );
 }
 
 function Traffic(props: { age: number }): JSX.Element {
-  const { totals, series } = useTotals(props.age);
+  const { totals, series } = useTrafficHistory(props.age);
   const stats = totals?.message_stats;
   const lengths = totals?.queue_totals;
   const objects = totals?.object_totals ?? {};
   return (
     <>
       <div class="figures">
-        <Figure
+        <Stat
           label="Published"
           value={rate(rateOf(stats, "publish"))}
-          note={`${compact(countOf(stats, "publish"))} so far`}
+          note={`${compact(countOf(stats, "publish"))} total`}
         />
-        <Figure
+        <Stat
           label="Delivered"
           value={rate(rateOf(stats, "deliver_get"))}
-          note={`${compact(countOf(stats, "deliver_get"))} so far`}
+          note={`${compact(countOf(stats, "deliver_get"))} total`}
         />
-        <Figure
+        <Stat
           label="Ready"
           value={whole(countOf(lengths, "messages_ready"))}
-          note="waiting"
+          note="in all queues"
           href={link(["queues"], { sort: "messages_ready", desc: "1" })}
         />
-        <Figure
+        <Stat
           label="Unacked"
           value={whole(countOf(lengths, "messages_unacknowledged"))}
-          note="with consumers"
+          note="awaiting ack"
           href={link(["queues"], { sort: "messages_unacknowledged", desc: "1" })}
         />
-        <Figure
+        <Stat
           label="Queues"
           value={whole(objects.queues)}
           href={link(["queues"])}
           note={plural(objects.exchanges ?? 0, "exchange")}
         />
-        <Figure
+        <Stat
           label="Connections"
           value={whole(objects.connections)}
           href={link(["connections"])}
           note={plural(objects.channels ?? 0, "channel")}
         />
-        <Figure
+        <Stat
           label="Consumers"
           value={whole(objects.consumers)}
           href={link(["queues"], { sort: "consumers", desc: "1" })}
@@ -97,7 +97,7 @@ function Traffic(props: { age: number }): JSX.Element {
         <Card>
           <Empty title="No queues yet">
             Connect a client to the AMQP port below, or{" "}
-            <a href={link(["queues"], { new: "1" })}>make a queue here</a>.
+            <a href={link(["queues"], { new: "1" })}>create a queue</a>.
           </Empty>
         </Card>
       )}
@@ -130,7 +130,7 @@ function Traffic(props: { age: number }): JSX.Element {
 
 function Machine(props: { age: number }): JSX.Element {
   const slow = useLatency(props.age);
-  const polled = useNumbers(props.age);
+  const polled = useNodeHistory(props.age);
   const node = polled.node;
   return (
     <>
@@ -139,10 +139,10 @@ function Machine(props: { age: number }): JSX.Element {
           <Chart
             title="Confirm latency"
             format={latency}
-            nothing="No message was confirmed while this page was open."
+            nothing="No messages confirmed since this page was opened."
             series={[
               { label: "median", color: "--c1", points: slow.middle },
-              { label: "99 %", color: "--c5", points: slow.high },
+              { label: "p99", color: "--c5", points: slow.high },
             ]}
           />
         </Card>
@@ -175,9 +175,9 @@ function Limit(props: { node: Node; kind: "memory" | "disk" }): JSX.Element {
   if (props.kind === "memory") {
     return (
       <div class="limit">
-        <Bar value={node.mem_used} limit={node.mem_limit} label="Memory used of its limit" />
-        <span class="muted">publishers wait at {bytes(node.mem_limit)}</span>
-        {node.mem_alarm && <Badge tone="bad">alarm: publishers are held back</Badge>}
+        <Bar value={node.mem_used} limit={node.mem_limit} label="Memory used, of the limit" />
+        <span class="muted">publishers are blocked at {bytes(node.mem_limit)}</span>
+        {node.mem_alarm && <Badge tone="bad">alarm: publishers blocked</Badge>}
       </div>
     );
   }
@@ -186,10 +186,10 @@ function Limit(props: { node: Node; kind: "memory" | "disk" }): JSX.Element {
       <Bar
         value={node.disk_free_limit}
         limit={Math.max(node.disk_free, 1)}
-        label="Distance to the least free disk"
+        label="Free disk space, relative to the limit"
       />
-      <span class="muted">publishers wait below {bytes(node.disk_free_limit)}</span>
-      {node.disk_free_alarm && <Badge tone="bad">alarm: publishers are held back</Badge>}
+      <span class="muted">publishers are blocked below {bytes(node.disk_free_limit)}</span>
+      {node.disk_free_alarm && <Badge tone="bad">alarm: publishers blocked</Badge>}
     </div>
   );
 }
@@ -200,8 +200,8 @@ function NodeFacts(props: { node: Node }): JSX.Element {
     <Card title="Process">
       <Facts
         rows={[
-          ["Running for", duration(node.uptime / 1000)],
-          ["Process", node.os_pid ?? "–"],
+          ["Uptime", duration(node.uptime / 1000)],
+          ["PID", node.os_pid ?? "–"],
           ["Open files", `${whole(node.fd_used)} of ${whole(node.fd_total)}`],
           ["Data directory", <code>{node.db_dir}</code>],
         ]}
@@ -218,9 +218,9 @@ function About(props: { data: Overview }): JSX.Element {
         <Facts
           rows={[
             ["Version", `Headrace ${data.product_version}`],
-            ["Answers like", `RabbitMQ ${data.rabbitmq_version}`],
+            ["Compatible with", `RabbitMQ ${data.rabbitmq_version}`],
             ["Python", data.python_version ?? "–"],
-            ["Name", data.cluster_name || "–"],
+            ["Cluster name", data.cluster_name || "–"],
             ["Node", data.node],
           ]}
         />

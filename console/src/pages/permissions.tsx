@@ -1,25 +1,27 @@
-/** Permissions: what a user may declare, write to and read from in a vhost. */
+/** Permissions of users in virtual hosts. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { del, put } from "../api";
 import { usePoll } from "../poll";
-import { link, url } from "../route";
 import type { Permission, User } from "../types";
 import { Empty, Rows } from "../ui/basics";
-import { confirmed } from "../ui/dialog";
+import { confirmAction } from "../ui/dialog";
 import { Field, Form } from "../ui/form";
 import { attempt } from "../ui/notices";
 import { VhostField } from "../ui/vhost-field";
+import { link, url } from "../urls";
 
-async function clear(one: Permission): Promise<boolean> {
-  const sure = await confirmed({
-    title: "Take these permissions away?",
-    text: `${one.user} may not enter ${one.vhost} any more; running consumers of it end.`,
-    action: "Take them away",
+async function revoke(one: Permission): Promise<boolean> {
+  const sure = await confirmAction({
+    title: "Revoke these permissions?",
+    text: `${one.user} can no longer access ${one.vhost}; its consumers are cancelled.`,
+    action: "Revoke permissions",
   });
-  return sure && attempt(() => del(url(["permissions", one.vhost, one.user])), "They are gone.");
+  return (
+    sure && attempt(() => del(url(["permissions", one.vhost, one.user])), "Permissions revoked.")
+  );
 }
 
 export function PermissionRows(props: {
@@ -30,8 +32,10 @@ export function PermissionRows(props: {
   if (props.rows.length === 0) {
     return (
       <div class="pad">
-        <Empty title={props.side === "user" ? "Nobody may enter" : "May enter no virtual host"}>
-          Set permissions below.
+        <Empty
+          title={props.side === "user" ? "No users have access" : "No access to any virtual host"}
+        >
+          Grant permissions below.
         </Empty>
       </div>
     );
@@ -50,22 +54,22 @@ export function PermissionRows(props: {
       id={(one) => JSON.stringify([one.vhost, one.user])}
       cells={(one) => [
         <a href={link([`${props.side}s`, one[props.side]])}>{one[props.side]}</a>,
-        <code>{one.configure || "nothing"}</code>,
-        <code>{one.write || "nothing"}</code>,
-        <code>{one.read || "nothing"}</code>,
+        <code>{one.configure || "none"}</code>,
+        <code>{one.write || "none"}</code>,
+        <code>{one.read || "none"}</code>,
         <button
           type="button"
           class="small danger"
-          onClick={() => void clear(one).then((done) => done && props.onChange())}
+          onClick={() => void revoke(one).then((done) => done && props.onChange())}
         >
-          Clear
+          Revoke
         </button>,
       ]}
     />
   );
 }
 
-/** One of the two is given by the page. */
+/** The user or the virtual host is fixed by the page. */
 export function PermissionForm(props: {
   vhost?: string;
   user?: string;
@@ -82,7 +86,7 @@ export function PermissionForm(props: {
   );
   const set = async (): Promise<void> => {
     const path = url(["permissions", props.vhost ?? where, props.user ?? who]);
-    if (await attempt(() => put(path, { configure, write, read }), "Permissions are set."))
+    if (await attempt(() => put(path, { configure, write, read }), "Permissions set."))
       props.onDone();
   };
   return (
@@ -101,7 +105,7 @@ export function PermissionForm(props: {
         label="Configure"
         value={configure}
         onValue={setConfigure}
-        hint="a regular expression for names; empty: nothing"
+        hint="regular expression for names; empty: none"
       />
       <Field label="Write" value={write} onValue={setWrite} />
       <Field label="Read" value={read} onValue={setRead} />

@@ -1,15 +1,15 @@
-/** Pipelines: what runs in Spark and tells the broker about itself. */
+/** Spark pipelines that report to the broker. */
 
 import type { JSX } from "preact";
 
-import { ago, duration, plural, rate, whole } from "../format";
+import { ago, duration, rate, whole } from "../format";
 import { usePoll } from "../poll";
-import { url } from "../route";
 import { useShared, vhost } from "../state";
 import type { Pipeline } from "../types";
-import { Badge, Card, Empty, Facts, PageHead, Ready, Rows, type Tone } from "../ui/basics";
+import { Badge, Card, Empty, Facts, Loaded, PageHead, Rows, type Tone } from "../ui/basics";
+import { url } from "../urls";
 
-const SILENT = 60_000; // ms without a word from one that says it runs
+const SILENT = 60_000; // ms without a report from a running pipeline
 
 const ENDED = new Set(["finished", "stopped", "failed"]);
 
@@ -17,7 +17,7 @@ function stateOf(one: Pipeline): [string, Tone] {
   if (one.state === "failed" || one.error) return [one.state ?? "failed", "bad"];
   if (one.state === "running") {
     return one.silent_ms > SILENT
-      ? [`silent for ${duration(one.silent_ms / 1000)}`, "warn"]
+      ? [`no report for ${duration(one.silent_ms / 1000)}`, "warn"]
       : ["running", "good"];
   }
   return [one.state ?? "unknown", "plain"];
@@ -29,20 +29,20 @@ export function PipelinesPage(): JSX.Element {
   return (
     <>
       <PageHead title="Pipelines" />
-      <Ready polled={polled}>
+      <Loaded polled={polled}>
         {(rows) =>
           rows.length === 0 ? (
             <Card>
-              <Empty title="No pipelines were heard of">
-                One that is started with <code>headrace pipeline run FILE</code> shows here while it
-                runs, and a day longer.
+              <Empty title="No pipelines">
+                Pipelines started with <code>headrace pipeline run FILE</code> are listed while they
+                run and for one day afterwards.
               </Empty>
             </Card>
           ) : (
             rows.map((one) => <PipelineCard key={`${one.vhost} ${one.name}`} one={one} />)
           )
         }
-      </Ready>
+      </Loaded>
     </>
   );
 }
@@ -58,15 +58,15 @@ function PipelineCard(props: { one: Pipeline }): JSX.Element {
         <Facts
           rows={[
             ["Rows", rate(queries.reduce((sum, query) => sum + query.rows_per_second, 0))],
-            ["Behind", `${whole(Math.max(0, ...queries.map((query) => query.lag)))} messages`],
+            ["Lag", `${whole(Math.max(0, ...queries.map((query) => query.lag)))} messages`],
             ["Bad records", whole(one.bad_records ?? 0)],
             ["Vhost", one.vhost],
             ["Started", one.started_at ? ago(Date.parse(one.started_at), Date.now()) : "–"],
             [
-              ENDED.has(one.state ?? "") ? "Ended" : "Heard of",
+              ENDED.has(one.state ?? "") ? "Ended" : "Last report",
               `${duration(one.silent_ms / 1000)} ago`,
             ],
-            ["Runs on", `${one.host ?? "?"}, ${one.master ?? "?"}, process ${one.pid ?? "?"}`],
+            ["Runs on", `${one.host ?? "?"}, ${one.master ?? "?"}, PID ${one.pid ?? "?"}`],
             ["File", one.file ?? "–"],
           ]}
         />
@@ -74,13 +74,13 @@ function PipelineCard(props: { one: Pipeline }): JSX.Element {
           <Rows
             label={`Queries of ${one.name}`}
             head={[
-              "To",
+              "Sink",
               ["Rows/s", "num"],
               ["Rows", "num"],
-              ["Behind", "num"],
+              ["Lag", "num"],
               ["Batch", "num low"],
-              ["Batch took", "num low"],
-              ["Too late", "num low"],
+              ["Batch duration", "num low"],
+              ["Late rows", "num low"],
             ]}
             rows={queries}
             id={(query) => query.sink}
@@ -91,11 +91,11 @@ function PipelineCard(props: { one: Pipeline }): JSX.Element {
               whole(query.lag),
               query.batch < 0 ? "–" : whole(query.batch),
               `${whole(query.batch_ms)} ms`,
-              plural(query.late_rows, "row"),
+              whole(query.late_rows),
             ]}
           />
         ) : (
-          <p class="muted">No query has begun.</p>
+          <p class="muted">No queries started.</p>
         )}
       </div>
     </Card>

@@ -1,19 +1,19 @@
-/** Policies: settings for all queues and exchanges whose names match. */
+/** Policies: settings of queues and exchanges by name pattern. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { del, put } from "../api";
-import { adjust, usePlace } from "../place";
+import { updateQuery, useAddress } from "../navigation";
 import { usePoll } from "../poll";
-import { url } from "../route";
 import { may, useShared, vhost } from "../state";
 import type { Policy } from "../types";
-import { Badge, Card, Empty, PageHead, Ready, Rows, Values } from "../ui/basics";
-import { confirmed, Dialog } from "../ui/dialog";
-import { Choice, Field, Form, objectOf, PairRows, type Pairs, pairsOf } from "../ui/form";
+import { Badge, Card, Empty, Loaded, PageHead, Rows, Values } from "../ui/basics";
+import { confirmAction, Dialog } from "../ui/dialog";
+import { Field, Form, KeyValueFields, type KeyValues, objectOf, pairsOf, Select } from "../ui/form";
 import { attempt } from "../ui/notices";
 import { VhostField } from "../ui/vhost-field";
+import { url } from "../urls";
 
 const KEYS = [
   "message-ttl",
@@ -27,19 +27,21 @@ const KEYS = [
   "delivery-limit",
 ];
 
-async function clear(policy: Policy): Promise<boolean> {
-  const sure = await confirmed({
-    title: "Clear this policy?",
-    text: "What it set no longer holds for any queue or exchange.",
-    action: "Clear policy",
+async function remove(policy: Policy): Promise<boolean> {
+  const sure = await confirmAction({
+    title: "Delete this policy?",
+    text: "Its settings no longer apply to any queue or exchange.",
+    action: "Delete policy",
     typed: policy.name,
   });
-  return sure && attempt(() => del(url(["policies", policy.vhost, policy.name])), "It is cleared.");
+  return (
+    sure && attempt(() => del(url(["policies", policy.vhost, policy.name])), "Policy deleted.")
+  );
 }
 
 export function PoliciesPage(): JSX.Element {
   const chosen = useShared(vhost);
-  const { query } = usePlace();
+  const { query } = useAddress();
   const polled = usePoll<Policy[]>(
     url(chosen === null ? ["policies"] : ["policies", chosen]),
     15_000,
@@ -48,32 +50,32 @@ export function PoliciesPage(): JSX.Element {
   const shown = edited !== null || query.new === "1";
   const close = (): void => {
     setEdited(null);
-    adjust({ new: undefined });
+    updateQuery({ new: undefined });
   };
   return (
     <>
       <PageHead title="Policies">
         {may("policymaker") && (
-          <button type="button" class="primary" onClick={() => adjust({ new: "1" })}>
+          <button type="button" class="primary" onClick={() => updateQuery({ new: "1" })}>
             New policy
           </button>
         )}
       </PageHead>
       <Card flush>
-        <Ready polled={polled}>
+        <Loaded polled={polled}>
           {(rows) =>
             rows.length === 0 ? (
               <div class="pad">
                 <Empty title="No policies">
-                  A policy gives all queues whose names match a TTL, a limit or a dead-letter
-                  exchange, and can be changed while they are in use.
+                  A policy applies a TTL, a limit or a dead-letter exchange to all queues whose
+                  names match. It can be changed while they are in use.
                 </Empty>
               </div>
             ) : (
               <PolicyRows rows={rows} onEdit={setEdited} onChange={polled.refresh} />
             )
           }
-        </Ready>
+        </Loaded>
       </Card>
       {shown && (
         <PolicyDialog
@@ -100,8 +102,8 @@ function PolicyRows(props: {
       head={[
         "Policy",
         "Pattern",
-        ["Holds for", "low"],
-        ["Sets", "low"],
+        ["Applies to", "low"],
+        ["Definition", "low"],
         ["Priority", "num low"],
         ["", "num"],
       ]}
@@ -124,9 +126,9 @@ function PolicyRows(props: {
             <button
               type="button"
               class="small danger"
-              onClick={() => void clear(one).then((done) => done && props.onChange())}
+              onClick={() => void remove(one).then((done) => done && props.onChange())}
             >
-              Clear
+              Delete
             </button>
           </>
         ),
@@ -146,7 +148,7 @@ function PolicyDialog(props: {
   const [pattern, setPattern] = useState(old?.pattern ?? "");
   const [applyTo, setApplyTo] = useState(old?.["apply-to"] ?? "queues");
   const [priority, setPriority] = useState(String(old?.priority ?? 0));
-  const [pairs, setPairs] = useState<Pairs>(pairsOf(old?.definition ?? {}));
+  const [pairs, setPairs] = useState<KeyValues>(pairsOf(old?.definition ?? {}));
   const set = async (): Promise<void> => {
     const body = {
       pattern,
@@ -154,23 +156,23 @@ function PolicyDialog(props: {
       priority: Number(priority),
       definition: objectOf(pairs),
     };
-    if (await attempt(() => put(url(["policies", where, name]), body), "The policy is set."))
+    if (await attempt(() => put(url(["policies", where, name]), body), "Policy saved."))
       props.onDone();
   };
   return (
     <Dialog title={old ? `Policy ${old.name}` : "New policy"} onClose={props.onClose} wide>
-      <Form action="Set policy" onSend={set}>
+      <Form action="Save policy" onSend={set}>
         {!old && <VhostField value={where} onValue={setWhere} />}
         {!old && <Field label="Name" value={name} onValue={setName} required autofocus />}
         <Field
           label="Pattern"
           value={pattern}
           onValue={setPattern}
-          hint="a regular expression for names"
+          hint="regular expression for names"
           required
         />
-        <Choice
-          label="Holds for"
+        <Select
+          label="Applies to"
           value={applyTo}
           onValue={setApplyTo}
           options={["queues", "exchanges", "all"]}
@@ -180,9 +182,9 @@ function PolicyDialog(props: {
           type="number"
           value={priority}
           onValue={setPriority}
-          hint="the highest one wins"
+          hint="the matching policy with the highest priority applies"
         />
-        <PairRows label="Sets" pairs={pairs} onPairs={setPairs} suggestions={KEYS} />
+        <KeyValueFields label="Definition" pairs={pairs} onPairs={setPairs} suggestions={KEYS} />
       </Form>
     </Dialog>
   );

@@ -1,27 +1,27 @@
-/** One queue: charts, messages, consumers, bindings, and what can be done with it. */
+/** One queue: charts, messages, consumers, bindings, actions. */
 
 import type { JSX } from "preact";
 
 import { del } from "../api";
 import { bytes, compact, rate, whole } from "../format";
-import { go, usePlace } from "../place";
+import { navigate, useAddress } from "../navigation";
 import { usePoll } from "../poll";
-import { link, url } from "../route";
 import { lengthsOf, type Point, ratesOf } from "../series";
 import { type Binding, type Queue, rateOf, samplesOf } from "../types";
-import { Card, Facts, Figure, PageHead, Ready, Tabs, Values } from "../ui/basics";
+import { Card, Facts, Loaded, PageHead, Stat, Tabs, Values } from "../ui/basics";
 import { BindForm, BindingRows } from "../ui/bindings";
 import { Chart } from "../ui/chart";
-import { confirmed } from "../ui/dialog";
+import { BindingDiagram } from "../ui/diagram";
+import { confirmAction } from "../ui/dialog";
 import { Features, hasFeatures } from "../ui/links";
 import { attempt } from "../ui/notices";
-import { BindingPicture } from "../ui/picture";
 import { PublishForm } from "../ui/publish";
-import { Browser } from "./browser";
+import { link, url } from "../urls";
 import { ConsumerRows } from "./consumers";
+import { MessageBrowser } from "./message-browser";
 import { MoveForm } from "./move";
 
-// Only what was noted: a queue that nobody looked at has no history, which is not one of zeros.
+// Recorded samples only: no history is not a history of zeros.
 const WINDOW = {
   msg_rates_age: 300,
   msg_rates_incr: 5,
@@ -39,27 +39,27 @@ const TABS: [string, string][] = [
 
 export function QueuePage(props: { vhost: string; name: string }): JSX.Element {
   const path = ["queues", props.vhost, props.name];
-  const tab = usePlace().query.tab ?? "";
+  const tab = useAddress().query.tab ?? "";
   const polled = usePoll<Queue>(url(path, tab === "" ? WINDOW : {}));
   const purge = async (): Promise<void> => {
-    const sure = await confirmed({
+    const sure = await confirmAction({
       title: "Purge this queue?",
-      text: `All messages that are ready, ${whole(polled.data?.messages_ready)} now, are gone for good. Those with consumers stay.`,
+      text: `All ready messages (${whole(polled.data?.messages_ready)}) are deleted. Unacknowledged messages are kept.`,
       action: "Purge",
       typed: props.name,
     });
-    if (sure && (await attempt(() => del(url([...path, "contents"])), "The queue is empty."))) {
+    if (sure && (await attempt(() => del(url([...path, "contents"])), "Queue purged."))) {
       polled.refresh();
     }
   };
   const remove = async (): Promise<void> => {
-    const sure = await confirmed({
+    const sure = await confirmAction({
       title: "Delete this queue?",
-      text: `With it go ${whole(polled.data?.messages)} messages and its bindings. Its ${whole(polled.data?.consumers)} consumers are cancelled.`,
+      text: `Deletes ${whole(polled.data?.messages)} messages and all bindings, and cancels ${whole(polled.data?.consumers)} consumers.`,
       action: "Delete queue",
       typed: props.name,
     });
-    if (sure && (await attempt(() => del(url(path)), "The queue is deleted."))) go(["queues"]);
+    if (sure && (await attempt(() => del(url(path)), "Queue deleted."))) navigate(["queues"]);
   };
   return (
     <>
@@ -71,19 +71,19 @@ export function QueuePage(props: { vhost: string; name: string }): JSX.Element {
           Delete…
         </button>
       </PageHead>
-      <Ready polled={polled}>
+      <Loaded polled={polled}>
         {(queue) => (
           <>
-            <QueueFigures queue={queue} />
+            <QueueStats queue={queue} />
             <Tabs
               current={tab}
               tabs={TABS.map(([id, label]) => ({ id, label, href: link(path, { tab: id }) }))}
             />
             {tab === "" && <QueueOverview queue={queue} />}
-            {tab === "messages" && <Browser vhost={props.vhost} name={props.name} />}
+            {tab === "messages" && <MessageBrowser vhost={props.vhost} name={props.name} />}
             {tab === "bindings" && <QueueBindings vhost={props.vhost} name={props.name} />}
             {tab === "publish" && (
-              <Card title="Publish to this queue, through the default exchange">
+              <Card title="Publish to this queue through the default exchange">
                 <PublishForm
                   vhost={props.vhost}
                   exchange=""
@@ -102,32 +102,32 @@ export function QueuePage(props: { vhost: string; name: string }): JSX.Element {
             )}
           </>
         )}
-      </Ready>
+      </Loaded>
     </>
   );
 }
 
-function QueueFigures(props: { queue: Queue }): JSX.Element {
+function QueueStats(props: { queue: Queue }): JSX.Element {
   const { queue } = props;
   const stats = queue.message_stats;
   return (
     <div class="figures">
-      <Figure
+      <Stat
         label="Ready"
         value={whole(queue.messages_ready)}
         note={bytes(queue.message_bytes_ready)}
       />
-      <Figure label="Unacked" value={whole(queue.messages_unacknowledged)} note="with consumers" />
-      <Figure label="In" value={rate(rateOf(stats, "publish") ?? 0)} note="published" />
-      <Figure label="Out" value={rate(rateOf(stats, "deliver_get") ?? 0)} note="delivered" />
-      <Figure label="Acknowledged" value={rate(rateOf(stats, "ack") ?? 0)} note="done" />
-      <Figure
+      <Stat label="Unacked" value={whole(queue.messages_unacknowledged)} note="awaiting ack" />
+      <Stat label="In" value={rate(rateOf(stats, "publish") ?? 0)} note="published" />
+      <Stat label="Out" value={rate(rateOf(stats, "deliver_get") ?? 0)} note="delivered" />
+      <Stat label="Acknowledged" value={rate(rateOf(stats, "ack") ?? 0)} note="by consumers" />
+      <Stat
         label="Consumers"
         value={whole(queue.consumers)}
         note={
           queue.consumers > 0
-            ? `${whole((queue.consumer_capacity ?? 0) * 100)} % could take more`
-            : "nobody takes"
+            ? `${whole((queue.consumer_capacity ?? 0) * 100)} % capacity`
+            : "none connected"
         }
       />
     </div>
@@ -175,38 +175,35 @@ function QueueOverview(props: { queue: Queue }): JSX.Element {
         <ConsumerRows rows={queue.consumer_details ?? []} />
       </Card>
       <div class="columns">
-        <Card title="Declared as">
+        <Card title="Details">
           <Facts
             rows={[
               ["Vhost", queue.vhost],
               ["Type", queue.type],
-              ["Kept", queue.durable ? "durable" : "transient"],
+              ["Durability", queue.durable ? "durable" : "transient"],
               ["Features", hasFeatures(queue) ? <Features queue={queue} /> : "none"],
               ["Policy", queue.policy ?? "none"],
-              ["Idle since", queue.idle_since ?? "busy"],
+              ["Idle since", queue.idle_since ?? "active"],
+              ["Memory", bytes(queue.memory)],
             ]}
           />
           <h2 class="sub-title">Arguments</h2>
           <Values of={queue.arguments} />
           {queue.policy && (
             <>
-              <h2 class="sub-title">From the policy</h2>
+              <h2 class="sub-title">Policy definition</h2>
               <Values of={queue.effective_policy_definition ?? {}} />
             </>
           )}
         </Card>
-        <Card title="What became of messages">
+        <Card title="Message counters">
           <Facts
             rows={[
-              [
-                "Delivered again",
-                whole(typeof stats?.redeliver === "number" ? stats.redeliver : 0),
-              ],
+              ["Redelivered", whole(typeof stats?.redeliver === "number" ? stats.redeliver : 0)],
               ["Expired", whole(counters.expired)],
-              ["Dropped, full", whole(counters.dropped)],
+              ["Dropped (full)", whole(counters.dropped)],
               ["Dead-lettered", whole(counters.dead_lettered)],
-              ["Returned", whole(counters.returned)],
-              ["In memory", bytes(queue.memory)],
+              ["Requeued", whole(counters.returned)],
             ]}
           />
         </Card>
@@ -218,20 +215,25 @@ function QueueOverview(props: { queue: Queue }): JSX.Element {
 function QueueBindings(props: { vhost: string; name: string }): JSX.Element {
   const polled = usePoll<Binding[]>(url(["queues", props.vhost, props.name, "bindings"]), 10_000);
   return (
-    <Ready polled={polled}>
+    <Loaded polled={polled}>
       {(rows) => (
         <>
-          <Card title="What leads here">
-            <BindingPicture vhost={props.vhost} bindings={rows} focus={`queue:${props.name}`} />
+          <Card title="Binding diagram">
+            <BindingDiagram vhost={props.vhost} bindings={rows} focus={`queue:${props.name}`} />
           </Card>
           <Card title="Bindings" flush>
-            <BindingRows bindings={rows} side="source" onChange={polled.refresh} empty="None" />
+            <BindingRows
+              bindings={rows}
+              side="source"
+              onChange={polled.refresh}
+              empty="No bindings"
+            />
             <div class="pad">
               <BindForm vhost={props.vhost} toQueue={props.name} onDone={polled.refresh} />
             </div>
           </Card>
         </>
       )}
-    </Ready>
+    </Loaded>
   );
 }

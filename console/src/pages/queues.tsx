@@ -1,21 +1,29 @@
-/** Queues: how full they are, how fast they move, who consumes. */
+/** List of queues. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { put } from "../api";
 import { rate, whole } from "../format";
-import { adjust, go, usePlace } from "../place";
-import { url } from "../route";
+import { navigate, updateQuery, useAddress } from "../navigation";
 import { vhost } from "../state";
 import { type Queue, rateOf } from "../types";
 import { Badge, Empty, PageHead } from "../ui/basics";
 import { Dialog } from "../ui/dialog";
-import { Check, Choice, Field, Form, objectOf, PairRows, type Pairs } from "../ui/form";
+import {
+  Checkbox,
+  Field,
+  Form,
+  KeyValueFields,
+  type KeyValues,
+  objectOf,
+  Select,
+} from "../ui/form";
 import { Features, QueueLink } from "../ui/links";
 import { List } from "../ui/list";
 import { attempt } from "../ui/notices";
 import { VhostField } from "../ui/vhost-field";
+import { url } from "../urls";
 
 const FIELDS =
   "name,vhost,type,durable,auto_delete,exclusive,arguments,policy,messages_ready," +
@@ -23,11 +31,11 @@ const FIELDS =
   "message_stats.ack_details";
 
 export function QueuesPage(): JSX.Element {
-  const { query } = usePlace();
+  const { query } = useAddress();
   return (
     <>
       <PageHead title="Queues">
-        <button type="button" class="primary" onClick={() => adjust({ new: "1" })}>
+        <button type="button" class="primary" onClick={() => updateQuery({ new: "1" })}>
           New queue
         </button>
       </PageHead>
@@ -39,8 +47,8 @@ export function QueuesPage(): JSX.Element {
         empty={
           <Empty title="No queues yet">
             Clients declare them, or{" "}
-            <button type="button" class="small" onClick={() => adjust({ new: "1" })}>
-              make one here
+            <button type="button" class="small" onClick={() => updateQuery({ new: "1" })}>
+              create one here
             </button>
           </Empty>
         }
@@ -70,7 +78,7 @@ export function QueuesPage(): JSX.Element {
             low: 1,
             cell: (one) =>
               one.consumers === 0 && one.messages_ready > 0 ? (
-                <Badge tone="warn" title="messages wait and nobody takes them">
+                <Badge tone="warn" title="ready messages and no consumers">
                   none
                 </Badge>
               ) : (
@@ -122,41 +130,46 @@ function NewQueue(): JSX.Element {
   const [name, setName] = useState("");
   const [durable, setDurable] = useState("true");
   const [autoDelete, setAutoDelete] = useState(false);
-  const [pairs, setPairs] = useState<Pairs>([]);
-  const make = async (): Promise<void> => {
+  const [pairs, setPairs] = useState<KeyValues>([]);
+  const create = async (): Promise<void> => {
     const body = {
       durable: durable === "true",
       auto_delete: autoDelete,
       arguments: objectOf(pairs),
     };
-    const made = await attempt(
+    const created = await attempt(
       () => put(url(["queues", where, name]), body),
-      `Queue ${name} is there.`,
+      `Queue ${name} created.`,
     );
-    if (made) go(["queues", where, name]);
+    if (created) navigate(["queues", where, name]);
   };
   return (
-    <Dialog title="New queue" onClose={() => adjust({ new: undefined })} wide>
-      <Form action="Make queue" onSend={make}>
+    <Dialog title="New queue" onClose={() => updateQuery({ new: undefined })} wide>
+      <Form action="Create queue" onSend={create}>
         <VhostField value={where} onValue={setWhere} />
         <Field label="Name" value={name} onValue={setName} required autofocus />
-        <Choice
-          label="Kept"
+        <Select
+          label="Durability"
           value={durable}
           onValue={setDurable}
           options={[
             ["true", "durable: survives a restart"],
-            ["false", "transient: gone after a restart"],
+            ["false", "transient: lost on restart"],
           ]}
         />
         <div class="checks">
-          <Check
-            label="Auto-delete: goes with its last consumer"
+          <Checkbox
+            label="Auto-delete: deleted with its last consumer"
             value={autoDelete}
             onValue={setAutoDelete}
           />
         </div>
-        <PairRows label="Arguments" pairs={pairs} onPairs={setPairs} suggestions={ARGUMENTS} />
+        <KeyValueFields
+          label="Arguments"
+          pairs={pairs}
+          onPairs={setPairs}
+          suggestions={ARGUMENTS}
+        />
       </Form>
     </Dialog>
   );

@@ -1,51 +1,51 @@
-/** Sending dead letters back: one first, and the rest when that one fared well. */
+/** Redrive of dead letters: one message first, then the rest. */
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
 import { post } from "../api";
 import { plural, whole } from "../format";
-import { usePlace } from "../place";
+import { useAddress } from "../navigation";
 import { usePoll } from "../poll";
-import { exchangePart, link, url } from "../route";
 import type { Browsed, DeadGroup, Json, Message, Queue } from "../types";
-import { Card, Empty, PageHead, Ready } from "../ui/basics";
-import { confirmed } from "../ui/dialog";
-import { Area, Check, Choice, Field, Form } from "../ui/form";
+import { Card, Empty, Loaded, PageHead } from "../ui/basics";
+import { confirmAction } from "../ui/dialog";
+import { Checkbox, Field, Form, Select, TextArea } from "../ui/form";
 import { headersOf, MessageBody, propertiesOf } from "../ui/message";
 import { attempt } from "../ui/notices";
 import { useNames } from "../ui/vhost-field";
+import { exchangePart, link, url } from "../urls";
 import { Reason, redriveLink } from "./deadletters";
-import { type Moved, sayMoved } from "./move";
+import { type Moved, notifyMoved } from "./move";
 
-interface Way {
+interface Destination {
   kind: string; // origin, queue or exchange
   target: string;
   key: string;
-  forget: boolean;
+  dropHistory: boolean;
 }
 
 interface Canary {
   result: Moved;
-  queue: string | null; // where it went, when that is known
-  way: Way;
+  queue: string | null; // destination queue, if known
+  destination: Destination;
 }
 
-function destinationOf(way: Way): Json {
-  if (way.kind === "origin") return { origin: true };
-  if (way.kind === "queue") return { queue: way.target };
-  return { exchange: exchangePart(way.target), routing_key: way.key || undefined };
+function destinationBody(destination: Destination): Json {
+  if (destination.kind === "origin") return { origin: true };
+  if (destination.kind === "queue") return { queue: destination.target };
+  return { exchange: exchangePart(destination.target), routing_key: destination.key || undefined };
 }
 
-function wordsOf(way: Way): string {
-  return way.kind === "origin"
-    ? "back where each of them died first"
-    : `to ${way.kind} ${way.target}`;
+function describe(destination: Destination): string {
+  return destination.kind === "origin"
+    ? "to their original queues"
+    : `to ${destination.kind} ${destination.target}`;
 }
 
-/** A group of dead letters, as the address names it; without one, all of the queue. */
+/** The selected cause, from the address; without one, all messages of the queue. */
 function useCause(): { cause: Json | undefined; offset: number } {
-  const { query } = usePlace();
+  const { query } = useAddress();
   if (query.reason === undefined) return { cause: undefined, offset: 0 };
   const cause = {
     died_in: query.died_in ?? "",
@@ -61,21 +61,21 @@ export function RedrivePage(props: { vhost: string; name: string }): JSX.Element
   const groups = usePoll<{ groups: DeadGroup[] }>(url(["deadletters", props.vhost]), 0);
   const [canary, setCanary] = useState<Canary | null>(null);
   const own = groups.data?.groups.filter((one) => one.queue === props.name) ?? [];
-  const group = cause && own.find((one) => isOf(one, cause));
-  // When the group is known, its first message is where the broker says it is now.
+  const group = cause && own.find((one) => matchesCause(one, cause));
+  // The broker knows best where the first message of the group is.
   const start = group?.first_offset ?? offset;
   const head = usePoll<Browsed>(
     url([...path, "browse"], { offset: start, count: 1, truncate: 1 << 20 }),
     0,
   );
-  const again = (): void => {
+  const refresh = (): void => {
     head.refresh();
     groups.refresh();
   };
   return (
     <>
       <PageHead kind="Redrive" title={props.name}>
-        <a href={link(path, { tab: "messages" })}>All messages of this queue</a>
+        <a href={link(path, { tab: "messages" })}>Browse this queue</a>
       </PageHead>
       {own.length > 0 && (
         <Causes groups={own} vhost={props.vhost} name={props.name} cause={cause} />
@@ -87,18 +87,18 @@ export function RedrivePage(props: { vhost: string; name: string }): JSX.Element
           cause={cause}
           group={group}
           canary={canary}
-          onDone={again}
+          onDone={refresh}
           onAgain={() => {
             setCanary(null);
-            again();
+            refresh();
           }}
         />
       )}
       {!canary && (
-        <Ready polled={head}>
+        <Loaded polled={head}>
           {(data) =>
             data.items[0] && (!cause || !groups.data || group) ? (
-              <First
+              <FirstMessage
                 key={data.items[0].offset}
                 vhost={props.vhost}
                 name={props.name}
@@ -106,27 +106,25 @@ export function RedrivePage(props: { vhost: string; name: string }): JSX.Element
                 message={data.items[0]}
                 onSent={(sent) => {
                   setCanary(sent);
-                  again();
+                  refresh();
                 }}
-                onChanged={again}
+                onChanged={refresh}
               />
             ) : (
               <Card>
-                <Empty
-                  title={cause ? "None of this cause is left" : "This queue holds no messages"}
-                >
+                <Empty title={cause ? "No messages left with this cause" : "The queue is empty"}>
                   <a href={link(["deadletters"])}>All dead letters</a>
                 </Empty>
               </Card>
             )
           }
-        </Ready>
+        </Loaded>
       )}
     </>
   );
 }
 
-function isOf(group: DeadGroup, cause: Json): boolean {
+function matchesCause(group: DeadGroup, cause: Json): boolean {
   return (
     group.died_in === cause.died_in &&
     group.reason === cause.reason &&
@@ -141,26 +139,26 @@ function Causes(props: {
   cause: Json | undefined;
 }): JSX.Element {
   return (
-    <Card title="Why they are here">
+    <Card title="Causes">
       <ul class="bare causes">
         {props.groups.map((one) => {
-          const chosen = props.cause !== undefined && isOf(one, props.cause);
+          const chosen = props.cause !== undefined && matchesCause(one, props.cause);
           return (
             <li key={JSON.stringify([one.died_in, one.reason, one.exchange])}>
-              <b>{whole(one.count)}</b> died in {one.died_in || "(no name)"}{" "}
+              <b>{whole(one.count)}</b> from {one.died_in || "(no name)"}{" "}
               <Reason reason={one.reason} />{" "}
-              {chosen ? <b>these are sent</b> : <a href={redriveLink(one)}>send these</a>}
+              {chosen ? <b>selected</b> : <a href={redriveLink(one)}>select these</a>}
             </li>
           );
         })}
         {props.cause === undefined ? (
           <li>
-            <b>All messages of the queue are sent</b>, from the head.
+            <b>All messages of the queue are selected</b>, from the head.
           </li>
         ) : (
           <li>
             <a href={link(["deadletters", props.vhost, props.name])}>
-              Send all messages of the queue
+              Select all messages of the queue
             </a>
           </li>
         )}
@@ -169,7 +167,7 @@ function Causes(props: {
   );
 }
 
-function First(props: {
+function FirstMessage(props: {
   vhost: string;
   name: string;
   cause: Json | undefined;
@@ -179,17 +177,17 @@ function First(props: {
 }): JSX.Element {
   const { message } = props;
   const origin = headersOf(message)["x-first-death-queue"];
-  const [way, setWay] = useState<Way>({
+  const [destination, setDestination] = useState<Destination>({
     kind: typeof origin === "string" ? "origin" : "queue",
     target: "",
     key: "",
-    forget: true,
+    dropHistory: true,
   });
   const [edited, setEdited] = useState(false);
   const [payload, setPayload] = useState(message.payload);
   const [properties, setProperties] = useState(JSON.stringify(propertiesOf(message), null, 2));
-  const names = useNames(way.kind === "exchange" ? "exchanges" : "queues", props.vhost);
-  const change = (part: Partial<Way>): void => setWay({ ...way, ...part });
+  const names = useNames(destination.kind === "exchange" ? "exchanges" : "queues", props.vhost);
+  const change = (part: Partial<Destination>): void => setDestination({ ...destination, ...part });
   const send = (): Promise<unknown> =>
     attempt(async () => {
       const edit = edited
@@ -200,76 +198,82 @@ function First(props: {
           }
         : undefined;
       const body = {
-        destination: destinationOf(way),
+        destination: destinationBody(destination),
         count: 1,
         first_offset: message.offset,
         edit,
-        drop_history: way.forget,
+        drop_history: destination.dropHistory,
         cause: props.cause,
       };
       const result = await post<Moved>(url(["queues", props.vhost, props.name, "move"]), body);
       if (result.moved === 1) {
         const queue =
-          way.kind === "origin" ? String(origin) : way.kind === "queue" ? way.target : null;
-        props.onSent({ result, queue, way });
+          destination.kind === "origin"
+            ? String(origin)
+            : destination.kind === "queue"
+              ? destination.target
+              : null;
+        props.onSent({ result, queue, destination });
       } else {
-        sayMoved(result);
+        notifyMoved(result);
         props.onChanged();
       }
     });
   return (
-    <Card title={`The first message, #${message.offset}`}>
+    <Card title={`First message, #${message.offset}`}>
       {!edited && <MessageBody message={message} inside />}
       <Form
-        action="Send this one first"
+        action="Send first message"
         onSend={send}
         extra={
           <button type="button" onClick={() => setEdited(!edited)}>
-            {edited ? "Leave it as it is" : "Edit it"}
+            {edited ? "Discard changes" : "Edit message"}
           </button>
         }
       >
         {edited && (
           <>
-            <Area label="Payload" value={payload} onValue={setPayload} rows={8} />
-            <Area label="Properties, as JSON" value={properties} onValue={setProperties} rows={8} />
+            <TextArea label="Payload" value={payload} onValue={setPayload} rows={8} />
+            <TextArea
+              label="Properties, as JSON"
+              value={properties}
+              onValue={setProperties}
+              rows={8}
+            />
           </>
         )}
-        <Choice
-          label="Where to"
-          value={way.kind}
+        <Select
+          label="Destination"
+          value={destination.kind}
           onValue={(kind) => change({ kind })}
           options={[
-            [
-              "origin",
-              `back where it died first${typeof origin === "string" ? `: ${origin}` : ""}`,
-            ],
-            ["queue", "to a queue"],
-            ["exchange", "to an exchange"],
+            ["origin", `original queue${typeof origin === "string" ? `: ${origin}` : ""}`],
+            ["queue", "another queue"],
+            ["exchange", "an exchange"],
           ]}
         />
-        {way.kind !== "origin" && (
+        {destination.kind !== "origin" && (
           <Field
-            label={way.kind === "queue" ? "Queue" : "Exchange"}
-            value={way.target}
+            label={destination.kind === "queue" ? "Queue" : "Exchange"}
+            value={destination.target}
             onValue={(target) => change({ target })}
             suggestions={names.filter((name) => name !== props.name)}
-            required={way.kind === "queue"}
+            required={destination.kind === "queue"}
           />
         )}
-        {way.kind === "exchange" && (
+        {destination.kind === "exchange" && (
           <Field
             label="Routing key"
-            value={way.key}
+            value={destination.key}
             onValue={(key) => change({ key })}
-            hint="empty: its own"
+            hint="empty: keep its key"
           />
         )}
         <div class="checks">
-          <Check
-            label="Forget how it died (else it may be taken for a circle and dropped)"
-            value={way.forget}
-            onValue={(forget) => change({ forget })}
+          <Checkbox
+            label="Remove x-death headers (otherwise the message may be dropped as a dead-letter cycle)"
+            value={destination.dropHistory}
+            onValue={(dropHistory) => change({ dropHistory })}
           />
         </div>
       </Form>
@@ -277,7 +281,7 @@ function First(props: {
   );
 }
 
-/** How the first one fares, and the button for the rest. */
+/** Outcome of the first message, and the button that sends the rest. */
 function Outcome(props: {
   vhost: string;
   name: string;
@@ -287,7 +291,7 @@ function Outcome(props: {
   onDone: () => void;
   onAgain: () => void;
 }): JSX.Element {
-  const { result, queue, way } = props.canary;
+  const { result, queue, destination } = props.canary;
   const fields = { columns: "messages_ready,messages_unacknowledged,consumers" };
   const here = usePoll<Queue>(url(["queues", props.vhost, props.name], fields), 2000);
   const there = usePoll<Queue>(
@@ -297,55 +301,61 @@ function Outcome(props: {
   const [expected, setExpected] = useState(result.left);
   useEffect(() => setExpected(result.left), [result]);
   const left = here.data?.messages_ready ?? result.left;
-  // The broker looks at some thousands of messages for a group: there may be more of them.
+  // The count of a group covers the scanned messages only; there may be more.
   const others = props.cause ? (props.group?.count ?? 0) : left;
-  const rest = async (): Promise<void> => {
-    const sure = await confirmed({
-      title: "Send the rest?",
-      text: `${plural(others, "message")} ${wordsOf(way)}.`,
+  const sendRemaining = async (): Promise<void> => {
+    const sure = await confirmAction({
+      title: "Send the remaining messages?",
+      text: `Sends ${plural(others, "message")} ${describe(destination)}.`,
       action: `Send ${whole(others)}`,
     });
     if (!sure) return;
     await attempt(async () => {
       const body = {
-        destination: destinationOf(way),
+        destination: destinationBody(destination),
         count: others,
-        drop_history: way.forget,
+        drop_history: destination.dropHistory,
         cause: props.cause,
       };
       const moved = await post<Moved>(url(["queues", props.vhost, props.name, "move"]), body);
-      sayMoved(moved);
+      notifyMoved(moved);
       setExpected(moved.left);
       here.refresh();
       props.onDone();
     });
   };
   return (
-    <Card title="The first one is on its way">
+    <Card title="First message sent">
       <div class="stack">
         <p>
-          {queue === null ? "It went through the exchange." : `It is in ${queue}.`}{" "}
+          {queue === null ? "Published to the exchange." : `Moved to ${queue}.`}{" "}
           {there.data &&
-            `There: ${whole(there.data.messages_ready)} ready, ${whole(there.data.messages_unacknowledged)} with ${plural(there.data.consumers, "consumer")}.`}{" "}
-          Here: {whole(left)} left.
+            `${queue}: ${whole(there.data.messages_ready)} ready, ${whole(there.data.messages_unacknowledged)} unacked, ${plural(there.data.consumers, "consumer")}.`}{" "}
+          {props.name}: {whole(left)} left.
         </p>
         {left > expected ? (
           <p class="note-box warn">
-            {plural(left - expected, "message")} came back since. Look at it before you send the
-            rest.
+            {plural(left - expected, "message")} returned. Inspect before you send the rest.
           </p>
         ) : (
-          <p class="note-box good">Nothing came back so far.</p>
+          <p class="note-box good">No messages have returned so far.</p>
         )}
         {there.data?.consumers === 0 && (
-          <p class="note-box warn">Nobody consumes there: how it fares is not known yet.</p>
+          <p class="note-box warn">
+            The destination queue has no consumers, so the outcome is not known yet.
+          </p>
         )}
         <div class="buttons start">
           <button type="button" onClick={props.onAgain}>
-            Look at the next one
+            Show next message
           </button>
-          <button type="button" class="primary" disabled={others === 0} onClick={() => void rest()}>
-            Send the other {whole(others)}…
+          <button
+            type="button"
+            class="primary"
+            disabled={others === 0}
+            onClick={() => void sendRemaining()}
+          >
+            Send remaining {whole(others)}…
           </button>
         </div>
       </div>

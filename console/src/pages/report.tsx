@@ -1,40 +1,41 @@
-/** Reports that `headrace report --keep-as NAME` left in the broker: tables and charts. */
+/** Reports saved by `headrace report --keep-as NAME`. */
 
 import type { JSX } from "preact";
 
 import { del } from "../api";
 import { ago, compact, moment, plural } from "../format";
-import { go } from "../place";
+import { navigate } from "../navigation";
 import { usePoll } from "../poll";
-import { link, url } from "../route";
 import type { Point } from "../series";
 import { useShared, vhost } from "../state";
-import type { KeptReport, ReportRow } from "../types";
-import { Card, Empty, Facts, PageHead, Ready, Rows } from "../ui/basics";
+import type { ReportRow, SavedReport } from "../types";
+import { Card, Empty, Facts, Loaded, PageHead, Rows } from "../ui/basics";
 import { Chart } from "../ui/chart";
-import { confirmed } from "../ui/dialog";
+import { confirmAction } from "../ui/dialog";
 import { attempt } from "../ui/notices";
+import { link, url } from "../urls";
 
 const COLORS = ["--c1", "--c2", "--c3", "--c4", "--c5"];
 
-/** On the page of reports: those that are kept. */
-export function KeptReports(): JSX.Element {
+/** List of saved reports. */
+export function SavedReports(): JSX.Element {
   const chosen = useShared(vhost);
   const path = url(chosen === null ? ["reports"] : ["reports", chosen]);
   const polled = usePoll<ReportRow[]>(path, 30_000);
   return (
-    <Card title="From Spark, over time" flush>
-      <Ready polled={polled}>
+    <Card title="Spark reports" flush>
+      <Loaded polled={polled}>
         {(rows) =>
           rows.length === 0 ? (
-            <Empty title="No report is kept">
-              The charts above tell of now. Latency percentiles, steps of time and routing keys over
-              days are found by <code>headrace report --keep-as daily</code>, and shown here.
+            <Empty title="No saved reports">
+              The charts above show the current state. <code>headrace report --keep-as daily</code>{" "}
+              computes latency percentiles, time windows and routing keys over days and saves them
+              here.
             </Empty>
           ) : (
             <Rows
-              label="Kept reports"
-              head={["Report", "From", "To", ["Made", "low"], ["Holds", "low"]]}
+              label="Saved reports"
+              head={["Report", "From", "To", ["Created", "low"], ["Contents", "low"]]}
               rows={rows}
               id={(one) => `${one.vhost} ${one.name}`}
               cells={(one) => [
@@ -47,35 +48,35 @@ export function KeptReports(): JSX.Element {
             />
           )
         }
-      </Ready>
+      </Loaded>
     </Card>
   );
 }
 
 export function ReportPage(props: { vhost: string; name: string }): JSX.Element {
   const path = url(["reports", props.vhost, props.name]);
-  const polled = usePoll<KeptReport>(path, 60_000);
-  const forget = async (): Promise<void> => {
-    const sure = await confirmed({
-      title: "Forget the report?",
-      text: `${props.name} is gone then; headrace report can make it again.`,
-      action: "Forget report",
+  const polled = usePoll<SavedReport>(path, 60_000);
+  const remove = async (): Promise<void> => {
+    const sure = await confirmAction({
+      title: "Delete this report?",
+      text: "headrace report can create it again.",
+      action: "Delete report",
     });
-    if (sure && (await attempt(() => del(path), "The report is forgotten."))) go(["reports"]);
+    if (sure && (await attempt(() => del(path), "Report deleted."))) navigate(["reports"]);
   };
   return (
     <>
       <PageHead kind="Report" title={props.name}>
-        <button type="button" class="danger" onClick={() => void forget()}>
-          Forget…
+        <button type="button" class="danger" onClick={() => void remove()}>
+          Delete…
         </button>
       </PageHead>
-      <Ready polled={polled}>{(report) => <Report report={report} />}</Ready>
+      <Loaded polled={polled}>{(report) => <Report report={report} />}</Loaded>
     </>
   );
 }
 
-function Report(props: { report: KeptReport }): JSX.Element {
+function Report(props: { report: SavedReport }): JSX.Element {
   const { report } = props;
   return (
     <>
@@ -85,9 +86,9 @@ function Report(props: { report: KeptReport }): JSX.Element {
             rows={[
               ["From", moment(Date.parse(report.from))],
               ["To", moment(Date.parse(report.to))],
-              ["Steps", report.window || "–"],
+              ["Window", report.window || "–"],
               ["Vhost", report.vhost],
-              ["Made", ago(report.made_at, Date.now())],
+              ["Created", ago(report.made_at, Date.now())],
             ]}
           />
           {report.notes.map((note) => (
@@ -103,7 +104,7 @@ function Report(props: { report: KeptReport }): JSX.Element {
             <Chart
               title={chart.unit ? `${chart.title}, ${chart.unit}` : chart.title}
               format={compact}
-              nothing="Nothing in this period."
+              nothing="No data in this period."
               series={Object.entries(chart.lines).map(([label, line], index) => ({
                 label,
                 color: COLORS[index % COLORS.length],
@@ -116,7 +117,7 @@ function Report(props: { report: KeptReport }): JSX.Element {
       {report.tables.map((table) => (
         <Card key={table.title} title={table.title} flush={table.rows.length > 0}>
           {table.rows.length === 0 ? (
-            <Empty title="Nothing in this period." />
+            <Empty title="No data in this period." />
           ) : (
             <Rows
               label={table.title}

@@ -1,10 +1,9 @@
-/** Reports: which queues move most, hold most, repeat most, and what dies. */
+/** Reports: top queues, exchanges, groups and dead letters. */
 
 import type { JSX } from "preact";
 
 import { compact, duration, exchangeName, rate, whole } from "../format";
 import { usePoll } from "../poll";
-import { link, url } from "../route";
 import { has, useShared, vhost } from "../state";
 import {
   countOf,
@@ -16,9 +15,10 @@ import {
   rateOf,
 } from "../types";
 import { type BarRow, Bars } from "../ui/bars";
-import { Card, Empty, PageHead, Ready } from "../ui/basics";
+import { Card, Empty, Loaded, PageHead } from "../ui/basics";
+import { link, url } from "../urls";
 import { Reason, redriveLink } from "./deadletters";
-import { KeptReports } from "./report";
+import { SavedReports } from "./report";
 
 const TOP = 10;
 
@@ -33,36 +33,36 @@ interface Report {
 
 const REPORTS: Report[] = [
   {
-    title: "Throughput: delivered per second",
+    title: "Throughput: deliveries per second",
     sort: "message_stats.deliver_get_details.rate",
     fields: "message_stats.deliver_get_details",
     value: (queue) => rateOf(queue.message_stats, "deliver_get") ?? 0,
     format: rate,
-    nothing: "Nothing is being delivered now.",
+    nothing: "No deliveries.",
   },
   {
-    title: "Backlog: messages that wait",
+    title: "Backlog: ready messages",
     sort: "messages_ready",
     fields: "messages_ready",
     value: (queue) => queue.messages_ready,
     format: whole,
-    nothing: "No message waits.",
+    nothing: "All queues are empty.",
   },
   {
-    title: "Retries: delivered again",
+    title: "Retries: redeliveries",
     sort: "message_stats.redeliver",
     fields: "message_stats.redeliver",
     value: (queue) => countOf(queue.message_stats, "redeliver"),
     format: compact,
-    nothing: "Nothing was delivered twice.",
+    nothing: "No redeliveries.",
   },
   {
-    title: "Volume: published so far",
+    title: "Volume: messages published",
     sort: "message_stats.publish",
     fields: "message_stats.publish",
     value: (queue) => countOf(queue.message_stats, "publish"),
     format: compact,
-    nothing: "Nothing was published.",
+    nothing: "No messages published.",
   },
 ];
 
@@ -78,7 +78,7 @@ export function ReportsPage(): JSX.Element {
         {has("/api/groups") && <LagReport />}
         <ExchangeReport />
       </div>
-      {has("/api/reports") && <KeptReports />}
+      {has("/api/reports") && <SavedReports />}
     </>
   );
 }
@@ -98,7 +98,7 @@ function QueueReport(props: { report: Report }): JSX.Element {
   );
   return (
     <Card title={report.title}>
-      <Ready polled={polled}>
+      <Loaded polled={polled}>
         {(data) => {
           const rows: BarRow[] = data.items
             .map((queue) => ({
@@ -114,12 +114,12 @@ function QueueReport(props: { report: Report }): JSX.Element {
             <Empty title={report.nothing} />
           );
         }}
-      </Ready>
+      </Loaded>
     </Card>
   );
 }
 
-/** The groups that have most to do. */
+/** Groups with the largest lag. */
 function LagReport(): JSX.Element {
   const chosen = useShared(vhost);
   const polled = usePoll<Page<Group>>(
@@ -133,14 +133,14 @@ function LagReport(): JSX.Element {
     15_000,
   );
   return (
-    <Card title="Lag: messages a group has still to read">
-      <Ready polled={polled}>
+    <Card title="Lag: unread messages by group">
+      <Loaded polled={polled}>
         {(data) => {
           const rows = data.items
             .filter((one) => one.messages > 0)
             .map((one) => ({
               label: one.group || one.token,
-              note: `${one.queue || one.topic}, ${duration(one.seconds)} behind, ${whole(one.retrying)} retrying, ${whole(one.dead)} dead`,
+              note: `${one.queue || one.topic}, oldest ${duration(one.seconds)}, ${whole(one.retrying)} retrying, ${whole(one.dead)} dead`,
               href: one.queue
                 ? link(["queues", one.vhost, one.queue])
                 : one.group
@@ -151,15 +151,15 @@ function LagReport(): JSX.Element {
           return rows.length > 0 ? (
             <Bars rows={rows} format={whole} />
           ) : (
-            <Empty title="No group is behind." />
+            <Empty title="No group is lagging." />
           );
         }}
-      </Ready>
+      </Loaded>
     </Card>
   );
 }
 
-/** Where publishers publish to. */
+/** Exchanges by published messages. */
 function ExchangeReport(): JSX.Element {
   const chosen = useShared(vhost);
   const polled = usePoll<Page<Exchange>>(
@@ -173,8 +173,8 @@ function ExchangeReport(): JSX.Element {
     15_000,
   );
   return (
-    <Card title="Exchanges: published to so far">
-      <Ready polled={polled}>
+    <Card title="Exchanges: messages published">
+      <Loaded polled={polled}>
         {(data) => {
           const rows = data.items
             .map((one) => ({
@@ -187,10 +187,10 @@ function ExchangeReport(): JSX.Element {
           return rows.length > 0 ? (
             <Bars rows={rows} format={compact} />
           ) : (
-            <Empty title="Nothing was published." />
+            <Empty title="No messages published." />
           );
         }}
-      </Ready>
+      </Loaded>
     </Card>
   );
 }
@@ -201,7 +201,7 @@ function DeadReport(): JSX.Element {
   const polled = usePoll<{ groups: DeadGroup[] }>(url(path), 60_000);
   return (
     <Card title="Dead letters by cause">
-      <Ready polled={polled}>
+      <Loaded polled={polled}>
         {(data) =>
           data.groups.length > 0 ? (
             <Bars
@@ -214,10 +214,10 @@ function DeadReport(): JSX.Element {
               }))}
             />
           ) : (
-            <Empty title="Nothing died." />
+            <Empty title="No dead letters." />
           )
         }
-      </Ready>
+      </Loaded>
     </Card>
   );
 }

@@ -1,13 +1,13 @@
-/** Where would this message go, and why? */
+/** Routing test: which queues a message would reach, and why. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { post } from "../api";
-import { usePlace } from "../place";
+import { useAddress } from "../navigation";
 import { vhost } from "../state";
 import { Badge, Card, PageHead } from "../ui/basics";
-import { Field, Form, objectOf, PairRows, type Pairs } from "../ui/form";
+import { Field, Form, KeyValueFields, type KeyValues, objectOf } from "../ui/form";
 import { ExchangeLink, QueueLink } from "../ui/links";
 import { attempt } from "../ui/notices";
 import { useNames, VhostField } from "../ui/vhost-field";
@@ -21,21 +21,25 @@ interface Step {
   delayed?: boolean;
 }
 
-interface Explained {
+interface Explanation {
   routed: boolean;
   queues: string[];
   steps: Step[];
 }
 
 export function RoutePage(): JSX.Element {
-  const { query } = usePlace();
+  const { query } = useAddress();
   const [where, setWhere] = useState(query.vhost ?? vhost.value ?? "/");
   const [exchange, setExchange] = useState(query.exchange ?? "");
   const [key, setKey] = useState(query.key ?? "");
-  const [headers, setHeaders] = useState<Pairs>([]);
-  const [told, setTold] = useState<{ answer: Explained; vhost: string; at: number } | null>(null);
+  const [headers, setHeaders] = useState<KeyValues>([]);
+  const [result, setResult] = useState<{
+    explained: Explanation;
+    vhost: string;
+    at: number;
+  } | null>(null);
   const names = useNames("exchanges", where);
-  const ask = (): Promise<unknown> =>
+  const test = (): Promise<unknown> =>
     attempt(async () => {
       const body = {
         vhost: where,
@@ -43,14 +47,14 @@ export function RoutePage(): JSX.Element {
         routing_key: key,
         properties: { headers: objectOf(headers) },
       };
-      const answer = await post<Explained>("/api/route", body);
-      setTold({ answer, vhost: where, at: (told?.at ?? 0) + 1 });
+      const explained = await post<Explanation>("/api/route", body);
+      setResult({ explained, vhost: where, at: (result?.at ?? 0) + 1 });
     });
   return (
     <>
-      <PageHead title="Where would this message go?" />
+      <PageHead title="Test routing" />
       <Card>
-        <Form action="Ask" onSend={ask}>
+        <Form action="Test" onSend={test}>
           <VhostField value={where} onValue={setWhere} />
           <Field
             label="Exchange"
@@ -61,32 +65,34 @@ export function RoutePage(): JSX.Element {
             autofocus
           />
           <Field label="Routing key" value={key} onValue={setKey} />
-          <PairRows label="Headers" pairs={headers} onPairs={setHeaders} />
+          <KeyValueFields label="Headers" pairs={headers} onPairs={setHeaders} />
         </Form>
         <p class="muted">Nothing is published.</p>
       </Card>
-      {told && <Answer key={told.at} answer={told.answer} vhost={told.vhost} />}
+      {result && (
+        <RoutingResult key={result.at} explained={result.explained} vhost={result.vhost} />
+      )}
     </>
   );
 }
 
-function Answer(props: { answer: Explained; vhost: string }): JSX.Element {
-  const { answer } = props;
+function RoutingResult(props: { explained: Explanation; vhost: string }): JSX.Element {
+  const { explained } = props;
   return (
     <Card
       title={
-        answer.routed
-          ? `To ${answer.queues.length === 1 ? "one queue" : `${answer.queues.length} queues`}`
-          : "To no queue"
+        explained.routed
+          ? `Routed to ${explained.queues.length === 1 ? "one queue" : `${explained.queues.length} queues`}`
+          : "Not routed"
       }
     >
-      {!answer.routed && (
+      {!explained.routed && (
         <p class="note-box warn">
-          It would be dropped, or returned to a publisher that asks for it (mandatory).
+          The message would be dropped, or returned if it is published as mandatory.
         </p>
       )}
-      <ol class="steps" aria-label="Way of the message">
-        {answer.steps.map((step, index) => (
+      <ol class="steps" aria-label="Routing steps">
+        {explained.steps.map((step, index) => (
           <li key={index} class={step.destination === undefined ? "bad" : undefined}>
             <ExchangeLink vhost={props.vhost} name={step.exchange} bare />{" "}
             <Badge tone="info">{step.type}</Badge>{" "}
@@ -106,7 +112,7 @@ function Answer(props: { answer: Explained; vhost: string }): JSX.Element {
             )}
             <span class="sub">
               {step.reason}
-              {step.delayed && "; it is held back first, as its header x-delay says"}
+              {step.delayed && "; delayed by its x-delay header"}
             </span>
           </li>
         ))}

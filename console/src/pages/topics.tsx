@@ -1,39 +1,39 @@
-/** Topics: logs with lanes of priority that groups read at their own pace. */
+/** Topics: list, details, creation and deletion. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { del, put } from "../api";
 import { ago, bytes, duration, moment, whole } from "../format";
-import { adjust, go, usePlace } from "../place";
+import { navigate, updateQuery, useAddress } from "../navigation";
 import { usePoll } from "../poll";
-import { link, url } from "../route";
 import { vhost } from "../state";
 import type { Topic } from "../types";
-import { Badge, Card, Empty, Facts, Figure, PageHead, Ready, Rows } from "../ui/basics";
-import { confirmed, Dialog } from "../ui/dialog";
+import { Badge, Card, Empty, Facts, Loaded, PageHead, Rows, Stat } from "../ui/basics";
+import { confirmAction, Dialog } from "../ui/dialog";
 import { Field, Form } from "../ui/form";
 import { List } from "../ui/list";
 import { attempt } from "../ui/notices";
 import { VhostField } from "../ui/vhost-field";
+import { link, url } from "../urls";
 import { GroupRows } from "./groups";
 
 function retentionOf(topic: Topic): string {
   const { retention } = topic;
-  if (!retention) return "until it is deleted";
+  if (!retention) return "unlimited";
   const parts = [
     retention.ms ? duration(retention.ms / 1000) : "",
     retention.size ? bytes(retention.size) : "",
   ];
-  return parts.filter(Boolean).join(" or ") || "until it is deleted";
+  return parts.filter(Boolean).join(" or ") || "unlimited";
 }
 
 export function TopicsPage(): JSX.Element {
-  const { query } = usePlace();
+  const { query } = useAddress();
   return (
     <>
       <PageHead title="Topics">
-        <button type="button" class="primary" onClick={() => adjust({ new: "1" })}>
+        <button type="button" class="primary" onClick={() => updateQuery({ new: "1" })}>
           New topic
         </button>
       </PageHead>
@@ -44,8 +44,8 @@ export function TopicsPage(): JSX.Element {
         id={(one) => JSON.stringify([one.vhost, one.name])}
         empty={
           <Empty title="No topics yet">
-            A topic keeps what is appended to it, and every group reads all of it. Make one here, or
-            with <code>headrace topic create</code>.
+            A topic retains its messages, and every group reads all of them. Create one here or with{" "}
+            <code>headrace topic create</code>.
           </Empty>
         }
         columns={[
@@ -59,13 +59,17 @@ export function TopicsPage(): JSX.Element {
               </>
             ),
           },
-          { label: "Kept in", sort: "engine", low: 1, cell: (one) => <Badge>{one.engine}</Badge> },
+          { label: "Engine", sort: "engine", low: 1, cell: (one) => <Badge>{one.engine}</Badge> },
           { label: "High", num: true, low: 1, cell: (one) => whole(one.lanes.high) },
           { label: "Middle", num: true, low: 1, cell: (one) => whole(one.lanes.middle) },
           { label: "Low", num: true, low: 1, cell: (one) => whole(one.lanes.low) },
           { label: "Messages", sort: "messages", num: true, cell: (one) => whole(one.messages) },
-          { label: "Last one", sort: "last_time", cell: (one) => ago(one.last_time, Date.now()) },
-          { label: "Kept for", low: 2, cell: retentionOf },
+          {
+            label: "Last message",
+            sort: "last_time",
+            cell: (one) => ago(one.last_time, Date.now()),
+          },
+          { label: "Retention", low: 2, cell: retentionOf },
         ]}
       />
       {query.new && <NewTopic />}
@@ -78,35 +82,35 @@ function NewTopic(): JSX.Element {
   const [name, setName] = useState("");
   const [queues, setQueues] = useState("1");
   const [hours, setHours] = useState("");
-  const make = async (): Promise<void> => {
+  const create = async (): Promise<void> => {
     const body = {
       queues: Number(queues),
       ...(hours ? { retention_ms: Math.round(Number(hours) * 3_600_000) } : {}),
     };
-    const made = await attempt(
+    const created = await attempt(
       () => put(url(["topics", where, name]), body),
-      `Topic ${name} is there.`,
+      `Topic ${name} created.`,
     );
-    if (made) go(["topics", where, name]);
+    if (created) navigate(["topics", where, name]);
   };
   return (
-    <Dialog title="New topic" onClose={() => adjust({ new: undefined })} wide>
-      <Form action="Make topic" onSend={make}>
+    <Dialog title="New topic" onClose={() => updateQuery({ new: undefined })} wide>
+      <Form action="Create topic" onSend={create}>
         <VhostField value={where} onValue={setWhere} />
         <Field label="Name" value={name} onValue={setName} required autofocus />
         <Field
-          label="Queues per lane"
+          label="Partitions per priority"
           type="number"
           value={queues}
           onValue={setQueues}
-          hint="how many can be read side by side"
+          hint="partitions are read in parallel"
         />
         <Field
-          label="Kept for, hours"
+          label="Retention in hours"
           type="number"
           value={hours}
           onValue={setHours}
-          placeholder="until it is deleted"
+          placeholder="unlimited"
         />
       </Form>
     </Dialog>
@@ -117,13 +121,13 @@ export function TopicPage(props: { vhost: string; name: string }): JSX.Element {
   const path = ["topics", props.vhost, props.name];
   const polled = usePoll<Topic>(url(path));
   const remove = async (): Promise<void> => {
-    const sure = await confirmed({
+    const sure = await confirmAction({
       title: "Delete this topic?",
-      text: `With it go ${whole(polled.data?.messages)} messages and the positions of ${whole(polled.data?.groups?.length)} groups.`,
+      text: `Deletes ${whole(polled.data?.messages)} messages and the positions of ${whole(polled.data?.groups?.length)} groups.`,
       action: "Delete topic",
       typed: props.name,
     });
-    if (sure && (await attempt(() => del(url(path)), "The topic is deleted."))) go(["topics"]);
+    if (sure && (await attempt(() => del(url(path)), "Topic deleted."))) navigate(["topics"]);
   };
   return (
     <>
@@ -132,47 +136,47 @@ export function TopicPage(props: { vhost: string; name: string }): JSX.Element {
           Delete…
         </button>
       </PageHead>
-      <Ready polled={polled}>
+      <Loaded polled={polled}>
         {(topic) => (
           <>
             <div class="figures">
-              <Figure label="Messages" value={whole(topic.messages)} note="kept" />
-              <Figure label="High" value={whole(topic.lanes.high)} note="read first" />
-              <Figure label="Middle" value={whole(topic.lanes.middle)} note="the usual" />
-              <Figure label="Low" value={whole(topic.lanes.low)} note="read last" />
-              <Figure label="Groups" value={whole(topic.groups?.length)} note="read it" />
+              <Stat label="Messages" value={whole(topic.messages)} note="retained" />
+              <Stat label="High" value={whole(topic.lanes.high)} note="read first" />
+              <Stat label="Middle" value={whole(topic.lanes.middle)} note="default" />
+              <Stat label="Low" value={whole(topic.lanes.low)} note="read last" />
+              <Stat label="Groups" value={whole(topic.groups?.length)} note="reading" />
             </div>
             <Card title="Groups" flush>
               <GroupRows groups={topic.groups ?? []} />
             </Card>
-            <Card title="Lanes" flush>
-              <Lanes topic={topic} />
+            <Card title="Partitions" flush>
+              <PriorityRows topic={topic} />
             </Card>
             <Card>
               <Facts
                 rows={[
                   ["Vhost", topic.vhost],
-                  ["Kept in", topic.engine],
-                  ["Kept for", retentionOf(topic)],
-                  ["Queues per lane", whole(topic.queues)],
-                  ["Made", moment(topic.created_at)],
+                  ["Engine", topic.engine],
+                  ["Retention", retentionOf(topic)],
+                  ["Partitions per priority", whole(topic.queues)],
+                  ["Created", moment(topic.created_at)],
                 ]}
               />
             </Card>
           </>
         )}
-      </Ready>
+      </Loaded>
     </>
   );
 }
 
-function Lanes(props: { topic: Topic }): JSX.Element {
+function PriorityRows(props: { topic: Topic }): JSX.Element {
   return (
     <Rows
-      label="Lanes"
+      label="Partitions"
       head={[
-        ["Lane", "word"],
-        ["Part", "num"],
+        ["Priority", "word"],
+        ["Partition", "num"],
         ["First", "num low"],
         ["End", "num low"],
         ["Messages", "num"],

@@ -4,16 +4,16 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { del, put } from "../api";
-import { go } from "../place";
+import { navigate } from "../navigation";
 import { usePoll } from "../poll";
-import { url } from "../route";
 import { session } from "../state";
 import type { Permission, TopicPermission, User } from "../types";
-import { Badge, Card, Empty, Facts, PageHead, Ready, Rows } from "../ui/basics";
-import { confirmed } from "../ui/dialog";
+import { Badge, Card, Empty, Facts, Loaded, PageHead, Rows } from "../ui/basics";
+import { confirmAction } from "../ui/dialog";
 import { Field, Form } from "../ui/form";
 import { attempt } from "../ui/notices";
 import { VhostField } from "../ui/vhost-field";
+import { url } from "../urls";
 import { LimitRows } from "./limits";
 import { PermissionForm, PermissionRows } from "./permissions";
 import { TagChecks } from "./users";
@@ -23,14 +23,14 @@ export function UserPage(props: { name: string }): JSX.Element {
   const permissions = usePoll<Permission[]>(url(["users", props.name, "permissions"]), 0);
   const topics = usePoll<TopicPermission[]>(url(["users", props.name, "topic-permissions"]), 0);
   const remove = async (): Promise<void> => {
-    const sure = await confirmed({
+    const sure = await confirmAction({
       title: "Delete this user?",
-      text: "Its connections are closed. Queues and messages stay.",
+      text: "Its connections are closed. Queues and messages are kept.",
       action: "Delete user",
       typed: props.name,
     });
-    if (sure && (await attempt(() => del(url(["users", props.name])), "The user is deleted.")))
-      go(["users"]);
+    if (sure && (await attempt(() => del(url(["users", props.name])), "User deleted.")))
+      navigate(["users"]);
   };
   return (
     <>
@@ -41,21 +41,21 @@ export function UserPage(props: { name: string }): JSX.Element {
           </button>
         )}
       </PageHead>
-      <Ready polled={polled}>
+      <Loaded polled={polled}>
         {(user) => <Account key={user.tags.join()} user={user} onDone={polled.refresh} />}
-      </Ready>
+      </Loaded>
       <Card title="Permissions" flush>
-        <Ready polled={permissions}>
+        <Loaded polled={permissions}>
           {(rows) => <PermissionRows rows={rows} side="vhost" onChange={permissions.refresh} />}
-        </Ready>
+        </Loaded>
         <div class="pad">
           <PermissionForm user={props.name} onDone={permissions.refresh} />
         </div>
       </Card>
-      <Card title="Routing keys it may use" flush>
-        <Ready polled={topics}>
+      <Card title="Topic permissions" flush>
+        <Loaded polled={topics}>
           {(rows) => <TopicRows rows={rows} onChange={topics.refresh} />}
-        </Ready>
+        </Loaded>
         <div class="pad">
           <TopicForm user={props.name} onDone={topics.refresh} />
         </div>
@@ -71,7 +71,7 @@ function Account(props: { user: User; onDone: () => void }): JSX.Element {
   const [password, setPassword] = useState("");
   const change = async (): Promise<void> => {
     const body = { tags: tags.join(","), ...(password ? { password } : {}) };
-    if (await attempt(() => put(url(["users", user.name]), body), "Changed.")) {
+    if (await attempt(() => put(url(["users", user.name]), body), "User updated.")) {
       setPassword("");
       props.onDone();
     }
@@ -87,10 +87,10 @@ function Account(props: { user: User; onDone: () => void }): JSX.Element {
                 ? user.tags.map((tag) => <Badge key={tag}>{tag}</Badge>)
                 : "none",
             ],
-            ["Password kept as", user.hashing_algorithm.replace(/^.*_password_hashing_/, "")],
+            ["Password hash", user.hashing_algorithm.replace(/^.*_password_hashing_/, "")],
           ]}
         />
-        <Form action="Change" onSend={change}>
+        <Form action="Update user" onSend={change}>
           <TagChecks tags={tags} onTags={setTags} />
           <Field
             label="New password"
@@ -107,25 +107,27 @@ function Account(props: { user: User; onDone: () => void }): JSX.Element {
 }
 
 function TopicRows(props: { rows: TopicPermission[]; onChange: () => void }): JSX.Element {
-  const lift = async (one: TopicPermission): Promise<void> => {
-    const sure = await confirmed({
-      title: "Lift this restriction?",
-      text: `${one.user} may use every routing key of ${one.exchange} then.`,
-      action: "Lift it",
+  const remove = async (one: TopicPermission): Promise<void> => {
+    const sure = await confirmAction({
+      title: "Delete this topic permission?",
+      text: `${one.user} can then use every routing key of ${one.exchange}.`,
+      action: "Delete topic permission",
     });
     const path = url(["topic-permissions", one.vhost, one.user, one.exchange]);
-    if (sure && (await attempt(() => del(path), "Lifted."))) props.onChange();
+    if (sure && (await attempt(() => del(path), "Topic permission deleted."))) props.onChange();
   };
   if (props.rows.length === 0) {
     return (
       <div class="pad">
-        <Empty title="Not restricted">On topic exchanges, keys can be restricted below.</Empty>
+        <Empty title="No topic permissions">
+          All routing keys are allowed. Restrict those of a topic exchange below.
+        </Empty>
       </div>
     );
   }
   return (
     <Rows
-      label="Restricted routing keys"
+      label="Topic permissions"
       head={["Virtual host", "Exchange", "Write", "Read", ["", "num"]]}
       rows={props.rows}
       id={(one) => JSON.stringify([one.vhost, one.exchange])}
@@ -134,8 +136,8 @@ function TopicRows(props: { rows: TopicPermission[]; onChange: () => void }): JS
         one.exchange,
         <code>{one.write}</code>,
         <code>{one.read}</code>,
-        <button type="button" class="small danger" onClick={() => void lift(one)}>
-          Lift
+        <button type="button" class="small danger" onClick={() => void remove(one)}>
+          Delete
         </button>,
       ]}
     />
@@ -149,10 +151,11 @@ function TopicForm(props: { user: string; onDone: () => void }): JSX.Element {
   const [read, setRead] = useState(".*");
   const set = async (): Promise<void> => {
     const path = url(["topic-permissions", where, props.user]);
-    if (await attempt(() => put(path, { exchange, write, read }), "Restricted.")) props.onDone();
+    if (await attempt(() => put(path, { exchange, write, read }), "Topic permission set."))
+      props.onDone();
   };
   return (
-    <Form action="Restrict" onSend={set}>
+    <Form action="Set topic permission" onSend={set}>
       <VhostField value={where} onValue={setWhere} />
       <Field label="Topic exchange" value={exchange} onValue={setExchange} required />
       <Field label="Write" value={write} onValue={setWrite} />

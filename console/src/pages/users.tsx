@@ -1,38 +1,38 @@
-/** Users. */
+/** List of users, and the form that creates one. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { put } from "../api";
-import { adjust, go, usePlace } from "../place";
-import { link, url } from "../route";
+import { navigate, updateQuery, useAddress } from "../navigation";
 import type { User } from "../types";
 import { Badge, Empty, PageHead } from "../ui/basics";
 import { Dialog } from "../ui/dialog";
-import { Check, Field, Form } from "../ui/form";
+import { Checkbox, Field, Form } from "../ui/form";
 import { List } from "../ui/list";
 import { attempt } from "../ui/notices";
+import { link, url } from "../urls";
 
 export const TAGS: [string, string][] = [
-  ["administrator", "everything"],
-  ["monitoring", "sees everything"],
-  ["policymaker", "sets policies where it has permissions"],
-  ["management", "logs in here, sees its own"],
+  ["administrator", "full access"],
+  ["monitoring", "views everything"],
+  ["policymaker", "manages policies where it has permissions"],
+  ["management", "logs in here and views its own objects"],
 ];
 
 export function UsersPage(): JSX.Element {
-  const { query } = usePlace();
+  const { query } = useAddress();
   return (
     <>
       <PageHead title="Users">
-        <button type="button" class="primary" onClick={() => adjust({ new: "1" })}>
+        <button type="button" class="primary" onClick={() => updateQuery({ new: "1" })}>
           New user
         </button>
       </PageHead>
       <List<User>
         label="Users"
         parts={["users"]}
-        everywhere
+        global
         fields="name,tags,limits"
         id={(one) => one.name}
         empty={<Empty title="No users" />}
@@ -51,7 +51,7 @@ export function UsersPage(): JSX.Element {
                     {tag}
                   </Badge>
                 ))}
-                {one.tags.length === 0 && <span class="muted">none: no login here</span>}
+                {one.tags.length === 0 && <span class="muted">none: cannot log in here</span>}
               </span>
             ),
           },
@@ -79,7 +79,7 @@ export function TagChecks(props: {
   return (
     <fieldset class="checks" aria-label="Tags">
       {TAGS.map(([tag, text]) => (
-        <Check
+        <Checkbox
           key={tag}
           label={
             <>
@@ -98,17 +98,17 @@ function NewUser(): JSX.Element {
   const [name, setName] = useState("");
   const [password, setPassword] = useState("");
   const [tags, setTags] = useState<string[]>([]);
-  const make = async (): Promise<void> => {
+  const create = async (): Promise<void> => {
     const body = { password, tags: tags.join(",") };
-    const made = await attempt(
+    const created = await attempt(
       () => put(url(["users", name]), body),
-      `User ${name} is there. Set its permissions.`,
+      `User ${name} created. Grant it permissions.`,
     );
-    if (made) go(["users", name]);
+    if (created) navigate(["users", name]);
   };
   return (
-    <Dialog title="New user" onClose={() => adjust({ new: undefined })} wide>
-      <Form action="Make user" onSend={make}>
+    <Dialog title="New user" onClose={() => updateQuery({ new: undefined })} wide>
+      <Form action="Create user" onSend={create}>
         <Field label="Name" value={name} onValue={setName} required autofocus />
         <Field
           label="Password"

@@ -1,30 +1,30 @@
-/** Virtual hosts: worlds of their own inside one broker. */
+/** Virtual hosts: list, details, permissions and limits. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { del, put } from "../api";
 import { rate, whole } from "../format";
-import { adjust, go, usePlace } from "../place";
+import { navigate, updateQuery, useAddress } from "../navigation";
 import { usePoll } from "../poll";
-import { link, url } from "../route";
 import { vhost as chosen, may } from "../state";
 import { type Permission, rateOf, type Vhost } from "../types";
-import { Card, Empty, Facts, PageHead, Ready } from "../ui/basics";
-import { confirmed, Dialog } from "../ui/dialog";
+import { Card, Empty, Facts, Loaded, PageHead } from "../ui/basics";
+import { confirmAction, Dialog } from "../ui/dialog";
 import { Field, Form } from "../ui/form";
 import { List } from "../ui/list";
 import { attempt } from "../ui/notices";
+import { link, url } from "../urls";
 import { LimitRows } from "./limits";
 import { PermissionForm, PermissionRows } from "./permissions";
 
 export function VhostsPage(): JSX.Element {
-  const { query } = usePlace();
+  const { query } = useAddress();
   return (
     <>
       <PageHead title="Virtual hosts">
         {may("administrator") && (
-          <button type="button" class="primary" onClick={() => adjust({ new: "1" })}>
+          <button type="button" class="primary" onClick={() => updateQuery({ new: "1" })}>
             New virtual host
           </button>
         )}
@@ -32,11 +32,11 @@ export function VhostsPage(): JSX.Element {
       <List<Vhost>
         label="Virtual hosts"
         parts={["vhosts"]}
-        everywhere
+        global
         fields="name,description,messages_ready,messages_unacknowledged,message_stats.publish_details,message_stats.deliver_get_details"
         id={(one) => one.name}
         empty={
-          <Empty title="You may enter no virtual host">Ask an administrator for permissions.</Empty>
+          <Empty title="No accessible virtual hosts">Ask an administrator for permissions.</Empty>
         }
         columns={[
           {
@@ -78,17 +78,17 @@ export function VhostsPage(): JSX.Element {
 function NewVhost(): JSX.Element {
   const [name, setName] = useState("");
   const [description, setDescription] = useState("");
-  const make = async (): Promise<void> => {
+  const create = async (): Promise<void> => {
     const body = { description };
-    const made = await attempt(
+    const created = await attempt(
       () => put(url(["vhosts", name]), body),
-      `Virtual host ${name} is there.`,
+      `Virtual host ${name} created.`,
     );
-    if (made) go(["vhosts", name]);
+    if (created) navigate(["vhosts", name]);
   };
   return (
-    <Dialog title="New virtual host" onClose={() => adjust({ new: undefined })}>
-      <Form action="Make virtual host" onSend={make}>
+    <Dialog title="New virtual host" onClose={() => updateQuery({ new: undefined })}>
+      <Form action="Create virtual host" onSend={create}>
         <Field label="Name" value={name} onValue={setName} required autofocus />
         <Field label="Description" value={description} onValue={setDescription} />
       </Form>
@@ -99,15 +99,15 @@ function NewVhost(): JSX.Element {
 export function VhostPage(props: { name: string }): JSX.Element {
   const polled = usePoll<Vhost>(url(["vhosts", props.name]));
   const remove = async (): Promise<void> => {
-    const sure = await confirmed({
+    const sure = await confirmAction({
       title: "Delete this virtual host?",
-      text: "Everything in it goes with it: exchanges, queues, all messages. Its connections are closed.",
-      action: "Delete everything in it",
+      text: "All exchanges, queues and messages in it are deleted, and its connections are closed.",
+      action: "Delete virtual host",
       typed: props.name,
     });
-    if (sure && (await attempt(() => del(url(["vhosts", props.name])), "It is deleted."))) {
+    if (sure && (await attempt(() => del(url(["vhosts", props.name])), "Virtual host deleted."))) {
       if (chosen.value === props.name) chosen.value = null;
-      go(["vhosts"]);
+      navigate(["vhosts"]);
     }
   };
   return (
@@ -117,10 +117,10 @@ export function VhostPage(props: { name: string }): JSX.Element {
           type="button"
           onClick={() => {
             chosen.value = props.name;
-            go(["queues"]);
+            navigate(["queues"]);
           }}
         >
-          Show its queues
+          Show queues
         </button>
         {may("administrator") && (
           <button type="button" class="danger" onClick={() => void remove()}>
@@ -128,7 +128,7 @@ export function VhostPage(props: { name: string }): JSX.Element {
           </button>
         )}
       </PageHead>
-      <Ready polled={polled}>
+      <Loaded polled={polled}>
         {(one) => (
           <Card>
             <Facts
@@ -143,7 +143,7 @@ export function VhostPage(props: { name: string }): JSX.Element {
             />
           </Card>
         )}
-      </Ready>
+      </Loaded>
       {may("administrator") && <VhostPermissions vhost={props.name} />}
       <LimitRows kind="vhost" name={props.name} />
     </>
@@ -153,10 +153,10 @@ export function VhostPage(props: { name: string }): JSX.Element {
 function VhostPermissions(props: { vhost: string }): JSX.Element {
   const polled = usePoll<Permission[]>(url(["vhosts", props.vhost, "permissions"]), 0);
   return (
-    <Card title="Who may do what here" flush>
-      <Ready polled={polled}>
+    <Card title="Permissions" flush>
+      <Loaded polled={polled}>
         {(rows) => <PermissionRows rows={rows} side="user" onChange={polled.refresh} />}
-      </Ready>
+      </Loaded>
       <div class="pad">
         <PermissionForm vhost={props.vhost} onDone={polled.refresh} />
       </div>

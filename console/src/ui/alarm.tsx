@@ -1,9 +1,9 @@
-/** On every page: that publishers are held back, and why. Whoever wonders must not have to search. */
+/** Banner on every page while an alarm blocks publishers. */
 
 import type { JSX } from "preact";
 
 import { usePoll } from "../poll";
-import { link } from "../route";
+import { link } from "../urls";
 
 const EVERY = 15_000;
 
@@ -12,7 +12,7 @@ export function Alarm(): JSX.Element | null {
   if (!data?.alarm) return null;
   return (
     <p class="failure" role="alert">
-      Publishers are held back: {data.alarm}. <a href={link([])}>The overview</a> has the figures.
+      Publishers are blocked: {data.alarm}. See the <a href={link([])}>overview</a>.
     </p>
   );
 }

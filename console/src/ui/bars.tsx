@@ -1,4 +1,4 @@
-/** Horizontal bars: a table whose numbers can be compared at a glance. */
+/** Horizontal bar chart. */
 
 import type { ComponentChildren, JSX } from "preact";
 

@@ -1,4 +1,4 @@
-/** Small parts that every page is made of. */
+/** Basic components. */
 
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
@@ -56,7 +56,7 @@ export function Badge(props: {
   );
 }
 
-/** Nothing here: what it means and what to do next. */
+/** Empty state: what it means and what to do next. */
 export function Empty(props: { title: string; children?: ComponentChildren }): JSX.Element {
   return (
     <div class="empty">
@@ -66,7 +66,7 @@ export function Empty(props: { title: string; children?: ComponentChildren }): J
   );
 }
 
-/** `stale` is what to say of what is still shown below. */
+/** `stale`: older data is still shown below. */
 export function Failure(props: {
   error: ApiError | Error | undefined;
   stale?: boolean;
@@ -76,8 +76,8 @@ export function Failure(props: {
   const gone = error instanceof ApiError && error.status === 404;
   return (
     <p class="failure" role="alert">
-      {gone ? "This is not there, or not any more." : error.message}
-      {props.stale && " What you see below is from before."}
+      {gone ? "Not found. It may have been deleted." : error.message}
+      {props.stale && " The data below is out of date."}
     </p>
   );
 }
@@ -90,8 +90,8 @@ export function Loading(): JSX.Element {
   );
 }
 
-/** The data when it is there; what is wrong, or that it is on its way, when not. */
-export function Ready<T>(props: {
+/** The data, or the error, or a loading indicator. */
+export function Loaded<T>(props: {
   polled: { data: T | undefined; error: ApiError | undefined };
   children: (data: T) => ComponentChildren;
 }): JSX.Element {
@@ -105,7 +105,7 @@ export function Ready<T>(props: {
   );
 }
 
-export function Figure(props: {
+export function Stat(props: {
   label: string;
   value: ComponentChildren;
   note?: ComponentChildren;
@@ -127,7 +127,7 @@ export function Figure(props: {
   );
 }
 
-/** Names and values, one under the other. */
+/** List of names and values. */
 export function Facts(props: { rows: [string, ComponentChildren][] }): JSX.Element {
   return (
     <dl class="facts">
@@ -141,7 +141,7 @@ export function Facts(props: { rows: [string, ComponentChildren][] }): JSX.Eleme
   );
 }
 
-/** An object of any shape as text. */
+/** An object as names and values. */
 export function Values(props: { of: Record<string, unknown>; none?: string }): JSX.Element {
   const entries = Object.entries(props.of);
   if (entries.length === 0) return <span class="muted">{props.none ?? "none"}</span>;
@@ -180,7 +180,7 @@ export interface Tab {
 
 export function Tabs(props: { tabs: Tab[]; current: string }): JSX.Element {
   return (
-    <nav class="tabs" aria-label="Parts of this page">
+    <nav class="tabs" aria-label="Sections">
       {props.tabs.map((tab) => (
         <a
           key={tab.id}
@@ -194,10 +194,10 @@ export function Tabs(props: { tabs: Tab[]; current: string }): JSX.Element {
   );
 }
 
-/** A plain table for short lists that need no paging. */
+/** Table for short lists without paging. */
 export function Rows<T>(props: {
   label: string;
-  head: (string | [string, string])[]; // [label, class]: "num", "word" (stays whole), "low" (hidden on phones)
+  head: (string | [string, string])[]; // [label, class]: "num", "word" (not wrapped), "low" (hidden on phones)
   rows: readonly T[];
   id: (row: T) => string;
   cells: (row: T) => ComponentChildren[];
@@ -231,8 +231,8 @@ export function Rows<T>(props: {
   );
 }
 
-/** Something that is mostly not needed. */
-export function Fold(props: {
+/** Section that is closed at first. */
+export function Collapsible(props: {
   title: string;
   open?: boolean;
   children: ComponentChildren;

@@ -1,15 +1,15 @@
-/** Bindings in a table, with the means to add and to remove them. */
+/** Table of bindings, and the form that adds one. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { del, post } from "../api";
 import { exchangeName } from "../format";
-import { exchangePart, url } from "../route";
 import type { Binding } from "../types";
+import { exchangePart, url } from "../urls";
 import { Empty, Rows } from "./basics";
-import { confirmed } from "./dialog";
-import { Choice, Field, Form, objectOf, PairRows, type Pairs } from "./form";
+import { confirmAction } from "./dialog";
+import { Field, Form, KeyValueFields, type KeyValues, objectOf, Select } from "./form";
 import { ExchangeLink, QueueLink } from "./links";
 import { attempt } from "./notices";
 import { useNames } from "./vhost-field";
@@ -19,12 +19,12 @@ function kindPart(one: Binding): string {
 }
 
 async function unbind(one: Binding): Promise<boolean> {
-  const sure = await confirmed({
-    title: "Remove this binding?",
+  const sure = await confirmAction({
+    title: "Delete this binding?",
     text:
       `From ${exchangeName(one.source)} to ${one.destination_type} ${one.destination}` +
-      `, key “${one.routing_key}”.\n\nMessages stay where they are; new ones do not take this way any more.`,
-    action: "Remove it",
+      `, key “${one.routing_key}”.\n\nMessages already routed are kept. New messages no longer take this route.`,
+    action: "Delete binding",
   });
   const path = url([
     "bindings",
@@ -35,7 +35,7 @@ async function unbind(one: Binding): Promise<boolean> {
     one.destination,
     one.properties_key,
   ]);
-  return sure && attempt(() => del(path), "The binding is removed.");
+  return sure && attempt(() => del(path), "Binding deleted.");
 }
 
 export function BindingRows(props: {
@@ -53,7 +53,7 @@ export function BindingRows(props: {
   }
   return (
     <Rows
-      label={props.side === "source" ? "Bindings that lead here" : "Bindings that begin here"}
+      label={props.side === "source" ? "Incoming bindings" : "Outgoing bindings"}
       head={[
         props.side === "source" ? "From" : "To",
         "Routing key",
@@ -75,7 +75,7 @@ export function BindingRows(props: {
         <code>{one.routing_key}</code>,
         Object.keys(one.arguments).length > 0 ? <code>{JSON.stringify(one.arguments)}</code> : "",
         one.source === "" ? (
-          <span class="muted">always</span>
+          <span class="muted">implicit</span>
         ) : (
           <button
             type="button"
@@ -90,7 +90,7 @@ export function BindingRows(props: {
   );
 }
 
-/** From an exchange to a queue or an exchange; one end is given by the page. */
+/** One end of the binding is fixed by the page. */
 export function BindForm(props: {
   vhost: string;
   from?: string;
@@ -100,7 +100,7 @@ export function BindForm(props: {
   const [kind, setKind] = useState("q");
   const [other, setOther] = useState("");
   const [key, setKey] = useState("");
-  const [pairs, setPairs] = useState<Pairs>([]);
+  const [pairs, setPairs] = useState<KeyValues>([]);
   const wanted = props.from === undefined || kind === "e" ? "exchanges" : "queues";
   const names = useNames(wanted, props.vhost);
   const bind = async (): Promise<void> => {
@@ -108,7 +108,7 @@ export function BindForm(props: {
     const [type, target] = props.toQueue === undefined ? [kind, other] : ["q", props.toQueue];
     const path = url(["bindings", props.vhost, "e", source, type, target]);
     const body = { routing_key: key, arguments: objectOf(pairs) };
-    if (await attempt(() => post(path, body), "Bound.")) {
+    if (await attempt(() => post(path, body), "Binding created.")) {
       setOther("");
       setKey("");
       setPairs([]);
@@ -118,13 +118,13 @@ export function BindForm(props: {
   return (
     <Form action="Bind" onSend={bind}>
       {props.from !== undefined && (
-        <Choice
+        <Select
           label="To"
           value={kind}
           onValue={setKind}
           options={[
-            ["q", "a queue"],
-            ["e", "an exchange"],
+            ["q", "queue"],
+            ["e", "exchange"],
           ]}
         />
       )}
@@ -136,7 +136,12 @@ export function BindForm(props: {
         required
       />
       <Field label="Routing key" value={key} onValue={setKey} />
-      <PairRows label="Arguments" pairs={pairs} onPairs={setPairs} suggestions={["x-match"]} />
+      <KeyValueFields
+        label="Arguments"
+        pairs={pairs}
+        onPairs={setPairs}
+        suggestions={["x-match"]}
+      />
     </Form>
   );
 }

@@ -1,4 +1,4 @@
-/** A chart of some series over time, in the colours of the page. */
+/** Time series chart. */
 
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
@@ -19,14 +19,14 @@ interface Props {
   title: string;
   series: Series[];
   format: (value: number | null | undefined) => string;
-  /** Said in the place of a chart that would be empty. */
+  /** Text shown instead of an empty chart. */
   nothing?: string;
   height?: number;
   /** Steps of the axis are those of bytes. */
   binary?: boolean;
 }
 
-const LEAST_SECONDS = 60; // a chart of one moment would have no width
+const LEAST_SECONDS = 60; // minimum range of the time axis
 const BINARY = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
 function color(name: string): string {
@@ -79,7 +79,7 @@ function options(
   } as uPlot.Options;
 }
 
-/** The library gives a single moment a whole day of room. */
+/** uPlot would stretch a single point over a whole day. */
 function wide(columns: (number | null)[][]): (number | null)[][] {
   const [times, ...values] = columns;
   const at = times?.length === 1 ? times[0] : null;
@@ -111,21 +111,21 @@ export function Chart(props: Props): JSX.Element {
   useEffect(() => {
     const element = box.current;
     if (!element || !filled) return undefined;
-    const made = new uPlot(
+    const plot = new uPlot(
       options(props, element.clientWidth, setCursor),
       data as uPlot.AlignedData,
       element,
     );
-    chart.current = made;
+    chart.current = plot;
     const watcher = new ResizeObserver(() => {
-      if (element.clientWidth > 0 && element.clientWidth !== made.width) {
-        made.setSize({ width: element.clientWidth, height: props.height ?? 170 });
+      if (element.clientWidth > 0 && element.clientWidth !== plot.width) {
+        plot.setSize({ width: element.clientWidth, height: props.height ?? 170 });
       }
     });
     watcher.observe(element);
     return () => {
       watcher.disconnect();
-      made.destroy();
+      plot.destroy();
       chart.current = null;
     };
   }, [palette, filled, shape, few]);
@@ -148,7 +148,7 @@ export function Chart(props: Props): JSX.Element {
       {filled ? (
         <div ref={box} class="plot" role="img" aria-label={`${props.title}, over time`} />
       ) : (
-        <div class="plot nothing">{props.nothing ?? "The first values are on their way."}</div>
+        <div class="plot nothing">{props.nothing ?? "Waiting for data…"}</div>
       )}
     </figure>
   );

@@ -1,4 +1,4 @@
-/** Dialogs: a question before anything is destroyed, and forms that need room. */
+/** Modal dialogs, and the confirmation before destructive actions. */
 
 import type { ComponentChildren, JSX } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
@@ -13,7 +13,7 @@ export function Dialog(props: {
   wide?: boolean;
 }): JSX.Element {
   const element = useRef<HTMLDialogElement>(null);
-  // Before the next key arrives: what is typed right behind "/" belongs into the dialog.
+  // Before the next key event: what is typed right after "/" belongs into the dialog.
   useLayoutEffect(() => {
     const dialog = element.current;
     if (!dialog) return undefined;
@@ -49,19 +49,19 @@ export function Dialog(props: {
   );
 }
 
-interface Question {
+interface Confirmation {
   title: string;
   text: ComponentChildren;
   action: string;
-  /** To be typed before the button works. */
+  /** Must be typed to enable the button. */
   typed?: string;
   answer: (yes: boolean) => void;
 }
 
-const question = new Shared<Question | null>(null);
+const question = new Shared<Confirmation | null>(null);
 
-/** Ask before something that cannot be taken back; true when the reader wants it. */
-export function confirmed(asked: Omit<Question, "answer">): Promise<boolean> {
+/** Asks for confirmation of an irreversible action. */
+export function confirmAction(asked: Omit<Confirmation, "answer">): Promise<boolean> {
   return new Promise((resolve) => {
     question.value = {
       ...asked,
@@ -73,12 +73,12 @@ export function confirmed(asked: Omit<Question, "answer">): Promise<boolean> {
   });
 }
 
-export function Questions(): JSX.Element | null {
+export function ConfirmDialogs(): JSX.Element | null {
   const asked = useShared(question);
-  return asked && <Asked key={asked.title} {...asked} />;
+  return asked && <ConfirmDialog key={asked.title} {...asked} />;
 }
 
-function Asked(props: Question): JSX.Element {
+function ConfirmDialog(props: Confirmation): JSX.Element {
   const [typed, setTyped] = useState("");
   const ready = props.typed === undefined || typed === props.typed;
   return (
@@ -93,7 +93,7 @@ function Asked(props: Question): JSX.Element {
         {props.typed !== undefined && (
           <label class="field">
             <span>
-              Type <code class="typed">{props.typed}</code> to go on
+              Type <code class="typed">{props.typed}</code> to confirm
             </span>
             <input
               autofocus

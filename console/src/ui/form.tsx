@@ -1,4 +1,4 @@
-/** Fields of forms. */
+/** Form fields. */
 
 import type { ComponentChildren, JSX } from "preact";
 import { useId, useState } from "preact/hooks";
@@ -38,7 +38,7 @@ function Labelled(props: {
 
 export function Field(props: FieldProps): JSX.Element {
   const list = useId();
-  // The types of Preact tie the kind of an input to its list; here they go separate ways.
+  // Preact's types tie `type` to `list`; here they are independent.
   const kind = { type: props.type ?? "text" } as { type: "text" };
   return (
     <Labelled label={props.label} hint={props.hint}>
@@ -69,7 +69,7 @@ export function Field(props: FieldProps): JSX.Element {
   );
 }
 
-export function Area(props: FieldProps & { rows?: number }): JSX.Element {
+export function TextArea(props: FieldProps & { rows?: number }): JSX.Element {
   return (
     <Labelled label={props.label} hint={props.hint} wide>
       {(ids) => (
@@ -86,7 +86,7 @@ export function Area(props: FieldProps & { rows?: number }): JSX.Element {
   );
 }
 
-export function Choice(props: {
+export function Select(props: {
   label: string;
   value: string;
   onValue: (value: string) => void;
@@ -115,7 +115,7 @@ export function Choice(props: {
   );
 }
 
-export function Check(props: {
+export function Checkbox(props: {
   label: ComponentChildren;
   value: boolean;
   onValue: (value: boolean) => void;
@@ -132,31 +132,31 @@ export function Check(props: {
   );
 }
 
-export type Pairs = [string, string][];
+export type KeyValues = [string, string][];
 
-/** Names and values as an object; numbers, true, false and JSON become what they say. */
-export function objectOf(pairs: Pairs): Record<string, unknown> {
+/** Names and values as an object; numbers, booleans and JSON are parsed. */
+export function objectOf(pairs: KeyValues): Record<string, unknown> {
   return Object.fromEntries(
     pairs.filter(([name]) => name !== "").map(([name, value]) => [name, typed(value)]),
   );
 }
 
-export function pairsOf(values: Record<string, unknown>): Pairs {
+export function pairsOf(values: Record<string, unknown>): KeyValues {
   return Object.entries(values).map(([name, value]) => [
     name,
     typeof value === "string" && typed(value) === value ? value : JSON.stringify(value),
   ]);
 }
 
-/** Arguments, headers, definitions: rows of a name and a value. */
-export function PairRows(props: {
+/** Rows of names and values, for arguments, headers and definitions. */
+export function KeyValueFields(props: {
   label: string;
-  pairs: Pairs;
-  onPairs: (pairs: Pairs) => void;
+  pairs: KeyValues;
+  onPairs: (pairs: KeyValues) => void;
   suggestions?: readonly string[];
 }): JSX.Element {
   const list = useId();
-  const rows: Pairs = [...props.pairs, ["", ""]];
+  const rows: KeyValues = [...props.pairs, ["", ""]];
   const change = (at: number, column: 0 | 1, text: string): void => {
     const next = rows.map(([name, value]): [string, string] => [name, value]);
     next[at][column] = text;
@@ -199,7 +199,7 @@ function kindOf(value: unknown): string {
   return typeof value === "string" ? "text" : typeof value;
 }
 
-/** A form that is busy while it is sent. */
+/** Form whose button is disabled while it is sent. */
 export function Form(props: {
   action: string;
   onSend: () => Promise<unknown>;

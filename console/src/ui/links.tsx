@@ -1,13 +1,13 @@
-/** Names of things, as text that leads to their pages. */
+/** Links to objects, and badges of their state and features. */
 
 import type { JSX } from "preact";
 
 import { exchangeName } from "../format";
-import { link } from "../route";
 import { vhost as chosen, useShared } from "../state";
+import { link } from "../urls";
 import { Badge } from "./basics";
 
-/** The vhost is only worth a word when more than one is shown. */
+/** The vhost, if more than one is shown. */
 function Where(props: { vhost: string }): JSX.Element | null {
   return useShared(chosen) === null && props.vhost !== "/" ? (
     <span class="sub">{props.vhost}</span>
@@ -63,20 +63,20 @@ interface Featured {
   policy: string | null;
 }
 
-/** Whether there is anything to say of it that is not so of most queues. */
+/** Whether `Features` shows anything. */
 export function hasFeatures(queue: Featured): boolean {
   const unusual = queue.type !== "classic" || !queue.durable || queue.auto_delete;
   const named = Object.keys(SHORT).some((name) => name in queue.arguments);
   return unusual || queue.exclusive || named || queue.policy !== null;
 }
 
-/** What is special about a queue, in few words. */
+/** Badges for the features of a queue. */
 export function Features(props: { queue: Featured }): JSX.Element {
   const { queue } = props;
   return (
     <span class="badges">
       {queue.type !== "classic" && <Badge tone="info">{queue.type}</Badge>}
-      {!queue.durable && <Badge title="gone after a restart">transient</Badge>}
+      {!queue.durable && <Badge title="lost on restart">transient</Badge>}
       {queue.auto_delete && <Badge title="deleted with its last consumer">auto-delete</Badge>}
       {queue.exclusive && <Badge title="belongs to one connection">exclusive</Badge>}
       {Object.entries(SHORT).map(([name, label]) =>

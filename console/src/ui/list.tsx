@@ -1,24 +1,24 @@
-/** Lists that the broker sorts, filters and cuts into pages; only the shown columns are asked for. */
+/** Table that the broker sorts, filters and pages; only the shown columns are requested. */
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
 import { singular, whole } from "../format";
-import { adjust, usePlace } from "../place";
+import { updateQuery, useAddress } from "../navigation";
 import { usePoll } from "../poll";
-import { url } from "../route";
 import { useShared, vhost } from "../state";
 import type { Page } from "../types";
+import { url } from "../urls";
 import { Failure, Loading } from "./basics";
 
 const SIZE = 50;
 
 export interface Column<T> {
   label: string;
-  /** The field by which the broker sorts. */
+  /** Field by which the broker sorts. */
   sort?: string;
   num?: boolean;
-  /** Left out on narrow screens: 1 on phones, 2 also on tablets. */
+  /** Hidden on narrow screens: 1 on phones, 2 also on tablets. */
   low?: 1 | 2;
   cell: (row: T) => ComponentChildren;
 }
@@ -27,16 +27,13 @@ interface Props<T> {
   label: string;
   /** ["queues"]: /api/queues, or /api/queues/VHOST when one is chosen. */
   parts: string[];
-  everywhere?: boolean; // the resource knows no vhosts
+  global?: boolean; // not part of a vhost
   fields: string;
   columns: Column<T>[];
   id: (row: T) => string;
   empty: ComponentChildren;
   nameFilter?: boolean;
   perVhost?: (vhost: string) => string[];
-  /** Rows that are shown; the rest is only counted. */
-  keep?: (row: T) => boolean;
-  version?: number;
 }
 
 function classOf(column: Pick<Column<unknown>, "num" | "low">): string {
@@ -45,10 +42,10 @@ function classOf(column: Pick<Column<unknown>, "num" | "low">): string {
 
 export function List<T>(props: Props<T>): JSX.Element {
   const chosen = useShared(vhost);
-  const { query } = usePlace();
+  const { query } = useAddress();
   const page = Number(query.page ?? 1) || 1;
   const desc = query.desc === "1";
-  const within = chosen !== null && !props.everywhere;
+  const within = chosen !== null && !props.global;
   const parts = within ? (props.perVhost?.(chosen) ?? [...props.parts, chosen]) : props.parts;
   const polled = usePoll<Page<T>>(
     url(parts, {
@@ -60,19 +57,22 @@ export function List<T>(props: Props<T>): JSX.Element {
       columns: props.fields,
     }),
   );
-  useEffect(() => polled.refresh(), [props.version]);
   useEffect(() => {
-    // The page was emptied while we looked at it.
-    if (polled.error?.code === "page_out_of_range" && page > 1) adjust({ page: undefined });
+    // The page no longer exists.
+    if (polled.error?.code === "page_out_of_range" && page > 1) updateQuery({ page: undefined });
   }, [polled.error]);
 
   const data = polled.data;
-  const rows = data?.items.filter(props.keep ?? (() => true)) ?? [];
+  const rows = data?.items ?? [];
   const order = (column: Column<T>): void => {
     if (!column.sort) return;
     const again = query.sort === column.sort;
-    const first = column.num ? "1" : undefined; // numbers: the largest first
-    adjust({ sort: column.sort, desc: again ? (desc ? undefined : "1") : first, page: undefined });
+    const first = column.num ? "1" : undefined; // numbers: largest first
+    updateQuery({
+      sort: column.sort,
+      desc: again ? (desc ? undefined : "1") : first,
+      page: undefined,
+    });
   };
   return (
     <section class="card flush" aria-label={props.label}>
@@ -87,7 +87,7 @@ export function List<T>(props: Props<T>): JSX.Element {
       {!data && !polled.error && <Loading />}
       {data && rows.length === 0 && (
         <div class="pad">
-          {query.name ? <p class="muted">No name has “{query.name}” in it.</p> : props.empty}
+          {query.name ? <p class="muted">No names contain “{query.name}”.</p> : props.empty}
         </div>
       )}
       {rows.length > 0 && (
@@ -150,7 +150,7 @@ function Filter(props: { label: string; value: string; note?: string }): JSX.Ele
   const [text, setText] = useState(props.value);
   useEffect(() => {
     if (text === props.value) return undefined;
-    const timer = setTimeout(() => adjust({ name: text || undefined, page: undefined }), 250);
+    const timer = setTimeout(() => updateQuery({ name: text || undefined, page: undefined }), 250);
     return () => clearTimeout(timer);
   }, [text]);
   return (
@@ -168,11 +168,11 @@ function Filter(props: { label: string; value: string; note?: string }): JSX.Ele
 }
 
 function Pager(props: { page: number; pages: number }): JSX.Element {
-  const to = (page: number): void => adjust({ page: page > 1 ? page : undefined });
+  const to = (page: number): void => updateQuery({ page: page > 1 ? page : undefined });
   return (
     <nav class="pager" aria-label="Pages">
       <button type="button" disabled={props.page <= 1} onClick={() => to(props.page - 1)}>
-        ← Back
+        ← Previous
       </button>
       <span>
         Page {whole(props.page)} of {whole(props.pages)}

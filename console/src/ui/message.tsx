@@ -1,4 +1,4 @@
-/** Messages: a line each, everything when it is opened. */
+/** List of messages; each expands to properties, headers and payload. */
 
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
@@ -68,10 +68,7 @@ export function MessageBody(props: { message: Message; inside?: boolean }): JSX.
           rows={[
             ["Exchange", exchangeName(message.exchange)],
             ["Routing key", message.routing_key || "–"],
-            [
-              "Deliveries",
-              message.deliveries > 0 ? `${message.deliveries} before` : "never delivered",
-            ],
+            ["Deliveries", String(message.deliveries)],
             ...(message.stored_at
               ? [["Stored", moment(message.stored_at)] as [string, string]]
               : []),
@@ -90,7 +87,7 @@ export function MessageBody(props: { message: Message; inside?: boolean }): JSX.
         <h3>
           Payload, {bytes(message.payload_bytes)}{" "}
           {message.payload_encoding === "base64" && <Badge>base64</Badge>}{" "}
-          {cut && <Badge tone="warn">the beginning only</Badge>}
+          {cut && <Badge tone="warn">truncated</Badge>}
         </h3>
         <pre class="payload">{shown}</pre>
       </div>

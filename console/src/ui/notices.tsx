@@ -1,4 +1,4 @@
-/** Short messages at the edge of the screen: what was done, what went wrong. */
+/** Notifications: results and errors of actions. */
 
 import type { JSX } from "preact";
 
@@ -10,7 +10,7 @@ interface Notice {
   bad: boolean;
 }
 
-/** How many dialogs are open: what is said meanwhile must be said inside, or nobody can reach it. */
+/** Number of open dialogs. While one is open, notifications are shown inside it: the rest is inert. */
 export const dialogs = new Shared(0);
 
 const notices = new Shared<Notice[]>([]);
@@ -27,7 +27,7 @@ function dismiss(id: number): void {
   notices.value = notices.value.filter((one) => one.id !== id);
 }
 
-/** Do something that may be refused; true when it was done. */
+/** Runs an action and reports its error; true if it succeeded. */
 export async function attempt(action: () => Promise<unknown>, done?: string): Promise<boolean> {
   try {
     await action();

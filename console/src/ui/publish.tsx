@@ -1,11 +1,11 @@
-/** Publishing one message by hand. */
+/** Form that publishes one message. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { post } from "../api";
-import { exchangePart, url } from "../route";
-import { Area, Choice, Field, Form, objectOf, PairRows, type Pairs } from "./form";
+import { exchangePart, url } from "../urls";
+import { Field, Form, KeyValueFields, type KeyValues, objectOf, Select, TextArea } from "./form";
 import { attempt, notify } from "./notices";
 
 const PROPERTIES = [
@@ -21,8 +21,8 @@ const PROPERTIES = [
   "timestamp",
 ];
 
-/** Properties as the API takes them: those that are text stay text, whatever they look like. */
-function propertiesOf(pairs: Pairs, headers: Pairs, mode: string): Record<string, unknown> {
+/** Properties in the API's format; only numeric ones are parsed. */
+function propertiesOf(pairs: KeyValues, headers: KeyValues, mode: string): Record<string, unknown> {
   const properties: Record<string, unknown> = {};
   for (const [name, value] of pairs) {
     if (name) properties[name] = ["priority", "timestamp"].includes(name) ? Number(value) : value;
@@ -34,7 +34,7 @@ function propertiesOf(pairs: Pairs, headers: Pairs, mode: string): Record<string
 export function PublishForm(props: {
   vhost: string;
   exchange: string;
-  /** Fixed when the message is meant for one queue. */
+  /** Fixed when publishing to one queue. */
   routingKey?: string;
   onDone?: () => void;
 }): JSX.Element {
@@ -42,8 +42,8 @@ export function PublishForm(props: {
   const [payload, setPayload] = useState("");
   const [encoding, setEncoding] = useState("string");
   const [mode, setMode] = useState("2");
-  const [pairs, setPairs] = useState<Pairs>([]);
-  const [headers, setHeaders] = useState<Pairs>([]);
+  const [pairs, setPairs] = useState<KeyValues>([]);
+  const [headers, setHeaders] = useState<KeyValues>([]);
   const send = async (): Promise<void> => {
     const path = url(["exchanges", props.vhost, exchangePart(props.exchange), "publish"]);
     const body = {
@@ -54,16 +54,16 @@ export function PublishForm(props: {
     };
     await attempt(async () => {
       const { routed } = await post<{ routed: boolean }>(path, body);
-      if (routed) notify("Published; it is on disk.");
-      else notify("Published, but no queue took it: no binding matches.", true);
+      if (routed) notify("Message published.");
+      else notify("Message not routed: no binding matches.", true);
       props.onDone?.();
     });
   };
   return (
     <Form action="Publish" onSend={send}>
       {props.routingKey === undefined && <Field label="Routing key" value={key} onValue={setKey} />}
-      <Choice
-        label="Kept"
+      <Select
+        label="Delivery mode"
         value={mode}
         onValue={setMode}
         options={[
@@ -71,8 +71,8 @@ export function PublishForm(props: {
           ["1", "transient"],
         ]}
       />
-      <Choice
-        label="Payload is"
+      <Select
+        label="Payload encoding"
         value={encoding}
         onValue={setEncoding}
         options={[
@@ -80,9 +80,14 @@ export function PublishForm(props: {
           ["base64", "base64"],
         ]}
       />
-      <Area label="Payload" value={payload} onValue={setPayload} rows={6} />
-      <PairRows label="Properties" pairs={pairs} onPairs={setPairs} suggestions={PROPERTIES} />
-      <PairRows label="Headers" pairs={headers} onPairs={setHeaders} />
+      <TextArea label="Payload" value={payload} onValue={setPayload} rows={6} />
+      <KeyValueFields
+        label="Properties"
+        pairs={pairs}
+        onPairs={setPairs}
+        suggestions={PROPERTIES}
+      />
+      <KeyValueFields label="Headers" pairs={headers} onPairs={setHeaders} />
     </Form>
   );
 }

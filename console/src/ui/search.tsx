@@ -1,14 +1,14 @@
-/** One key, "/", and everything with a name can be gone to. */
+/** Search over all named objects and pages. */
 
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import { get } from "../api";
 import { exchangeName } from "../format";
-import { GO_TO } from "../keys";
 import { entries } from "../menu";
-import { link, url } from "../route";
+import { PAGE_SHORTCUTS } from "../shortcuts";
 import { has, may } from "../state";
+import { link, url } from "../urls";
 import { Dialog } from "./dialog";
 
 interface Hit {
@@ -116,7 +116,7 @@ export function Search(props: { onClose: () => void }): JSX.Element {
         aria-expanded="true"
         aria-controls="hits"
         aria-activedescendant={hits[at] ? `hit-${at}` : undefined}
-        placeholder="Queue, exchange, connection, user, page…"
+        placeholder="Queue, exchange, connection, user or page"
         value={text}
         onInput={(event) => setText(event.currentTarget.value)}
         onKeyDown={pressed}
@@ -144,11 +144,11 @@ export function Search(props: { onClose: () => void }): JSX.Element {
   );
 }
 
-export function KeyHelp(props: { onClose: () => void }): JSX.Element {
+export function ShortcutHelp(props: { onClose: () => void }): JSX.Element {
   const labels = new Map(entries().map((one) => [one.id, one.label]));
-  const rows = Object.entries(GO_TO).filter(([, id]) => labels.has(id));
+  const rows = Object.entries(PAGE_SHORTCUTS).filter(([, id]) => labels.has(id));
   return (
-    <Dialog title="Keys" onClose={props.onClose}>
+    <Dialog title="Keyboard shortcuts" onClose={props.onClose}>
       <dl class="keys">
         <div>
           <dt>
@@ -168,7 +168,7 @@ export function KeyHelp(props: { onClose: () => void }): JSX.Element {
           <dt>
             <kbd>Esc</kbd>
           </dt>
-          <dd>Close a dialog</dd>
+          <dd>Close dialog</dd>
         </div>
       </dl>
     </Dialog>

@@ -1,10 +1,10 @@
-/** Choosing a virtual host in a form. */
+/** Field for a virtual host, and name suggestions. */
 
 import type { JSX } from "preact";
 
 import { usePoll } from "../poll";
-import { url } from "../route";
-import { Choice } from "./form";
+import { url } from "../urls";
+import { Select } from "./form";
 
 export function useVhosts(): string[] {
   const { data } = usePoll<{ name: string }[]>(url(["vhosts"], { columns: "name" }), 0);
@@ -19,7 +19,7 @@ export function VhostField(props: {
   const names = useVhosts();
   const known = names.includes(props.value) ? names : [props.value, ...names];
   return (
-    <Choice
+    <Select
       label={props.label ?? "Virtual host"}
       value={props.value}
       onValue={props.onValue}
@@ -28,7 +28,7 @@ export function VhostField(props: {
   );
 }
 
-/** Names of exchanges or queues for the suggestions of a field. */
+/** Names of exchanges or queues, as suggestions for a field. */
 export function useNames(kind: "exchanges" | "queues", vhost: string): string[] {
   const query = { columns: "name", page: 1, page_size: 500 };
   const { data } = usePoll<{ items: { name: string }[] }>(url([kind, vhost], query), 0);

@@ -1,14 +1,14 @@
-/** Addresses: parts of a path that may hold any name, in the page's hash and in the API's URLs. */
+/** Page addresses (the URL's hash) and API URLs. Names in them can be any text. */
 
-export interface Place {
+export interface PageAddress {
   parts: string[];
   query: Record<string, string>;
 }
 
-/** A name that is not UTF-8 comes with its bytes as U+DC80..U+DCFF; they go back as they were. */
-export function encoded(name: string): string {
+/** Bytes that are not UTF-8 arrive as U+DC80..U+DCFF and are sent back as those bytes. */
+export function encodeName(name: string): string {
   if (name === "." || name === "..") {
-    throw new Error(`browsers cannot ask for something called "${name}"; use the command line`);
+    throw new Error(`browsers cannot request the name "${name}": use the command line`);
   }
   let text = "";
   for (const char of name) {
@@ -20,11 +20,11 @@ export function encoded(name: string): string {
   return text;
 }
 
-export function decoded(text: string): string {
+export function decodeName(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {
-    // Single bytes that are no UTF-8 become what `encoded` understands.
+    // Bytes that are not UTF-8 become what `encodeName` accepts.
     return text.replace(/(?:%[0-9a-f]{2})+/gi, (run) => {
       try {
         return decodeURIComponent(run);
@@ -39,7 +39,7 @@ export function decoded(text: string): string {
 }
 
 /** "#/queues/%2F/a?tab=x" -> its parts and its query. */
-export function parsed(hash: string): Place {
+export function parseHash(hash: string): PageAddress {
   const [path = "", search = ""] = hash.replace(/^#?\/?/, "").split(/\?(.*)/s);
   const parts = path
     .split("/")
@@ -53,18 +53,18 @@ export function parsed(hash: string): Place {
 const EMPTY = "~"; // a part for the empty name: an empty one would vanish between two slashes
 
 function part(text: string): string {
-  return text === EMPTY ? "" : decoded(text);
+  return text === EMPTY ? "" : decodeName(text);
 }
 
 function written(name: string): string {
   if (name === "") return EMPTY;
   if (name === EMPTY) return "%7E";
-  return name === "." || name === ".." ? name.replaceAll(".", "%2E") : encoded(name);
+  return name === "." || name === ".." ? name.replaceAll(".", "%2E") : encodeName(name);
 }
 
 export type Query = Record<string, string | number | boolean | null | undefined>;
 
-/** What goes behind the question mark; nothing when all values are empty. */
+/** The query string, without empty values. */
 export function search(query: Query): string {
   const kept = Object.entries(query).filter(
     ([, value]) => value !== undefined && value !== null && value !== "" && value !== false,
@@ -80,10 +80,10 @@ export function link(parts: readonly string[], query: Query = {}): string {
 
 /** A URL of the API. */
 export function url(parts: readonly string[], query: Query = {}): string {
-  return `/api/${parts.map(encoded).join("/")}${search(query)}`;
+  return `/api/${parts.map(encodeName).join("/")}${search(query)}`;
 }
 
-/** The name of an exchange in URLs: the one without a name has one there. */
+/** The name of an exchange in URLs; the default exchange is amq.default there. */
 export function exchangePart(name: string): string {
   return name === "" ? "amq.default" : name;
 }

@@ -1,29 +1,28 @@
-/** Exchanges, queues and the arrows between them. */
+/** Diagram of exchanges, queues and bindings. */
 
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
-
+import { HEIGHT, layoutDiagram, NARROW, WIDE } from "../diagram";
 import { exchangeName, shortened } from "../format";
-import { HEIGHT, NARROW, pictureOf, WIDE } from "../graph";
-import { link } from "../route";
 import type { Binding } from "../types";
+import { link } from "../urls";
 
 const MOST = 120;
 
-export function BindingPicture(props: {
+export function BindingDiagram(props: {
   vhost: string;
   bindings: readonly Binding[];
-  /** "queue:NAME" or "exchange:NAME": stands out. */
+  /** "queue:NAME" or "exchange:NAME": highlighted. */
   focus?: string;
 }): JSX.Element {
   const size = matchMedia("(max-width: 760px)").matches ? NARROW : WIDE;
-  const picture = useMemo(
-    () => pictureOf(props.bindings, props.focus ?? "", MOST, size),
+  const diagram = useMemo(
+    () => layoutDiagram(props.bindings, props.focus ?? "", MOST, size),
     [props.bindings, props.focus, size],
   );
-  const { width, height } = picture;
+  const { width, height } = diagram;
   return (
-    <figure class="picture" aria-label="Diagram of the bindings">
+    <figure class="diagram" aria-label="Diagram of the bindings">
       <svg viewBox={`0 0 ${width} ${height}`} width={width} height={height}>
         <title>Bindings</title>
         <defs>
@@ -39,7 +38,7 @@ export function BindingPicture(props: {
             <path d="M0 0 8 4 0 8Z" class="tip" />
           </marker>
         </defs>
-        {picture.arrows.map((arrow) => (
+        {diagram.arrows.map((arrow) => (
           <g key={arrow.id}>
             <path class="arrow" d={arrow.path} marker-end="url(#tip)" />
             <text class="key" x={arrow.x} y={arrow.y} text-anchor="middle">
@@ -48,7 +47,7 @@ export function BindingPicture(props: {
             </text>
           </g>
         ))}
-        {picture.boxes.map((box) => (
+        {diagram.boxes.map((box) => (
           <a
             key={box.id}
             href={link([`${box.kind}s`, props.vhost, box.name])}
@@ -68,8 +67,8 @@ export function BindingPicture(props: {
           </a>
         ))}
       </svg>
-      {picture.left > 0 && (
-        <p class="muted">{picture.left} more bindings are in the table, not in the picture.</p>
+      {diagram.omitted > 0 && (
+        <p class="muted">{diagram.omitted} more bindings are not drawn; the table lists all.</p>
       )}
     </figure>
   );

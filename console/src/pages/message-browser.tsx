@@ -1,19 +1,19 @@
-/** Looking at the messages of a queue without taking any. */
+/** Browses the messages of a queue without consuming them. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { plural } from "../format";
 import { usePoll } from "../poll";
-import { url } from "../route";
 import type { Browsed } from "../types";
 import { Empty, Failure, Loading } from "../ui/basics";
-import { Check } from "../ui/form";
+import { Checkbox } from "../ui/form";
 import { MessageList } from "../ui/message";
+import { url } from "../urls";
 
 const COUNT = 25;
 
-export function Browser(props: { vhost: string; name: string }): JSX.Element {
+export function MessageBrowser(props: { vhost: string; name: string }): JSX.Element {
   const [starts, setStarts] = useState<number[]>([0]);
   const [settled, setSettled] = useState(false);
   const start = starts.at(-1) ?? 0;
@@ -33,10 +33,10 @@ export function Browser(props: { vhost: string; name: string }): JSX.Element {
             type="button"
             onClick={() => (starts.length > 1 ? setStarts([0]) : polled.refresh())}
           >
-            From the head
+            Refresh from head
           </button>
-          <Check
-            label="also those that are done with and still kept"
+          <Checkbox
+            label="include settled messages still in the log"
             value={settled}
             onValue={(value) => {
               setSettled(value);
@@ -44,16 +44,18 @@ export function Browser(props: { vhost: string; name: string }): JSX.Element {
             }}
           />
         </div>
-        <span class="muted low1">Looking takes nothing and marks nothing.</span>
+        <span class="muted low1">
+          Browsing does not consume messages or mark them as redelivered.
+        </span>
       </div>
       <Failure error={polled.error} />
       {!data && !polled.error && <Loading />}
       {data && data.items.length === 0 && (
         <div class="pad">
-          <Empty title="No messages are ready">
+          <Empty title="No ready messages">
             {data.messages_unacknowledged > 0
-              ? `${plural(data.messages_unacknowledged, "message")} with consumers that have not acknowledged yet.`
-              : "Publish one to see it here."}
+              ? `${plural(data.messages_unacknowledged, "message")} unacknowledged.`
+              : "Published messages appear here."}
           </Empty>
         </div>
       )}
@@ -65,7 +67,7 @@ export function Browser(props: { vhost: string; name: string }): JSX.Element {
             disabled={starts.length < 2}
             onClick={() => setStarts(starts.slice(0, -1))}
           >
-            ← Back
+            ← Previous
           </button>
           <button
             type="button"

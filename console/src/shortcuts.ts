@@ -1,10 +1,10 @@
-/** Keys that work everywhere, unless something is being typed. */
+/** Keyboard shortcuts; inactive while the focus is in a field or a dialog. */
 
 import { useLayoutEffect, useRef } from "preact/hooks";
 
-import { go } from "./place";
+import { navigate } from "./navigation";
 
-export const GO_TO: Record<string, string> = {
+export const PAGE_SHORTCUTS: Record<string, string> = {
   o: "",
   c: "connections",
   h: "channels",
@@ -20,13 +20,13 @@ export const GO_TO: Record<string, string> = {
   p: "policies",
 };
 
-const PATIENCE = 1500; // ms between "g" and the letter behind it
+const SEQUENCE_MS = 1500; // ms between "g" and the next letter
 
 function isTyping(target: EventTarget | null): boolean {
   return target instanceof HTMLElement && target.closest("input, textarea, select") !== null;
 }
 
-export function useKeys(actions: { search: () => void; help: () => void }): void {
+export function useShortcuts(actions: { search: () => void; help: () => void }): void {
   const latest = useRef(actions);
   latest.current = actions;
   useLayoutEffect(() => {
@@ -34,12 +34,13 @@ export function useKeys(actions: { search: () => void; help: () => void }): void
     const pressed = (event: KeyboardEvent): void => {
       if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
       if (document.querySelector("dialog[open]")) return;
-      const follows = event.timeStamp - leader < PATIENCE;
+      const follows = event.timeStamp - leader < SEQUENCE_MS;
       leader = -Infinity;
       if (event.key === "/") latest.current.search();
       else if (event.key === "?") latest.current.help();
       else if (event.key === "g") leader = event.timeStamp;
-      else if (follows && event.key in GO_TO) go([GO_TO[event.key]].filter(Boolean));
+      else if (follows && event.key in PAGE_SHORTCUTS)
+        navigate([PAGE_SHORTCUTS[event.key]].filter(Boolean));
       else return;
       event.preventDefault();
     };

@@ -1,15 +1,15 @@
-/** The life of a message, as far as its own headers and its place tell. Pure. */
+/** History of a message, from its headers, recorded events and position. Pure. */
 
 import type { Json, Message } from "./types";
 
-export interface Found {
+export interface FoundMessage {
   vhost: string;
   queue: string;
   message: Message;
   ready: boolean;
 }
 
-export interface Station {
+export interface HistoryEntry {
   at: number | null; // ms since 1970
   text: string;
   detail: string;
@@ -45,25 +45,28 @@ function deathsOf(message: Message): Death[] {
   return Array.isArray(history) ? (history as Death[]) : [];
 }
 
-/** What the broker noted of a message. */
-export interface Fate {
+/** An event that the broker recorded for a message. */
+export interface RecordedEvent {
   kind: string;
   time: number;
   consumer: string;
 }
 
-const FATES: Record<string, string> = {
+const EVENT_NAMES: Record<string, string> = {
   acknowledged: "Acknowledged",
-  redelivered: "Delivered again",
+  redelivered: "Redelivered",
   expired: "Expired",
-  "dead-lettered": "Sent to the dead letters",
+  "dead-lettered": "Dead-lettered",
   dropped: "Dropped",
 };
 
-/** Oldest first: published, how it died and came back, what was noted of it here, where it is. */
-export function stationsOf(found: Found, fates: readonly Fate[] = []): Station[] {
+/** Oldest first: publish, dead-letterings, recorded events, where it is now. */
+export function historyOf(
+  found: FoundMessage,
+  events: readonly RecordedEvent[] = [],
+): HistoryEntry[] {
   const { message } = found;
-  const stations: Station[] = [];
+  const entries: HistoryEntry[] = [];
   const written = properties(message).timestamp;
   // x-death has the newest death first.
   const deaths = deathsOf(message).reverse();
@@ -72,7 +75,7 @@ export function stationsOf(found: Found, fates: readonly Fate[] = []): Station[]
     ? first["routing-keys"].join(", ")
     : message.routing_key;
   const exchange = first ? String(first.exchange ?? "") : message.exchange;
-  stations.push({
+  entries.push({
     at: typeof written === "number" ? written * 1000 : null,
     text: `Published to ${exchange || "the default exchange"}`,
     detail: `key “${keys}”`,
@@ -81,35 +84,35 @@ export function stationsOf(found: Found, fates: readonly Fate[] = []): Station[]
   for (const death of deaths) {
     const count =
       typeof death.count === "number" && death.count > 1 ? `, ${death.count} times` : "";
-    stations.push({
+    entries.push({
       at: typeof death.time === "number" ? death.time * 1000 : null,
-      text: `Died in ${String(death.queue ?? "?")}`,
+      text: `Dead-lettered from ${String(death.queue ?? "?")}`,
       detail: `${String(death.reason ?? "unknown")}${count}`,
       bad: true,
     });
   }
-  for (const fate of fates) {
-    stations.push({
-      at: fate.time,
-      text: FATES[fate.kind] ?? fate.kind,
-      detail: `in ${found.queue}${fate.consumer ? `, by ${fate.consumer}` : ""}`,
-      bad: fate.kind !== "acknowledged" && fate.kind !== "redelivered",
+  for (const event of events) {
+    entries.push({
+      at: event.time,
+      text: EVENT_NAMES[event.kind] ?? event.kind,
+      detail: `in ${found.queue}${event.consumer ? `, by ${event.consumer}` : ""}`,
+      bad: event.kind !== "acknowledged" && event.kind !== "redelivered",
     });
   }
-  if (fates.some((fate) => fate.kind !== "redelivered")) return stations;
-  stations.push({
+  if (events.some((event) => event.kind !== "redelivered")) return entries;
+  entries.push({
     at: message.stored_at,
-    text: `${found.ready ? "Is" : "Was"} in ${found.queue}`,
+    text: `${found.ready ? "Stored" : "Was stored"} in ${found.queue}`,
     detail: placeOf(found),
     bad: false,
   });
-  return stations;
+  return entries;
 }
 
-function placeOf(found: Found): string {
+function placeOf(found: FoundMessage): string {
   const { message } = found;
-  if (!found.ready) return "handed out or done with, and still kept on disk";
+  if (!found.ready) return "delivered or settled, still in the log";
   return message.deliveries > 0
-    ? `ready, delivered ${message.deliveries} times before`
+    ? `ready, delivered ${message.deliveries} times`
     : "ready, not delivered yet";
 }

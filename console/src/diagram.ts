@@ -1,4 +1,4 @@
-/** Where the boxes and arrows of a picture of bindings go. Pure: names in, coordinates out. */
+/** Layout of the binding diagram: coordinates of boxes and arrows. Pure. */
 
 import { shortened } from "./format";
 import type { Binding } from "./types";
@@ -21,18 +21,18 @@ export interface Arrow {
   y: number;
 }
 
-export interface Picture {
+export interface Diagram {
   boxes: Box[];
   arrows: Arrow[];
   width: number;
   height: number;
-  left: number; // bindings that found no place
+  omitted: number; // bindings that are not drawn
 }
 
 export interface Size {
   width: number; // of a box
   gap: number; // between columns
-  letters: number; // of a name or key that have room
+  letters: number; // of a name or key that fit
 }
 
 export const WIDE: Size = { width: 210, gap: 240, letters: 28 };
@@ -49,7 +49,7 @@ interface Pair {
 
 const idOf = (kind: string, name: string): string => `${kind}:${name}`;
 
-/** Bindings between the same two are one arrow with all their keys. */
+/** Bindings with the same source and destination share one arrow. */
 function pairsOf(bindings: readonly Binding[]): Map<string, Pair> {
   const pairs = new Map<string, Pair>();
   for (const one of bindings) {
@@ -64,7 +64,7 @@ function pairsOf(bindings: readonly Binding[]): Map<string, Pair> {
   return pairs;
 }
 
-/** How many arrows lead to it at most; arrows in a circle count once. */
+/** The column of a box: the longest path that leads to it; cycles count once. */
 function columnsOf(pairs: Iterable<Pair>): Map<string, number> {
   const columns = new Map<string, number>();
   const all = [...pairs];
@@ -88,12 +88,12 @@ function columnsOf(pairs: Iterable<Pair>): Map<string, number> {
   return columns;
 }
 
-export function pictureOf(
+export function layoutDiagram(
   bindings: readonly Binding[],
   focus: string,
   most: number,
   size: Size = WIDE,
-): Picture {
+): Diagram {
   const shown = bindings.slice(0, most);
   const pairs = pairsOf(shown);
   const columns = columnsOf(pairs.values());
@@ -124,10 +124,10 @@ export function pictureOf(
   const width = MARGIN * 2 + used.length * size.width + (used.length - 1) * size.gap;
   return {
     boxes: [...boxes.values()],
-    arrows: apart(arrows),
+    arrows: spreadLabels(arrows),
     width: Math.max(width, size.width + 2 * MARGIN),
     height,
-    left: bindings.length - shown.length,
+    omitted: bindings.length - shown.length,
   };
 }
 
@@ -149,8 +149,8 @@ function arrowOf(id: string, keys: string[], from: Box, to: Box, size: Size): Ar
   };
 }
 
-/** Labels at the same place are moved one under the other. */
-function apart(arrows: Arrow[]): Arrow[] {
+/** Stacks labels that would overlap. */
+function spreadLabels(arrows: Arrow[]): Arrow[] {
   const taken = new Set<string>();
   return arrows.map((arrow) => {
     let { y } = arrow;

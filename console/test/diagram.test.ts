@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { HEIGHT, pictureOf, WIDE } from "../src/graph";
-import { matches, stationsOf } from "../src/lifeline";
+import { HEIGHT, layoutDiagram, WIDE } from "../src/diagram";
+import { historyOf, matches } from "../src/message-history";
 import type { Binding, Message } from "../src/types";
 
 function bind(
@@ -22,7 +22,7 @@ function bind(
   };
 }
 
-test("boxes never lie on each other, and queues are at the right", () => {
+test("boxes do not overlap, and queues are in the last column", () => {
   const bindings = [
     bind("a", "b", "#", "exchange"),
     bind("b", "a", "#", "exchange"),
@@ -33,7 +33,7 @@ test("boxes never lie on each other, and queues are at the right", () => {
     bind("a", "q2", "y"),
     bind("c", "q3"),
   ];
-  const { boxes, arrows, width, height } = pictureOf(bindings, "queue:q2", 100);
+  const { boxes, arrows, width, height } = layoutDiagram(bindings, "queue:q2", 100);
   for (const [at, one] of boxes.entries()) {
     assert.ok(one.x >= 0 && one.x + WIDE.width <= width && one.y >= 0 && one.y + HEIGHT <= height);
     for (const other of boxes.slice(at + 1)) {
@@ -50,10 +50,10 @@ test("boxes never lie on each other, and queues are at the right", () => {
   );
 });
 
-test("a picture of nothing and of too much are both drawn", () => {
-  assert.equal(pictureOf([], "", 10).boxes.length, 0);
+test("no bindings and too many bindings are both drawn", () => {
+  assert.equal(layoutDiagram([], "", 10).boxes.length, 0);
   const many = Array.from({ length: 30 }, (_, index) => bind("a", `q${index}`));
-  assert.equal(pictureOf(many, "", 10).left, 20);
+  assert.equal(layoutDiagram(many, "", 10).omitted, 20);
 });
 
 const message: Message = {
@@ -91,11 +91,16 @@ const message: Message = {
   },
 };
 
-test("a life is told from the beginning", () => {
-  const stations = stationsOf({ vhost: "/", queue: "grave", message, ready: true });
+test("the history of a message starts with its publish", () => {
+  const stations = historyOf({ vhost: "/", queue: "grave", message, ready: true });
   assert.deepEqual(
     stations.map((one) => one.text),
-    ["Published to shop", "Died in first", "Died in later", "Is in grave"],
+    [
+      "Published to shop",
+      "Dead-lettered from first",
+      "Dead-lettered from later",
+      "Stored in grave",
+    ],
   );
   assert.deepEqual(
     stations.map((one) => one.at),
@@ -104,7 +109,7 @@ test("a life is told from the beginning", () => {
   assert.equal(stations[2].detail, "expired, 2 times");
 });
 
-test("what the broker noted is part of the life, and ends it", () => {
+test("recorded events are part of the history and end it", () => {
   const found = {
     vhost: "/",
     queue: "grave",
@@ -114,12 +119,12 @@ test("what the broker noted is part of the life, and ends it", () => {
   const again = { kind: "redelivered", time: 400_000, consumer: "c1" };
   const done = { kind: "acknowledged", time: 500_000, consumer: "c2" };
   assert.deepEqual(
-    stationsOf(found, [again])
+    historyOf(found, [again])
       .map((one) => one.text)
       .slice(1),
-    ["Delivered again", "Was in grave"],
+    ["Redelivered", "Was stored in grave"],
   );
-  const whole = stationsOf(found, [again, done]);
+  const whole = historyOf(found, [again, done]);
   assert.deepEqual(
     [whole.length, whole.at(-1)?.text, whole.at(-1)?.detail],
     [3, "Acknowledged", "in grave, by c2"],
@@ -127,7 +132,7 @@ test("what the broker noted is part of the life, and ends it", () => {
   assert.ok(whole.every((one) => !one.bad));
 });
 
-test("a message is found by what identifies it", () => {
+test("a message matches by id, key or text", () => {
   assert.ok(matches(message, "message_id", "m-1"));
   assert.ok(matches(message, "routing_key", "k"));
   assert.ok(matches(message, "text", "ell"));
