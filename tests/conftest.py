@@ -7,7 +7,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Protocol
 
 import pytest
@@ -24,6 +23,14 @@ import workers
 from brokers import Broker
 from mariadb import MariaDb
 from waiting import wait_for
+
+# The programs that tests start must find compiled modules, also where the environment forbids to
+# write them: compiling the package takes a broker longer than everything else it does at a start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Spark in tests lives for seconds: optimizing its code costs more than the code saves.
+for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+    os.environ.setdefault(name, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # How fast the machine is must not decide whether a property holds.
 # Without chance, a failure is a failure on every machine; `make fuzz` is for finding new ones.
@@ -101,12 +108,24 @@ def mariadb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb
     running.stop()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--record-durations",
+        action="store_true",
+        help="write tests/durations.txt, by which `make test` starts the longest files first",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(workers.DurationRecorder())
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark and the browser come last: the threads and sockets they leave in this process would
+    """Tests of Spark come last: the threads and sockets that it leaves in this process would
     disturb tests that count theirs."""
-    root = Path(__file__).parent
-    items.sort(key=lambda item: workers.HEAVY.get(item.path.relative_to(root).parts[0], 0))
+    items.sort(key=lambda item: workers.is_spark(item.nodeid))
 
 
 @pytest.hookimpl(optionalhook=True)

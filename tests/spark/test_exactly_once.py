@@ -100,7 +100,7 @@ def run(
     lab.check()
 
 
-@pytest.mark.slow
+@pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_two_kills_of_the_driver_and_one_of_the_broker(make_lab: MakeLab) -> None:
     run(make_lab(), driver_kills=2, broker_kills=1, seed=7)
