@@ -12,7 +12,7 @@ import msgpack
 
 from headrace import errors
 from headrace.model.retention import Retention
-from headrace.model.topics.message_priority import Lane, lane_named
+from headrace.model.topics.message_priority import Priority, lane_named
 from headrace.store.topics.engine import (
     Entry,
     GroupInfo,
@@ -173,7 +173,7 @@ class NativeEngine:
         topic: str,
         reader: Reader,
         claim: Sequence[object],
-        ids: Sequence[tuple[Lane, int]] | None,
+        ids: Sequence[tuple[Priority, int]] | None,
         delay_ms: int,
         reason: str = "",
     ) -> None:
@@ -198,7 +198,7 @@ class NativeEngine:
         topic: str,
         reader: Reader,
         *,
-        positions: Mapping[Lane, int] | None = None,
+        positions: Mapping[Priority, int] | None = None,
         time_ms: int | None = None,
     ) -> None:
         named = None if positions is None else {lane.label: at for lane, at in positions.items()}

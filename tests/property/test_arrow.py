@@ -15,7 +15,7 @@ from headrace.bulk.decode.queue_messages import ContentColumns
 from headrace.bulk.decode.records import Slice, rows_of
 from headrace.bulk.decode.schema import COLUMNS
 from headrace.bulk.decode.topic_entries import EntryColumns
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.api.message_log import Placed
 from headrace.store.log import record as r
 from headrace.store.topics.engine import Entry
@@ -121,7 +121,7 @@ def test_contents_of_queues(
 @given(st.lists(st.lists(entries, min_size=1, max_size=5), min_size=1, max_size=5))
 def test_entries_of_topics(records: list[list[Entry]]) -> None:
     data, part = segment([[encode_entry(one) for one in record] for record in records], False)
-    rows = decoded(data, part, lambda found: EntryColumns(found, Lane.HIGH.label))
+    rows = decoded(data, part, lambda found: EntryColumns(found, Priority.HIGH.label))
     flat = [one for record in records for one in record]
     for row, entry in zip(rows, flat, strict=True):
         assert row["body"] == entry.body

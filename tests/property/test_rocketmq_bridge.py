@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.topics.amqp_mapping import content_of, entry_of
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.server.remoting.message_mapping import Record, encode_record, take_record
 from headrace.store.topics.entry import decode_entry, encode_entry
 from headrace.wire.amqp.content import body_of, make_content, properties_of
@@ -34,8 +34,8 @@ def records(draw: st.DrawFn) -> Record:
     return Record(draw(st.binary(max_size=100)), given, born=draw(st.integers(0, 1 << 40)) * 1000)
 
 
-@given(records(), st.sampled_from(Lane))
-def test_a_rocketmq_message_comes_back_from_an_amqp_queue(record: Record, lane: Lane) -> None:
+@given(records(), st.sampled_from(Priority))
+def test_a_rocketmq_message_comes_back_from_an_amqp_queue(record: Record, lane: Priority) -> None:
     content = content_of(decode_entry(encode_record(record)), lane, 131072)
     shown = properties_of(content)
     entry = entry_of(content, record.properties.get("TAGS", ""))

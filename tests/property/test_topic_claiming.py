@@ -7,40 +7,47 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.model.retaining import Chunk, over_limit, pairs, removable_to
-from headrace.model.topics.claim_plan import Due, Held, LaneWork, Piece, plan, runs
-from headrace.model.topics.message_priority import BY_URGENCY, Lane, shares
+from headrace.model.retaining import RetentionChunk, over_limit, pairs, removable_to
+from headrace.model.topics.claim_plan import (
+    ClaimableWork,
+    ClaimRange,
+    DueRetry,
+    ExpiredRange,
+    plan,
+    runs,
+)
+from headrace.model.topics.message_priority import BY_URGENCY, Priority, shares
 from headrace.store.mysql.contiguity import Hole, fence
 
 small = st.integers(0, 30)
 
 
 @st.composite
-def lane_work(draw: st.DrawFn) -> LaneWork:
+def lane_work(draw: st.DrawFn) -> ClaimableWork:
     """Ids up to head are expired, due or done; those above are new."""
     head = draw(st.integers(0, 60))
     kinds = draw(st.lists(st.sampled_from("edx"), min_size=head, max_size=head))
     held, due = [], []
     for number, kind in enumerate(kinds, 1):
         if kind == "e" and held and held[-1].end == number - 1 and draw(st.booleans()):
-            held[-1] = Held(held[-1].id, held[-1].start, number, held[-1].attempts)
+            held[-1] = ExpiredRange(held[-1].id, held[-1].start, number, held[-1].attempts)
         elif kind == "e":
-            held.append(Held(number, number, number, draw(st.integers(1, 3))))
+            held.append(ExpiredRange(number, number, number, draw(st.integers(1, 3))))
         elif kind == "d":
-            due.append(Due(number, draw(st.integers(1, 3))))
-    return LaneWork(head, head + draw(small), held, due)
+            due.append(DueRetry(number, draw(st.integers(1, 3))))
+    return ClaimableWork(head, head + draw(small), held, due)
 
 
 works = st.dictionaries(st.sampled_from(BY_URGENCY), lane_work(), min_size=1)
 
 
-def ids_of(piece: Piece) -> set[tuple[Lane, int]]:
+def ids_of(piece: ClaimRange) -> set[tuple[Priority, int]]:
     return {(piece.lane, number) for number in range(piece.start, piece.end + 1)}
 
 
 @given(works, st.integers(1, 80), st.integers(0, 50))
 def test_a_claim_is_as_large_as_it_can_be_and_hands_out_nothing_twice(
-    work: dict[Lane, LaneWork], room: int, min_share: int
+    work: dict[Priority, ClaimableWork], room: int, min_share: int
 ) -> None:
     pieces = plan(work, room, min_share)
     ids = [one for piece in pieces for one in ids_of(piece)]
@@ -49,7 +56,7 @@ def test_a_claim_is_as_large_as_it_can_be_and_hands_out_nothing_twice(
 
 @given(works, st.integers(1, 80))
 def test_a_lower_lane_gets_something_only_when_the_higher_ones_are_empty(
-    work: dict[Lane, LaneWork], room: int
+    work: dict[Priority, ClaimableWork], room: int
 ) -> None:
     taken = dict.fromkeys(BY_URGENCY, 0)
     for piece in plan(work, room):
@@ -60,7 +67,9 @@ def test_a_lower_lane_gets_something_only_when_the_higher_ones_are_empty(
 
 
 @given(works, st.integers(1, 80), st.integers(0, 50))
-def test_pieces_are_what_was_waiting(work: dict[Lane, LaneWork], room: int, min_share: int) -> None:
+def test_pieces_are_what_was_waiting(
+    work: dict[Priority, ClaimableWork], room: int, min_share: int
+) -> None:
     for piece in plan(work, room, min_share):
         its = work[piece.lane]
         if piece.held is not None:
@@ -77,7 +86,7 @@ def test_pieces_are_what_was_waiting(work: dict[Lane, LaneWork], room: int, min_
 
 @given(works, st.integers(1, 30), st.integers(1, 30))
 def test_new_messages_come_after_those_that_were_given_up(
-    work: dict[Lane, LaneWork], room: int, min_share: int
+    work: dict[Priority, ClaimableWork], room: int, min_share: int
 ) -> None:
     pieces = plan(work, room, min_share)
     for lane in {piece.lane for piece in pieces if piece.is_fresh}:
@@ -109,7 +118,7 @@ def test_a_fence_stays_inside_the_hole_and_begins_at_its_lowest_id(
     st.integers(1, 100),
     st.integers(0, 50),
 )
-def test_shares_fill_the_room(waiting: dict[Lane, int], room: int, min_share: int) -> None:
+def test_shares_fill_the_room(waiting: dict[Priority, int], room: int, min_share: int) -> None:
     taken = shares(waiting, room, min_share)
     assert sum(taken.values()) == min(room, sum(waiting.values()))
     assert all(taken[lane] <= waiting.get(lane, 0) for lane in BY_URGENCY)
@@ -118,14 +127,14 @@ def test_shares_fill_the_room(waiting: dict[Lane, int], room: int, min_share: in
 chunks = st.dictionaries(
     st.sampled_from(BY_URGENCY),
     st.lists(st.tuples(st.integers(1, 100), st.integers(0, 50)), max_size=12).map(
-        lambda raw: [Chunk(end, *one) for end, one in enumerate(raw, 1)]
+        lambda raw: [RetentionChunk(end, *one) for end, one in enumerate(raw, 1)]
     ),
 )
 
 
 @given(chunks, st.integers(0, 2000))
 def test_no_more_stays_than_the_limit_but_the_newest(
-    found: dict[Lane, list[Chunk]], limit: int
+    found: dict[Priority, list[RetentionChunk]], limit: int
 ) -> None:
     ends = over_limit(found, limit)
     kept = [chunk for lane, its in found.items() for chunk in its if chunk.end > ends.get(lane, 0)]
@@ -136,7 +145,7 @@ def test_no_more_stays_than_the_limit_but_the_newest(
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=9))
 def test_chunks_counted_together_lose_nothing(raw: list[tuple[int, int]]) -> None:
-    before = [Chunk(end, *one) for end, one in enumerate(raw, 1)]
+    before = [RetentionChunk(end, *one) for end, one in enumerate(raw, 1)]
     after = pairs(before)
     assert sum(one.size for one in after) == sum(one.size for one in before)
     assert [one.end for one in after[-1:]] == [one.end for one in before[-1:]]

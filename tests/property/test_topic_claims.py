@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from headrace.errors import BadTopicValue, ClaimLost
-from headrace.model.topics.claims import Claims
-from headrace.model.topics.message_priority import BY_URGENCY, Lane, shares
-from headrace.model.topics.partitions import Bound, Source, Span, Track
+from headrace.model.topics.claims import GroupClaims
+from headrace.model.topics.message_priority import BY_URGENCY, Priority, shares
+from headrace.model.topics.partitions import Bound, ClaimReason, OffsetRange, Track
 from headrace.model.topics.retries import Place
 
-TRACKS: list[Track] = [(lane, partition) for lane in Lane for partition in (0, 1)]
+TRACKS: list[Track] = [(lane, partition) for lane in Priority for partition in (0, 1)]
 MEMBERS = ("ann", "bob", "cid")
 MAX_ATTEMPTS = 3
 EVERYTHING = 10_000
@@ -35,7 +35,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.group = Claims()
+        self.group = GroupClaims()
         self.now = 0
         self.bounds: dict[Track, Bound] = {}
         self.numbers = 0
@@ -241,7 +241,7 @@ class GroupMachine(RuleBasedStateMachine):
                 assert (offset in progress.done) == ((track, offset) in self.done)
 
 
-def _shortened(plan: list[Span], less: int) -> list[Span]:
+def _shortened(plan: list[OffsetRange], less: int) -> list[OffsetRange]:
     """The plan without some messages at its end, as when they are too large."""
     left = list(plan)
     while less and left:
@@ -252,14 +252,14 @@ def _shortened(plan: list[Span], less: int) -> list[Span]:
     return left
 
 
-def _places(spans: list[Span]) -> dict[Place, int]:
+def _places(spans: list[OffsetRange]) -> dict[Place, int]:
     found: dict[Place, int] = {}
     for span in spans:
         for offset in range(span.start, span.stop):
             place = (span.track, offset)
             assert place not in found, "twice in one batch"
             found[place] = span.attempts
-        assert span.source is not Source.RETRY or span.size == 1
+        assert span.source is not ClaimReason.RETRY or span.size == 1
     return found
 
 

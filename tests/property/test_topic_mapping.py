@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.topics.amqp_mapping import RAW, content_of, entry_of
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import Entry
 from headrace.store.topics.entry import Parts, decode_entry, encode_entry, message_of
 from headrace.wire.amqp.content import body_of, make_content, properties_of
@@ -72,7 +72,7 @@ def test_plain_text_is_shown_as_such(given: dict[str, str], correlation: str, bo
 entries = st.builds(
     Entry,
     st.binary(max_size=300),
-    st.sampled_from(Lane),
+    st.sampled_from(Priority),
     texts,
     st.none() | texts,
     st.none() | texts,

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ClaimLost
-from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.partitions import Bound, Track, message_id, place_of
-from headrace.model.topics.positions import Positions
+from headrace.model.topics.positions import ConsumerPositions
 
-tracks = st.tuples(st.sampled_from(Lane), st.integers(0, 2))
+tracks = st.tuples(st.sampled_from(Priority), st.integers(0, 2))
 sizes = st.dictionaries(tracks, st.integers(0, 12), max_size=6)
 
 
@@ -20,7 +20,7 @@ def test_all_messages_are_read_once_when_all_is_committed(
     counts: dict[Track, int], rooms: list[int], share: int
 ) -> None:
     bounds = {track: Bound(0, count) for track, count in counts.items()}
-    alone = Positions()
+    alone = ConsumerPositions()
     seen: list[tuple[Track, int]] = []
     for room in [*rooms, *[9] * 20]:
         plan = alone.plan(room, share, bounds)
@@ -41,9 +41,9 @@ def test_all_messages_are_read_once_when_all_is_committed(
 def test_commits_never_go_back_and_seeks_make_older_ones_void(
     first: int, second: int, target: int
 ) -> None:
-    track: Track = (Lane.MIDDLE, 0)
+    track: Track = (Priority.MIDDLE, 0)
     bounds = {track: Bound(0, 20)}
-    alone = Positions()
+    alone = ConsumerPositions()
     alone.commit(0, [(track, first)], bounds)
     alone.commit(0, [(track, second)], bounds)
     assert alone.tracks[track] == max(first, second)
@@ -57,12 +57,12 @@ def test_commits_never_go_back_and_seeks_make_older_ones_void(
 
 @pytest.mark.parametrize("stop", [-1, 21])
 def test_nobody_commits_what_is_not_there(stop: int) -> None:
-    track: Track = (Lane.MIDDLE, 0)
-    alone = Positions()
+    track: Track = (Priority.MIDDLE, 0)
+    alone = ConsumerPositions()
     with pytest.raises(ClaimLost):
         alone.commit(0, [(track, stop)], {track: Bound(0, 20)})
     with pytest.raises(ClaimLost):
-        alone.commit(0, [((Lane.LOW, 0), 1)], {track: Bound(0, 20)})
+        alone.commit(0, [((Priority.LOW, 0), 1)], {track: Bound(0, 20)})
 
 
 @given(st.integers(0, 1023), st.integers(0, (1 << 40) - 2))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from exploring import examples
 from headrace.errors import PreconditionFailed
 from headrace.model.message import Route, Run
-from headrace.model.unacked import Lease, Settled, Unacked
+from headrace.model.unacked import Lease, SettledRange, Unacked
 
 ROUTE = Route("", "q")
 
@@ -88,7 +88,7 @@ class Pair:
             assert self.real.knows(tag) == (tag in self.owners or tag in self.forgiven)
 
 
-def settled(parts: list[Settled[int]]) -> list[tuple[int, int]]:
+def settled(parts: list[SettledRange[int]]) -> list[tuple[int, int]]:
     """Tags with their owners; each content is its tag, so the right messages are given back."""
     found = []
     for part in parts:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.model.message import Batch, Route, Run
+from headrace.model.message import PublishedRun, Route, Run
 from headrace.model.x_death import add_death, is_cycle
 from headrace.wire.amqp.content import properties_of, with_properties
 from headrace.wire.amqp.properties import HeaderTable
@@ -77,7 +77,9 @@ class DeadLetters:
         if targets:
             route = Route(exchange, keys[0], targets)
             self._vhost.publish(
-                Batch(route, [content], len(content), origin=run.origin, persistent=run.persistent)
+                PublishedRun(
+                    route, [content], len(content), origin=run.origin, persistent=run.persistent
+                )
             )
 
 

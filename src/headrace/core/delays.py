@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from headrace.model.message import Batch, Route
+from headrace.model.message import PublishedRun, Route
 from headrace.store.api.message_log import Level, Placed, QueueRow
 from headrace.wire.amqp.content import properties_of, with_properties
 from headrace.wire.amqp.properties import Properties
@@ -43,8 +43,8 @@ class Waiting:
         self._next_offset = 0
         self.count = 0
 
-    def put(self, batch: Batch) -> bool:
-        later = Batch(  # what a waiting message needs to know of its batch, without its neighbours
+    def put(self, batch: PublishedRun) -> bool:
+        later = PublishedRun(  # what a waiting message needs of its run, without its neighbours
             batch.route,
             [],
             0,
@@ -67,11 +67,11 @@ class Waiting:
             batch.position = max(batch.position, position)
         return True
 
-    def _wait(self, batch: Batch, content: bytes, offset: int | None, due_ms: int) -> None:
+    def _wait(self, batch: PublishedRun, content: bytes, offset: int | None, due_ms: int) -> None:
         self.count += 1
         self._vhost.timers.at(due_ms, partial(self._due, batch, content, offset))
 
-    def _store(self, batch: Batch, content: bytes) -> tuple[int | None, int]:
+    def _store(self, batch: PublishedRun, content: bytes) -> tuple[int | None, int]:
         """Put the message into the journal; returns its offset and the position to wait for."""
         journal = self._vhost.storage.journal
         if not batch.persistent or not self._exchange.durable or journal is None:
@@ -112,7 +112,7 @@ class Waiting:
         while start < self._next_offset:
             found, start = journal.read_from(self.number, start, self._next_offset)
             for stored in found:
-                batch = Batch(
+                batch = PublishedRun(
                     Route(stored.exchange, stored.key),
                     [],
                     0,
@@ -124,7 +124,7 @@ class Waiting:
                     delay = -_raw_delay(properties_of(content))
                     self._wait(batch, content, offset, stored.time + delay + since_wall)
 
-    def _due(self, batch: Batch, content: bytes, offset: int | None) -> None:
+    def _due(self, batch: PublishedRun, content: bytes, offset: int | None) -> None:
         self.count -= 1
         storage = self._vhost.storage
         with storage.atomic():
@@ -132,7 +132,7 @@ class Waiting:
             if offset is not None and self.number is not None and storage.journal is not None:
                 storage.journal.settle(self.number, range(offset, offset + 1))
 
-    def _release(self, batch: Batch, content: bytes, properties: Properties) -> int:
+    def _release(self, batch: PublishedRun, content: bytes, properties: Properties) -> int:
         if self._vhost.exchanges.get(self._exchange.name) is not self._exchange:
             return 0  # deleted meanwhile: there is nowhere to go
         headers = properties.headers.as_dict() if properties.headers else {}
@@ -140,7 +140,7 @@ class Waiting:
         carbon = headers.get("CC")
         copies = carbon if isinstance(carbon, list) else []
         queues = self._vhost.routes.walk(self._exchange, [key, *copies], headers, inside=True)
-        released = Batch(
+        released = PublishedRun(
             Route(batch.route.exchange, key, queues.destinations),
             [content],
             len(content),

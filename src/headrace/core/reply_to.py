@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 
-from headrace.model.message import Batch
+from headrace.model.message import PublishedRun
 
 PSEUDO_QUEUE = "amq.rabbitmq.reply-to"
 PREFIX = PSEUDO_QUEUE + "."
@@ -20,12 +20,12 @@ class ReplyAddress:
 
     __slots__ = ("consumer_tag", "deliver", "name")
 
-    def __init__(self, consumer_tag: str, deliver: Callable[[Batch], None]) -> None:
+    def __init__(self, consumer_tag: str, deliver: Callable[[PublishedRun], None]) -> None:
         self.name = PREFIX + secrets.token_urlsafe(24)
         self.consumer_tag = consumer_tag
-        self.deliver: Callable[[Batch], None] | None = deliver
+        self.deliver: Callable[[PublishedRun], None] | None = deliver
 
-    def put(self, batch: Batch) -> bool:
+    def put(self, batch: PublishedRun) -> bool:
         if self.deliver is not None:
             self.deliver(batch)
         return True

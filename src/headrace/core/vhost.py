@@ -26,14 +26,14 @@ from headrace.core.topics.exchange_bridge import X_TOPIC, Nowhere
 from headrace.core.topics.registry import Topics
 from headrace.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from headrace.model.arguments import (
-    Declared,
+    Declaration,
     check_equivalent_exchange,
     check_equivalent_queue,
     check_exchange_arguments,
     check_queue_arguments,
     queue_settings,
 )
-from headrace.model.message import Batch
+from headrace.model.message import PublishedRun
 from headrace.model.names import check_new_name, generated_queue_name
 from headrace.model.routing.headers import check_arguments as check_headers_arguments
 from headrace.store.api.message_log import BindingRow, ExchangeRow, Level, Placed, QueueRow
@@ -89,7 +89,7 @@ class Vhost:
 
     # -- messages ---------------------------------------------------------------------------------
 
-    def publish(self, batch: Batch) -> bool:
+    def publish(self, batch: PublishedRun) -> bool:
         """Put the messages on every destination of their route; False when one refused some.
 
         Returning does not mean durable, and one full queue does not starve the others.
@@ -102,7 +102,7 @@ class Vhost:
             self._store(batch)
         return accepted
 
-    def _store(self, batch: Batch) -> None:
+    def _store(self, batch: PublishedRun) -> None:
         journal = self.storage.journal
         assert journal is not None, "only a journal numbers queues"
         contents = batch.contents
@@ -148,8 +148,8 @@ class Vhost:
             check_equivalent_exchange(
                 name,
                 self.name,
-                received=Declared(durable, auto_delete, False, internal, kind, arguments),
-                current=Declared(
+                received=Declaration(durable, auto_delete, False, internal, kind, arguments),
+                current=Declaration(
                     current.durable,
                     current.auto_delete,
                     False,
@@ -259,8 +259,8 @@ class Vhost:
             check_equivalent_queue(
                 name,
                 self.name,
-                received=Declared(durable, auto_delete, owner is not None, arguments=arguments),
-                current=Declared(
+                received=Declaration(durable, auto_delete, owner is not None, arguments=arguments),
+                current=Declaration(
                     current.durable,
                     current.auto_delete,
                     current.owner is not None,

@@ -46,7 +46,7 @@ class QueueSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class Declaration:
     """The properties of a queue or an exchange that a second declaration must repeat."""
 
     durable: bool = False
@@ -352,7 +352,7 @@ def _word(arguments: Mapping[str, object], policy: Mapping[str, object], key: st
 
 
 def check_equivalent_queue(
-    name: str, vhost: str, *, received: Declared, current: Declared, type_name: TypeName
+    name: str, vhost: str, *, received: Declaration, current: Declaration, type_name: TypeName
 ) -> None:
     """Raise PreconditionFailed when the queue exists with other properties.
 
@@ -369,7 +369,7 @@ def check_equivalent_queue(
 
 
 def check_equivalent_exchange(
-    name: str, vhost: str, *, received: Declared, current: Declared, type_name: TypeName
+    name: str, vhost: str, *, received: Declaration, current: Declaration, type_name: TypeName
 ) -> None:
     """Raise PreconditionFailed when the exchange exists with other properties."""
     what = f"exchange '{name}' in vhost '{vhost}'"

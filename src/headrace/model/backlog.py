@@ -25,7 +25,7 @@ _SMALL = 32
 _EMPTY = Run(Route("", ""), [], range(0), 0)
 
 
-class Tail(Protocol):
+class BacklogTail(Protocol):
     """Messages behind those in memory, kept elsewhere. In order; the count is exact."""
 
     count: int
@@ -49,7 +49,7 @@ class Backlog:
 
     __slots__ = ("_tail", "count", "ready", "resident_limit", "returned", "size")
 
-    def __init__(self, tail: Tail | None = None, resident_limit: int = 0) -> None:
+    def __init__(self, tail: BacklogTail | None = None, resident_limit: int = 0) -> None:
         self.ready: deque[Run] = deque()
         self.returned: deque[Run] = deque()
         self._tail = tail
@@ -242,7 +242,7 @@ class PriorityBacklog:
     __slots__ = ("levels",)
 
     def __init__(
-        self, highest: int, tails: Callable[[], Tail] | None = None, resident_limit: int = 0
+        self, highest: int, tails: Callable[[], BacklogTail] | None = None, resident_limit: int = 0
     ) -> None:
         self.levels = [
             Backlog(tails() if tails else None, resident_limit) for _ in range(highest + 1)

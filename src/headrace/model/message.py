@@ -18,7 +18,7 @@ class Destination(Protocol):
 
     name: str
 
-    def put(self, batch: Batch) -> bool:
+    def put(self, batch: PublishedRun) -> bool:
         """Take all messages of the batch, or return False when some were refused."""
         ...
 
@@ -43,7 +43,7 @@ class Route:
         self.wire: Any = None  # a protocol's encoded form, kept here by its session
 
 
-class Batch:
+class PublishedRun:
     """Messages on their way from a publisher to the destinations of one route."""
 
     __slots__ = (

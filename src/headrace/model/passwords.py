@@ -28,7 +28,7 @@ _SALT: Final = 16
 _KEY: Final = 32
 
 
-class Cost(NamedTuple):
+class ScryptCost(NamedTuple):
     """The parameters of scrypt; memory is 128 * n * r bytes."""
 
     n: int
@@ -36,11 +36,11 @@ class Cost(NamedTuple):
     p: int
 
 
-STRONG: Final = Cost(1 << 15, 8, 3)  # 32 MiB and about a third of a second
+STRONG: Final = ScryptCost(1 << 15, 8, 3)  # 32 MiB and about a third of a second
 # For the default password: slowness would protect nothing, and every start would pay.
-LIGHT: Final = Cost(1 << 10, 8, 1)
+LIGHT: Final = ScryptCost(1 << 10, 8, 1)
 PUBLIC_PASSWORD: Final = "guest"
-_LARGEST: Final = Cost(1 << 20, 32, 16)  # what an imported hash may make us work
+_LARGEST: Final = ScryptCost(1 << 20, 32, 16)  # what an imported hash may make us work
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class PasswordHash:
     text: str = field(repr=False)
 
     @classmethod
-    def of(cls, password: str, cost: Cost | None = None) -> PasswordHash:
+    def of(cls, password: str, cost: ScryptCost | None = None) -> PasswordHash:
         """Slow on purpose: call it off the event loop."""
         salt = os.urandom(_SALT)
         cost = cost or (LIGHT if password == PUBLIC_PASSWORD else STRONG)
@@ -142,7 +142,7 @@ def guessed_algorithm(text: str, default: str = "an unknown algorithm") -> str:
     return sizes.get(size, default)
 
 
-def _scrypt(password: str, salt: bytes, cost: Cost) -> bytes:
+def _scrypt(password: str, salt: bytes, cost: ScryptCost) -> bytes:
     n, r, p = cost
     memory = 128 * r * (n + p + 2) + (1 << 20)
     # HMAC, on which scrypt is built, does not see zero bytes at the end; with another byte behind
@@ -151,10 +151,10 @@ def _scrypt(password: str, salt: bytes, cost: Cost) -> bytes:
     return hashlib.scrypt(data, salt=salt, n=n, r=r, p=p, maxmem=memory, dklen=_KEY)
 
 
-def _read_scrypt(text: str) -> tuple[Cost, bytes, bytes]:
+def _read_scrypt(text: str) -> tuple[ScryptCost, bytes, bytes]:
     try:
         n, r, p, salt, key = text.split("$")
-        cost = Cost(int(n), int(r), int(p))
+        cost = ScryptCost(int(n), int(r), int(p))
         found = cost, base64.b64decode(salt, validate=True), base64.b64decode(key, validate=True)
     except (ValueError, binascii.Error):
         raise PreconditionFailed(f"a password hash is not of the form of {SCRYPT}") from None

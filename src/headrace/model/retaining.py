@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class RetentionChunk:
     """Neighbouring messages of a lane, counted together: the last id, bytes, time of the last."""
 
     end: int
@@ -25,7 +25,7 @@ def removable_to(wanted: int, stable: int, holds: Iterable[int]) -> int:
     return min((wanted, stable, *holds))
 
 
-def over_limit(chunks: Mapping[Lane, list[Chunk]], limit: int) -> dict[Lane, int]:
+def over_limit(chunks: Mapping[Priority, list[RetentionChunk]], limit: int) -> dict[Priority, int]:
     """Up to which id each lane must go so that no more than ``limit`` bytes stay in all lanes.
 
     The oldest chunks go first, whole; the newest one of a lane never does.
@@ -35,7 +35,7 @@ def over_limit(chunks: Mapping[Lane, list[Chunk]], limit: int) -> dict[Lane, int
         ((chunk.time, lane, chunk) for lane, its in chunks.items() for chunk in its[:-1]),
         key=lambda one: (one[0], one[2].end),
     )
-    ends: dict[Lane, int] = {}
+    ends: dict[Priority, int] = {}
     for _, lane, chunk in oldest:
         if total <= limit:
             break
@@ -44,10 +44,10 @@ def over_limit(chunks: Mapping[Lane, list[Chunk]], limit: int) -> dict[Lane, int
     return ends
 
 
-def pairs(chunks: list[Chunk]) -> list[Chunk]:
+def pairs(chunks: list[RetentionChunk]) -> list[RetentionChunk]:
     """Neighbours counted together: half as many chunks."""
     merged = [
-        Chunk(second.end, first.size + second.size, max(first.time, second.time))
+        RetentionChunk(second.end, first.size + second.size, max(first.time, second.time))
         for first, second in zip(chunks[::2], chunks[1::2], strict=False)
     ]
     return merged + chunks[-1:] if len(chunks) % 2 else merged

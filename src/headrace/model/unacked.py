@@ -35,7 +35,7 @@ class Lease(Generic[Owner]):
         self.since = since
 
 
-class Settled(Generic[Owner]):
+class SettledRange(Generic[Owner]):
     """Messages of one lease that were settled by one request: run.contents[start:stop]."""
 
     __slots__ = ("owner", "run", "start", "stop")
@@ -78,9 +78,9 @@ class Unacked(Generic[Owner]):
         self.count += lease.live
         return lease
 
-    def take(self, first: int, last: int) -> tuple[list[Settled[Owner]], int | None]:
+    def take(self, first: int, last: int) -> tuple[list[SettledRange[Owner]], int | None]:
         """Settle the tags ``first`` .. ``last``; stops at an unknown one and names it."""
-        settled: list[Settled[Owner]] = []
+        settled: list[SettledRange[Owner]] = []
         unknown: int | None = None
         tag = first
         while tag <= last:
@@ -98,7 +98,7 @@ class Unacked(Generic[Owner]):
                 if stop >= 0:
                     high = stop
             self._settle(lease, low, high)
-            settled.append(Settled(lease.owner, lease.run, low, high))
+            settled.append(SettledRange(lease.owner, lease.run, low, high))
             tag = lease.first + high
         self._trim()
         return settled, unknown
@@ -112,11 +112,11 @@ class Unacked(Generic[Owner]):
         """Whether the tag is outstanding (or was taken back, so that settling it is no error)."""
         return tag in self.expired or self._find(tag) is not None
 
-    def take_upto(self, tag: int) -> list[Settled[Owner]]:
+    def take_upto(self, tag: int) -> list[SettledRange[Owner]]:
         """Settle every outstanding tag up to ``tag`` (0 = all)."""
         if tag and not self.knows(tag):
             raise PreconditionFailed(f"unknown delivery tag {tag}")
-        settled: list[Settled[Owner]] = []
+        settled: list[SettledRange[Owner]] = []
         for lease in islice(self._leases, self._head, None):
             if tag and lease.first > tag:
                 break
@@ -125,9 +125,9 @@ class Unacked(Generic[Owner]):
         self._trim()
         return settled
 
-    def take_between(self, start: int, stop: int) -> list[Settled[Owner]]:
+    def take_between(self, start: int, stop: int) -> list[SettledRange[Owner]]:
         """Settle what is outstanding of the tags start .. stop - 1."""
-        settled: list[Settled[Owner]] = []
+        settled: list[SettledRange[Owner]] = []
         where = max(bisect_right(self._firsts, start, self._head) - 1, self._head)
         for lease in islice(self._leases, where, None):
             if lease.first >= stop:
@@ -140,7 +140,7 @@ class Unacked(Generic[Owner]):
         self._trim()
         return settled
 
-    def expire(self, lease: Lease[Owner]) -> list[Settled[Owner]]:
+    def expire(self, lease: Lease[Owner]) -> list[SettledRange[Owner]]:
         """Take back what is left of a lease; settling it later is forgiven."""
         settled = self._take_live(lease, None)
         for part in settled:
@@ -186,7 +186,7 @@ class Unacked(Generic[Owner]):
         if not lease.live:
             self._dead += 1
 
-    def _take_live(self, lease: Lease[Owner], high: int | None) -> list[Settled[Owner]]:
+    def _take_live(self, lease: Lease[Owner], high: int | None) -> list[SettledRange[Owner]]:
         end = len(lease.run.offsets) if high is None else high
         if not lease.live or end <= lease.start:
             return []
@@ -217,9 +217,9 @@ class Unacked(Generic[Owner]):
             self._head = self._dead = 0
 
 
-def _outstanding(lease: Lease[Owner], low: int, high: int) -> list[Settled[Owner]]:
+def _outstanding(lease: Lease[Owner], low: int, high: int) -> list[SettledRange[Owner]]:
     """What is not settled of [low, high), which must not begin before ``lease.start``."""
-    parts: list[Settled[Owner]] = []
+    parts: list[SettledRange[Owner]] = []
     done = lease.done
     while low < high:
         stop = high
@@ -230,6 +230,6 @@ def _outstanding(lease: Lease[Owner], low: int, high: int) -> list[Settled[Owner
             stop = done.find(1, low, high)
             if stop < 0:
                 stop = high
-        parts.append(Settled(lease.owner, lease.run, low, stop))
+        parts.append(SettledRange(lease.owner, lease.run, low, stop))
         low = stop
     return parts

@@ -10,7 +10,7 @@ from headrace.core.queues.consumer import Consumer
 from headrace.core.queues.queue import Queue
 from headrace.errors import PreconditionFailed
 from headrace.model.message import Run
-from headrace.model.unacked import Lease, Settled, Unacked
+from headrace.model.unacked import Lease, SettledRange, Unacked
 from headrace.wire.amqp.content import with_delivery_count
 
 OUT_HIGH = 1 << 20  # bytes collected for one socket in one turn before consumers must wait
@@ -147,10 +147,10 @@ class Holding:
         """What is outstanding in ranges of tags, stops exclusive."""
         self._acknowledge(self._take_these(tags))
 
-    def _take_these(self, tags: Iterable[tuple[int, int]]) -> list[Settled[Consumer]]:
+    def _take_these(self, tags: Iterable[tuple[int, int]]) -> list[SettledRange[Consumer]]:
         return [part for start, stop in tags for part in self.unacked.take_between(start, stop)]
 
-    def _acknowledge(self, parts: list[Settled[Consumer]]) -> None:
+    def _acknowledge(self, parts: list[SettledRange[Consumer]]) -> None:
         self._credit()
         for part in parts:
             self.let_go(part)
@@ -172,15 +172,15 @@ class Holding:
         """Give back, or give up, what is outstanding in ranges of tags, stops exclusive."""
         self._return(self._take_these(tags), requeue=requeue)
 
-    def _return(self, parts: list[Settled[Consumer]], *, requeue: bool) -> None:
+    def _return(self, parts: list[SettledRange[Consumer]], *, requeue: bool) -> None:
         if not requeue:
             self._credit()
         self.give_back(parts, requeue=requeue)
         if requeue:
             self._credit()
 
-    def give_back(self, parts: Iterable[Settled[Consumer]], *, requeue: bool) -> None:
-        by_queue: dict[Queue, list[Settled[Consumer]]] = {}
+    def give_back(self, parts: Iterable[SettledRange[Consumer]], *, requeue: bool) -> None:
+        by_queue: dict[Queue, list[SettledRange[Consumer]]] = {}
         for part in parts:
             self.let_go(part)
             by_queue.setdefault(part.owner.queue, []).append(part)
@@ -190,7 +190,7 @@ class Holding:
             else:
                 queue.reject(members)
 
-    def expire(self, lease: Lease[Consumer]) -> list[Settled[Consumer]]:
+    def expire(self, lease: Lease[Consumer]) -> list[SettledRange[Consumer]]:
         """The queue's ack time-out takes a lease back."""
         parts = self.unacked.expire(lease)
         for part in parts:
@@ -202,7 +202,7 @@ class Holding:
         """Everything unacknowledged goes back to its queue."""
         self.give_back(self.unacked.take_upto(0), requeue=True)
 
-    def let_go(self, part: Settled[Consumer]) -> None:
+    def let_go(self, part: SettledRange[Consumer]) -> None:
         """The messages are not held any more."""
         if part.owner.tag:
             self.held -= part.count

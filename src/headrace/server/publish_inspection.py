@@ -13,7 +13,7 @@ from headrace.core.access.user import User
 from headrace.core.reply_to import PSEUDO_QUEUE
 from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError, PreconditionFailed
-from headrace.model.message import Batch, Route
+from headrace.model.message import PublishedRun, Route
 from headrace.model.permissions import WRITE
 from headrace.wire.amqp.content import properties_of, with_properties
 from headrace.wire.amqp.properties import (
@@ -65,7 +65,7 @@ class Inspection:
         number: int,
         persistent: bool,
         reply_name: str | None,
-    ) -> Iterator[Batch]:
+    ) -> Iterator[PublishedRun]:
         """The messages as batches alike in route and expiration.
 
         ``flags``: properties that some message may have. A faulty message ends the run; those
@@ -76,9 +76,9 @@ class Inspection:
             joined = b"".join(contents)
             by_headers = b"\x02CC" in joined or b"\x03BCC" in joined
         if not by_headers and not flags & (FLAG_EXPIRATION | FLAG_REPLY_TO | FLAG_USER_ID):
-            yield Batch(route, contents, size, origin=number, persistent=persistent)
+            yield PublishedRun(route, contents, size, origin=number, persistent=persistent)
             return
-        batch: Batch | None = None
+        batch: PublishedRun | None = None
         fault: BrokerError | None = None
         for content in contents:
             try:
@@ -94,7 +94,7 @@ class Inspection:
                 continue
             if batch is not None:
                 yield batch
-            batch = Batch(
+            batch = PublishedRun(
                 where,
                 [content],
                 len(content),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import MAX_OFFSET, track_of
 from headrace.store.api.message_log import Catalogue, CursorRow, PinRow, RetryRow, TopicRow
 from headrace.store.sqlite.metadata import SqliteMetadata
@@ -47,7 +47,7 @@ def _positions(catalogue: Catalogue) -> Iterator[tuple[int, str, int]]:
     queues = {queue.uuid: queue.id for queue in catalogue.queues}
     rows: list[CursorRow | RetryRow] = [*catalogue.cursors, *catalogue.retries]
     for row in rows:
-        number = _number(topics.get(row.topic), Lane(row.lane), row.partition)
+        number = _number(topics.get(row.topic), Priority(row.lane), row.partition)
         if number is not None:
             yield number, _name(row), _next_offset(row)
     for pin in catalogue.pins:
@@ -61,7 +61,7 @@ def _positions(catalogue: Catalogue) -> Iterator[tuple[int, str, int]]:
                 yield number, f"query '{pin.query}'", offset
 
 
-def _number(topic: TopicRow | None, lane: Lane, partition: int) -> int | None:
+def _number(topic: TopicRow | None, lane: Priority, partition: int) -> int | None:
     found = topic.numbers.get(f"{lane.label}.{partition}") if topic is not None else None
     return None if found is None else int(str(found))
 

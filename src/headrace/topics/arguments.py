@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 
 from headrace.errors import BadTopicValue
-from headrace.model.topics.message_priority import Lane, lane_named
+from headrace.model.topics.message_priority import Priority, lane_named
 
 
 def whole(name: str, value: object) -> int:
@@ -48,8 +48,8 @@ def properties(value: object) -> dict[str, str]:
     return dict(value)
 
 
-def positions(value: object) -> dict[Lane, int]:
+def positions(value: object) -> dict[Priority, int]:
     """Per priority, or one for all."""
     if isinstance(value, Mapping):
         return {lane_named(name): whole("a position", one) for name, one in value.items()}
-    return dict.fromkeys(Lane, whole("a position", value))
+    return dict.fromkeys(Priority, whole("a position", value))

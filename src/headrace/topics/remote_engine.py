@@ -11,7 +11,7 @@ from headrace import errors
 from headrace.client import Channel, Connection, ConnectionFactory
 from headrace.client.core.requests import Call, Reply, nothing
 from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import (
     Entry,
     GroupInfo,
@@ -211,7 +211,7 @@ class RemoteEngine:
         topic: str,
         reader: Reader,
         claim: Sequence[object],
-        ids: Sequence[tuple[Lane, int]] | None,
+        ids: Sequence[tuple[Priority, int]] | None,
         delay_ms: int,
         reason: str = "",
     ) -> None:
@@ -236,7 +236,7 @@ class RemoteEngine:
         topic: str,
         reader: Reader,
         *,
-        positions: Mapping[Lane, int] | None = None,
+        positions: Mapping[Priority, int] | None = None,
         time_ms: int | None = None,
     ) -> None:
         fields = values.reader(topic, reader)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote
 
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.names import check_token
 from headrace.store.mysql import staging, tables
 from headrace.store.mysql.engine import MySqlEngine
@@ -34,7 +34,7 @@ SELECTED: Final[Mapping[str, str]] = {
 class LaneBounds:
     """What may be read of a lane: ids first .. end - 1."""
 
-    lane: Lane
+    lane: Priority
     first: int
     end: int
     at_time: int | None = None
@@ -64,20 +64,20 @@ class TopicTables:
         return self._engine.uuid(topic)
 
     def pin(
-        self, topic: str, query: str, start: Mapping[Lane, int], end: Mapping[Lane, int]
+        self, topic: str, query: str, start: Mapping[Priority, int], end: Mapping[Priority, int]
     ) -> None:
         """Retention keeps everything from ``start`` on; committed when this returns."""
         before = {lane: at - 1 for lane, at in start.items()}
         self._engine.pin(topic, query, before, {lane: at - 1 for lane, at in end.items()})
 
-    def pinned(self, topic: str, query: str) -> dict[Lane, int]:
+    def pinned(self, topic: str, query: str) -> dict[Priority, int]:
         """From which ids on messages are kept for the query; empty when it has no pin."""
         return {lane: at + 1 for lane, at in self._engine.pinned(topic, query).items()}
 
     def unpin(self, topic: str, query: str) -> None:
         self._engine.unpin(topic, query)
 
-    def select(self, topic: str, lane: Lane, start: int, end: int, names: Iterable[str]) -> str:
+    def select(self, topic: str, lane: Priority, start: int, end: int, names: Iterable[str]) -> str:
         """The statement that reads ids start .. end - 1: always the same rows."""
         columns = ", ".join(f"{SELECTED[name]} AS `{name}`" for name in names)
         return (
@@ -101,7 +101,7 @@ class TopicTables:
         queues = self._engine.describe(topic).queues
         self._make_ready()
         count = 0
-        portion: list[tuple[Lane, Values]] = []
+        portion: list[tuple[Priority, Values]] = []
         size = 0
         for entry in entries:
             queue = queue_of(entry.key, queues) if entry.key is not None else count % queues
@@ -116,7 +116,7 @@ class TopicTables:
         return count
 
     def _stage(
-        self, topic: str, query: str, batch: int, attempt: str, rows: list[tuple[Lane, Values]]
+        self, topic: str, query: str, batch: int, attempt: str, rows: list[tuple[Priority, Values]]
     ) -> None:
         self._engine.on_writer(
             lambda session: staging.stage(session, topic, query, batch, attempt, rows)

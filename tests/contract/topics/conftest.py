@@ -9,7 +9,7 @@ import pytest
 
 from headrace import topics
 from headrace.errors import NoSuchTopic
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.engine import Entry, TopicEngine, TopicSpec
 from headrace.store.topics.memory import MemoryEngine
@@ -94,9 +94,9 @@ Fill = Callable[..., list[int]]
 
 @pytest.fixture
 def fill(engine: TopicEngine, topic: str) -> Fill:
-    """Append bodies to a lane: `fill("a", "b", lane=Lane.HIGH)`."""
+    """Append bodies to a lane: `fill("a", "b", lane=Priority.HIGH)`."""
 
-    def fill(*bodies: str, lane: Lane = Lane.MIDDLE) -> list[int]:
+    def fill(*bodies: str, lane: Priority = Priority.MIDDLE) -> list[int]:
         return engine.append(topic, [Entry(body.encode(), lane) for body in bodies])
 
     return fill

@@ -9,7 +9,7 @@ from time import sleep
 import pytest
 
 from headrace.errors import ClaimLost
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import Entry, Reader, Taken, TopicEngine
 from waiting import wait_for
 
@@ -123,7 +123,7 @@ def test_after_the_lease_nothing_can_be_committed_though_nobody_took_over(
     with pytest.raises(ClaimLost, match="lease"):
         engine.commit(topic, slow, late.claim)
     with pytest.raises(ClaimLost, match="lease"):
-        engine.nack(topic, slow, late.claim, [(Lane.MIDDLE, numbers[0])], 0)
+        engine.nack(topic, slow, late.claim, [(Priority.MIDDLE, numbers[0])], 0)
 
     assert bodies(engine.read(topic, ANN, 10)) == ["a", "b"]
 
@@ -160,9 +160,9 @@ def test_what_others_left_comes_before_what_is_new(
 def test_high_messages_come_before_left_over_low_ones(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
-    fill("low", lane=Lane.LOW)
+    fill("low", lane=Priority.LOW)
     engine.read(topic, Reader("slow", "g", lease_ms=BRIEF), 1)
-    fill("high", lane=Lane.HIGH)
+    fill("high", lane=Priority.HIGH)
 
     def both() -> Taken | None:
         taken = engine.read(topic, Reader("ann", "g", lease_ms=BRIEF), 2)
@@ -219,9 +219,9 @@ def test_sixteen_producers_and_four_members_lose_and_double_nothing(
     engine: TopicEngine, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(queues=2)
-    lanes = list(Lane)
+    lanes = list(Priority)
     total = 16 * 60
-    seen: list[list[tuple[Lane, int, bytes]]] = [[] for _ in range(4)]
+    seen: list[list[tuple[Priority, int, bytes]]] = [[] for _ in range(4)]
 
     def produce(number: int) -> None:
         for count in range(20):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.errors import BodyTooLarge, ClaimLost
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import LATEST, Entry, Message, Reader, Taken, TopicEngine
 
 Fill = Callable[..., list[int]]
@@ -18,7 +18,7 @@ def bodies(taken: Taken) -> list[str]:
     return [message.body.decode() for message in taken.messages]
 
 
-def identity(message: Message) -> tuple[Lane, int]:
+def identity(message: Message) -> tuple[Priority, int]:
     return message.lane, message.id
 
 
@@ -28,7 +28,7 @@ def identity(message: Message) -> tuple[Lane, int]:
 def test_a_message_comes_back_whole(engine: TopicEngine, topic: str) -> None:
     entry = Entry(
         b"\x00body\xff",
-        Lane.HIGH,
+        Priority.HIGH,
         "appid-340101;sid-p0912",
         "order-4423",
         "paid",
@@ -43,7 +43,7 @@ def test_a_message_comes_back_whole(engine: TopicEngine, topic: str) -> None:
 
     assert message == Message(
         number,
-        Lane.HIGH,
+        Priority.HIGH,
         0,
         message.time,
         entry.body,
@@ -147,9 +147,9 @@ def test_messages_without_a_key_are_spread(
 
 
 def test_high_comes_before_middle_before_low(engine: TopicEngine, topic: str, fill: Fill) -> None:
-    fill("l1", "l2", lane=Lane.LOW)
+    fill("l1", "l2", lane=Priority.LOW)
     fill("m1", "m2")
-    fill("h1", "h2", lane=Lane.HIGH)
+    fill("h1", "h2", lane=Priority.HIGH)
 
     assert bodies(engine.read(topic, ALONE, 10)) == ["h1", "h2", "m1", "m2", "l1", "l2"]
 
@@ -157,9 +157,9 @@ def test_high_comes_before_middle_before_low(engine: TopicEngine, topic: str, fi
 def test_a_batch_has_exactly_as_many_as_asked_for(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
-    fill(*"abc", lane=Lane.HIGH)
+    fill(*"abc", lane=Priority.HIGH)
     fill(*"defg")
-    fill(*"hij", lane=Lane.LOW)
+    fill(*"hij", lane=Priority.LOW)
 
     assert bodies(engine.read(topic, ALONE, 5)) == list("abcde")
 
@@ -167,10 +167,10 @@ def test_a_batch_has_exactly_as_many_as_asked_for(
 def test_a_new_high_message_is_in_the_next_batch(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
-    fill(*"abcdefgh", lane=Lane.LOW)
+    fill(*"abcdefgh", lane=Priority.LOW)
     taken = engine.read(topic, ALONE, 3)
     engine.commit(topic, ALONE, taken.claim)
-    fill("urgent", lane=Lane.HIGH)
+    fill("urgent", lane=Priority.HIGH)
 
     assert bodies(engine.read(topic, ALONE, 3)) == ["urgent", "d", "e"]
 
@@ -179,9 +179,9 @@ def test_a_new_high_message_is_in_the_next_batch(
 def test_a_minimum_share_keeps_low_from_starving(
     engine: TopicEngine, topic: str, fill: Fill, group: str | None
 ) -> None:
-    fill(*[f"h{n}" for n in range(20)], lane=Lane.HIGH)
+    fill(*[f"h{n}" for n in range(20)], lane=Priority.HIGH)
     fill(*[f"m{n}" for n in range(20)])
-    fill(*[f"l{n}" for n in range(20)], lane=Lane.LOW)
+    fill(*[f"l{n}" for n in range(20)], lane=Priority.LOW)
     reader = Reader("c", group, min_share=20)
 
     assert bodies(engine.read(topic, reader, 10)) == [
@@ -213,9 +213,9 @@ def test_without_a_commit_the_same_messages_come_again(
 def test_a_commit_covers_all_lanes_of_the_batch(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
-    fill("h", lane=Lane.HIGH)
+    fill("h", lane=Priority.HIGH)
     fill("m")
-    fill("l1", "l2", lane=Lane.LOW)
+    fill("l1", "l2", lane=Priority.LOW)
     taken = engine.read(topic, ALONE, 3)
     engine.commit(topic, ALONE, taken.claim)
 
@@ -272,6 +272,6 @@ def test_a_reader_can_begin_at_the_end(
     fill("old")
     assert engine.read(topic, reader, 10) == Taken()
     fill("new")
-    fill("high", lane=Lane.HIGH)  # a lane that was not there before
+    fill("high", lane=Priority.HIGH)  # a lane that was not there before
 
     assert bodies(engine.read(topic, reader, 10)) == ["high", "new"]

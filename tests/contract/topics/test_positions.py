@@ -8,7 +8,7 @@ import pytest
 
 from headrace.errors import ClaimLost
 from headrace.model.retention import Retention
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import Entry, Lag, Reader, Taken, TopicEngine
 from waiting import wait_for
 
@@ -22,7 +22,9 @@ def bodies(taken: Taken) -> list[str]:
     return [message.body.decode() for message in taken.messages]
 
 
-def lag_of(engine: TopicEngine, topic: str, reader: Reader, lane: Lane = Lane.MIDDLE) -> Lag:
+def lag_of(
+    engine: TopicEngine, topic: str, reader: Reader, lane: Priority = Priority.MIDDLE
+) -> Lag:
     return {one.lane: one for one in engine.lag(topic, reader)}[lane]
 
 
@@ -34,7 +36,7 @@ def test_seek_goes_back(engine: TopicEngine, topic: str, fill: Fill, reader: Rea
     ids = fill(*"abcd")
     engine.commit(topic, reader, engine.read(topic, reader, 10).claim)
 
-    engine.seek(topic, reader, positions={Lane.MIDDLE: ids[1]})
+    engine.seek(topic, reader, positions={Priority.MIDDLE: ids[1]})
 
     assert bodies(engine.read(topic, reader, 10)) == ["c", "d"]
 
@@ -46,7 +48,7 @@ def test_seek_to_zero_is_the_beginning(
     fill(*"ab")
     engine.commit(topic, reader, engine.read(topic, reader, 10).claim)
 
-    engine.seek(topic, reader, positions={Lane.MIDDLE: 0})
+    engine.seek(topic, reader, positions={Priority.MIDDLE: 0})
 
     assert bodies(engine.read(topic, reader, 10)) == ["a", "b"]
 
@@ -55,7 +57,7 @@ def test_seek_to_zero_is_the_beginning(
 def test_seek_goes_forward(engine: TopicEngine, topic: str, fill: Fill, reader: Reader) -> None:
     ids = fill(*"abcd")
 
-    engine.seek(topic, reader, positions={Lane.MIDDLE: ids[2]})
+    engine.seek(topic, reader, positions={Priority.MIDDLE: ids[2]})
 
     assert bodies(engine.read(topic, reader, 10)) == ["d"]
 
@@ -66,7 +68,7 @@ def test_seek_behind_everything_waits_for_what_comes(
     engine: TopicEngine, topic: str, fill: Fill, reader: Reader, far: int
 ) -> None:
     fill(*"ab")
-    engine.seek(topic, reader, positions={Lane.MIDDLE: far})
+    engine.seek(topic, reader, positions={Priority.MIDDLE: far})
     assert bodies(engine.read(topic, reader, 10)) == []
 
     fill("c")
@@ -78,10 +80,10 @@ def test_seek_leaves_other_lanes_alone(
     engine: TopicEngine, topic: str, fill: Fill, reader: Reader
 ) -> None:
     fill("m")
-    fill("h", lane=Lane.HIGH)
+    fill("h", lane=Priority.HIGH)
     engine.commit(topic, reader, engine.read(topic, reader, 10).claim)
 
-    engine.seek(topic, reader, positions={Lane.HIGH: 0})
+    engine.seek(topic, reader, positions={Priority.HIGH: 0})
 
     assert bodies(engine.read(topic, reader, 10)) == ["h"]
 
@@ -92,7 +94,7 @@ def test_claims_from_before_a_seek_are_void(
 ) -> None:
     fill(*"ab")
     taken = engine.read(topic, reader, 10)
-    engine.seek(topic, reader, positions={Lane.MIDDLE: 0})
+    engine.seek(topic, reader, positions={Priority.MIDDLE: 0})
 
     with pytest.raises(ClaimLost):
         engine.commit(topic, reader, taken.claim)
@@ -135,11 +137,11 @@ def test_lag_counts_what_is_not_done(
     ids = fill(*"abcd")
     taken = engine.read(topic, reader, 3)
     engine.commit(topic, reader, taken.claim)
-    fill("l", lane=Lane.LOW)
+    fill("l", lane=Priority.LOW)
 
     lags = engine.lag(topic, reader)
 
-    assert [one.lane for one in lags] == [Lane.HIGH, Lane.MIDDLE, Lane.LOW]
+    assert [one.lane for one in lags] == [Priority.HIGH, Priority.MIDDLE, Priority.LOW]
     assert [one.messages for one in lags] == [0, 1, 1]
     assert lags[1].position == ids[2]
     assert lags[1].oldest_time is not None
@@ -178,9 +180,9 @@ def test_groups_and_single_readers_are_listed(engine: TopicEngine, topic: str, f
 
     assert set(found) == {("g", ""), ("", "ann")}
     assert set(found["g", ""].members) == {"ann", "bob"}
-    middle = {lag.lane: lag for lag in found["g", ""].lag}[Lane.MIDDLE]
+    middle = {lag.lane: lag for lag in found["g", ""].lag}[Priority.MIDDLE]
     assert (middle.messages, middle.claimed) == (2, 1)
-    middle = {lag.lane: lag for lag in found["", "ann"].lag}[Lane.MIDDLE]
+    middle = {lag.lane: lag for lag in found["", "ann"].lag}[Priority.MIDDLE]
     assert middle.messages == 1
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.errors import BadTopicValue, ClaimLost
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import Reader, Taken, TopicEngine
 from waiting import wait_for
 
@@ -56,7 +56,7 @@ def test_until_the_delay_is_over_it_waits(engine: TopicEngine, topic: str, fill:
     give_back(engine, topic, ANN, engine.read(topic, ANN, 1), LATER)
 
     assert engine.read(topic, BOB, 10) == Taken()
-    lag = {one.lane: one for one in engine.lag(topic, ANN)}[Lane.MIDDLE]
+    lag = {one.lane: one for one in engine.lag(topic, ANN)}[Priority.MIDDLE]
     assert (lag.messages, lag.retrying, lag.dead) == (1, 1, 0)
 
 
@@ -84,7 +84,7 @@ def test_after_too_many_attempts_it_is_dead(engine: TopicEngine, topic: str, fil
     ((message, reason),) = engine.dead(topic, "g")
     assert (message.id, message.body, message.attempts) == (number, b"a", 3)
     assert reason == "no such order"
-    lag = {one.lane: one for one in engine.lag(topic, ANN)}[Lane.MIDDLE]
+    lag = {one.lane: one for one in engine.lag(topic, ANN)}[Priority.MIDDLE]
     assert (lag.messages, lag.retrying, lag.dead) == (0, 0, 1)
 
 
@@ -102,9 +102,9 @@ def test_only_messages_of_the_claim_can_be_given_back(
     (first, second) = fill(*"ab")
     taken = engine.read(topic, ANN, 1)
 
-    for wrong in ((Lane.MIDDLE, second), (Lane.HIGH, first), (Lane.MIDDLE, 1 << 50)):
+    for wrong in ((Priority.MIDDLE, second), (Priority.HIGH, first), (Priority.MIDDLE, 1 << 50)):
         with pytest.raises(BadTopicValue):
-            engine.nack(topic, ANN, taken.claim, [(Lane.MIDDLE, first), wrong], 0)
+            engine.nack(topic, ANN, taken.claim, [(Priority.MIDDLE, first), wrong], 0)
 
     engine.commit(topic, ANN, taken.claim)
     assert bodies(engine.read(topic, BOB, 10)) == ["b"]
@@ -115,16 +115,16 @@ def test_giving_back_needs_the_claim(engine: TopicEngine, topic: str, fill: Fill
     taken = engine.read(topic, ANN, 1)
 
     with pytest.raises(ClaimLost):
-        engine.nack(topic, BOB, taken.claim, [(Lane.MIDDLE, number)], 0)
+        engine.nack(topic, BOB, taken.claim, [(Priority.MIDDLE, number)], 0)
     engine.commit(topic, ANN, taken.claim)
     with pytest.raises(ClaimLost):
-        engine.nack(topic, ANN, taken.claim, [(Lane.MIDDLE, number)], 0)
+        engine.nack(topic, ANN, taken.claim, [(Priority.MIDDLE, number)], 0)
 
 
 def test_messages_of_all_lanes_can_be_given_back_at_once(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
-    for lane in Lane:
+    for lane in Priority:
         fill(lane.label, lane=lane)
     taken = engine.read(topic, ANN, 10)
     engine.nack(topic, ANN, taken.claim, [(one.lane, one.id) for one in taken.messages], 0)
@@ -140,7 +140,7 @@ def test_what_is_tried_again_out_of_a_lost_claim_can_be_given_back_again(
     fill(*"abc")
     ann, late, bob = Reader("ann", "g"), Reader("ann", "g", lease_ms=1), Reader("bob", "g")
     taken = engine.read(topic, ann, 10)
-    second = (Lane.MIDDLE, taken.messages[1].id)
+    second = (Priority.MIDDLE, taken.messages[1].id)
     engine.nack(topic, ann, taken.claim, [second], 0)
     engine.renew(topic, late, taken.claim)
 
@@ -156,7 +156,7 @@ def test_what_is_tried_again_out_of_a_lost_claim_can_be_given_back_again(
     engine.nack(topic, bob, again.claim, [second], LATER, "not yet")
     engine.commit(topic, bob, again.claim)
 
-    lag = {one.lane: one for one in engine.lag(topic, bob)}[Lane.MIDDLE]
+    lag = {one.lane: one for one in engine.lag(topic, bob)}[Priority.MIDDLE]
     assert (lag.messages, lag.retrying) == (1, 1)
 
 
@@ -179,7 +179,7 @@ def test_those_given_up_do_not_hide_what_is_due_behind_them(
 
 def test_a_whole_claim_is_given_back_and_ends(engine: TopicEngine, topic: str, fill: Fill) -> None:
     fill(*"abc")
-    fill("h", lane=Lane.HIGH)
+    fill("h", lane=Priority.HIGH)
     taken = engine.read(topic, ANN, 10)
     first = taken.messages[0]
     engine.nack(topic, ANN, taken.claim, [(first.lane, first.id)], 0, "alone")

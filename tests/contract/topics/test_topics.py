@@ -8,7 +8,7 @@ import pytest
 
 from headrace.errors import BadTopicName, BadTopicValue, NoSuchTopic, TopicConflict
 from headrace.model.retention import Retention
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import Entry, Reader, TopicEngine, TopicSpec
 
 NewTopic = Callable[..., str]
@@ -110,15 +110,15 @@ def test_a_deleted_topic_is_gone_with_its_messages_and_readers(
 
 def test_parts_say_what_can_be_read(engine: TopicEngine, topic: str) -> None:
     ids = engine.append(topic, [Entry(b"1"), Entry(b"2"), Entry(b"3")])
-    engine.append(topic, [Entry(b"h", Lane.HIGH)])
+    engine.append(topic, [Entry(b"h", Priority.HIGH)])
 
     parts = {part.lane: part for part in engine.describe(topic).parts}
 
-    middle = parts[Lane.MIDDLE]
+    middle = parts[Priority.MIDDLE]
     assert (middle.partition, middle.first, middle.end) == (0, ids[0], ids[-1] + 1)
     assert middle.first_time is not None and middle.last_time is not None
     assert middle.first_time <= middle.last_time
-    assert parts[Lane.HIGH].end - parts[Lane.HIGH].first == 1
+    assert parts[Priority.HIGH].end - parts[Priority.HIGH].first == 1
 
 
 def test_an_option_that_the_engine_does_not_have_is_refused(engine: TopicEngine) -> None:

@@ -8,7 +8,7 @@ import pymysql
 import pytest
 
 from headrace.errors import BadTopicValue, NoSuchTopic, TopicConflict
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.engine import Entry, Reader
 from mariadb import MariaDb
@@ -63,12 +63,12 @@ def test_messages_ids_and_offsets_stay(start_engine: StartEngine, sql: Cursor, m
     ]
     alone = engine.read("old", Reader("alone"), 10).messages
     assert [(one.lane, one.id) for one in alone] == [
-        (Lane.HIGH, 7), (Lane.MIDDLE, 3), (Lane.MIDDLE, 4),
+        (Priority.HIGH, 7), (Priority.MIDDLE, 3), (Priority.MIDDLE, 4),
     ]  # fmt: skip
     group = engine.read("old", Reader("m9", "g"), 10).messages
-    assert [(one.lane, one.id) for one in group] == [(Lane.HIGH, 7), (Lane.MIDDLE, 4)]
-    assert engine.append("old", [Entry(bytes(70_000), Lane.HIGH, source_ip="::1")]) == [8]
-    assert engine.append("old", [Entry(b"x", Lane.LOW)]) == [3]
+    assert [(one.lane, one.id) for one in group] == [(Priority.HIGH, 7), (Priority.MIDDLE, 4)]
+    assert engine.append("old", [Entry(bytes(70_000), Priority.HIGH, source_ip="::1")]) == [8]
+    assert engine.append("old", [Entry(b"x", Priority.LOW)]) == [3]
 
 
 def test_tables_that_somebody_has_mended_already(start_engine: StartEngine, sql: Cursor) -> None:

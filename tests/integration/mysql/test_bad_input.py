@@ -20,7 +20,7 @@ from headrace.errors import (
     TopicConflict,
 )
 from headrace.model.retention import Retention
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.mysql.url import parse_url
 from headrace.store.topics.engine import Entry, Reader, TopicSpec
@@ -193,7 +193,7 @@ def test_a_foreign_claim_changes_nothing(engine: MySqlEngine) -> None:
             with pytest.raises(ClaimLost):
                 engine.renew("t", thief, claim)
             with pytest.raises(ClaimLost):
-                engine.nack("t", thief, claim, [(Lane.MIDDLE, 1)], 0)
+                engine.nack("t", thief, claim, [(Priority.MIDDLE, 1)], 0)
     assert engine.lag("t", owner)[1].claimed == 1
     engine.commit("t", owner, taken.claim)
     with pytest.raises(ClaimLost):
@@ -205,11 +205,11 @@ def test_only_messages_of_the_claim_can_be_given_back(engine: MySqlEngine) -> No
     reader = Reader("c", "g")
     taken = engine.read("t", reader, 1)
     with pytest.raises(BadTopicValue, match="not in the claim"):
-        engine.nack("t", reader, taken.claim, [(Lane.MIDDLE, 2)], 0)
+        engine.nack("t", reader, taken.claim, [(Priority.MIDDLE, 2)], 0)
     with pytest.raises(BadTopicValue, match="only members of a group"):
-        engine.nack("t", Reader("c"), taken.claim, [(Lane.MIDDLE, 1)], 0)
+        engine.nack("t", Reader("c"), taken.claim, [(Priority.MIDDLE, 1)], 0)
     with pytest.raises(BadTopicValue, match="a delay is from 0"):
-        engine.nack("t", reader, taken.claim, [(Lane.MIDDLE, 1)], -1)
+        engine.nack("t", reader, taken.claim, [(Priority.MIDDLE, 1)], -1)
     assert engine.lag("t", reader)[1].retrying == 0
 
 

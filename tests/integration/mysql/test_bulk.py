@@ -6,7 +6,7 @@ import pytest
 
 from headrace import topics
 from headrace.errors import NoSuchTopic
-from headrace.topics.bulk import Entry, Lane, TopicTables
+from headrace.topics.bulk import Entry, Priority, TopicTables
 from mariadb import MariaDb
 
 
@@ -28,9 +28,9 @@ def test_a_range_is_read_by_its_ids(server: MariaDb, database: str, url: str) ->
         for n in range(5):
             producer.append(b"%d" % n, priority="high", ref_key=f"k{n}")
         _, lanes = tables.look("orders")
-        high = next(one for one in lanes if one.lane is Lane.HIGH)
+        high = next(one for one in lanes if one.lane is Priority.HIGH)
         assert (high.first, high.end) == (1, 6)
-        sql = tables.select("orders", Lane.HIGH, 2, 4, ["offset", "body", "key"])
+        sql = tables.select("orders", Priority.HIGH, 2, 4, ["offset", "body", "key"])
         assert read(server, database, sql) == [(2, b"1", "k1"), (3, b"2", "k2")]
 
 
@@ -38,7 +38,7 @@ def test_a_batch_is_published_once_and_seen_by_nobody_before(url: str) -> None:
     with topics.open(url) as store, TopicTables(url) as tables:
         store.create("orders")
         consumer = store.consumer("orders", token="c")
-        entries = [Entry(b"%d" % n, Lane.LOW if n % 2 else Lane.HIGH) for n in range(10)]
+        entries = [Entry(b"%d" % n, Priority.LOW if n % 2 else Priority.HIGH) for n in range(10)]
         assert tables.stage("orders", "q", 0, "a", entries[:5]) == 5
         assert tables.stage("orders", "q", 0, "b", entries[5:]) == 5
         assert tables.stage("orders", "q", 0, "failed", entries) == 10
@@ -59,7 +59,7 @@ def test_a_pin_keeps_what_retention_would_remove(url: str) -> None:
     with topics.open(url) as store, TopicTables(url) as tables:
         store.create("orders")
         store.producer("orders", token="p").append(b"x", priority="middle")
-        tables.pin("orders", "query", {Lane.MIDDLE: 1}, {Lane.MIDDLE: 2})
+        tables.pin("orders", "query", {Priority.MIDDLE: 1}, {Priority.MIDDLE: 2})
         assert "spark.query" in [one.group for one in store.groups("orders")]
 
 
@@ -113,7 +113,7 @@ def test_a_topic_made_again_while_it_is_read_is_told(url: str) -> None:
         store.producer("orders", token="p").append(b"old", priority="middle")
         backend = MySqlBackend(read_options({"url": url, "topic": "orders"}))
         uuid = backend.look()["orders"].uuid
-        planned = Range("orders", int(Lane.MIDDLE), 1, 2)
+        planned = Range("orders", int(Priority.MIDDLE), 1, 2)
         assert [batch.num_rows for batch in backend.batches(planned, uuid)] == [1]
         store.delete("orders")
         store.create("orders")

@@ -9,7 +9,7 @@ import pymysql
 import pytest
 
 from headrace.errors import ClaimLost
-from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import bodies as reading
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.engine import Entry, Message, Reader, Taken, TopicSpec
@@ -20,7 +20,7 @@ StartEngine = Callable[..., MySqlEngine]
 ME = Reader("me", "g")
 
 
-def fill(engine: MySqlEngine, count: int, lane: Lane = Lane.MIDDLE) -> None:
+def fill(engine: MySqlEngine, count: int, lane: Priority = Priority.MIDDLE) -> None:
     engine.append("t", [Entry(b"%d" % number, lane) for number in range(count)])
 
 
@@ -57,15 +57,15 @@ def test_an_expired_claim_goes_to_another_member(engine: MySqlEngine, sql: Curso
 def test_an_expired_claim_of_a_lower_lane_waits_for_its_turn_or_its_share(
     engine: MySqlEngine, sql: Cursor
 ) -> None:
-    fill(engine, 4, Lane.LOW)
+    fill(engine, 4, Priority.LOW)
     engine.read("t", ME, 4)
     expire(sql)
-    fill(engine, 100, Lane.HIGH)
+    fill(engine, 100, Priority.HIGH)
     strict = engine.read("t", Reader("other", "g"), 20)
-    assert {one.lane for one in strict.messages} == {Lane.HIGH}
+    assert {one.lane for one in strict.messages} == {Priority.HIGH}
     fair = engine.read("t", Reader("third", "g", min_share=10), 20)
     lanes = [one.lane for one in fair.messages]
-    assert lanes == [Lane.HIGH] * 18 + [Lane.LOW] * 2
+    assert lanes == [Priority.HIGH] * 18 + [Priority.LOW] * 2
     assert [one.attempts for one in fair.messages][-2:] == [2, 2]
 
 
@@ -80,7 +80,7 @@ def test_an_expired_claim_is_refused_though_nobody_took_it(
     with pytest.raises(ClaimLost, match="lease was over"):
         engine.commit_and_read("t", ME, taken.claim, 2)
     with pytest.raises(ClaimLost, match="lease was over"):
-        engine.nack("t", ME, taken.claim, [(Lane.MIDDLE, 1)], 0)
+        engine.nack("t", ME, taken.claim, [(Priority.MIDDLE, 1)], 0)
     assert bodies(engine.read("t", ME, 2).messages) == [b"0", b"1"]
 
 
@@ -115,10 +115,10 @@ def test_a_smaller_batch_takes_over_a_part(engine: MySqlEngine, sql: Cursor) -> 
 
 
 def test_a_new_high_message_is_in_the_next_batch(engine: MySqlEngine, sql: Cursor) -> None:
-    fill(engine, 50, Lane.LOW)
+    fill(engine, 50, Priority.LOW)
     engine.read("t", ME, 20)
     expire(sql)  # a large range of low ones waits to be taken over
-    engine.append("t", [Entry(b"urgent", Lane.HIGH)])
+    engine.append("t", [Entry(b"urgent", Priority.HIGH)])
     for reader in (ME, Reader("me")):
         taken = engine.read("t", reader, 5)
         assert bodies(taken.messages)[0] == b"urgent" and len(taken.messages) == 5
@@ -152,7 +152,7 @@ def test_commit_and_read_is_one_step(engine: MySqlEngine) -> None:
 def test_a_delayed_message_is_not_read_before_its_time(engine: MySqlEngine, sql: Cursor) -> None:
     fill(engine, 1)
     taken = engine.read("t", ME, 1)
-    engine.nack("t", ME, taken.claim, [(Lane.MIDDLE, 1)], 60_000, "later")
+    engine.nack("t", ME, taken.claim, [(Priority.MIDDLE, 1)], 60_000, "later")
     engine.commit("t", ME, taken.claim)
     assert engine.read("t", ME, 1).messages == ()
     [_, lag, _] = engine.lag("t", ME)
@@ -167,8 +167,8 @@ def test_what_was_given_back_is_not_handed_out_a_second_time(
     """The claim expires after the nack and before the commit."""
     fill(engine, 3)
     taken = engine.read("t", ME, 3)
-    engine.nack("t", ME, taken.claim, [(Lane.MIDDLE, 2)], 0)
-    engine.nack("t", ME, taken.claim, [(Lane.MIDDLE, 2)], 0)  # twice does no harm
+    engine.nack("t", ME, taken.claim, [(Priority.MIDDLE, 2)], 0)
+    engine.nack("t", ME, taken.claim, [(Priority.MIDDLE, 2)], 0)  # twice does no harm
     again = engine.read("t", ME, 1)
     assert [one.id for one in again.messages] == [2]
     engine.commit("t", ME, again.claim)
@@ -185,7 +185,7 @@ def test_a_batch_may_be_committed_after_its_nacked_message_was_done_elsewhere(
 ) -> None:
     fill(engine, 2)
     taken = engine.read("t", ME, 2)
-    engine.nack("t", ME, taken.claim, [(Lane.MIDDLE, 1)], 0)
+    engine.nack("t", ME, taken.claim, [(Priority.MIDDLE, 1)], 0)
     other = Reader("other", "g")
     again = engine.read("t", other, 2)
     engine.commit("t", other, again.claim)
@@ -216,7 +216,7 @@ def test_seek_voids_claims_and_reads_again(engine: MySqlEngine, group: str | Non
     reader = Reader("c", group)
     engine.commit("t", reader, engine.read("t", reader, 3).claim)
     out = engine.read("t", reader, 2)
-    engine.seek("t", reader, positions={Lane.MIDDLE: 1})
+    engine.seek("t", reader, positions={Priority.MIDDLE: 1})
     with pytest.raises(ClaimLost):
         engine.commit("t", reader, out.claim)
     assert bodies(engine.read("t", reader, 10).messages) == [b"1", b"2", b"3", b"4"]
@@ -233,11 +233,11 @@ def test_seek_by_time(engine: MySqlEngine, sql: Cursor, group: str | None) -> No
 
 
 def test_seek_of_one_lane_hands_the_others_out_again(engine: MySqlEngine) -> None:
-    fill(engine, 2, Lane.HIGH)
-    fill(engine, 2, Lane.LOW)
+    fill(engine, 2, Priority.HIGH)
+    fill(engine, 2, Priority.LOW)
     engine.read("t", ME, 4)
-    engine.seek("t", ME, positions={Lane.HIGH: 2})
-    assert [one.lane for one in engine.read("t", ME, 4).messages] == [Lane.LOW] * 2
+    engine.seek("t", ME, positions={Priority.HIGH: 2})
+    assert [one.lane for one in engine.read("t", ME, 4).messages] == [Priority.LOW] * 2
 
 
 def test_a_new_reader_may_begin_with_what_comes_next(engine: MySqlEngine) -> None:
@@ -352,7 +352,7 @@ def test_lag_counts_what_is_claimed_of_a_range_that_was_taken_over_in_part(
 ) -> None:
     fill(engine, 10)
     taken = engine.read("t", ME, 10)
-    engine.nack("t", ME, taken.claim, [(Lane.MIDDLE, 9), (Lane.MIDDLE, 10)], 3_600_000)
+    engine.nack("t", ME, taken.claim, [(Priority.MIDDLE, 9), (Priority.MIDDLE, 10)], 3_600_000)
     expire(sql)
     engine.read("t", Reader("you", "g"), 4)
 
@@ -400,7 +400,7 @@ def test_lag_counts_what_is_claimed_without_looking_at_the_whole_topic(
     engine: MySqlEngine, sql: Cursor
 ) -> None:
     fill(engine, 20_000)
-    engine.seek("t", ME, positions={Lane.MIDDLE: 19_990})
+    engine.seek("t", ME, positions={Priority.MIDDLE: 19_990})
     for _ in range(2):
         engine.read("t", ME, 5)
     before = asked(sql, "Handler_read%next")

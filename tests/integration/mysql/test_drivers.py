@@ -9,7 +9,7 @@ import pymysql
 import pytest
 
 from headrace.errors import ClaimLost, EngineUnavailable, StoreError
-from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.engine import Entry, Reader, TopicSpec
 from mariadb import MariaDb
@@ -54,16 +54,16 @@ def test_claims_retries_and_positions(start_engine: StartEngine, driver: str) ->
     me = Reader("me", "g", max_attempts=2)
     taken = engine.read("t", me, 3)
     engine.renew("t", me, taken.claim)
-    engine.nack("t", me, taken.claim, [(Lane.MIDDLE, 2)], 0, "почему")
+    engine.nack("t", me, taken.claim, [(Priority.MIDDLE, 2)], 0, "почему")
     engine.commit("t", me, taken.claim)
     with pytest.raises(ClaimLost):
         engine.commit("t", me, taken.claim)
     again = engine.read("t", me, 9)
     assert [(one.id, one.attempts) for one in again.messages] == [(2, 2), (4, 1), (5, 1)]
-    engine.nack("t", me, again.claim, [(Lane.MIDDLE, 2)], 0, "почему")
+    engine.nack("t", me, again.claim, [(Priority.MIDDLE, 2)], 0, "почему")
     engine.commit("t", me, again.claim)
     assert [(one.id, reason) for one, reason in engine.dead("t", "g")] == [(2, "почему")]
-    engine.seek("t", me, positions={Lane.MIDDLE: 4})
+    engine.seek("t", me, positions={Priority.MIDDLE: 4})
     assert [one.id for one in engine.read("t", me, 9).messages] == [5]
     assert [group.group for group in engine.groups("t")] == ["g"]
 

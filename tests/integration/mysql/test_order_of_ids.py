@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from exploring import examples
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import stable_ids
 from headrace.store.mysql.connection import Session
 from headrace.store.mysql.engine import MySqlEngine
@@ -43,7 +43,7 @@ def test_a_producer_that_is_slow_is_waited_for_however_long(
     reader = Reader("c")
     drain(engine, reader)  # notices the hole; the fence waits for the owner, and gives up
     with engine._fencing.session() as session, pytest.raises(stable_ids.Fault) as refused:
-        stable_ids.close_hole(session, "t", Lane.MIDDLE, stable_ids.Hole(1, 1))
+        stable_ids.close_hole(session, "t", Priority.MIDDLE, stable_ids.Hole(1, 1))
     assert refused.value.code == 1205
     assert drain(engine, reader) == []
     sql.execute("COMMIT")
@@ -56,7 +56,7 @@ def test_a_producer_later_than_the_fence_takes_another_id(
     engine = start_engine()
     engine.create(TopicSpec("t"))
     with engine._fencing.session() as session:
-        assert stable_ids.close_hole(session, "t", Lane.MIDDLE, stable_ids.Hole(1, 2)) == 2
+        assert stable_ids.close_hole(session, "t", Priority.MIDDLE, stable_ids.Hole(1, 2)) == 2
     # As a server does that reserved the ids 1 and 2 before, and inserts only now.
     with pytest.raises(pymysql.err.IntegrityError) as refused:
         sql.execute("INSERT INTO msg_p_t_middle (id,body,token) VALUES (1,'late','p')")
@@ -88,7 +88,7 @@ def test_an_append_overtaken_by_a_fence_is_repeated_with_new_ids(
 
         wait_for(is_held_up)
         with engine._fencing.session() as session:
-            assert stable_ids.close_hole(session, "t", Lane.MIDDLE, stable_ids.Hole(2, 2)) == 1
+            assert stable_ids.close_hole(session, "t", Priority.MIDDLE, stable_ids.Hole(2, 2)) == 1
         keeper.execute("SELECT RELEASE_LOCK('gate')")
         producer.join(20)
     assert ids == [3, 4]
@@ -127,7 +127,7 @@ def test_two_engines_advance_at_once(start_engine: StartEngine, sql: Cursor) -> 
     for one in threads:
         one.join()
     assert sorted(got, key=int) == [b"%d" % number for number in range(20)]
-    assert engines[0].bounds("t")[Lane.MIDDLE].stable == 40
+    assert engines[0].bounds("t")[Priority.MIDDLE].stable == 40
 
 
 @pytest.mark.parametrize("mode", ["auto", "counter"])
@@ -154,7 +154,7 @@ def test_eight_producers_lose_nothing(start_engine: StartEngine, mode: str) -> N
         one.join()
     assert len(got) == len(set(got)) == 8 * each
     if mode == "counter":
-        assert engine.bounds("t")[Lane.MIDDLE].stable == 8 * each
+        assert engine.bounds("t")[Priority.MIDDLE].stable == 8 * each
 
 
 def test_counted_appends_of_several_statements_are_one_transaction(
@@ -188,7 +188,7 @@ def test_tombstones_do_not_make_a_batch_smaller(start_engine: StartEngine, sql: 
         engine.append("t", [Entry(b"%d" % number)])
 
     def stable() -> bool:
-        return engine.bounds("t")[Lane.MIDDLE].stable == 60
+        return engine.bounds("t")[Priority.MIDDLE].stable == 60
 
     wait_for(stable)
     for reader in (Reader("c"), Reader("c", "g")):
@@ -205,8 +205,8 @@ def test_a_batch_is_full_however_many_dead_ids_are_before_it(
         sql.execute("BEGIN")
         sql.executemany(INSERT, [("dead",)] * dead)
         sql.execute("ROLLBACK")
-        engine.append("t", [Entry(b"x", Lane.HIGH), Entry(b"x")])
-    wait_for(lambda: engine.bounds("t")[Lane.MIDDLE].stable == 424)
+        engine.append("t", [Entry(b"x", Priority.HIGH), Entry(b"x")])
+    wait_for(lambda: engine.bounds("t")[Priority.MIDDLE].stable == 424)
     with engine._readers.session() as session:
         session.run("UPDATE msg_p_t_high SET flags=1")  # nothing but dead ids
 
@@ -267,8 +267,8 @@ def put(sql: Cursor, ids: Iterable[int]) -> None:
 def look_from(engine: MySqlEngine, stable: int) -> stable_ids.Look:
     topic = engine._catalogue.get("t")
     with engine._readers.session() as session:
-        found = stable_ids.look(session, topic, {Lane.MIDDLE: stable_ids.Bounds(stable, 1)})
-    return found[Lane.MIDDLE]
+        found = stable_ids.look(session, topic, {Priority.MIDDLE: stable_ids.Bounds(stable, 1)})
+    return found[Priority.MIDDLE]
 
 
 def expected(stable: int, ids: set[int]) -> tuple[int, stable_ids.Hole | None]:
@@ -315,7 +315,9 @@ def test_a_hole_that_stays_costs_a_read_next_to_nothing(engine: MySqlEngine, sql
     topic = engine._catalogue.get("t")
     with engine._readers.session() as session:
         before = rows_touched(session)
-        seen = stable_ids.look(session, topic, {Lane.MIDDLE: stable_ids.Bounds(0, 1)})[Lane.MIDDLE]
+        seen = stable_ids.look(session, topic, {Priority.MIDDLE: stable_ids.Bounds(0, 1)})[
+            Priority.MIDDLE
+        ]
         cost = rows_touched(session) - before
     assert seen.hole == stable_ids.Hole(1, 1)
     assert cost < 50, f"{cost} rows"

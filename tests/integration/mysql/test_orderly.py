@@ -8,7 +8,7 @@ import pymysql
 import pytest
 
 from headrace.errors import ClaimLost
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.engine import Entry, Reader, TopicSpec
 
@@ -28,7 +28,7 @@ def test_messages_of_a_key_are_in_one_queue_in_order(engine: MySqlEngine) -> Non
     engine.append("t", [Entry(b"%d" % number, key=f"k{number % 5}") for number in range(100)])
     found: dict[str, list[int]] = {}
     for queue in range(4):
-        held = engine.lease_queue("t", A, Lane.MIDDLE, queue)
+        held = engine.lease_queue("t", A, Priority.MIDDLE, queue)
         assert held is not None
         for message in engine.read_queue("t", held, 1000):
             assert message.key is not None and message.partition == queue
@@ -41,18 +41,18 @@ def test_a_queue_is_leased_to_one_member_until_its_lease_is_over(
 ) -> None:
     engine.append("t", [Entry(b"x", key="k") for _ in range(4)])
     [queue] = {one.partition for one in engine.read("t", Reader("look"), 4).messages}
-    held = engine.lease_queue("t", A, Lane.MIDDLE, queue)
+    held = engine.lease_queue("t", A, Priority.MIDDLE, queue)
     assert held is not None
-    assert engine.lease_queue("t", B, Lane.MIDDLE, queue) is None
-    assert engine.lease_queue("t", Reader("b", "other"), Lane.MIDDLE, queue) is not None
+    assert engine.lease_queue("t", B, Priority.MIDDLE, queue) is None
+    assert engine.lease_queue("t", Reader("b", "other"), Priority.MIDDLE, queue) is not None
     first = engine.read_queue("t", held, 2)
     engine.commit_queue("t", held, first[-1].id)
     sql.execute("UPDATE msg_c_t SET lease_until_ms=1")
-    taken = engine.lease_queue("t", B, Lane.MIDDLE, queue)
+    taken = engine.lease_queue("t", B, Priority.MIDDLE, queue)
     assert taken is not None and taken.position == 2
     with pytest.raises(ClaimLost, match="not leased to 'a' any more"):
         engine.commit_queue("t", held, 4)
     assert [one.id for one in engine.read_queue("t", taken, 10)] == [3, 4]
     engine.release_queue("t", taken)
-    back = engine.lease_queue("t", A, Lane.MIDDLE, queue)
+    back = engine.lease_queue("t", A, Priority.MIDDLE, queue)
     assert back is not None and back.position == 2

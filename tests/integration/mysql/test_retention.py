@@ -9,7 +9,7 @@ import pymysql
 import pytest
 
 from headrace.model.retention import Retention
-from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import partitions, retention
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.engine import Entry, Message, Reader, TopicSpec
@@ -24,7 +24,7 @@ def engine(start_engine: StartEngine) -> MySqlEngine:
     return start_engine()
 
 
-def fill(engine: MySqlEngine, count: int, lane: Lane = Lane.MIDDLE, size: int = 1) -> None:
+def fill(engine: MySqlEngine, count: int, lane: Priority = Priority.MIDDLE, size: int = 1) -> None:
     engine.append("t", [Entry(b"x" * size, lane) for _ in range(count)])
 
 
@@ -54,15 +54,15 @@ def test_by_age(engine: MySqlEngine, sql: Cursor) -> None:
     age(sql, 12)
     engine.housekeep()
     assert rest(sql) == 8
-    assert engine.describe("t").parts[Lane.MIDDLE].first == 13
+    assert engine.describe("t").parts[Priority.MIDDLE].first == 13
     assert read_all(engine, Reader("c")) == list(range(13, 21))
 
 
 def test_by_size_the_oldest_of_all_lanes_go_first(engine: MySqlEngine, sql: Cursor) -> None:
     engine.create(TopicSpec("t", retention=Retention(size=1000)))
-    fill(engine, 8, Lane.HIGH, 100)
+    fill(engine, 8, Priority.HIGH, 100)
     age(sql, 8, "high")
-    fill(engine, 8, Lane.LOW, 100)
+    fill(engine, 8, Priority.LOW, 100)
     engine.housekeep()
     assert (rest(sql, "high"), rest(sql, "low")) == (2, 8)
 
@@ -74,7 +74,7 @@ def test_by_size_over_many_chunks(
     monkeypatch.setattr(retention, "MANY", 5)
     engine.create(TopicSpec("t", retention=Retention(size=10_000)))
     for _ in range(3):
-        fill(engine, 1000, Lane.MIDDLE, 10)
+        fill(engine, 1000, Priority.MIDDLE, 10)
         engine.housekeep()
         assert 1000 - 2 * retention.CHUNK <= rest(sql) <= 1000
 
@@ -130,7 +130,7 @@ def test_a_topic_may_keep_what_is_unread(engine: MySqlEngine, sql: Cursor) -> No
     out = engine.read("t", member, 8)  # claimed, not done
     engine.housekeep()
     assert rest(sql) == 10
-    engine.nack("t", member, out.claim, [(Lane.MIDDLE, 12)], 60_000)
+    engine.nack("t", member, out.claim, [(Priority.MIDDLE, 12)], 60_000)
     engine.commit("t", member, out.claim)
     engine.housekeep()
     assert rest(sql) == 9  # 12 is to be tried again
@@ -141,7 +141,7 @@ def test_what_an_outside_reader_has_pinned_stays(engine: MySqlEngine, sql: Curso
     fill(engine, 20)
     age(sql, 20)
     ends = {lane: bounds.stable for lane, bounds in engine.bounds("t").items()}
-    engine.pin("t", "query", {Lane.MIDDLE: 5}, ends)
+    engine.pin("t", "query", {Priority.MIDDLE: 5}, ends)
     engine.housekeep()
     assert rest(sql) == 15
     [group] = engine.groups("t")
@@ -177,12 +177,12 @@ def test_partitions_are_made_ahead_and_dropped(engine: MySqlEngine, sql: Cursor)
     fill(engine, 3500)
     engine.housekeep()
     with engine._readers.session() as session:
-        bounds = partitions.bounds_of(session, "t", Lane.MIDDLE)
+        bounds = partitions.bounds_of(session, "t", Priority.MIDDLE)
     assert bounds[0] == 1001 and bounds[-1] >= 5501
     age(sql, 2100)
     engine.housekeep()
     with engine._readers.session() as session:
-        assert partitions.bounds_of(session, "t", Lane.MIDDLE)[0] == 3001
+        assert partitions.bounds_of(session, "t", Priority.MIDDLE)[0] == 3001
     assert rest(sql) == 1500  # from 2001 on: the rest of a partition goes with it
     assert read_all(engine, Reader("c"))[0] == 2101
 

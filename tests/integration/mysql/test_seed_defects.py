@@ -8,7 +8,7 @@ import pymysql
 import pytest
 
 from headrace.errors import ClaimLost
-from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql.catalog import Topic
 from headrace.store.mysql.connection import Session
 from headrace.store.mysql.engine import MySqlEngine
@@ -23,7 +23,7 @@ def bodies(taken: Taken) -> list[bytes]:
     return [one.body for one in taken.messages]
 
 
-def fill(engine: MySqlEngine, *numbers: int, lane: Lane = Lane.MIDDLE) -> None:
+def fill(engine: MySqlEngine, *numbers: int, lane: Priority = Priority.MIDDLE) -> None:
     engine.append("t", [Entry(b"%d" % number, lane) for number in numbers])
 
 
@@ -107,7 +107,9 @@ def test_05_fails_for_readers_that_take_every_id_above_their_offset(
 ) -> None:
     """The mutation: without the stable id the check above does not hold, so it checks that."""
 
-    def everything_visible(self: Advancer, session: Session, topic: Topic) -> dict[Lane, Bounds]:
+    def everything_visible(
+        self: Advancer, session: Session, topic: Topic
+    ) -> dict[Priority, Bounds]:
         found = {}
         for lane in BY_URGENCY:
             [(end,)] = session.rows(f"SELECT COALESCE(MAX(id),0) FROM msg_p_t_{lane.label}")
@@ -148,8 +150,8 @@ def test_08_a_new_member_jumps_over_nothing(engine: MySqlEngine) -> None:
 def test_09_positions_of_lanes_and_groups_do_not_overwrite_each_other(
     engine: MySqlEngine, sql: Cursor
 ) -> None:
-    fill(engine, *range(3), lane=Lane.HIGH)
-    fill(engine, *range(5), lane=Lane.LOW)
+    fill(engine, *range(3), lane=Priority.HIGH)
+    fill(engine, *range(5), lane=Priority.LOW)
     alone, member = Reader("c"), Reader("c", "g")
     taken = engine.read("t", alone, 4)
     engine.commit("t", alone, taken.claim)
@@ -224,22 +226,22 @@ def test_14_tokens_that_differ_in_case_are_two_consumers(engine: MySqlEngine) ->
 
 @pytest.mark.parametrize("group", [None, "g"])
 def test_15_a_minimum_share_keeps_low_from_starving(engine: MySqlEngine, group: str | None) -> None:
-    fill(engine, *range(20), lane=Lane.HIGH)
-    fill(engine, *range(20), lane=Lane.LOW)
+    fill(engine, *range(20), lane=Priority.HIGH)
+    fill(engine, *range(20), lane=Priority.LOW)
     taken = engine.read("t", Reader("c", group, min_share=20), 10)
     lanes = [one.lane for one in taken.messages]
-    assert lanes == [Lane.HIGH] * 8 + [Lane.LOW] * 2
+    assert lanes == [Priority.HIGH] * 8 + [Priority.LOW] * 2
 
 
 def test_16_a_failure_is_tried_again_and_then_given_up(engine: MySqlEngine) -> None:
     fill(engine, 1, 2)
     reader = Reader("c", "g", max_attempts=2)
     taken = engine.read("t", reader, 2)
-    engine.nack("t", reader, taken.claim, [(Lane.MIDDLE, 1)], 0, "first try")
+    engine.nack("t", reader, taken.claim, [(Priority.MIDDLE, 1)], 0, "first try")
     engine.commit("t", reader, taken.claim)
     again = engine.read("t", reader, 2)
     assert [(one.body, one.attempts) for one in again.messages] == [(b"1", 2)]
-    engine.nack("t", reader, again.claim, [(Lane.MIDDLE, 1)], 0, "second try")
+    engine.nack("t", reader, again.claim, [(Priority.MIDDLE, 1)], 0, "second try")
     engine.commit("t", reader, again.claim)
     assert engine.read("t", reader, 2).messages == ()
     [(message, reason)] = engine.dead("t", "g")
@@ -260,7 +262,7 @@ def test_a_batch_of_three_lanes_is_committed_in_one_step(engine: MySqlEngine) ->
     reader = Reader("c")
     taken = engine.read("t", reader, 5)
     assert [one.lane for one in taken.messages] == [
-        Lane.HIGH, Lane.HIGH, Lane.MIDDLE, Lane.MIDDLE, Lane.LOW,
+        Priority.HIGH, Priority.HIGH, Priority.MIDDLE, Priority.MIDDLE, Priority.LOW,
     ]  # fmt: skip
     engine.commit("t", reader, taken.claim)
     assert [one.position for one in engine.lag("t", reader)] == [2, 2, 1]

@@ -11,7 +11,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
 from headrace.errors import TopicConflict
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import Entry, Reader, TopicSpec
 from headrace.testing import RunningBroker
 from nativetopics import NativeEngine
@@ -51,18 +51,25 @@ def test_what_is_published_to_the_exchange_is_in_the_topic(
     (message,) = engine.read(topic, ALONE, 10).messages
 
     assert (message.body, message.tags, message.message_id) == (b"body", "paid", "m-1")
-    assert (message.lane, message.born) == (Lane.MIDDLE, 1_700_000_000_000)
+    assert (message.lane, message.born) == (Priority.MIDDLE, 1_700_000_000_000)
     assert message.properties["colour"] == "red"
     assert message.properties["amqp.correlation_id"] == "c-1"
 
 
 @pytest.mark.parametrize(
     ("priority", "lane"),
-    [(None, Lane.MIDDLE), (0, Lane.LOW), (3, Lane.LOW), (4, Lane.MIDDLE), (5, Lane.MIDDLE),
-     (6, Lane.HIGH), (255, Lane.HIGH)],
-)  # fmt: skip
+    [
+        (None, Priority.MIDDLE),
+        (0, Priority.LOW),
+        (3, Priority.LOW),
+        (4, Priority.MIDDLE),
+        (5, Priority.MIDDLE),
+        (6, Priority.HIGH),
+        (255, Priority.HIGH),
+    ],
+)
 def test_the_priority_decides_the_lane(
-    engine: NativeEngine, channel: BlockingChannel, topic: str, priority: int | None, lane: Lane
+    engine: NativeEngine, channel: BlockingChannel, topic: str, priority: int | None, lane: Priority
 ) -> None:
     channel.basic_publish(f"topic.{topic}", "", b"", pika.BasicProperties(priority=priority))
 
@@ -142,7 +149,7 @@ def test_queues_get_what_others_append(
     engine.append(
         topic,
         [
-            Entry(b"1", Lane.HIGH, tags="paid", message_id="m-1", properties={"colour": "red"}),
+            Entry(b"1", Priority.HIGH, tags="paid", message_id="m-1", properties={"colour": "red"}),
             Entry(b"2", tags="sent"),
             Entry(b"3", tags="paid", born=1_700_000_000_500),
         ],

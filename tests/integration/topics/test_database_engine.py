@@ -13,7 +13,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 import mariadb
 from headrace.errors import ClaimLost, TopicConflict
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import Entry, Reader, Taken, TopicSpec
 from headrace.testing import RunningBroker, run_broker
 from mariadb import MariaDb
@@ -103,7 +103,7 @@ def test_a_waiting_reader_gets_what_the_other_node_appends(
 ) -> None:
     wait_for(lambda: known(engines[1], topic), timeout=15)
     rid = engines[1].line.send(0x24, topic=topic, token="c", batch=5, wait_ms=30_000)
-    engines[0].append(topic, [Entry(b"x", Lane.HIGH)])
+    engines[0].append(topic, [Entry(b"x", Priority.HIGH)])
 
     assert [one[4] for one in engines[1].line.receive(rid)["messages"]] == [b"x"]
 

@@ -17,7 +17,7 @@ from headrace.errors import (
     BrokerError,
     NoSuchTopic,
 )
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import Entry, Reader
 from headrace.testing import RunningBroker
 from integration.access.accesssite import Site
@@ -99,7 +99,7 @@ def test_the_end_of_a_delay_wakes_who_waits(
     reader = Reader("a", "g")
     (number,) = engine.append(topic, [Entry(b"x")])
     taken = engine.read(topic, reader, 1)
-    engine.nack(topic, reader, taken.claim, [(Lane.MIDDLE, number)], 50)
+    engine.nack(topic, reader, taken.claim, [(Priority.MIDDLE, number)], 50)
     engine.commit(topic, reader, taken.claim)
 
     answer = line_of().call(READ, topic=topic, token="c", group="g", batch=1, wait_ms=30_000)
@@ -278,7 +278,7 @@ def test_a_group_of_rocketmq_clients_cannot_be_read_by_claims(
 ) -> None:
     def commit(broker: Broker) -> None:
         found = broker.get_vhost("/").topics.log.get(topic)
-        found.assigned.set("theirs", (Lane.MIDDLE, 0), 0)
+        found.assigned.set("theirs", (Priority.MIDDLE, 0), 0)
 
     Site(running).do(commit)
 

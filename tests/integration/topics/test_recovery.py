@@ -13,7 +13,7 @@ import pytest
 import brokers
 from headrace.errors import ClaimLost, EngineUnavailable
 from headrace.model.retention import Retention
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.tools.fsck import check
 from headrace.store.topics.engine import LATEST, Entry, Reader, Taken, TopicSpec
 from headrace.testing import RunningBroker, run_broker
@@ -75,7 +75,7 @@ def test_everything_about_a_topic_is_there_again(site: Site, how: str) -> None:
     engine = site.engine
     engine.create(TopicSpec("wide", 4, Retention(86_400_000, 1 << 30)))
     engine.append("wide", [Entry(b"%d" % n, key=str(n)) for n in range(20)])
-    engine.append("t", [Entry(lane.label.encode(), lane) for lane in Lane])
+    engine.append("t", [Entry(lane.label.encode(), lane) for lane in Priority])
     before = engine.topics()
 
     engine = site.again(how)
@@ -125,10 +125,10 @@ def test_retries_and_dead_messages_are_kept(site: Site, how: str) -> None:
     engine = site.engine
     ids = engine.append("t", [Entry(b"%d" % n) for n in range(3)])
     taken = engine.read("t", ANN, 3)
-    engine.nack("t", ANN, taken.claim, [(Lane.MIDDLE, ids[0])], 3_600_000, "later")
-    engine.nack("t", ANN, taken.claim, [(Lane.MIDDLE, ids[1])], 0, "soon")
+    engine.nack("t", ANN, taken.claim, [(Priority.MIDDLE, ids[0])], 3_600_000, "later")
+    engine.nack("t", ANN, taken.claim, [(Priority.MIDDLE, ids[1])], 0, "soon")
     once = Reader("ann", "g", max_attempts=1)
-    engine.nack("t", once, taken.claim, [(Lane.MIDDLE, ids[2])], 0, "never")
+    engine.nack("t", once, taken.claim, [(Priority.MIDDLE, ids[2])], 0, "never")
     engine.commit("t", ANN, taken.claim)
 
     engine = site.again(how)
@@ -136,7 +136,7 @@ def test_retries_and_dead_messages_are_kept(site: Site, how: str) -> None:
     assert bodies(engine.read("t", BOB, 100)) == ["1"]
     ((dead, reason),) = engine.dead("t", "g")
     assert (dead.body, reason) == (b"2", "never")
-    lag = {one.lane: one for one in engine.lag("t", ANN)}[Lane.MIDDLE]
+    lag = {one.lane: one for one in engine.lag("t", ANN)}[Priority.MIDDLE]
     assert (lag.retrying, lag.dead) == (2, 1)
 
 
@@ -145,7 +145,7 @@ def test_a_message_that_was_not_due_before_a_crash_is_not_counted_as_tried(site:
     twice = Reader("ann", "g", max_attempts=2)
     site.engine.append("t", [Entry(b"a")])
     taken = site.engine.read("t", twice, 1)
-    site.engine.nack("t", twice, taken.claim, [(Lane.MIDDLE, 1)], 3000)
+    site.engine.nack("t", twice, taken.claim, [(Priority.MIDDLE, 1)], 3000)
     site.engine.commit("t", twice, taken.claim)
 
     engine = site.again("crash")
@@ -158,7 +158,7 @@ def test_a_nack_without_its_commit_loses_nothing(site: Site) -> None:
     engine = site.engine
     ids = engine.append("t", [Entry(b"%d" % n) for n in range(3)])
     taken = engine.read("t", ANN, 3)
-    engine.nack("t", ANN, taken.claim, [(Lane.MIDDLE, ids[1])], 0)
+    engine.nack("t", ANN, taken.claim, [(Priority.MIDDLE, ids[1])], 0)
 
     engine = site.again("crash")
 
@@ -185,7 +185,7 @@ def test_a_single_reader_can_commit_after_a_restart_unless_it_sought(site: Site,
     kept = engine.read("t", ALONE, 2)
     other = Reader("other")
     void = engine.read("t", other, 2)
-    engine.seek("t", other, positions={Lane.MIDDLE: 0})
+    engine.seek("t", other, positions={Priority.MIDDLE: 0})
 
     engine = site.again(how)
 
@@ -244,7 +244,7 @@ def test_what_retention_removed_stays_away_and_its_space_comes_back(tmp_path: Pa
 def test_a_check_of_the_files_knows_topics(tmp_path: Path) -> None:
     with running(tmp_path) as site:
         site.engine.create(TopicSpec("t", 2))
-        site.engine.append("t", [Entry(b"%d" % n, list(Lane)[n % 3]) for n in range(30)])
+        site.engine.append("t", [Entry(b"%d" % n, list(Priority)[n % 3]) for n in range(30)])
 
     findings = check(tmp_path / "data")
 
@@ -263,7 +263,7 @@ class Load:
         self.stop = Event()
         self.confirmed: set[bytes] = set()
         self.sent: set[bytes] = set()
-        self.committed: list[tuple[Lane, int, bytes]] = []
+        self.committed: list[tuple[Priority, int, bytes]] = []
         self.errors: list[BaseException] = []
 
     def produce(self, number: int) -> None:
@@ -271,7 +271,7 @@ class Load:
         while not self.stop.is_set():
             batch = [f"{number}-{count}-{each}".encode() for each in range(3)]
             count += 1
-            lanes = list(Lane)
+            lanes = list(Priority)
             entries = [Entry(body, lanes[count % 3]) for body in batch]
             self.sent.update(batch)
             if self._try(lambda engine, e=entries: engine.append("t", e)):  # type: ignore[misc]

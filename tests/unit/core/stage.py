@@ -11,8 +11,8 @@ from headrace.core.loop_turn import Turn
 from headrace.core.queues.consumer import Consumer
 from headrace.core.queues.queue import Queue
 from headrace.core.vhost import Vhost
-from headrace.model.message import Batch, Run
-from headrace.model.unacked import Lease, Settled, Unacked
+from headrace.model.message import PublishedRun, Run
+from headrace.model.unacked import Lease, SettledRange, Unacked
 from headrace.wire.amqp.content import body_of, make_content, properties_of
 from headrace.wire.amqp.properties import HeaderTable, Properties
 
@@ -87,7 +87,7 @@ class Stage:
         ttl_ms: int | None = None,
         headers: Mapping[str, object] | None = None,
         turn: bool = True,
-    ) -> Batch:
+    ) -> PublishedRun:
         """Publish the bodies in one batch, and end the turn unless told not to."""
         contents = [message(one, headers) for one in given]
         return self.publish_contents(contents, to=to, exchange=exchange, ttl_ms=ttl_ms, turn=turn)
@@ -100,12 +100,12 @@ class Stage:
         exchange: str = "",
         ttl_ms: int | None = None,
         turn: bool = True,
-    ) -> Batch:
+    ) -> PublishedRun:
         route = self.vhost.routes.get(exchange, to)
         if route.by_headers:
             headers = properties_of(contents[0]).headers
             route = self.vhost.routes.find(exchange, [to], headers.as_dict() if headers else {})
-        batch = Batch(route, contents, sum(map(len, contents)), ttl_ms=ttl_ms)
+        batch = PublishedRun(route, contents, sum(map(len, contents)), ttl_ms=ttl_ms)
         self.vhost.publish(batch)
         if turn:
             self.run()
@@ -171,7 +171,7 @@ class Inbox:
     def cancelled(self, consumer: Consumer) -> None:
         self.cancelled_tags.append(consumer.tag)
 
-    def expire(self, lease: Lease[Consumer]) -> list[Settled[Consumer]]:
+    def expire(self, lease: Lease[Consumer]) -> list[SettledRange[Consumer]]:
         return self.unacked.expire(lease)
 
     # -- what a client does ------------------------------------------------------------------------
@@ -204,6 +204,6 @@ class Inbox:
         for queue, parts in self._taken(tags):
             queue.reject(parts)
 
-    def _taken(self, tags: tuple[int, ...]) -> list[tuple[Queue, list[Settled[Consumer]]]]:
+    def _taken(self, tags: tuple[int, ...]) -> list[tuple[Queue, list[SettledRange[Consumer]]]]:
         groups = [self.unacked.take(tag, tag)[0] for tag in tags] or [self.unacked.take_upto(0)]
         return [(parts[0].owner.queue, parts) for parts in groups if parts]

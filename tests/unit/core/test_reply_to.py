@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from headrace.core.reply_to import PREFIX, ReplyAddress
-from headrace.model.message import Batch
+from headrace.model.message import PublishedRun
 from unit.core.stage import Stage
 
 
 def test_answers_reach_the_requester_through_the_default_exchange(stage: Stage) -> None:
-    arrived: list[Batch] = []
+    arrived: list[PublishedRun] = []
     address = ReplyAddress("tag", arrived.append)
     stage.vhost.replies.add(address)
 
@@ -18,7 +18,7 @@ def test_answers_reach_the_requester_through_the_default_exchange(stage: Stage) 
 
 
 def test_an_address_that_is_gone_routes_nowhere(stage: Stage) -> None:
-    arrived: list[Batch] = []
+    arrived: list[PublishedRun] = []
     address = ReplyAddress("tag", arrived.append)
     stage.vhost.replies.add(address)
     route = stage.vhost.routes.get("", address.name)
@@ -28,7 +28,9 @@ def test_an_address_that_is_gone_routes_nowhere(stage: Stage) -> None:
     stage.vhost.routes.changed()
 
     assert list(stage.vhost.routes.get("", address.name).destinations) == []
-    assert address.put(Batch(route, [b"late"], 4))  # on its way already: dropped, not refused
+    assert address.put(
+        PublishedRun(route, [b"late"], 4)
+    )  # on its way already: dropped, not refused
     assert arrived == []
     assert stage.vhost.replies.find(address.name) is None
 

@@ -16,7 +16,7 @@ from headrace.core.queues.queue import Queue
 from headrace.core.restore import restore
 from headrace.core.storage import Storage
 from headrace.errors import AccessRefused
-from headrace.model.message import Batch
+from headrace.model.message import PublishedRun
 from headrace.store.api.message_log import (
     BindingRow,
     Catalogue,
@@ -71,7 +71,9 @@ class Site:
         vhost = self.broker.vhosts["/"]
         contents = [message(body) for body in bodies]
         size = sum(map(len, contents))
-        vhost.publish(Batch(vhost.routes.get("", "q"), contents, size, persistent=persistent))
+        vhost.publish(
+            PublishedRun(vhost.routes.get("", "q"), contents, size, persistent=persistent)
+        )
         self.run()
 
     def run(self) -> None:

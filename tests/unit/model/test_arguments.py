@@ -7,7 +7,7 @@ import pytest
 
 from headrace.errors import PreconditionFailed
 from headrace.model.arguments import (
-    Declared,
+    Declaration,
     QueueSettings,
     check_equivalent_exchange,
     check_equivalent_queue,
@@ -352,7 +352,7 @@ def test_consumer_timeout_is_another_name_of_ack_timeout(
 # -- redeclared queues --------------------------------------------------------------------------
 
 
-def redeclare(received: Declared, current: Declared) -> str | None:
+def redeclare(received: Declaration, current: Declaration) -> str | None:
     try:
         check_equivalent_queue("q", "/", received=received, current=current, type_name=type_name)
     except PreconditionFailed as error:
@@ -360,40 +360,50 @@ def redeclare(received: Declared, current: Declared) -> str | None:
     return None
 
 
-def with_arguments(**arguments: object) -> Declared:
-    return Declared(arguments={"x-" + key.replace("_", "-"): arguments[key] for key in arguments})
+def with_arguments(**arguments: object) -> Declaration:
+    return Declaration(
+        arguments={"x-" + key.replace("_", "-"): arguments[key] for key in arguments}
+    )
 
 
 @pytest.mark.parametrize(
     ("received", "current"),
     [
-        (Declared(durable=True), Declared(durable=True)),
-        (Declared(exclusive=True), Declared(exclusive=False)),
+        (Declaration(durable=True), Declaration(durable=True)),
+        (Declaration(exclusive=True), Declaration(exclusive=False)),
         (with_arguments(message_ttl=1000), with_arguments(message_ttl=Stamp(1000))),
-        (with_arguments(queue_type="classic"), Declared()),
-        (Declared(), with_arguments(queue_type="classic")),
+        (with_arguments(queue_type="classic"), Declaration()),
+        (Declaration(), with_arguments(queue_type="classic")),
         (with_arguments(unknown=1), with_arguments(unknown=2)),
-        (with_arguments(unknown=1), Declared()),
-        (with_arguments(max_in_memory_length=5, delivery_limit=5), Declared()),
+        (with_arguments(unknown=1), Declaration()),
+        (with_arguments(max_in_memory_length=5, delivery_limit=5), Declaration()),
     ],
 )
-def test_an_equivalent_queue_is_the_same(received: Declared, current: Declared) -> None:
+def test_an_equivalent_queue_is_the_same(received: Declaration, current: Declaration) -> None:
     assert redeclare(received, current) is None
 
 
 @pytest.mark.parametrize(
     ("received", "current", "told"),
     [
-        (Declared(), Declared(durable=True), "'durable' *: received 'false' but current is 'true'"),
-        (Declared(durable=True), Declared(), "'durable' *: received 'true' but current is 'false'"),
         (
-            Declared(),
-            Declared(auto_delete=True),
+            Declaration(),
+            Declaration(durable=True),
+            "'durable' *: received 'false' but current is 'true'",
+        ),
+        (
+            Declaration(durable=True),
+            Declaration(),
+            "'durable' *: received 'true' but current is 'false'",
+        ),
+        (
+            Declaration(),
+            Declaration(auto_delete=True),
             "'auto_delete' *: received 'false' but current is 'true'",
         ),
         (
-            Declared(durable=True),
-            Declared(auto_delete=True),
+            Declaration(durable=True),
+            Declaration(auto_delete=True),
             "'durable' *: received 'true' but current is 'false'",
         ),
         (
@@ -402,13 +412,13 @@ def test_an_equivalent_queue_is_the_same(received: Declared, current: Declared) 
             "'x-message-ttl' *: received '1001' but current is '1000'",
         ),
         (
-            Declared(),
+            Declaration(),
             with_arguments(message_ttl=1000),
             "'x-message-ttl' *: received none but current is the value '1000' of type 'signedint'",
         ),
         (
             with_arguments(message_ttl=2**40),
-            Declared(),
+            Declaration(),
             "'x-message-ttl' *: received the value '1099511627776' of type 'long' "
             "but current is none",
         ),
@@ -419,7 +429,7 @@ def test_an_equivalent_queue_is_the_same(received: Declared, current: Declared) 
         ),
         (
             with_arguments(single_active_consumer=True),
-            Declared(),
+            Declaration(),
             "'x-single-active-consumer' *: received the value 'true' of type 'bool' "
             "but current is none",
         ),
@@ -435,7 +445,7 @@ def test_an_equivalent_queue_is_the_same(received: Declared, current: Declared) 
         ),
         (
             with_arguments(max_length=None),
-            Declared(),
+            Declaration(),
             "'x-max-length' *: received the value 'undefined' of type 'void' but current is none",
         ),
         (
@@ -445,7 +455,7 @@ def test_an_equivalent_queue_is_the_same(received: Declared, current: Declared) 
         ),
         (
             with_arguments(queue_type="quorum"),
-            Declared(),
+            Declaration(),
             "'x-queue-type' *: received the value 'quorum' of type 'longstr' but current is none",
         ),
         (
@@ -454,7 +464,7 @@ def test_an_equivalent_queue_is_the_same(received: Declared, current: Declared) 
             "'x-queue-type' *: received 'classic' but current is 'quorum'",
         ),
         (
-            Declared(),
+            Declaration(),
             with_arguments(message_ttl=1, expires=2),
             "'x-expires' *: received none but current is the value '2' of type 'signedint'",
         ),
@@ -465,7 +475,9 @@ def test_an_equivalent_queue_is_the_same(received: Declared, current: Declared) 
         ),
     ],
 )
-def test_another_queue_is_told_apart(received: Declared, current: Declared, told: str) -> None:
+def test_another_queue_is_told_apart(
+    received: Declaration, current: Declaration, told: str
+) -> None:
     expected = "inequivalent arg " + told.replace("*", "for queue 'q' in vhost '/'")
 
     assert redeclare(received, current) == expected
@@ -474,7 +486,7 @@ def test_another_queue_is_told_apart(received: Declared, current: Declared, told
 # -- exchanges ----------------------------------------------------------------------------------
 
 
-exchange = partial(Declared, kind="direct")
+exchange = partial(Declaration, kind="direct")
 
 
 @pytest.mark.parametrize(
@@ -509,7 +521,9 @@ exchange = partial(Declared, kind="direct")
         ),
     ],
 )
-def test_another_exchange_is_told_apart(received: Declared, current: Declared, told: str) -> None:
+def test_another_exchange_is_told_apart(
+    received: Declaration, current: Declaration, told: str
+) -> None:
     with pytest.raises(PreconditionFailed) as caught:
         check_equivalent_exchange("x", "/", received=received, current=current, type_name=type_name)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.model.message import Batch, Route, Run
+from headrace.model.message import PublishedRun, Route, Run
 
 ROUTE = Route("exchange", "key")
 
@@ -88,6 +88,6 @@ def test_a_piece_is_measured_as_its_run_is() -> None:
 
 
 def test_a_batch_refuses_nothing_by_itself() -> None:
-    batch = Batch(ROUTE, [b"a"], 1)
+    batch = PublishedRun(ROUTE, [b"a"], 1)
 
     assert (batch.refused, batch.ttl_ms, batch.persistent) == (None, None, False)

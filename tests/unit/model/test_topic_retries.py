@@ -7,19 +7,19 @@ from collections.abc import ValuesView
 import pytest
 
 from headrace.model.topics import claims
-from headrace.model.topics.claims import Claim, Claims
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.claims import Claim, GroupClaims
+from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Bound
 from headrace.model.topics.retries import Place
 
-TRACK = (Lane.MIDDLE, 0)
+TRACK = (Priority.MIDDLE, 0)
 MANY = 60_000
 
 
 def test_a_small_batch_does_not_look_at_all_that_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker does nothing else meanwhile: it was more than a second for each read."""
     bounds = {TRACK: Bound(0, MANY)}
-    group = Claims()
+    group = GroupClaims()
     group.begin(TRACK, 0)
     group.take(1, "ann", group.plan(MANY, 0, 0, bounds), 0, 30_000)
     every_other = [(TRACK, offset) for offset in range(0, MANY, 2)]
@@ -29,7 +29,7 @@ def test_a_small_batch_does_not_look_at_all_that_is_due(monkeypatch: pytest.Monk
     looked_at = 0
     due = group.retries.due
 
-    def counted(lane: Lane, now: int, limit: int) -> list[Place]:
+    def counted(lane: Priority, now: int, limit: int) -> list[Place]:
         nonlocal looked_at
         found = due(lane, now, limit)
         looked_at += len(found)
@@ -50,7 +50,7 @@ def test_a_small_batch_does_not_look_at_all_that_is_due(monkeypatch: pytest.Monk
 
 def test_whoever_was_handed_out_too_often_is_given_up_before_the_rest_is_planned() -> None:
     bounds = {TRACK: Bound(0, 6)}
-    group = Claims()
+    group = GroupClaims()
     group.begin(TRACK, 0)
     group.take(1, "ann", group.plan(6, 0, 0, bounds), 0, 30_000)
     group.nack(1, "ann", [(TRACK, n) for n in range(6)], due=0, now=0, max_attempts=16)
@@ -68,7 +68,7 @@ def test_whoever_was_handed_out_too_often_is_given_up_before_the_rest_is_planned
 def test_claims_that_are_out_are_not_looked_at_before_a_lease_ends() -> None:
     """A member that reads one by one and commits late has thousands of them."""
     bounds = {TRACK: Bound(0, MANY)}
-    group = Claims()
+    group = GroupClaims()
     group.begin(TRACK, 0)
     looked = 0
 
@@ -93,7 +93,7 @@ def test_thousands_tried_again_are_given_back_without_a_search_for_each(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each of them is a span of its own: a search through all for each held the broker up."""
-    group, bounds = Claims(), {(Lane.MIDDLE, 0): Bound(0, 5000)}
+    group, bounds = GroupClaims(), {(Priority.MIDDLE, 0): Bound(0, 5000)}
     group.take(1, "m", group.plan(5000, 0, 1, bounds), 1, 30_000)
     group.nack_all(1, "m", due=1, now=1, max_attempts=9)
     group.take(2, "m", group.plan(5000, 0, 2, bounds), 2, 30_000)

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.errors import PreconditionFailed
 from headrace.model.message import Route, Run
-from headrace.model.unacked import Settled, Unacked
+from headrace.model.unacked import SettledRange, Unacked
 
 ROUTE = Route("", "q")
 
@@ -26,7 +26,7 @@ def filled(*sizes: int) -> Unacked[str]:
     return unacked
 
 
-def tags(parts: list[Settled[str]]) -> list[tuple[str, list[int]]]:
+def tags(parts: list[SettledRange[str]]) -> list[tuple[str, list[int]]]:
     return [(part.owner, list(part.piece().offsets)) for part in parts]
 
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from headrace.core.clock import Timer, Timers
 from headrace.core.queues.consumer import Consumer
-from headrace.model.unacked import Lease, Settled
+from headrace.model.unacked import Lease, SettledRange
 
 _SWEEP = 64  # leases watched before settled ones are looked for
 
@@ -19,7 +19,7 @@ _SWEEP = 64  # leases watched before settled ones are looked for
 class Holder(Protocol):
     """A channel that holds unacknowledged messages."""
 
-    def expire(self, lease: Lease[Consumer]) -> list[Settled[Consumer]]:
+    def expire(self, lease: Lease[Consumer]) -> list[SettledRange[Consumer]]:
         """Give up what is left of the lease."""
 
 
@@ -29,7 +29,7 @@ class AckTimeouts:
     __slots__ = ("_give_back", "_leases", "_sweep_at", "_timer", "_timers")
 
     def __init__(
-        self, timers: Timers, give_back: Callable[[list[Settled[Consumer]]], None]
+        self, timers: Timers, give_back: Callable[[list[SettledRange[Consumer]]], None]
     ) -> None:
         self._timers = timers
         self._give_back = give_back

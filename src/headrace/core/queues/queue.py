@@ -22,8 +22,8 @@ from headrace.core.storage import LEVELS
 from headrace.errors import AccessRefused
 from headrace.model.arguments import QueueSettings
 from headrace.model.backlog import Backlog, PriorityBacklog
-from headrace.model.message import STASHED, Batch, Run
-from headrace.model.unacked import Lease, Settled
+from headrace.model.message import STASHED, PublishedRun, Run
+from headrace.model.unacked import Lease, SettledRange
 from headrace.store.api.message_log import Journal, Stored
 from headrace.wire.amqp.content import body_size
 from headrace.wire.amqp.properties import priority as priority_of
@@ -234,7 +234,7 @@ class Queue:
 
     # -- messages in --------------------------------------------------------------------------
 
-    def put(self, batch: Batch) -> bool:
+    def put(self, batch: PublishedRun) -> bool:
         """Take the batch's messages; False when the length limit refused some of them."""
         if self._guarded:
             return self._put_guarded(batch)
@@ -243,7 +243,7 @@ class Queue:
         self._append(batch, batch.contents, batch.size, range(first, first + n))
         return True
 
-    def _number(self, batch: Batch, n: int) -> int:
+    def _number(self, batch: PublishedRun, n: int) -> int:
         """Offsets for ``n`` more messages; notes where they are to be stored."""
         first = self.next_offset
         self.next_offset = first + n
@@ -260,7 +260,7 @@ class Queue:
 
     def _append(
         self,
-        batch: Batch,
+        batch: PublishedRun,
         contents: list[bytes],
         size: int,
         offsets: Sequence[int],
@@ -296,7 +296,7 @@ class Queue:
         self._expiring = True
         return now + ttl_ms
 
-    def _put_guarded(self, batch: Batch) -> bool:
+    def _put_guarded(self, batch: PublishedRun) -> bool:
         if self.settings.overflow == "drop-head":
             self._append_guarded(batch, batch.contents)
             return True
@@ -313,7 +313,7 @@ class Queue:
             self._bury_refused(batch, rest)
         return False
 
-    def _append_guarded(self, batch: Batch, contents: list[bytes]) -> None:
+    def _append_guarded(self, batch: PublishedRun, contents: list[bytes]) -> None:
         n = len(contents)
         offsets = range(first := self._number(batch, n), first + n)
         measure = self._run_type.measure
@@ -341,7 +341,7 @@ class Queue:
                     return index
         return room
 
-    def _bury_refused(self, batch: Batch, contents: list[bytes]) -> None:
+    def _bury_refused(self, batch: PublishedRun, contents: list[bytes]) -> None:
         run = Run(
             batch.route,
             contents,
@@ -489,13 +489,13 @@ class Queue:
         if self.settings.ack_timeout_ms is not None:
             self._ack_timeouts.watch(holder, lease, self.settings.ack_timeout_ms)
 
-    def _timed_out(self, parts: list[Settled[Consumer]]) -> None:
+    def _timed_out(self, parts: list[SettledRange[Consumer]]) -> None:
         if self.settings.ack_timeout_action == "dead-letter":
             self.reject(parts, "ack_timeout")
         else:
             self.requeue(parts)
 
-    def acknowledge(self, part: Settled[Consumer]) -> None:
+    def acknowledge(self, part: SettledRange[Consumer]) -> None:
         """The messages are done with."""
         count = part.count
         part.owner.unacked -= count
@@ -508,7 +508,7 @@ class Queue:
         if self.backlog.count and not self.marked:
             self.mark()
 
-    def requeue(self, parts: Iterable[Settled[Consumer]]) -> None:
+    def requeue(self, parts: Iterable[SettledRange[Consumer]]) -> None:
         """The messages go back to their places, marked as redelivered."""
         back: list[Run] = []
         dead: list[Run] = []
@@ -533,14 +533,14 @@ class Queue:
         if dead:
             self._bury(dead, "delivery_limit")
 
-    def reject(self, parts: Iterable[Settled[Consumer]], reason: str = "rejected") -> None:
+    def reject(self, parts: Iterable[SettledRange[Consumer]], reason: str = "rejected") -> None:
         """The messages are dead-lettered, or dropped."""
         runs = [self._give_up(part) for part in parts]
         if self.backlog.count:
             self.mark()
         self._bury(runs, reason)
 
-    def _give_up(self, part: Settled[Consumer]) -> Run:
+    def _give_up(self, part: SettledRange[Consumer]) -> Run:
         part.owner.unacked -= part.count
         self.unacked -= part.count
         return part.piece()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.partitions import track_of
 from headrace.store.api.message_log import PinRow
 from headrace.store.topics.engine import GroupInfo, Lag
@@ -34,9 +34,9 @@ def lag_of(vhost: Vhost, row: PinRow) -> tuple[Lag, ...]:
     if held is None or journal is None:
         return ()
     topic = vhost.topics.log.topics.get(row.name) if row.kind == "topic" else None
-    lanes: Mapping[Lane, list[int]] = {lane: [] for lane in BY_URGENCY}
+    lanes: Mapping[Priority, list[int]] = {lane: [] for lane in BY_URGENCY}
     for partition in held.numbers:
-        lane = Lane.MIDDLE if topic is None else track_of(partition, topic.queues)[0]
+        lane = Priority.MIDDLE if topic is None else track_of(partition, topic.queues)[0]
         lanes[lane].append(partition)
     found = []
     for lane, partitions in lanes.items():

@@ -20,7 +20,7 @@ from binascii import Error as Base64Error
 from typing import Final
 
 from headrace.errors import MalformedError, UnexpectedFrame
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import Entry
 from headrace.store.topics.entry import Parts
 from headrace.wire.amqp.content import body_of, make_content, properties_of
@@ -45,14 +45,14 @@ _TEXTS: Final = (
     "app_id",
     "cluster_id",
 )
-_PRIORITIES: Final = {Lane.LOW: 2, Lane.HIGH: 8}
+_PRIORITIES: Final = {Priority.LOW: 2, Priority.HIGH: 8}
 _MAX_SHORT: Final = 255
 
 
-def lane_of(priority: int | None) -> Lane:
+def lane_of(priority: int | None) -> Priority:
     if priority is None or 4 <= priority <= 5:
-        return Lane.MIDDLE
-    return Lane.LOW if priority < 4 else Lane.HIGH
+        return Priority.MIDDLE
+    return Priority.LOW if priority < 4 else Priority.HIGH
 
 
 # -- to a topic ---------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def _born_is_exact(timestamp: int | None) -> bool:
 # -- from a topic -------------------------------------------------------------------------------
 
 
-def content_of(parts: Parts, lane: Lane, frame_max: int) -> bytes:
+def content_of(parts: Parts, lane: Priority, frame_max: int) -> bytes:
     """An entry as the content of an AMQP message."""
     properties = _kept(parts.properties.get(RAW)) or _made(parts, lane)
     return make_content(properties, parts.body, frame_max=frame_max)
@@ -152,7 +152,7 @@ def _kept(raw: str | None) -> Properties | None:
         return None
 
 
-def _made(parts: Parts, lane: Lane) -> Properties:
+def _made(parts: Parts, lane: Priority) -> Properties:
     given = parts.properties
     headers = {name: one for name, one in given.items() if not name.startswith(_NOT_HEADERS)}
     if parts.key:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from headrace.core.storage import Storage
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Bound, Track
 from headrace.store.api.message_log import CursorRow
 
@@ -27,7 +27,7 @@ class Assigned:
 
     def restore(self, rows: Iterable[CursorRow]) -> None:
         for row in rows:
-            track = (Lane(row.lane), row.partition)
+            track = (Priority(row.lane), row.partition)
             self._offsets.setdefault(row.reader_group, {})[track] = row.floor
 
     def get(self, group: str, track: Track) -> int | None:

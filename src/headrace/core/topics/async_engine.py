@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from headrace.errors import BrokerError
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import Entry, GroupInfo, Lag, Reader, TopicInfo, TopicSpec
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class Engine(Protocol):
         topic: str,
         reader: Reader,
         claim: Sequence[object],
-        ids: Sequence[tuple[Lane, int]] | None,
+        ids: Sequence[tuple[Priority, int]] | None,
         delay_ms: int,
         reason: str,
         then: Then[None],
@@ -103,7 +103,7 @@ class Engine(Protocol):
         self,
         topic: str,
         reader: Reader,
-        positions: Mapping[Lane, int] | None,
+        positions: Mapping[Priority, int] | None,
         time_ms: int | None,
         then: Then[None],
     ) -> None: ...

@@ -15,7 +15,7 @@ from headrace.core.topics.append_batcher import Batcher, Gate
 from headrace.core.topics.async_engine import Answer, Batch, Cancel, Declared, MessageRow, Then
 from headrace.core.topics.workers import Workers
 from headrace.errors import BodyTooLarge, EngineUnavailable, NoSuchTopic
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import (
     Entry,
     GroupInfo,
@@ -243,7 +243,7 @@ class ThreadedEngine:
         topic: str,
         reader: Reader,
         claim: Sequence[object],
-        ids: Sequence[tuple[Lane, int]] | None,
+        ids: Sequence[tuple[Priority, int]] | None,
         delay_ms: int,
         reason: str,
         then: Then[None],
@@ -259,7 +259,7 @@ class ThreadedEngine:
         self,
         topic: str,
         reader: Reader,
-        positions: Mapping[Lane, int] | None,
+        positions: Mapping[Priority, int] | None,
         time_ms: int | None,
         then: Then[None],
     ) -> None:

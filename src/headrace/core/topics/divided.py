@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from headrace.core.topics.log_topic import LogTopic
-from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.partitions import Track
 from headrace.store.topics.engine import GroupInfo, Lag
 
@@ -25,7 +25,7 @@ def lag_of(topic: LogTopic, offsets: Mapping[Track, int]) -> tuple[Lag, ...]:
     return tuple(_lane_lag(topic, lane, offsets) for lane in BY_URGENCY)
 
 
-def _lane_lag(topic: LogTopic, lane: Lane, offsets: Mapping[Track, int]) -> Lag:
+def _lane_lag(topic: LogTopic, lane: Priority, offsets: Mapping[Track, int]) -> Lag:
     position = end = 0
     times: list[int] = []
     for track, offset in offsets.items():

@@ -17,9 +17,9 @@ from headrace.core.topics.async_engine import Answer, Engine
 from headrace.core.topics.engine_confirms import Ticket
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import BrokerError, PreconditionFailed, TopicConflict
-from headrace.model.message import Batch, Route
+from headrace.model.message import PublishedRun, Route
 from headrace.model.retention import Retention, parse_retention
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import TopicSpec
 from headrace.store.topics.entry import Parts, decode_entry
 
@@ -72,7 +72,7 @@ class Sink(Protocol):
 
     name: str
 
-    def put(self, batch: Batch) -> bool: ...
+    def put(self, batch: PublishedRun) -> bool: ...
 
 
 class LogSink:
@@ -84,7 +84,7 @@ class LogSink:
         self._topic = topic
         self.name = exchange_name(topic.name)
 
-    def put(self, batch: Batch) -> bool:
+    def put(self, batch: PublishedRun) -> bool:
         key = batch.route.key
         entries = [entry_of(content, key) for content in batch.contents]
         try:
@@ -107,7 +107,7 @@ class EngineSink:
         self._topic = topic
         self.name = exchange_name(topic)
 
-    def put(self, batch: Batch) -> bool:
+    def put(self, batch: PublishedRun) -> bool:
         key = batch.route.key
         entries = [entry_of(content, key) for content in batch.contents]
         ticket = batch.ticket
@@ -134,7 +134,7 @@ class Nowhere:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def put(self, batch: Batch) -> bool:
+    def put(self, batch: PublishedRun) -> bool:
         batch.refused = set(range(len(batch.contents)))
         return False
 
@@ -191,12 +191,12 @@ class Bridge:
         exchange = self._vhost.exchanges.get(exchange_name(topic))
         return exchange is not None and exchange.is_bound
 
-    def tap(self, topic: str, appended: Sequence[tuple[Lane, bytes]]) -> int:
+    def tap(self, topic: str, appended: Sequence[tuple[Priority, bytes]]) -> int:
         """Give encoded entries to whoever is bound; returns the journal's position to wait for."""
         parts = [(lane, decode_entry(content)) for lane, content in appended]
         return self.give(topic, parts)
 
-    def give(self, topic: str, appended: Sequence[tuple[Lane, Parts]]) -> int:
+    def give(self, topic: str, appended: Sequence[tuple[Priority, Parts]]) -> int:
         """The same with entries that are decoded."""
         name = exchange_name(topic)
         exchange = self._vhost.exchanges.get(name)
@@ -208,7 +208,7 @@ class Bridge:
             if not targets:
                 continue
             contents = [content_of(parts, lane, self.frame_max) for lane, parts in group]
-            batch = Batch(
+            batch = PublishedRun(
                 Route(name, tags, targets),
                 contents,
                 sum(map(len, contents)),

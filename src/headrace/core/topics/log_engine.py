@@ -16,7 +16,7 @@ from headrace.core.topics.exchange_bridge import LogSink, exchange_arguments
 from headrace.core.topics.log_topic import LOG, LogTopic, retention_settings
 from headrace.core.topics.waiting_reads import Waiter, Waiters
 from headrace.errors import BadTopicValue, EngineUnavailable, NoSuchTopic, TopicConflict
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import message_id
 from headrace.store.api.message_log import CursorRow, RetryRow, TopicRow
 from headrace.store.topics.engine import (
@@ -176,7 +176,7 @@ class LogEngine:
         topic: str,
         reader: Reader,
         claim: Sequence[object],
-        ids: Sequence[tuple[Lane, int]] | None,
+        ids: Sequence[tuple[Priority, int]] | None,
         delay_ms: int,
         reason: str,
         then: Then[None],
@@ -195,7 +195,7 @@ class LogEngine:
         self,
         topic: str,
         reader: Reader,
-        positions: Mapping[Lane, int] | None,
+        positions: Mapping[Priority, int] | None,
         time_ms: int | None,
         then: Then[None],
     ) -> None:

@@ -19,7 +19,7 @@ from headrace.core.topics.progress_rows import RowNotes
 from headrace.errors import DataLost, PreconditionFailed
 from headrace.model.epochs import Epochs, current_epoch, end_of_epoch
 from headrace.model.retention import Retention
-from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.partitions import (
     MAX_OFFSET,
     Bound,
@@ -178,7 +178,7 @@ class LogTopic:
     def epochs(self, track: Track) -> Epochs:
         return self._journal.epochs(self.number_of(track) or 0)
 
-    def check_seen(self, positions: Mapping[Lane, int], epoch: int) -> None:
+    def check_seen(self, positions: Mapping[Priority, int], epoch: int) -> None:
         """DataLost unless the ids, seen in that epoch, still mean the same messages."""
         for lane, identity in positions.items():
             partition, offset = place_of(identity) if identity else (0, -1)
@@ -352,7 +352,7 @@ def _name_of(track: Track) -> str:
 
 def _track_of(name: str) -> Track:
     label, _, partition = name.partition(".")
-    return Lane[label.upper()], int(partition)
+    return Priority[label.upper()], int(partition)
 
 
 def retention_settings(retention: Retention | None) -> dict[str, object]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from headrace.core.clock import Clock
 from headrace.core.storage import Storage
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Track
 from headrace.model.topics.retries import Place, Retry
 from headrace.store.api.message_log import CursorRow, RetryRow
@@ -69,7 +69,7 @@ class RowNotes:
         for row in cursors:
             pairs = zip(row.ranges[::2], row.ranges[1::2], strict=True)
             cursor = Cursor(row.floor, tuple(pairs), row.epoch)
-            track = (Lane(row.lane), row.partition)
+            track = (Priority(row.lane), row.partition)
             readers.restore_cursor(Name(row.reader_group, row.token), track, cursor)
         ahead, now = self._wall_ahead(), self._clock.now_ms()
         for one in retries:
@@ -77,6 +77,6 @@ class RowNotes:
             may_be_out = not (one.dead or self._storage.clean or one.due - ahead > now)
             attempts = one.attempts + may_be_out
             retry = Retry(attempts, one.due - ahead, dead=one.dead, reason=one.reason)
-            place = ((Lane(one.lane), one.partition), one.place)
+            place = ((Priority(one.lane), one.partition), one.place)
             readers.restore_retry(one.reader_group, place, retry)
         readers.suspect()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.core.topics.async_engine import Answer, Batch, Cancel, MessageRow, Then
 from headrace.core.topics.exchange_bridge import Bridge
 from headrace.errors import BrokerError, NoSuchTopic
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import LATEST, Reader
 from headrace.store.topics.entry import Parts
 
@@ -140,6 +140,6 @@ class Tail:
         self._timer = self._timers.after(PAUSE_MS, self._read)
 
 
-def _parts_of(row: MessageRow) -> tuple[Lane, Parts]:
+def _parts_of(row: MessageRow) -> tuple[Priority, Parts]:
     fields: Any = row
     return fields[1], Parts(*fields[4:12])

@@ -19,29 +19,29 @@ from typing import ClassVar, Generic, TypeVar
 T = TypeVar("T")
 
 
-class _Node(Generic[T]):
+class _TrieNode(Generic[T]):
     """The end of a pattern prefix; `rest` is where a `#` after that prefix leads."""
 
     __slots__ = ("one", "rest", "targets", "words")
 
     def __init__(self) -> None:
-        self.words: dict[str, _Node[T]] = {}
-        self.one: _Node[T] | None = None
-        self.rest: _Node[T] | None = None
+        self.words: dict[str, _TrieNode[T]] = {}
+        self.one: _TrieNode[T] | None = None
+        self.rest: _TrieNode[T] | None = None
         # The count per target is the number of bindings which differ in their arguments only.
         self.targets: dict[T, int] = {}
 
-    def child(self, word: str) -> _Node[T] | None:
+    def child(self, word: str) -> _TrieNode[T] | None:
         if word == "*":
             return self.one
         if word == "#":
             return self.rest
         return self.words.get(word)
 
-    def grow(self, word: str) -> _Node[T]:
+    def grow(self, word: str) -> _TrieNode[T]:
         node = self.child(word)
         if node is None:
-            node = _Node()
+            node = _TrieNode()
             if word == "*":
                 self.one = node
             elif word == "#":
@@ -70,7 +70,7 @@ class TopicRouter(Generic[T]):
     __slots__ = ("_root",)
 
     def __init__(self) -> None:
-        self._root: _Node[T] = _Node()
+        self._root: _TrieNode[T] = _TrieNode()
 
     def bind(self, key: str, arguments: Mapping[str, object], target: T) -> None:
         node = self._root
@@ -79,7 +79,7 @@ class TopicRouter(Generic[T]):
         node.targets[target] = node.targets.get(target, 0) + 1
 
     def unbind(self, key: str, arguments: Mapping[str, object], target: T) -> None:
-        path: list[tuple[_Node[T], str]] = []
+        path: list[tuple[_TrieNode[T], str]] = []
         node = self._root
         for word in _words(key):
             path.append((node, word))
@@ -96,8 +96,8 @@ class TopicRouter(Generic[T]):
 
     def match(self, key: str, headers: Mapping[str, object]) -> Collection[T]:
         hits: list[dict[T, int]] = []
-        lasting: list[_Node[T]] = []  # nodes behind a `#`: in play for every later word
-        opened: set[_Node[T]] = set()
+        lasting: list[_TrieNode[T]] = []  # nodes behind a `#`: in play for every later word
+        opened: set[_TrieNode[T]] = set()
         states = [self._root]
         if self._root.rest is not None:
             _open(self._root.rest, opened, hits, lasting)
@@ -120,7 +120,7 @@ class TopicRouter(Generic[T]):
         return _union(states, hits)
 
 
-def _union(ends: list[_Node[T]], hits: list[dict[T, int]]) -> tuple[T, ...]:
+def _union(ends: list[_TrieNode[T]], hits: list[dict[T, int]]) -> tuple[T, ...]:
     """The targets of the nodes reached with the last word, and of those that matched before."""
     for node in ends:
         if node.targets:
@@ -133,10 +133,10 @@ def _union(ends: list[_Node[T]], hits: list[dict[T, int]]) -> tuple[T, ...]:
 
 
 def _open(
-    node: _Node[T] | None,
-    opened: set[_Node[T]],
+    node: _TrieNode[T] | None,
+    opened: set[_TrieNode[T]],
     hits: list[dict[T, int]],
-    lasting: list[_Node[T]],
+    lasting: list[_TrieNode[T]],
 ) -> None:
     """Enter a `#` node: its own targets match at once, whatever words follow.
 

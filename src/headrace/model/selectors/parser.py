@@ -13,21 +13,21 @@ from __future__ import annotations
 
 from headrace.errors import SelectorError
 from headrace.model.selectors.syntax_tree import (
-    Among,
-    Both,
+    And,
+    Comparison,
     Constant,
-    Either,
     Equal,
+    In,
     IsNull,
-    Negative,
+    Negation,
     Node,
     Not,
-    Order,
-    Part,
+    Or,
     Property,
+    TextMatch,
     is_condition,
 )
-from headrace.model.selectors.tokens import Kind, Token, tokens
+from headrace.model.selectors.tokens import Token, TokenKind, tokens
 
 DEPTH_MAX = 64
 _INT64_MAX = (1 << 63) - 1
@@ -38,10 +38,10 @@ _CONSTANTS: dict[str, bool | None] = {"TRUE": True, "FALSE": False, "NULL": None
 
 def parse(text: str) -> Node:
     """The condition; SelectorError with the column where it is wrong."""
-    return _Parser(text).whole()
+    return _SqlParser(text).whole()
 
 
-class _Parser:
+class _SqlParser:
     __slots__ = ("_depth", "_next", "_tokens")
 
     def __init__(self, text: str) -> None:
@@ -51,10 +51,10 @@ class _Parser:
 
     def whole(self) -> Node:
         start = self._next
-        if start.kind is Kind.END:
+        if start.kind is TokenKind.END:
             raise SelectorError("an empty expression chooses nothing; write a condition")
         node = self._condition(self._expression(), start)
-        if self._next.kind is not Kind.END:
+        if self._next.kind is not TokenKind.END:
             raise self._wrong("the end of the expression")
         return node
 
@@ -65,31 +65,31 @@ class _Parser:
         self._next = next(self._tokens)
         return token
 
-    def _at(self, kind: Kind, *texts: str) -> bool:
+    def _at(self, kind: TokenKind, *texts: str) -> bool:
         return self._next.kind is kind and self._next.text in texts
 
-    def _take(self, kind: Kind, text: str) -> bool:
+    def _take(self, kind: TokenKind, text: str) -> bool:
         if not self._at(kind, text):
             return False
         self._advance()
         return True
 
-    def _need(self, kind: Kind, text: str) -> None:
+    def _need(self, kind: TokenKind, text: str) -> None:
         if not self._take(kind, text):
             raise self._wrong(f"'{text}'")
 
     def _string(self) -> str:
-        if self._next.kind is not Kind.STRING:
+        if self._next.kind is not TokenKind.STRING:
             raise self._wrong("a string in single quotes")
         return self._advance().text
 
     def _wrong(self, wanted: str) -> SelectorError:
         found = self._next
-        if found.kind is Kind.NAME and found.text.upper() == "LIKE":
+        if found.kind is TokenKind.NAME and found.text.upper() == "LIKE":
             return SelectorError(
                 "LIKE is not known; use CONTAINS, STARTSWITH or ENDSWITH", found.column
             )
-        shown = "the end" if found.kind is Kind.END else f"'{found.text:.32}'"
+        shown = "the end" if found.kind is TokenKind.END else f"'{found.text:.32}'"
         return SelectorError(f"{wanted} is wanted, not {shown}", found.column)
 
     def _deeper(self) -> None:
@@ -104,38 +104,38 @@ class _Parser:
     def _expression(self) -> Node:
         start = self._next
         first = self._both()
-        if not self._at(Kind.WORD, "OR"):
+        if not self._at(TokenKind.WORD, "OR"):
             return first
         parts = [self._condition(first, start)]
-        while self._take(Kind.WORD, "OR"):
+        while self._take(TokenKind.WORD, "OR"):
             start = self._next
             parts.append(self._condition(self._both(), start))
-        return Either(tuple(parts))
+        return Or(tuple(parts))
 
     def _both(self) -> Node:
         start = self._next
         first = self._equality()
-        if not self._at(Kind.WORD, "AND"):
+        if not self._at(TokenKind.WORD, "AND"):
             return first
         parts = [self._condition(first, start)]
-        while self._take(Kind.WORD, "AND"):
+        while self._take(TokenKind.WORD, "AND"):
             start = self._next
             parts.append(self._condition(self._equality(), start))
-        return Both(tuple(parts))
+        return And(tuple(parts))
 
     def _equality(self) -> Node:
         start, depth = self._next, self._depth
         left = self._order()
         while True:
-            if self._at(Kind.SIGN, "=", "<>"):
+            if self._at(TokenKind.SIGN, "=", "<>"):
                 sign = self._advance().text
                 begin = self._next
                 right = self._order()
                 left = self._equal(left, right, start, begin)
                 left = left if sign == "=" else Not(left)
-            elif self._take(Kind.WORD, "IS"):
-                inverted = self._take(Kind.WORD, "NOT")
-                self._need(Kind.WORD, "NULL")
+            elif self._take(TokenKind.WORD, "IS"):
+                inverted = self._take(TokenKind.WORD, "NOT")
+                self._need(TokenKind.WORD, "NULL")
                 left = Not(IsNull(left)) if inverted else IsNull(left)
             else:
                 self._depth = depth
@@ -146,12 +146,12 @@ class _Parser:
         start, depth = self._next, self._depth
         left = self._unary()
         while True:
-            if self._at(Kind.SIGN, *_ORDERS):
+            if self._at(TokenKind.SIGN, *_ORDERS):
                 sign = self._advance().text
                 begin = self._next
                 right = self._unary()
-                left = Order(sign, _ordered(left, start), _ordered(right, begin))
-            elif self._at(Kind.WORD, "NOT", "BETWEEN", "IN", *_PARTS):
+                left = Comparison(sign, _ordered(left, start), _ordered(right, begin))
+            elif self._at(TokenKind.WORD, "NOT", "BETWEEN", "IN", *_PARTS):
                 left = self._relation(left, start)
             else:
                 self._depth = depth
@@ -159,51 +159,51 @@ class _Parser:
             self._deeper()
 
     def _relation(self, left: Node, start: Token) -> Node:
-        inverted = self._take(Kind.WORD, "NOT")
-        if self._take(Kind.WORD, "BETWEEN"):
+        inverted = self._take(TokenKind.WORD, "NOT")
+        if self._take(TokenKind.WORD, "BETWEEN"):
             return self._between(left, start, inverted)
-        if self._take(Kind.WORD, "IN"):
+        if self._take(TokenKind.WORD, "IN"):
             among = self._among(left, start)
             return Not(among) if inverted else among
-        if self._at(Kind.WORD, *_PARTS):
+        if self._at(TokenKind.WORD, *_PARTS):
             how = self._advance().text
             if is_condition(left):
                 raise SelectorError(f"a condition cannot be searched with {how}", start.column)
-            return Part(how, left, self._string(), inverted)
+            return TextMatch(how, left, self._string(), inverted)
         raise self._wrong("BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH")
 
     def _between(self, value: Node, start: Token, inverted: bool) -> Node:
         begin = self._next
         low = _ordered(self._unary(), begin)
-        self._need(Kind.WORD, "AND")
+        self._need(TokenKind.WORD, "AND")
         end = self._next
         high = _ordered(self._unary(), end)
         value = _ordered(value, start)
         if inverted:
-            return Either((Order("<", value, low), Order(">", value, high)))
+            return Or((Comparison("<", value, low), Comparison(">", value, high)))
         if _reversed(low, high):
             raise SelectorError("BETWEEN wants the smaller number first", begin.column)
-        return Both((Order(">=", value, low), Order("<=", value, high)))
+        return And((Comparison(">=", value, low), Comparison("<=", value, high)))
 
     def _among(self, left: Node, start: Token) -> Node:
         if not isinstance(left, Property):
             raise SelectorError("IN needs the name of a property before it", start.column)
-        self._need(Kind.SIGN, "(")
+        self._need(TokenKind.SIGN, "(")
         values = [self._string()]
-        while self._take(Kind.SIGN, ","):
+        while self._take(TokenKind.SIGN, ","):
             values.append(self._string())
-        self._need(Kind.SIGN, ")")
-        return Among(left.name, frozenset(values))
+        self._need(TokenKind.SIGN, ")")
+        return In(left.name, frozenset(values))
 
     def _unary(self) -> Node:
         depth = self._depth
         self._deeper()
         try:
-            if self._take(Kind.SIGN, "+"):
+            if self._take(TokenKind.SIGN, "+"):
                 return self._unary()
-            if self._take(Kind.SIGN, "-"):
+            if self._take(TokenKind.SIGN, "-"):
                 return self._negative()
-            if self._take(Kind.WORD, "NOT"):
+            if self._take(TokenKind.WORD, "NOT"):
                 start = self._next
                 return Not(self._condition(self._unary(), start))
             return self._primary(_INT64_MAX)
@@ -211,27 +211,27 @@ class _Parser:
             self._depth = depth
 
     def _negative(self) -> Node:
-        bare = self._next.kind is Kind.INTEGER  # the smallest number has no positive twin
+        bare = self._next.kind is TokenKind.INTEGER  # the smallest number has no positive twin
         inner = self._primary(_INT64_MAX + 1) if bare else self._unary()
         if isinstance(inner, Constant) and type(inner.value) in (int, float):
             return Constant(-inner.value)  # type: ignore[operator]
-        return Negative(inner)
+        return Negation(inner)
 
     def _primary(self, largest: int) -> Node:
         token = self._next
-        if token.kind is Kind.NAME and token.text.upper() != "LIKE":
+        if token.kind is TokenKind.NAME and token.text.upper() != "LIKE":
             return Property(self._advance().text)
-        if token.kind is Kind.STRING:
+        if token.kind is TokenKind.STRING:
             return Constant(self._advance().text)
-        if token.kind is Kind.INTEGER:
+        if token.kind is TokenKind.INTEGER:
             return Constant(self._integer(largest))
-        if token.kind is Kind.REAL:
+        if token.kind is TokenKind.REAL:
             return Constant(float(self._advance().text))
-        if token.kind is Kind.WORD and token.text in _CONSTANTS:
+        if token.kind is TokenKind.WORD and token.text in _CONSTANTS:
             return Constant(_CONSTANTS[self._advance().text])
-        if self._take(Kind.SIGN, "("):
+        if self._take(TokenKind.SIGN, "("):
             inner = self._expression()
-            self._need(Kind.SIGN, ")")
+            self._need(TokenKind.SIGN, ")")
             return inner
         raise self._wrong("a value")
 
@@ -246,7 +246,7 @@ class _Parser:
 
     def _condition(self, node: Node, start: Token) -> Node:
         """A bare property is no error, only never true: its value is text."""
-        if is_condition(node) or isinstance(node, Property | Negative):
+        if is_condition(node) or isinstance(node, Property | Negation):
             return node
         raise SelectorError("a condition is wanted, not a value", start.column)
 

@@ -16,18 +16,18 @@ from typing import Any, TypeAlias
 
 from headrace.model.selectors.parser import parse
 from headrace.model.selectors.syntax_tree import (
-    Among,
-    Both,
+    And,
+    Comparison,
     Constant,
-    Either,
     Equal,
+    In,
     IsNull,
-    Negative,
+    Negation,
     Node,
     Not,
-    Order,
-    Part,
+    Or,
     Property,
+    TextMatch,
     Value,
 )
 
@@ -39,7 +39,7 @@ _REAL = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?\s*\Z"
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
 
 
-class Unreadable(Exception):
+class NotANumber(Exception):
     """A property that is no number where one is needed; the message is not chosen."""
 
 
@@ -59,7 +59,7 @@ class SqlSelector:
         """Whether the condition is true, and not merely not false."""
         try:
             return self._evaluate(properties) is True
-        except Unreadable:
+        except NotANumber:
             return False
 
 
@@ -83,7 +83,7 @@ def _property(node: Property) -> Evaluate:
     return lambda properties: properties.get(name)
 
 
-def _negative(node: Negative) -> Evaluate:
+def _negative(node: Negation) -> Evaluate:
     return lambda properties: None
 
 
@@ -97,7 +97,7 @@ def _not(node: Not) -> Evaluate:
     return evaluate
 
 
-def _both(node: Both) -> Evaluate:
+def _both(node: And) -> Evaluate:
     parts = [_truth(part) for part in node.parts]
 
     def evaluate(properties: Properties) -> bool | None:
@@ -113,7 +113,7 @@ def _both(node: Both) -> Evaluate:
     return evaluate
 
 
-def _either(node: Either) -> Evaluate:
+def _either(node: Or) -> Evaluate:
     parts = [_truth(part) for part in node.parts]
 
     def evaluate(properties: Properties) -> bool | None:
@@ -156,7 +156,7 @@ def _equal(node: Equal) -> Evaluate:
     return evaluate
 
 
-def _order(node: Order) -> Evaluate:
+def _order(node: Comparison) -> Evaluate:
     left, right = compile_node(node.left), compile_node(node.right)
     compare = _ORDERS[node.sign]
 
@@ -190,17 +190,17 @@ def _read(text: str, beside: Value) -> Value:
 
 def _as_whole(text: str) -> int:
     if not _WHOLE(text):
-        raise Unreadable(text)
+        raise NotANumber(text)
     value = int(text)
     if not -(1 << 63) <= value < 1 << 63:
-        raise Unreadable(text)
+        raise NotANumber(text)
     return value
 
 
 def _as_real(text: str) -> float:
     found = _REAL(text)
     if found is None:
-        raise Unreadable(text)
+        raise NotANumber(text)
     return float(found[1])
 
 
@@ -209,7 +209,7 @@ def _is_null(node: IsNull) -> Evaluate:
     return lambda properties: inner(properties) is None
 
 
-def _among(node: Among) -> Evaluate:
+def _among(node: In) -> Evaluate:
     name, values = node.name, node.values
 
     def evaluate(properties: Properties) -> bool | None:
@@ -219,7 +219,7 @@ def _among(node: Among) -> Evaluate:
     return evaluate
 
 
-def _part(node: Part) -> Evaluate:
+def _part(node: TextMatch) -> Evaluate:
     inner, how, text, inverted = compile_node(node.inner), node.how, node.text, node.inverted
 
     def evaluate(properties: Properties) -> bool:
@@ -240,13 +240,13 @@ def _part(node: Part) -> Evaluate:
 _COMPILE: dict[type[Any], Callable[[Any], Evaluate]] = {
     Constant: _constant,
     Property: _property,
-    Negative: _negative,
+    Negation: _negative,
     Not: _not,
-    Both: _both,
-    Either: _either,
+    And: _both,
+    Or: _either,
     Equal: _equal,
-    Order: _order,
+    Comparison: _order,
     IsNull: _is_null,
-    Among: _among,
-    Part: _part,
+    In: _among,
+    TextMatch: _part,
 }

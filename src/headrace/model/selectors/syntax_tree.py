@@ -21,7 +21,7 @@ class Property:
 
 
 @dataclass(frozen=True, slots=True)
-class Negative:
+class Negation:
     """A minus before something that is no number: not known, whatever it is."""
 
     inner: Node
@@ -33,14 +33,14 @@ class Not:
 
 
 @dataclass(frozen=True, slots=True)
-class Both:
+class And:
     """All of them: AND."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Either:
+class Or:
     """One of them: OR."""
 
     parts: tuple[Node, ...]
@@ -53,7 +53,7 @@ class Equal:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class Comparison:
     """`sign` is one of < <= > >=."""
 
     sign: str
@@ -67,7 +67,7 @@ class IsNull:
 
 
 @dataclass(frozen=True, slots=True)
-class Among:
+class In:
     """IN: the property is one of these texts."""
 
     name: str
@@ -75,7 +75,7 @@ class Among:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TextMatch:
     """`how` is one of CONTAINS, STARTSWITH, ENDSWITH; with NOT before it, ``inverted``."""
 
     how: str
@@ -85,10 +85,10 @@ class Part:
 
 
 Node: TypeAlias = (
-    Constant | Property | Negative | Not | Both | Either | Equal | Order | IsNull | Among | Part
+    Constant | Property | Negation | Not | And | Or | Equal | Comparison | IsNull | In | TextMatch
 )
 
-CONDITIONS = (Not, Both, Either, Equal, Order, IsNull, Among, Part)
+CONDITIONS = (Not, And, Or, Equal, Comparison, IsNull, In, TextMatch)
 
 
 def is_condition(node: Node) -> bool:

@@ -12,7 +12,7 @@ from headrace.errors import SelectorError
 LENGTH_MAX = 16384
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """What a token is."""
 
     WORD = auto()  # a keyword; its text is in capitals
@@ -27,7 +27,7 @@ class Kind(Enum):
 class Token(NamedTuple):
     """A piece of the text. Columns begin with 1, as people count."""
 
-    kind: Kind
+    kind: TokenKind
     text: str
     column: int
 
@@ -73,7 +73,7 @@ def tokens(text: str) -> Iterator[Token]:
         if found.lastgroup != "blank":
             yield _token(found)
         place = found.end()
-    yield Token(Kind.END, "", len(text) + 1)
+    yield Token(TokenKind.END, "", len(text) + 1)
 
 
 def _token(found: re.Match[str]) -> Token:
@@ -82,11 +82,13 @@ def _token(found: re.Match[str]) -> Token:
     if kind == "name":
         word = text.upper()
         return (
-            Token(Kind.WORD, word, column) if word in KEYWORDS else Token(Kind.NAME, text, column)
+            Token(TokenKind.WORD, word, column)
+            if word in KEYWORDS
+            else Token(TokenKind.NAME, text, column)
         )
     if kind == "string":
-        return Token(Kind.STRING, text.replace("''", "'"), column)
-    return Token(Kind[kind.upper()], text, column)
+        return Token(TokenKind.STRING, text.replace("''", "'"), column)
+    return Token(TokenKind[kind.upper()], text, column)
 
 
 def _stray(text: str, place: int) -> SelectorError:

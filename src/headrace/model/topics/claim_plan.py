@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from headrace.model.topics.message_priority import BY_URGENCY, Lane, shares
+from headrace.model.topics.message_priority import BY_URGENCY, Priority, shares
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ExpiredRange:
     """A range whose lease is over."""
 
     id: int
@@ -27,7 +27,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueRetry:
     """A message to be tried again."""
 
     id: int
@@ -35,13 +35,13 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True)
-class LaneWork:
+class ClaimableWork:
     """What a lane has for a group: everything up to ``head`` was handed out before."""
 
     head: int
     stable: int
-    expired: Sequence[Held] = ()
-    due: Sequence[Due] = ()
+    expired: Sequence[ExpiredRange] = ()
+    due: Sequence[DueRetry] = ()
 
     @property
     def waiting(self) -> int:
@@ -50,14 +50,14 @@ class LaneWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ClaimRange:
     """Ids of one lane that are handed out together, for the ``attempts``-th time."""
 
-    lane: Lane
+    lane: Priority
     start: int
     end: int
     attempts: int
-    held: Held | None = None
+    held: ExpiredRange | None = None
     """The range it takes over, in whole or from its beginning."""
     is_fresh: bool = False
 
@@ -65,7 +65,7 @@ class Piece:
         return self.end - self.start + 1
 
 
-def plan(work: Mapping[Lane, LaneWork], room: int, min_share: int = 0) -> list[Piece]:
+def plan(work: Mapping[Priority, ClaimableWork], room: int, min_share: int = 0) -> list[ClaimRange]:
     """The pieces that fill ``room``: high, then middle, then low, with the shares of lower lanes.
 
     Together they have exactly ``room`` ids when there are that many.
@@ -74,22 +74,22 @@ def plan(work: Mapping[Lane, LaneWork], room: int, min_share: int = 0) -> list[P
     return [piece for lane in BY_URGENCY for piece in _fill(lane, work.get(lane), taken[lane])]
 
 
-def _fill(lane: Lane, work: LaneWork | None, room: int) -> Iterator[Piece]:
+def _fill(lane: Priority, work: ClaimableWork | None, room: int) -> Iterator[ClaimRange]:
     if work is None:
         return
     for held in work.expired:
         if room <= 0:
             return
         end = min(held.end, held.start + room - 1)
-        yield Piece(lane, held.start, end, held.attempts + 1, held)
+        yield ClaimRange(lane, held.start, end, held.attempts + 1, held)
         room -= end - held.start + 1
     due = work.due[: max(0, room)]
     for start, end, attempts in runs((one.id, one.attempts) for one in due):
-        yield Piece(lane, start, end, attempts + 1)
+        yield ClaimRange(lane, start, end, attempts + 1)
     room -= len(due)
     end = min(work.stable, work.head + room)
     if room > 0 and end > work.head:
-        yield Piece(lane, work.head + 1, end, 1, is_fresh=True)
+        yield ClaimRange(lane, work.head + 1, end, 1, is_fresh=True)
 
 
 def runs(numbered: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from headrace.errors import BadTopicValue, ClaimLost
 from headrace.model.intervals import Intervals
-from headrace.model.topics.message_priority import BY_URGENCY, Lane
-from headrace.model.topics.partitions import Bound, Bounds, Source, Span, Track, fill
-from headrace.model.topics.retries import Place, Retries, Retry
+from headrace.model.topics.message_priority import BY_URGENCY, Priority
+from headrace.model.topics.partitions import Bound, Bounds, ClaimReason, OffsetRange, Track, fill
+from headrace.model.topics.retries import GroupRetries, Place, Retry
 
 _LOST = "the claim is not yours any more: its lease ended, or a seek or restart made it void; "
 _AGAIN = "its messages are handed out again, so read again"
@@ -22,7 +22,7 @@ _LATE = "the lease of the claim has ended; nothing was changed, its messages are
 
 
 @dataclass(slots=True)
-class Progress:
+class PartitionProgress:
     """How far a group is in one track."""
 
     next: int = 0  # the lowest offset that was never handed out
@@ -40,97 +40,99 @@ class Claim:
 
     token: str
     until: int
-    spans: list[Span]
+    spans: list[OffsetRange]
     given_back: set[Place] = field(default_factory=set)
 
-    def holds(self, span: Span) -> bool:
+    def holds(self, span: OffsetRange) -> bool:
         """Whether some of these messages are the claim's, and were not given back."""
         return any(
             one.track == span.track
             and one.start < span.stop
             and span.start < one.stop
-            and not (span.source is Source.RETRY and (span.track, span.start) in self.given_back)
+            and not (
+                span.source is ClaimReason.RETRY and (span.track, span.start) in self.given_back
+            )
             for one in self.spans
         )
 
 
 @dataclass(slots=True)
-class Changed:
+class ProgressChanges:
     """What has to be noted on disk."""
 
     tracks: set[Track] = field(default_factory=set)
     retries: set[Place] = field(default_factory=set)  # added, changed, or gone
 
-    def add(self, other: Changed) -> None:
+    def add(self, other: ProgressChanges) -> None:
         self.tracks |= other.tracks
         self.retries |= other.retries
 
 
-class Claims:
+class GroupClaims:
     """One group. Reading is plan(), then take() of what could be read of the plan."""
 
     def __init__(self) -> None:
-        self.tracks: dict[Track, Progress] = {}
-        self.retries = Retries()
+        self.tracks: dict[Track, PartitionProgress] = {}
+        self.retries = GroupRetries()
         self._claims: dict[int, Claim] = {}
         self._first_end = _NEVER  # no lease ends before: thousands of claims are not looked at
-        self._returned: dict[Track, list[Span]] = {}  # of void claims, in order of offsets
+        self._returned: dict[Track, list[OffsetRange]] = {}  # of void claims, in order of offsets
         self._members: dict[str, int] = {}  # token -> until when it counts as one
         self._turn = 0  # which partition comes first in the next plan
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def plan(self, room: int, min_share: int, now: int, bounds: Bounds) -> list[Span]:
+    def plan(self, room: int, min_share: int, now: int, bounds: Bounds) -> list[OffsetRange]:
         """What to hand out next: ``room`` messages if there are as many. Changes nothing."""
         for track, bound in bounds.items():
             self._progress(track).skip_to(bound.first)
         waiting = {lane: self._in_lane(lane, room, now, bounds) for lane in BY_URGENCY}
         return fill(waiting, room, min_share)
 
-    def _in_lane(self, lane: Lane, room: int, now: int, bounds: Bounds) -> list[Span]:
+    def _in_lane(self, lane: Priority, room: int, now: int, bounds: Bounds) -> list[OffsetRange]:
         """What could be handed out, enough to fill the room: what others left, what is due again,
         what is new."""
         again = [
-            Span(track, low, high, span.attempts + 1, Source.AGAIN)
+            OffsetRange(track, low, high, span.attempts + 1, ClaimReason.AGAIN)
             for track in self._tracks_of(lane, bounds)
             for span in sorted(self._left_over(track, now), key=_start)
             for low, high in self._left(span, bounds[track])
         ]
         due = [
-            Span(track, offset, offset + 1, known.attempts + 1, Source.RETRY)
+            OffsetRange(track, offset, offset + 1, known.attempts + 1, ClaimReason.RETRY)
             for track, offset in self._due(lane, now, room)
             if (known := self.retries.get((track, offset))) is not None
             and offset < bounds.get(track, Bound(0, 0)).end
         ]
         fresh = [
-            Span(track, start, bounds[track].end)
+            OffsetRange(track, start, bounds[track].end)
             for track in self._tracks_of(lane, bounds)
             if (start := self.tracks[track].next) < bounds[track].end
         ]
         return again + due + fresh
 
-    def _tracks_of(self, lane: Lane, bounds: Bounds) -> list[Track]:
+    def _tracks_of(self, lane: Priority, bounds: Bounds) -> list[Track]:
         tracks = sorted(track for track in bounds if track[0] == lane)
         turn = self._turn % max(1, len(tracks))
         return tracks[turn:] + tracks[:turn]
 
-    def _left_over(self, track: Track, now: int) -> list[Span]:
+    def _left_over(self, track: Track, now: int) -> list[OffsetRange]:
         """Spans of void claims, and of those past their lease."""
         expired = [
             span
             for claim in self._past_lease(now)
             for span in claim.spans
-            if span.track == track and span.source is not Source.RETRY
+            if span.track == track and span.source is not ClaimReason.RETRY
         ]
         return [*self._returned.get(track, ()), *expired]
 
-    def _due(self, lane: Lane, now: int, room: int) -> list[Place]:
+    def _due(self, lane: Priority, now: int, room: int) -> list[Place]:
         """The same for messages that are tried again, one by one; enough to fill the room."""
         expired = [
             (span.track, span.start)
             for claim in self._past_lease(now)
             for span in claim.spans
-            if span.source is Source.RETRY
+            if span.source is ClaimReason.RETRY
             and span.track[0] == lane
             and (span.track, span.start) not in claim.given_back
         ]
@@ -142,17 +144,19 @@ class Claims:
         self._first_end = min((claim.until for claim in self._claims.values()), default=_NEVER)
         return [claim for claim in self._claims.values() if claim.until <= now]
 
-    def _left(self, span: Span, bound: Bound) -> Iterable[tuple[int, int]]:
+    def _left(self, span: OffsetRange, bound: Bound) -> Iterable[tuple[int, int]]:
         done = self.tracks[span.track].done
         return done.missing(max(span.start, bound.first), min(span.stop, bound.end))
 
-    def take(self, number: int, token: str, spans: Sequence[Span], now: int, lease_ms: int) -> None:
+    def take(
+        self, number: int, token: str, spans: Sequence[OffsetRange], now: int, lease_ms: int
+    ) -> None:
         """Hand out what was planned, or less of it, as claim ``number``."""
         self._void(self._overtaken(spans, now), now)
         for span in spans:
-            if span.source is Source.RETRY:
+            if span.source is ClaimReason.RETRY:
                 self.retries.hold((span.track, span.start))
-            elif span.source is Source.AGAIN:
+            elif span.source is ClaimReason.AGAIN:
                 self._take_returned(span)
             else:
                 self.tracks[span.track].next = span.stop
@@ -161,20 +165,20 @@ class Claims:
         self._members[token] = now + lease_ms
         self._turn += 1
 
-    def skip(self, span: Span, now: int) -> Changed:
+    def skip(self, span: OffsetRange, now: int) -> ProgressChanges:
         """Nothing of the planned span can be read, ever: it is done with."""
         self._void(self._overtaken([span], now), now)
-        if span.source is Source.RETRY:
+        if span.source is ClaimReason.RETRY:
             self.retries.finish((span.track, span.start))
-            return Changed(retries={(span.track, span.start)})
+            return ProgressChanges(retries={(span.track, span.start)})
         progress = self.tracks[span.track]
         progress.done.add(span.start, span.stop)
         progress.next = max(progress.next, span.stop)
-        return Changed(tracks={span.track})
+        return ProgressChanges(tracks={span.track})
 
-    def _overtaken(self, spans: Iterable[Span], now: int) -> list[int]:
+    def _overtaken(self, spans: Iterable[OffsetRange], now: int) -> list[int]:
         """Claims past their lease of which something is handed out again."""
-        wanted = [span for span in spans if span.source is not Source.FRESH]
+        wanted = [span for span in spans if span.source is not ClaimReason.FRESH]
         if not wanted or now < self._first_end:
             return []
         return [
@@ -183,7 +187,7 @@ class Claims:
             if claim.until <= now and any(claim.holds(span) for span in wanted)
         ]
 
-    def _take_returned(self, span: Span) -> None:
+    def _take_returned(self, span: OffsetRange) -> None:
         left = []
         for one in self._returned.get(span.track, ()):
             if one.stop <= span.start or span.stop <= one.start:
@@ -195,13 +199,13 @@ class Claims:
                 left.append(one._replace(start=span.stop))
         self._returned[span.track] = left
 
-    def bury(self, max_attempts: int, now: int, bounds: Bounds, room: int) -> Changed:
+    def bury(self, max_attempts: int, now: int, bounds: Bounds, room: int) -> ProgressChanges:
         """Give up what was handed out ``max_attempts`` times and comes up again, as far as it
         would be in a plan for the room."""
-        changed = Changed()
+        changed = ProgressChanges()
         for track, bound in bounds.items():
             worn = [one for one in self._left_over(track, now) if one.attempts >= max_attempts]
-            again = [span._replace(source=Source.AGAIN) for span in worn]
+            again = [span._replace(source=ClaimReason.AGAIN) for span in worn]
             self._void(self._overtaken(again, now), now)
             for span in worn:
                 for low, high in list(self._left(span, bound)):
@@ -218,7 +222,7 @@ class Claims:
         return changed
 
     def _worn_out(
-        self, lane: Lane, max_attempts: int, now: int, room: int
+        self, lane: Priority, max_attempts: int, now: int, room: int
     ) -> list[tuple[Place, Retry]]:
         found = ((place, self.retries.get(place)) for place in self._due(lane, now, room))
         return [
@@ -228,7 +232,7 @@ class Claims:
         ]
 
     def _give_up(
-        self, track: Track, offsets: range, attempts: int, now: int, changed: Changed
+        self, track: Track, offsets: range, attempts: int, now: int, changed: ProgressChanges
     ) -> None:
         self.tracks[track].done.add(offsets.start, offsets.stop)
         changed.tracks.add(track)
@@ -239,13 +243,13 @@ class Claims:
 
     # -- what members say ------------------------------------------------------------------------
 
-    def commit(self, number: int, token: str, now: int) -> Changed:
+    def commit(self, number: int, token: str, now: int) -> ProgressChanges:
         """The claim's messages are done; ClaimLost when it is not this member's any more."""
         claim = self._live(number, token, now)
         del self._claims[number]
-        changed = Changed()
+        changed = ProgressChanges()
         for span in claim.spans:
-            if span.source is Source.RETRY:
+            if span.source is ClaimReason.RETRY:
                 place = (span.track, span.start)
                 if place not in claim.given_back and self.retries.finish(place):
                     changed.retries.add(place)
@@ -264,11 +268,11 @@ class Claims:
         now: int,
         max_attempts: int,
         reason: str = "",
-    ) -> Changed:
+    ) -> ProgressChanges:
         """These are to be tried again, or are dead; all or nothing."""
         claim = self._live(number, token, now)
         found = list(zip(places, _spans_with(claim, places), strict=True))
-        changed = Changed()
+        changed = ProgressChanges()
         for (track, offset), span in found:
             dead = span.attempts >= max_attempts
             retry = Retry(span.attempts, now if dead else due, dead=dead, reason=reason)
@@ -277,14 +281,14 @@ class Claims:
             claim.given_back.add((track, offset))
             self.retries.put((track, offset), retry)
             changed.retries.add((track, offset))
-            if span.source is not Source.RETRY:
+            if span.source is not ClaimReason.RETRY:
                 self.tracks[track].done.add(offset, offset + 1)
                 changed.tracks.add(track)
         return changed
 
     def nack_all(
         self, number: int, token: str, *, due: int, now: int, max_attempts: int, reason: str = ""
-    ) -> Changed:
+    ) -> ProgressChanges:
         """The whole claim is to be tried again, and ends with that."""
         claim = self._live(number, token, now)
         places = [
@@ -302,14 +306,14 @@ class Claims:
         self._first_end = min(self._first_end, now + lease_ms)
         self._members[token] = now + lease_ms
 
-    def seek(self, positions: Mapping[Track, int], now: int) -> Changed:
+    def seek(self, positions: Mapping[Track, int], now: int) -> ProgressChanges:
         """Go on at these offsets; all claims are void, and what was to be tried again is not."""
         self._void(list(self._claims), now)
         for track, offset in positions.items():
-            self.tracks[track] = Progress(offset, Intervals(offset))
+            self.tracks[track] = PartitionProgress(offset, Intervals(offset))
             self._returned.pop(track, None)
         gone = self.retries.forget(lanes=frozenset(lane for lane, _ in positions))
-        return Changed(set(positions), set(gone))
+        return ProgressChanges(set(positions), set(gone))
 
     def _claim(self, number: int, token: str) -> Claim:
         claim = self._claims.get(number)
@@ -328,7 +332,7 @@ class Claims:
         for number in numbers:
             claim = self._claims.pop(number)
             for span in claim.spans:
-                if span.source is Source.RETRY:
+                if span.source is ClaimReason.RETRY:
                     self.retries.give_back((span.track, span.start), now)
                     continue
                 pool = self._returned.setdefault(span.track, [])
@@ -343,15 +347,15 @@ class Claims:
 
     def begin(self, track: Track, offset: int) -> None:
         """A new group begins there."""
-        self.tracks[track] = Progress(offset, Intervals(offset))
+        self.tracks[track] = PartitionProgress(offset, Intervals(offset))
 
     def restore(self, track: Track, floor: int, ranges: Iterable[tuple[int, int]]) -> None:
-        self.tracks[track] = Progress(floor, Intervals(floor, ranges))
+        self.tracks[track] = PartitionProgress(floor, Intervals(floor, ranges))
 
     def suspect(self, track: Track, stop: int) -> None:
         """At start: what is not done below ``stop`` may have been handed out before."""
         progress = self._progress(track)
-        spans = [Span(track, low, high) for low, high in progress.done.missing(0, stop)]
+        spans = [OffsetRange(track, low, high) for low, high in progress.done.missing(0, stop)]
         self._returned[track] = spans
         progress.next = max(progress.next, stop)
 
@@ -365,20 +369,20 @@ class Claims:
         }
         return tuple(sorted(self._members))
 
-    def claimed(self, lane: Lane, now: int) -> int:
+    def claimed(self, lane: Priority, now: int) -> int:
         """How many messages are with members whose lease has not ended."""
         return sum(
             self.tracks[span.track].done.count_missing(span.start, span.stop)
             for claim in self._claims.values()
             if claim.until > now
             for span in claim.spans
-            if span.track[0] == lane and span.source is not Source.RETRY
+            if span.track[0] == lane and span.source is not ClaimReason.RETRY
         ) + sum(
             (span.track, span.start) not in claim.given_back
             for claim in self._claims.values()
             if claim.until > now
             for span in claim.spans
-            if span.track[0] == lane and span.source is Source.RETRY
+            if span.track[0] == lane and span.source is ClaimReason.RETRY
         )
 
     def next_event(self) -> int | None:
@@ -391,14 +395,14 @@ class Claims:
         """Where to suspect from after a clean end."""
         return self._progress(track).next
 
-    def _progress(self, track: Track) -> Progress:
+    def _progress(self, track: Track) -> PartitionProgress:
         progress = self.tracks.get(track)
         if progress is None:
-            progress = self.tracks[track] = Progress()
+            progress = self.tracks[track] = PartitionProgress()
         return progress
 
 
-def _spans_with(claim: Claim, places: Sequence[Place]) -> list[Span]:
+def _spans_with(claim: Claim, places: Sequence[Place]) -> list[OffsetRange]:
     """The span of each. Messages that are tried again are a span each, thousands in a claim."""
     if len(places) == 1:
         return [_span_with(claim.spans, places[0])]
@@ -407,7 +411,7 @@ def _spans_with(claim: Claim, places: Sequence[Place]) -> list[Span]:
     return [single.get(place) or _span_with(wide, place) for place in places]
 
 
-def _span_with(spans: Sequence[Span], place: Place) -> Span:
+def _span_with(spans: Sequence[OffsetRange], place: Place) -> OffsetRange:
     track, offset = place
     for span in spans:
         if span.track == track and span.start <= offset < span.stop:
@@ -415,11 +419,11 @@ def _span_with(spans: Sequence[Span], place: Place) -> Span:
     raise BadTopicValue("a message that is to be tried again is not in this claim")
 
 
-def _retry_span(track: Track, offset: int) -> Span:
-    return Span(track, offset, offset + 1, source=Source.RETRY)
+def _retry_span(track: Track, offset: int) -> OffsetRange:
+    return OffsetRange(track, offset, offset + 1, source=ClaimReason.RETRY)
 
 
-def _start(span: Span) -> int:
+def _start(span: OffsetRange) -> int:
     return span.start
 
 

@@ -10,7 +10,7 @@ from headrace.errors import BadTopicValue
 _LABELS = ("middle", "high", "low")
 
 
-class Lane(enum.IntEnum):
+class Priority(enum.IntEnum):
     """In the order of RocketMQ queue ids: middle is the lane that plain topics have."""
 
     MIDDLE = 0
@@ -22,11 +22,11 @@ class Lane(enum.IntEnum):
         return _LABELS[self]
 
 
-BY_URGENCY = (Lane.HIGH, Lane.MIDDLE, Lane.LOW)
-_LANES: Mapping[str, Lane] = {lane.label: lane for lane in Lane}
+BY_URGENCY = (Priority.HIGH, Priority.MIDDLE, Priority.LOW)
+_LANES: Mapping[str, Priority] = {lane.label: lane for lane in Priority}
 
 
-def lane_named(priority: str) -> Lane:
+def lane_named(priority: str) -> Priority:
     """The lane of a priority, or BadTopicValue."""
     lane = _LANES.get(priority) if isinstance(priority, str) else None
     if lane is None:
@@ -34,7 +34,7 @@ def lane_named(priority: str) -> Lane:
     return lane
 
 
-def shares(waiting: Mapping[Lane, int], room: int, min_share: int = 0) -> dict[Lane, int]:
+def shares(waiting: Mapping[Priority, int], room: int, min_share: int = 0) -> dict[Priority, int]:
     """How many messages of each lane fill ``room``: high, then middle, then low.
 
     ``min_share`` is the percentage of the room that each lower lane gets when it has messages

@@ -6,12 +6,12 @@ import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from headrace.model.topics.message_priority import BY_URGENCY, Lane, shares
+from headrace.model.topics.message_priority import BY_URGENCY, Priority, shares
 
 PARTITION_BITS: Final = 40  # an id is partition << 40, plus offset, plus 1
 MAX_OFFSET: Final = (1 << PARTITION_BITS) - 2
 
-Track = tuple[Lane, int]  # one partition of one lane; its offsets are dense and begin with 0
+Track = tuple[Priority, int]  # one partition of one lane; its offsets are dense and begin with 0
 
 
 class Bound(NamedTuple):
@@ -24,7 +24,7 @@ class Bound(NamedTuple):
 Bounds = Mapping[Track, Bound]
 
 
-class Source(enum.Enum):
+class ClaimReason(enum.Enum):
     """Why a message is handed out."""
 
     FRESH = enum.auto()  # for the first time
@@ -32,14 +32,14 @@ class Source(enum.Enum):
     RETRY = enum.auto()  # somebody gave it back, and its delay is over
 
 
-class Span(NamedTuple):
+class OffsetRange(NamedTuple):
     """Messages start .. stop - 1 of a track, handed out that often, this time included."""
 
     track: Track
     start: int
     stop: int
     attempts: int = 1
-    source: Source = Source.FRESH
+    source: ClaimReason = ClaimReason.FRESH
 
     @property
     def size(self) -> int:
@@ -58,7 +58,7 @@ def queue_id(track: Track, queues: int) -> int:
 
 def track_of(number: int, queues: int) -> Track:
     """The inverse."""
-    return Lane(number // queues), number % queues
+    return Priority(number // queues), number % queues
 
 
 def place_of(identity: int) -> tuple[int, int]:
@@ -66,14 +66,16 @@ def place_of(identity: int) -> tuple[int, int]:
     return (identity - 1) >> PARTITION_BITS, (identity - 1) & ((1 << PARTITION_BITS) - 1)
 
 
-def fill(waiting: Mapping[Lane, Sequence[Span]], room: int, min_share: int) -> list[Span]:
+def fill(
+    waiting: Mapping[Priority, Sequence[OffsetRange]], room: int, min_share: int
+) -> list[OffsetRange]:
     """The first ``room`` messages: high, then middle, then low, as shares() divides them."""
     sizes = {lane: sum(one.size for one in spans) for lane, spans in waiting.items()}
     wanted = shares(sizes, room, min_share)
     return [part for lane in BY_URGENCY for part in _cut(waiting[lane], wanted[lane])]
 
 
-def _cut(spans: Iterable[Span], count: int) -> Iterator[Span]:
+def _cut(spans: Iterable[OffsetRange], count: int) -> Iterator[OffsetRange]:
     for span in spans:
         if count <= 0:
             return

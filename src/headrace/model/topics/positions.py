@@ -6,23 +6,23 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import BY_URGENCY
-from headrace.model.topics.partitions import Bounds, Span, Track, fill
+from headrace.model.topics.partitions import Bounds, OffsetRange, Track, fill
 
 
-class Positions:
+class ConsumerPositions:
     """A read changes nothing: until the commit the same messages come again."""
 
     def __init__(self, epoch: int = 0) -> None:
         self.tracks: dict[Track, int] = {}  # the next offset to read
         self.epoch = epoch  # raised by every seek: commits from before it do not count
 
-    def plan(self, room: int, min_share: int, bounds: Bounds) -> list[Span]:
+    def plan(self, room: int, min_share: int, bounds: Bounds) -> list[OffsetRange]:
         """What to read next: high, then middle, then low."""
         for track, bound in bounds.items():
             self.tracks[track] = max(self.tracks.get(track, 0), bound.first)
         waiting = {
             lane: [
-                Span(track, self.tracks[track], bounds[track].end)
+                OffsetRange(track, self.tracks[track], bounds[track].end)
                 for track in sorted(bounds)
                 if track[0] == lane and self.tracks[track] < bounds[track].end
             ]
@@ -30,7 +30,7 @@ class Positions:
         }
         return fill(waiting, room, min_share)
 
-    def skip(self, span: Span) -> None:
+    def skip(self, span: OffsetRange) -> None:
         """Nothing of the planned span can be read, ever."""
         self.tracks[span.track] = max(self.tracks[span.track], span.stop)
 

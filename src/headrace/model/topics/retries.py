@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Track
 
 Place = tuple[Track, int]  # a track and an offset
@@ -22,13 +22,15 @@ class Retry:
     reason: str = ""
 
 
-class Retries:
+class GroupRetries:
     """Of one group. A message is waiting, handed out (held), or dead."""
 
     def __init__(self) -> None:
         self._all: dict[Place, Retry] = {}
         self._held: set[Place] = set()
-        self._heaps: dict[Lane, list[tuple[int, Place]]] = {}  # waiting ones; may hold stale items
+        self._heaps: dict[
+            Priority, list[tuple[int, Place]]
+        ] = {}  # waiting ones; may hold stale items
 
     def put(self, place: Place, retry: Retry) -> None:
         """Add, or change what is known of the message; it is not handed out any more."""
@@ -58,7 +60,7 @@ class Retries:
     def get(self, place: Place) -> Retry | None:
         return self._all.get(place)
 
-    def due(self, lane: Lane, now: int, limit: int) -> list[Place]:
+    def due(self, lane: Priority, now: int, limit: int) -> list[Place]:
         """Those whose delay is over, the longest waiting first, ``limit`` of them at most: there
         may be a hundred thousand."""
         heap = self._heaps.get(lane, [])
@@ -85,7 +87,7 @@ class Retries:
         known = self._all.get(place)
         return known is not None and known.due == due and not known.dead and place not in self._held
 
-    def forget(self, *, lanes: frozenset[Lane]) -> list[Place]:
+    def forget(self, *, lanes: frozenset[Priority]) -> list[Place]:
         """Drop what is to be tried again in these lanes; the dead stay. Returns what is gone."""
         gone = [p for p, one in self._all.items() if p[0][0] in lanes and not one.dead]
         for place in gone:
@@ -95,7 +97,7 @@ class Retries:
     def items(self) -> Iterator[tuple[Place, Retry]]:
         return iter(self._all.items())
 
-    def counts(self, lane: Lane) -> tuple[int, int]:
+    def counts(self, lane: Priority) -> tuple[int, int]:
         """How many are to be tried again, handed out ones included, and how many are dead."""
         retrying = dead = 0
         for (track, _), one in self._all.items():
@@ -104,7 +106,7 @@ class Retries:
                 retrying += not one.dead
         return retrying, dead
 
-    def oldest(self, lane: Lane) -> Place | None:
+    def oldest(self, lane: Priority) -> Place | None:
         """The first of those not dead."""
         return min(
             (p for p, one in self._all.items() if p[0][0] == lane and not one.dead), default=None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from headrace.core.queues.consumer import Consumer
 from headrace.core.reply_to import ReplyAddress
 from headrace.errors import AccessRefused, NotFound
-from headrace.model.message import Batch, Route, Run
+from headrace.model.message import PublishedRun, Route, Run
 from headrace.model.permissions import refusal_text
 from headrace.server.amqp.confirms import Confirms
 from headrace.server.base_channel import Holding
@@ -101,7 +101,7 @@ class Channel(Holding):
             self.session.out += block
         return tag
 
-    def deliver_reply(self, batch: Batch) -> None:
+    def deliver_reply(self, batch: PublishedRun) -> None:
         """An answer to this channel's direct reply-to address."""
         address = self.reply_address
         if address is None or self.closing:

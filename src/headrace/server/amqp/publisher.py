@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.core.exchange import Exchange
 from headrace.core.loop_turn import Steps
 from headrace.errors import AccessRefused, PreconditionFailed, Unsupported
-from headrace.model.message import Batch, Route
+from headrace.model.message import PublishedRun, Route
 from headrace.server.amqp.channel import Channel
 from headrace.server.publish_inspection import MAX_CACHED, SPECIAL, Inspection
 from headrace.wire.amqp.content import rechannel_all
@@ -37,7 +37,7 @@ class Resolved(NamedTuple):
 
 
 Publish = tuple[bytes, int, int, list[bytes], int]  # key, flags, mode, contents, size
-Prepared = tuple[Batch, Resolved]
+Prepared = tuple[PublishedRun, Resolved]
 
 
 def join_stretches(events: list[Event]) -> list[Event]:
@@ -98,8 +98,8 @@ class Publisher:
 
         Raises what is wrong with any of them.
         """
-        groups: dict[tuple[object, ...], Batch] = {}
-        latest: dict[object, Batch] = {}  # by destination: the last batch that goes there
+        groups: dict[tuple[object, ...], PublishedRun] = {}
+        latest: dict[object, PublishedRun] = {}  # by destination: the last batch that goes there
         for number, (key, flags, mode, contents, size) in enumerate(publishes):
             if not number % PREPARE_AT_ONCE:
                 yield
@@ -224,11 +224,13 @@ class Publisher:
         mode: int,
         contents: list[bytes],
         size: int,
-    ) -> Iterable[Batch]:
+    ) -> Iterable[PublishedRun]:
         route = resolved.route
         persistent = mode == 2
         if not flags & SPECIAL and not route.by_headers:
-            return (Batch(route, contents, size, origin=channel.number, persistent=persistent),)
+            return (
+                PublishedRun(route, contents, size, origin=channel.number, persistent=persistent),
+            )
         address = channel.reply_address
         return self._inspection.batches(
             route,
@@ -240,7 +242,7 @@ class Publisher:
             reply_name=address.name if address is not None else None,
         )
 
-    def _publish_batch(self, channel: Channel, batch: Batch, resolved: Resolved) -> None:
+    def _publish_batch(self, channel: Channel, batch: PublishedRun, resolved: Resolved) -> None:
         session = self._session
         n = len(batch.contents)
         exchange = resolved.exchange
@@ -265,7 +267,7 @@ class Publisher:
             if not session.marked:
                 session.turn.mark_session(session)
 
-    def _confirm_later(self, channel: Channel, batch: Batch) -> None:
+    def _confirm_later(self, channel: Channel, batch: PublishedRun) -> None:
         """Other engines than the journal have to answer first."""
         confirms, session, count = channel.confirms, self._session, len(batch.contents)
         assert confirms is not None
@@ -279,7 +281,7 @@ class Publisher:
 
         batch.ticket.when_done(resolve)
 
-    def _return(self, channel: Channel, batch: Batch) -> None:
+    def _return(self, channel: Channel, batch: PublishedRun) -> None:
         session = self._session
         route = batch.route
         method = BasicReturn(

@@ -13,9 +13,9 @@ from headrace.core.queues.queue import Queue
 from headrace.core.reply_to import PSEUDO_QUEUE, ReplyAddress
 from headrace.core.topics.async_engine import Cancel
 from headrace.errors import AccessRefused, BrokerError, NotFound
-from headrace.model.message import Batch, Run
+from headrace.model.message import PublishedRun, Run
 from headrace.model.permissions import READ, refusal_text
-from headrace.model.unacked import Settled
+from headrace.model.unacked import SettledRange
 from headrace.server.base_channel import Holding
 from headrace.wire.native import deliveries
 from headrace.wire.native.error_codes import code_of
@@ -94,7 +94,7 @@ class Channel(Holding):
         self._ids[queue][offset] = name
         return name
 
-    def deliver_reply(self, batch: Batch) -> None:
+    def deliver_reply(self, batch: PublishedRun) -> None:
         """An answer to this channel's direct reply-to address; nobody holds it any more."""
         address = self.reply_address
         if address is None or self.closing:
@@ -106,7 +106,7 @@ class Channel(Holding):
             self.session.out.append(data)
         self.note_sent(size)
 
-    def _reply_entries(self, batch: Batch) -> Iterator[bytes]:
+    def _reply_entries(self, batch: PublishedRun) -> Iterator[bytes]:
         route = batch.route
         shared = deliveries.common(route.exchange, route.key, PSEUDO_QUEUE, redelivered=False)
         for content in batch.contents:
@@ -164,7 +164,7 @@ class Channel(Holding):
             raise NotFound(f"no unacknowledged message '{name}' of queue '{queue.name}' here")
         return tag
 
-    def let_go(self, part: Settled[Consumer]) -> None:
+    def let_go(self, part: SettledRange[Consumer]) -> None:
         super().let_go(part)
         queue = part.owner.queue
         ids, tags = self._ids.get(queue), self._tags.get(queue)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.core.topics.engine_confirms import Ticket
 from headrace.errors import AccessRefused, CommandInvalid, NotFound, PreconditionFailed
-from headrace.model.message import Batch, Route
+from headrace.model.message import PublishedRun, Route
 from headrace.server.native.checks import check_routing_key
 from headrace.server.publish_inspection import MAX_CACHED, SPECIAL, Inspection
 from headrace.wire.amqp.content import make_frames
@@ -100,7 +100,7 @@ class Publisher:
 
     def _checked_batches(
         self, messages: list[Mapping[str, Any]], reply_name: str | None
-    ) -> list[Batch]:
+    ) -> list[PublishedRun]:
         if self._epoch != self._session.open_vhost.routes.epoch:
             self.forget()
         return list(self._batches(self._groups(messages), reply_name))
@@ -166,13 +166,13 @@ class Publisher:
         self._routes[name, key] = resolved
         return resolved
 
-    def _batches(self, groups: list[Group], reply_name: str | None) -> Iterator[Batch]:
+    def _batches(self, groups: list[Group], reply_name: str | None) -> Iterator[PublishedRun]:
         for group in groups:
             resolved, persistent = group.resolved, group.persistent
             flags, contents, route = group.flags, group.contents, resolved.route
             size = sum(map(len, contents))
             if not flags & SPECIAL and not route.by_headers:
-                plain = Batch(route, contents, size, origin=ORIGIN, persistent=persistent)
+                plain = PublishedRun(route, contents, size, origin=ORIGIN, persistent=persistent)
                 yield self._checked(plain, resolved)
                 continue
             for batch in self._inspection.batches(
@@ -186,7 +186,7 @@ class Publisher:
             ):
                 yield self._checked(batch, resolved)
 
-    def _checked(self, batch: Batch, resolved: Resolved) -> Batch:
+    def _checked(self, batch: PublishedRun, resolved: Resolved) -> PublishedRun:
         if resolved.by_name and not batch.route.destinations:
             vhost = self._session.open_vhost
             raise NotFound(f"no queue '{batch.route.key}' in vhost '{vhost.name}'")

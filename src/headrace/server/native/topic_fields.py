@@ -10,7 +10,7 @@ from headrace.core.topics.async_engine import MessageRow
 from headrace.core.topics.registry import MAX_QUEUES
 from headrace.errors import BadTopicValue, BodyTooLarge, CommandInvalid
 from headrace.model.retention import Retention, parse_retention
-from headrace.model.topics.message_priority import Lane, lane_named
+from headrace.model.topics.message_priority import Priority, lane_named
 from headrace.model.topics.names import check_token
 from headrace.store.topics.engine import (
     DEFAULT_LEASE_MS,
@@ -102,7 +102,7 @@ def claim_of(request: Request) -> list[object]:
     return claim
 
 
-def ids_of(request: Request) -> list[tuple[Lane, int]] | None:
+def ids_of(request: Request) -> list[tuple[Priority, int]] | None:
     """None: all of the claim."""
     ids = request.fields.get("ids")
     if ids is None:
@@ -119,7 +119,7 @@ def ids_of(request: Request) -> list[tuple[Lane, int]] | None:
     return found
 
 
-def positions_of(request: Request) -> dict[Lane, int] | None:
+def positions_of(request: Request) -> dict[Priority, int] | None:
     name = "positions" if request.fields.get("positions") is not None else "offsets"
     if request.fields.get(name) is None:
         return None
@@ -169,7 +169,7 @@ def _alike(batch: list[dict[str, Any]], token: str, max_body: int) -> Alike | No
     first = priorities[0]
     if priorities.count(first) != len(priorities) or not isinstance(first, str | None):
         return None
-    return Alike(bodies, Lane.MIDDLE if first is None else lane_named(first), token)
+    return Alike(bodies, Priority.MIDDLE if first is None else lane_named(first), token)
 
 
 def _entry(fields: Mapping[str, Any], token: str, max_body: int) -> Entry:
@@ -184,7 +184,7 @@ def _entry(fields: Mapping[str, Any], token: str, max_body: int) -> Entry:
     priority = fields.get("priority")
     if priority is not None and type(priority) is not str:
         raise BadTopicValue("priority must be low, middle or high")
-    lane = Lane.MIDDLE if priority is None else lane_named(priority)
+    lane = Priority.MIDDLE if priority is None else lane_named(priority)
     if fields.keys() <= _PLAIN:
         return Entry(body, lane, token)
     born = fields.get("born")
@@ -264,7 +264,7 @@ def partition_fields(info: TopicInfo) -> list[dict[str, object]]:
 
 def message_fields(row: MessageRow) -> tuple[object, ...]:
     lane = row[1]
-    assert isinstance(lane, Lane)
+    assert isinstance(lane, Priority)
     return (row[0], lane.label, *row[2:])
 
 

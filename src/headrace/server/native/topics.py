@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headrace.core.topics.async_engine import Answer, Batch, Declared, Engine, MessageRow, Then
 from headrace.errors import NotAllowed
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.server.native import topic_fields as values
 from headrace.server.native.channel import Channel, WaitingRead
 from headrace.store.topics.engine import Lag, TopicInfo
@@ -172,7 +172,7 @@ def _seek(session: Session, channel: Channel, request: Request) -> None:
     name = request.text("topic")
     engine = _engine(session, "read", name)
     reader = values.reader_of(request, group_only=True)
-    positions: dict[Lane, int] | None = values.positions_of(request)
+    positions: dict[Priority, int] | None = values.positions_of(request)
     topic = session.open_vhost.topics.log.topics.get(name)
     if topic is not None and positions is not None and "epoch" in request.fields:
         topic.check_seen(positions, request.whole("epoch"))

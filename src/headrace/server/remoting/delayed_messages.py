@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Track
 from headrace.server.remoting.message_mapping import (
     Record,
@@ -109,4 +109,4 @@ class Delays:
 
 
 def _track(level: int) -> Track:
-    return Lane.MIDDLE, level - 1
+    return Priority.MIDDLE, level - 1

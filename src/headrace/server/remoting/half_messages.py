@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import NotFound
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Track
 from headrace.server.remoting.lookup import Found, find_message
 from headrace.server.remoting.message_mapping import (
@@ -42,7 +42,7 @@ IMMUNITY_MS = 6_000  # before the first question
 AGAIN_MS = 30_000  # between two questions
 MAX_CHECKS = 15
 MAX_SCANNED = 1_000  # half messages looked at in one scan
-_TRACK: Track = (Lane.MIDDLE, 0)
+_TRACK: Track = (Priority.MIDDLE, 0)
 _BYTES = 1 << 20
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from headrace.core.topics.amqp_mapping import RAW as AMQP_RAW
 from headrace.errors import PreconditionFailed
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.entry import decode_entry, encode_parts
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.hosts import NOWHERE, Host, as_v4, host_bytes
@@ -50,13 +50,13 @@ class Record:
         return replace(self, properties=kept)
 
 
-def hidden(record: Record, topic: str, queue_id: int, lane: Lane) -> Record:
+def hidden(record: Record, topic: str, queue_id: int, lane: Priority) -> Record:
     """The message as it waits in a hidden topic, knowing where it belongs."""
     return record.with_properties(
         **{
             names.REAL_TOPIC: topic,
             names.REAL_QUEUE_ID: str(queue_id),
-            REAL_LANE: lane.name if lane is not Lane.MIDDLE else None,
+            REAL_LANE: lane.name if lane is not Priority.MIDDLE else None,
         }
     )
 

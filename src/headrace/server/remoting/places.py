@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import BadTopicValue
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Track
 
 OFFSET_BITS = 40
@@ -18,11 +18,11 @@ _OFFSET_MASK = (1 << OFFSET_BITS) - 1
 def track_of(topic: LogTopic, queue_id: int) -> Track:
     """The track behind a queue id; BadTopicValue when the topic has none of that id."""
     queues = topic.queues
-    if not 0 <= queue_id < queues * len(Lane):
+    if not 0 <= queue_id < queues * len(Priority):
         raise BadTopicValue(
             f"topic '{topic.name}' has no queue {queue_id}: they are 0 to {read_queues(topic) - 1}"
         )
-    return Lane(queue_id // queues), queue_id % queues
+    return Priority(queue_id // queues), queue_id % queues
 
 
 def queue_id_of(topic: LogTopic, track: Track) -> int:

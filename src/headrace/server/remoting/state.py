@@ -9,7 +9,7 @@ from headrace.core.broker import DEFAULT_VHOST, Broker
 from headrace.core.topics.log_topic import LogTopic
 from headrace.core.vhost import Vhost
 from headrace.errors import AccessRefused, EngineUnavailable, NoSuchTopic
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Track
 from headrace.server.remoting.delayed_messages import Delays
 from headrace.server.remoting.group_settings import Groups
@@ -158,7 +158,7 @@ class Hub:
         topic = self.make_topic(given.get(properties.REAL_TOPIC, ""), 1)
         text = given.get(properties.REAL_QUEUE_ID, "")
         queue_id = int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else 0
-        lane = Lane.__members__.get(given.get(REAL_LANE, ""), Lane.MIDDLE)
+        lane = Priority.__members__.get(given.get(REAL_LANE, ""), Priority.MIDDLE)
         return topic, (lane, queue_id % topic.queues)
 
     def topic_of_number(self, number: int) -> tuple[LogTopic, Track] | None:

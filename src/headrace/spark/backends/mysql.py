@@ -25,7 +25,7 @@ from headrace.spark.options import ReadOptions, WriteOptions
 from headrace.spark.row_mapping import rows_of
 from headrace.spark.selection import selection
 from headrace.spark.task_plan import Range
-from headrace.topics.bulk import Entry, Lane, TopicTables
+from headrace.topics.bulk import Entry, Priority, TopicTables
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ class MySqlBackend:
     def pin(self, position: StreamOffset) -> None:
         def work(tables: TopicTables) -> None:
             for name, one in position.sources.items():
-                start = {Lane(partition): at for partition, at in one.next.items()}
+                start = {Priority(partition): at for partition, at in one.next.items()}
                 tables.pin(name, position.query, start, start)
 
         self._do(work)
@@ -114,7 +114,7 @@ class MySqlBackend:
 
     def batches(self, part: Range, uuid: str) -> Iterator[pa.RecordBatch]:
         choose = selection(self._options)
-        lane = Lane(part.partition)
+        lane = Priority(part.partition)
         names = _selected(choose.needed)
         with TopicTables(self._options.url) as tables:
             url = tables.connector_url()
@@ -160,7 +160,7 @@ def _read(url: str, query: str) -> pa.Table:
         raise EngineUnavailable(f"the database cannot be read: {str(error)[:500]}") from None
 
 
-def _batch(found: pa.Table, columns: Sequence[str], source: str, lane: Lane) -> pa.RecordBatch:
+def _batch(found: pa.Table, columns: Sequence[str], source: str, lane: Priority) -> pa.RecordBatch:
     """Rows as the database gives them, in the columns of the source."""
     n = found.num_rows
     props = _Props(found) if "props" in found.column_names else None
@@ -266,7 +266,7 @@ class MySqlSink:
 
 def _entry(row: Mapping[str, object]) -> Entry:
     properties = row.get("properties", {})
-    body, lane = row["body"], Lane[str(row.get("priority", "middle")).upper()]
+    body, lane = row["body"], Priority[str(row.get("priority", "middle")).upper()]
     assert isinstance(properties, Mapping)
     assert isinstance(body, bytes)
     texts = {name: str(row[name]) for name in ("key", "tags", "message_id") if name in row}

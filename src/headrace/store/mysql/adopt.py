@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from headrace.errors import BadTopicValue, NoSuchTopic, TopicConflict
-from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import tables
 from headrace.store.mysql.catalog import make_states
 from headrace.store.mysql.connection import Session
@@ -242,12 +242,12 @@ def _move_offsets(session: Session, topic: str, ends: dict[str, int]) -> None:
             )
 
 
-def positions(session: Session, topic: str) -> dict[tuple[str, str, Lane], int]:
+def positions(session: Session, topic: str) -> dict[tuple[str, str, Priority], int]:
     """Group, token and lane of every row, with its offset: for the operator to look at."""
     rows = session.rows(
         f"SELECT group_key,token,priority,`offset` FROM {tables.cursors(topic)} ORDER BY id"
     )
     return {
-        (str(group), str(token), Lane[str(label).upper()]): int(offset)
+        (str(group), str(token), Priority[str(label).upper()]): int(offset)
         for group, token, label, offset in rows
     }

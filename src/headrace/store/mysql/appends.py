@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headrace.errors import BrokerError, EngineUnavailable
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import tables
 from headrace.store.mysql.catalog import Topic
 from headrace.store.mysql.connection import Session
@@ -165,7 +165,7 @@ class LaneAppender:
 class Writer:
     """Stores rows of one lane: one statement, or several in one transaction."""
 
-    def __init__(self, pool: Pool, topic: Topic, lane: Lane, packet: int) -> None:
+    def __init__(self, pool: Pool, topic: Topic, lane: Priority, packet: int) -> None:
         self._pool = pool
         self._topic = topic
         self._lane = lane

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from headrace.errors import BadTopicValue
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.names import check_token
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.topics.engine import EARLIEST, LATEST, Reader
@@ -41,8 +41,8 @@ def check_reader(reader: Reader, *, as_group: bool = False) -> None:
 
 
 def checked_positions(
-    positions: Mapping[Lane, int], bounds: Mapping[Lane, Bounds]
-) -> dict[Lane, int]:
+    positions: Mapping[Priority, int], bounds: Mapping[Priority, Bounds]
+) -> dict[Priority, int]:
     """Positions inside what there is: before the first message means the first."""
     if any(position < 0 for position in positions.values()):
         raise BadTopicValue("a position is from 0 on")

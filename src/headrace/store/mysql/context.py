@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from headrace.errors import BrokerError, NoSuchTopic, StoreError
-from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql.bodies import Sizes
 from headrace.store.mysql.catalog import Catalogue, Topic
 from headrace.store.mysql.connection import Session
@@ -64,7 +64,7 @@ class Foundation:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _bounds(self, session: Session, topic: Topic) -> dict[Lane, Bounds]:
+    def _bounds(self, session: Session, topic: Topic) -> dict[Priority, Bounds]:
         bounds = self._advancer.advance(session, topic)
         if len(bounds) < len(BY_URGENCY):
             raise self._gone(topic.name)

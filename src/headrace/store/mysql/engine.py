@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from headrace.errors import BadTopicValue, NoSuchTopic, StoreError
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.names import check_token
 from headrace.store.mysql import single_consumer
 from headrace.store.mysql.appends import LaneAppender, Writer
@@ -51,7 +51,7 @@ class MySqlEngine(Extras):
     def __init__(self, url: str | Settings, *, lazily: bool = False) -> None:
         super().__init__(url, lazily=lazily)
         self._lock = threading.Lock()
-        self._lanes: dict[tuple[str, Lane], LaneAppender] = {}
+        self._lanes: dict[tuple[str, Priority], LaneAppender] = {}
         self._turns = itertools.count()
 
     # -- topics ----------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class MySqlEngine(Extras):
 
     def append(self, topic: str, entries: Sequence[Entry]) -> list[int]:
         found = self._catalogue.get(topic)
-        lanes: dict[Lane, list[int]] = {}
+        lanes: dict[Priority, list[int]] = {}
         rows = []
         for number, entry in enumerate(entries):
             rows.append(values_of(entry, self._queue(entry, found.queues), self.max_body))
@@ -117,13 +117,13 @@ class MySqlEngine(Extras):
                 ids[number] = one
         return ids
 
-    def _append(self, topic: Topic, lane: Lane, rows: Sequence[Values]) -> list[int]:
+    def _append(self, topic: Topic, lane: Priority, rows: Sequence[Values]) -> list[int]:
         try:
             return self._appender(topic, lane).append(rows)
         except Fault as fault:
             raise self._without_table(topic.name, fault) from None
 
-    def _appender(self, topic: Topic, lane: Lane) -> LaneAppender:
+    def _appender(self, topic: Topic, lane: Priority) -> LaneAppender:
         key = (topic.uuid, lane)
         with self._lock:
             found = self._lanes.get(key)
@@ -185,7 +185,7 @@ class MySqlEngine(Extras):
         topic: str,
         reader: Reader,
         claim: Sequence[object],
-        ids: Sequence[tuple[Lane, int]] | None,
+        ids: Sequence[tuple[Priority, int]] | None,
         delay_ms: int,
         reason: str = "",
     ) -> None:
@@ -217,7 +217,7 @@ class MySqlEngine(Extras):
         topic: str,
         reader: Reader,
         *,
-        positions: Mapping[Lane, int] | None = None,
+        positions: Mapping[Priority, int] | None = None,
         time_ms: int | None = None,
     ) -> None:
         check_reader(reader, as_group=True)

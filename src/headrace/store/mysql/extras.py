@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from headrace.errors import BadTopicValue
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.names import check_token
 from headrace.store.mysql import adopt, pins
 from headrace.store.mysql.checks import check_reader
@@ -32,7 +32,7 @@ class Extras(Foundation):
         """What tells the topic, as it is now, from others of its name."""
         return self._catalogue.look(topic).uuid
 
-    def bounds(self, topic: str) -> dict[Lane, Bounds]:
+    def bounds(self, topic: str) -> dict[Priority, Bounds]:
         """What may be read now, for those who read ranges of ids by themselves."""
         found = self._catalogue.get(topic)
         return self._on(topic, lambda session: self._bounds(session, found), repeatable=True)
@@ -41,8 +41,8 @@ class Extras(Foundation):
         self,
         topic: str,
         query: str,
-        start: Mapping[Lane, int],
-        end: Mapping[Lane, int],
+        start: Mapping[Priority, int],
+        end: Mapping[Priority, int],
         token: str = "query",
     ) -> None:
         """The query is about to read the ids above ``start`` up to ``end`` by itself: committed
@@ -57,11 +57,11 @@ class Extras(Foundation):
             repeatable=True,
         )
 
-    def first_ids_at(self, topic: str, time_ms: int) -> dict[Lane, int]:
+    def first_ids_at(self, topic: str, time_ms: int) -> dict[Priority, int]:
         """The id of the first message of each lane stored at that time or later."""
         found = self._catalogue.get(topic)
 
-        def work(session: Session) -> dict[Lane, int]:
+        def work(session: Session) -> dict[Priority, int]:
             return {
                 lane: offset_reset.position_at(session, topic, lane, its, time_ms) + 1
                 for lane, its in self._bounds(session, found).items()
@@ -73,7 +73,7 @@ class Extras(Foundation):
         """Work of batch writers, on a connection for appends."""
         return self._writers.call(work, unknown="it may have been done", repeatable=repeatable)
 
-    def pinned(self, topic: str, query: str, token: str = "query") -> dict[Lane, int]:
+    def pinned(self, topic: str, query: str, token: str = "query") -> dict[Priority, int]:
         """The ids that the query has done with, by lane; empty when it has no pin."""
         return self._on(
             topic, lambda session: pins.pinned(session, topic, query, token), repeatable=True
@@ -83,7 +83,9 @@ class Extras(Foundation):
         """The query will not read any more."""
         self._on(topic, lambda session: pins.unpin(session, topic, query, token), repeatable=True)
 
-    def lease_queue(self, topic: str, reader: Reader, lane: Lane, queue: int) -> QueueLease | None:
+    def lease_queue(
+        self, topic: str, reader: Reader, lane: Priority, queue: int
+    ) -> QueueLease | None:
         """Orderly reading: the queue, when no other member of the group holds it."""
         check_reader(reader)
         found = self._catalogue.get(topic)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.errors import BrokerError
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import retention
 from headrace.store.mysql.catalog import Catalogue, Topic
 from headrace.store.mysql.connection import Session
@@ -34,7 +34,7 @@ class Housekeeper:
         self,
         pool: Pool,
         catalogue: Catalogue,
-        bounds: Callable[[Session, Topic], dict[Lane, Bounds]],
+        bounds: Callable[[Session, Topic], dict[Priority, Bounds]],
         node: Node,
     ) -> None:
         self._pool = pool

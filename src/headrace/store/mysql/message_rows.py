@@ -9,7 +9,7 @@ import zlib
 from typing import Any, Final
 
 from headrace.errors import BadTopicValue, BodyTooLarge
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.names import check_token
 from headrace.store.topics.engine import Entry, Message
 
@@ -81,7 +81,7 @@ def _props(entry: Entry) -> bytes | None:
     return packed
 
 
-def message_of(row: tuple[Any, ...], lane: Lane, attempts: int) -> Message:
+def message_of(row: tuple[Any, ...], lane: Priority, attempts: int) -> Message:
     """The message of a row of SELECTED."""
     number, body, address, token, key, queue, _flags, props, time_ms = row
     found = json.loads(props) if props else {}

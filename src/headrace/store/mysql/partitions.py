@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import tables
 from headrace.store.mysql.catalog import Topic
 from headrace.store.mysql.connection import Session
@@ -17,7 +17,7 @@ AHEAD: Final = 2  # empty ones kept ready
 _LAST: Final = "pmax"
 
 
-def bounds_of(session: Session, topic: str, lane: Lane) -> list[int]:
+def bounds_of(session: Session, topic: str, lane: Priority) -> list[int]:
     """The ids at which partitions end, without the last one."""
     rows = session.rows(
         "SELECT PARTITION_NAME FROM information_schema.PARTITIONS WHERE TABLE_SCHEMA=DATABASE() "
@@ -27,7 +27,7 @@ def bounds_of(session: Session, topic: str, lane: Lane) -> list[int]:
     return sorted(int(name[1:]) for (name,) in rows if name != _LAST)
 
 
-def keep_ahead(session: Session, topic: Topic, lane: Lane, stable: int) -> None:
+def keep_ahead(session: Session, topic: Topic, lane: Priority, stable: int) -> None:
     """Split the last partition while it is empty, which costs next to nothing."""
     assert topic.partition_rows
     known = bounds_of(session, topic.name, lane)
@@ -44,7 +44,7 @@ def keep_ahead(session: Session, topic: Topic, lane: Lane, stable: int) -> None:
         )
 
 
-def drop_below(session: Session, topic: str, lane: Lane, low: int) -> int:
+def drop_below(session: Session, topic: str, lane: Priority, low: int) -> int:
     """Drop partitions of which everything lies below; how many went."""
     old = [bound for bound in bounds_of(session, topic, lane) if bound <= low]
     if not old:

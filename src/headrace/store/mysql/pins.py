@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import tables
 from headrace.store.mysql.connection import Session
 
@@ -22,8 +22,8 @@ def pin(
     topic: str,
     query: str,
     token: str,
-    start: Mapping[Lane, int],
-    end: Mapping[Lane, int],
+    start: Mapping[Priority, int],
+    end: Mapping[Priority, int],
 ) -> None:
     """The query is about to read the ids above ``start`` up to ``end``."""
     values: list[object] = []
@@ -39,14 +39,14 @@ def pin(
         )
 
 
-def pinned(session: Session, topic: str, query: str, token: str) -> dict[Lane, int]:
+def pinned(session: Session, topic: str, query: str, token: str) -> dict[Priority, int]:
     """What the query has done with, by lane."""
     rows = session.rows(
         f"SELECT priority,`offset` FROM {tables.cursors(topic)} "
         "WHERE group_key=%s AND token=%s AND owner=%s",
         (PREFIX + query, token, _MARK),
     )
-    return {Lane[str(label).upper()]: int(str(at)) for label, at in rows}
+    return {Priority[str(label).upper()]: int(str(at)) for label, at in rows}
 
 
 def unpin(session: Session, topic: str, query: str, token: str) -> None:

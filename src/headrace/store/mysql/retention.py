@@ -9,9 +9,9 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from headrace.model.retaining import Chunk, over_limit, pairs, removable_to
+from headrace.model.retaining import RetentionChunk, over_limit, pairs, removable_to
 from headrace.model.retention import Retention
-from headrace.model.topics.message_priority import BY_URGENCY, Lane, lane_named
+from headrace.model.topics.message_priority import BY_URGENCY, Priority, lane_named
 from headrace.store.mysql import partitions, tables
 from headrace.store.mysql.catalog import Topic
 from headrace.store.mysql.connection import Session
@@ -33,16 +33,18 @@ class Counts:
     """Bytes of the messages of topics, counted once in chunks. Not for several threads."""
 
     def __init__(self) -> None:
-        self._chunks: dict[tuple[str, Lane], list[Chunk]] = {}
+        self._chunks: dict[tuple[str, Priority], list[RetentionChunk]] = {}
 
     def over(
-        self, session: Session, topic: Topic, bounds: Mapping[Lane, Bounds], limit: int
-    ) -> dict[Lane, int]:
+        self, session: Session, topic: Topic, bounds: Mapping[Priority, Bounds], limit: int
+    ) -> dict[Priority, int]:
         """Up to which id each lane must go."""
         found = {lane: self._lane(session, topic, lane, bounds[lane]) for lane in BY_URGENCY}
         return over_limit(found, limit)
 
-    def _lane(self, session: Session, topic: Topic, lane: Lane, bounds: Bounds) -> list[Chunk]:
+    def _lane(
+        self, session: Session, topic: Topic, lane: Priority, bounds: Bounds
+    ) -> list[RetentionChunk]:
         table = tables.messages(topic.name, lane)
         if bounds.stable - bounds.low < FEW:
             return _count(session, table, bounds.low - 1, bounds.stable, 1)
@@ -58,19 +60,21 @@ class Counts:
         return found
 
 
-def _count(session: Session, table: str, position: int, end: int, chunk: int) -> list[Chunk]:
+def _count(
+    session: Session, table: str, position: int, end: int, chunk: int
+) -> list[RetentionChunk]:
     rows = session.rows(
         "SELECT MAX(id),CAST(SUM(OCTET_LENGTH(body)) AS SIGNED),"
         "CAST(UNIX_TIMESTAMP(MAX(created_at))*1000 AS SIGNED) "
         f"FROM {table} WHERE id>%s AND id<=%s GROUP BY (id-1) DIV {chunk} ORDER BY 1",
         (position, end),
     )
-    return [Chunk(int(last), int(size), int(time)) for last, size, time in rows]
+    return [RetentionChunk(int(last), int(size), int(time)) for last, size, time in rows]
 
 
 def apply(
-    session: Session, topic: Topic, bounds: Mapping[Lane, Bounds], counts: Counts
-) -> dict[Lane, int]:
+    session: Session, topic: Topic, bounds: Mapping[Priority, Bounds], counts: Counts
+) -> dict[Priority, int]:
     """Remove what the policy gives up; how many ids of each lane went."""
     retention = topic.retention
     wanted = {lane: bounds[lane].low - 1 for lane in BY_URGENCY}
@@ -96,10 +100,10 @@ def apply(
 def _policy(
     session: Session,
     topic: Topic,
-    bounds: Mapping[Lane, Bounds],
+    bounds: Mapping[Priority, Bounds],
     counts: Counts,
     retention: Retention,
-) -> dict[Lane, int]:
+) -> dict[Priority, int]:
     ends = {lane: its.low - 1 for lane, its in bounds.items()}
     if retention.ms is not None:
         [(now,)] = session.rows(f"SELECT {NOW}")
@@ -113,10 +117,10 @@ def _policy(
     return ends
 
 
-def held(session: Session, topic: Topic) -> dict[Lane, list[int]]:
+def held(session: Session, topic: Topic) -> dict[Priority, list[int]]:
     """What nobody may remove: ranges that outside readers have pinned; when the topic keeps what
     is unread, everything behind the slowest reader."""
-    found: dict[Lane, list[int]] = {lane: [] for lane in BY_URGENCY}
+    found: dict[Priority, list[int]] = {lane: [] for lane in BY_URGENCY}
     cursors, claims = tables.cursors(topic.name), tables.claims(topic.name)
     pins = "group_id IS NOT NULL AND token NOT IN ('','#q')"
     which = "" if topic.keep_unread else f"WHERE {pins} AND owner='pin'"
@@ -135,7 +139,7 @@ def held(session: Session, topic: Topic) -> dict[Lane, list[int]]:
     return found
 
 
-def raise_low(session: Session, topic: str, lane: Lane, low: int) -> None:
+def raise_low(session: Session, topic: str, lane: Priority, low: int) -> None:
     session.run(
         "UPDATE `msg_topic_state` SET low_id=%s WHERE topic=%s AND priority=%s AND low_id<%s",
         (low, topic, lane.label, low),
@@ -149,7 +153,7 @@ def raise_low(session: Session, topic: str, lane: Lane, low: int) -> None:
     )
 
 
-def delete_below(session: Session, topic: str, lane: Lane, low: int) -> int:
+def delete_below(session: Session, topic: str, lane: Priority, low: int) -> int:
     """In small statements: none holds its locks for long."""
     table = tables.messages(topic, lane)
     removed = 0

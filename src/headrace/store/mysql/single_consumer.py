@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from headrace.errors import ClaimLost
-from headrace.model.topics.message_priority import BY_URGENCY, Lane, lane_named, shares
+from headrace.model.topics.message_priority import BY_URGENCY, Priority, lane_named, shares
 from headrace.store.mysql import tables
 from headrace.store.mysql.bodies import Bodies
 from headrace.store.mysql.connection import Session
@@ -25,7 +25,7 @@ def read(
     session: Session,
     topic: str,
     reader: Reader,
-    bounds: Mapping[Lane, Bounds],
+    bounds: Mapping[Priority, Bounds],
     batch: int,
     bodies: Bodies,
 ) -> Taken:
@@ -60,14 +60,14 @@ def read(
 def _fill(
     session: Session,
     topic: str,
-    positions: Mapping[Lane, int],
-    bounds: Mapping[Lane, Bounds],
+    positions: Mapping[Priority, int],
+    bounds: Mapping[Priority, Bounds],
     room: int,
     min_share: int,
     bodies: Bodies,
-) -> dict[Lane, list[tuple[Any, ...]]]:
+) -> dict[Priority, list[tuple[Any, ...]]]:
     """Rows of each lane. Tombstones make a lane seem fuller than it is: then others get more."""
-    rows: dict[Lane, list[tuple[Any, ...]]] = {lane: [] for lane in BY_URGENCY}
+    rows: dict[Priority, list[tuple[Any, ...]]] = {lane: [] for lane in BY_URGENCY}
     waiting = {lane: max(0, bounds[lane].stable - positions[lane]) for lane in BY_URGENCY}
     while True:
         wanted = shares(waiting, room, min_share)
@@ -88,7 +88,7 @@ def _fill(
                 waiting[lane] = len(its)
 
 
-def overtaken(topic: str, who: str, lane: Lane, position: int, bounds: Bounds) -> int:
+def overtaken(topic: str, who: str, lane: Priority, position: int, bounds: Bounds) -> int:
     """The position, or where reading goes on when retention was faster."""
     if position >= bounds.low - 1:
         return position
@@ -99,7 +99,7 @@ def overtaken(topic: str, who: str, lane: Lane, position: int, bounds: Bounds) -
     return bounds.low - 1
 
 
-def _move(session: Session, topic: str, reader: Reader, positions: Mapping[Lane, int]) -> None:
+def _move(session: Session, topic: str, reader: Reader, positions: Mapping[Priority, int]) -> None:
     """Forward only."""
     with session.transaction():
         for lane, position in positions.items():
@@ -159,7 +159,7 @@ def _lane(one: object) -> tuple[str, int, int]:
     raise ClaimLost("the claim is none that a read has given; nothing was committed")
 
 
-def seek(session: Session, topic: str, reader: Reader, positions: Mapping[Lane, int]) -> None:
+def seek(session: Session, topic: str, reader: Reader, positions: Mapping[Priority, int]) -> None:
     """Set the positions; claims read before do not fit any more."""
     with session.transaction():
         session.run(

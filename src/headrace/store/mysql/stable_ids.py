@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.errors import BrokerError
-from headrace.model.topics.message_priority import BY_URGENCY, Lane, lane_named
+from headrace.model.topics.message_priority import BY_URGENCY, Priority, lane_named
 from headrace.store.mysql import tables
 from headrace.store.mysql.catalog import Topic
 from headrace.store.mysql.connection import Session
@@ -50,7 +50,7 @@ class Look:
     is_full: bool = False  # there may be more behind the window
 
 
-def load(session: Session, topic: str) -> dict[Lane, Bounds]:
+def load(session: Session, topic: str) -> dict[Priority, Bounds]:
     """As it is written down; nothing when the topic is gone."""
     rows = session.rows(
         "SELECT priority,stable_id,low_id FROM `msg_topic_state` WHERE topic=%s", (topic,)
@@ -58,7 +58,7 @@ def load(session: Session, topic: str) -> dict[Lane, Bounds]:
     return {lane_named(label): Bounds(stable, low) for label, stable, low in rows}
 
 
-def look(session: Session, topic: Topic, found: dict[Lane, Bounds]) -> dict[Lane, Look]:
+def look(session: Session, topic: Topic, found: dict[Priority, Bounds]) -> dict[Priority, Look]:
     """Where the ids end without a hole, in one statement for all lanes.
 
     While a hole is right behind the stable id its lane costs two dives into the index and nothing
@@ -105,7 +105,7 @@ def _look_closely(session: Session, table: str, bounds: Bounds) -> Look:
     return Look(Bounds(last, bounds.low), hole, is_full=hole is None)
 
 
-def keep(session: Session, topic: str, stable: Mapping[Lane, int]) -> None:
+def keep(session: Session, topic: str, stable: Mapping[Priority, int]) -> None:
     """Write them down; they only grow. One statement, because each is a sync of the server."""
     values: list[object] = [value for lane, one in stable.items() for value in (lane.label, one)]
     session.run(
@@ -122,7 +122,7 @@ class Advancer:
     def __init__(self, fencer: Fencer) -> None:
         self._fencer = fencer
 
-    def advance(self, session: Session, topic: Topic) -> dict[Lane, Bounds]:
+    def advance(self, session: Session, topic: Topic) -> dict[Priority, Bounds]:
         """What may be read now. Holes found are left to the fencer."""
         bounds = load(session, topic.name)
         left = dict(bounds)
@@ -158,10 +158,10 @@ class Fencer:
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._changed = threading.Condition()
-        self._holes: dict[tuple[str, Lane], tuple[Hole, float]] = {}
+        self._holes: dict[tuple[str, Priority], tuple[Hole, float]] = {}
         self._thread: threading.Thread | None = None
 
-    def noticed(self, topic: str, lane: Lane, hole: Hole) -> None:
+    def noticed(self, topic: str, lane: Priority, hole: Hole) -> None:
         if self._pid != os.getpid():
             self._reset()  # a forked child has none of its parent's threads
         with self._changed:
@@ -195,7 +195,7 @@ class Fencer:
             except Exception:  # a driver may raise anything; without this thread nobody reads on
                 logger.exception("hole %s of %s %s stays for now", hole, topic, lane.label)
 
-    def _next(self) -> tuple[tuple[str, Lane], Hole] | None:
+    def _next(self) -> tuple[tuple[str, Priority], Hole] | None:
         with self._changed:
             while not self._is_closed:
                 if not self._holes:
@@ -211,7 +211,7 @@ class Fencer:
         return None
 
 
-def close_hole(session: Session, topic: str, lane: Lane, hole: Hole) -> int:
+def close_hole(session: Session, topic: str, lane: Priority, hole: Hole) -> int:
     """Tombstones at ids that are missing. How many were set; look again before believing it."""
     if len(hole) > MAX_HOLE:
         logger.error(

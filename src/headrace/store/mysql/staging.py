@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import tables
 from headrace.store.mysql.connection import Session
 from headrace.store.mysql.message_rows import COLUMNS, Values
@@ -46,7 +46,7 @@ def stage(
     query: str,
     batch: int,
     attempt: str,
-    rows: Sequence[tuple[Lane, Values]],
+    rows: Sequence[tuple[Priority, Values]],
 ) -> None:
     places = ",".join(["(%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s)"] * len(rows))
     values: list[object] = []
@@ -76,7 +76,7 @@ def publish(session: Session, topic: str, query: str, batch: int, attempts: Sequ
 
 
 def _append(
-    session: Session, topic: str, lane: Lane, query: str, batch: int, attempts: Sequence[str]
+    session: Session, topic: str, lane: Priority, query: str, batch: int, attempts: Sequence[str]
 ) -> None:
     """In portions: a statement of unknown length takes 1, 2, 4 ... ids at a time and leaves what
     it does not use as holes, which have to be fenced. Whole portions leave none."""
@@ -99,7 +99,7 @@ def _append(
 
 
 def _append_counted(
-    session: Session, topic: str, lane: Lane, query: str, batch: int, attempts: Sequence[str]
+    session: Session, topic: str, lane: Priority, query: str, batch: int, attempts: Sequence[str]
 ) -> None:
     """With ids of the topic's counter: others would collide with what is appended next."""
     which, values = _chosen(topic, lane, query, batch, attempts)
@@ -119,7 +119,7 @@ def _append_counted(
 
 
 def _chosen(
-    topic: str, lane: Lane, query: str, batch: int, attempts: Sequence[str]
+    topic: str, lane: Priority, query: str, batch: int, attempts: Sequence[str]
 ) -> tuple[str, tuple[object, ...]]:
     chosen = ",".join(["%s"] * len(attempts))
     which = f"query=%s AND batch=%s AND attempt IN ({chosen}) AND topic=%s AND priority=%s"

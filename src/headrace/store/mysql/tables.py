@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.names import check_topic
 from headrace.store.mysql.connection import Session
 
@@ -44,7 +44,7 @@ _SHARED: Final = (
 # -- names -----------------------------------------------------------------------------------
 
 
-def messages(topic: str, lane: Lane) -> str:
+def messages(topic: str, lane: Priority) -> str:
     return f"`msg_p_{check_topic(topic)}_{lane.label}`"
 
 
@@ -95,7 +95,7 @@ def topic_statements(
 
 
 def _messages_table(
-    topic: str, lane: Lane, has_queues: bool, first_id: int, partition_rows: int | None
+    topic: str, lane: Priority, has_queues: bool, first_id: int, partition_rows: int | None
 ) -> str:
     by_queue = ", KEY ix_queue (queue_id, id)" if has_queues else ""
     parts = f"\n{partitions(first_id, partition_rows)}" if partition_rows else ""

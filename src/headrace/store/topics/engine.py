@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Protocol, overload
 
 from headrace.errors import BadTopicValue
 from headrace.model.retention import Retention
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -50,7 +50,7 @@ def refuse_options(spec: TopicSpec, engine: str) -> None:
 class Part:
     """One partition of one lane: what can be read from it."""
 
-    lane: Lane
+    lane: Priority
     partition: int
     first: int  # the lowest id from which everything is there
     end: int  # one behind the last id that is safe to read
@@ -75,7 +75,7 @@ class Entry(NamedTuple):
     """A message to be appended. A tuple: there are many of them."""
 
     body: bytes
-    lane: Lane = Lane.MIDDLE
+    lane: Priority = Priority.MIDDLE
     token: str = ""
     key: str | None = None  # ref_key: what it is about, e.g. an order number
     tags: str | None = None
@@ -91,7 +91,9 @@ class Alike(Sequence[Entry]):
 
     __slots__ = ("bodies", "lane", "token")
 
-    def __init__(self, bodies: Sequence[bytes], lane: Lane = Lane.MIDDLE, token: str = "") -> None:
+    def __init__(
+        self, bodies: Sequence[bytes], lane: Priority = Priority.MIDDLE, token: str = ""
+    ) -> None:
         self.bodies = bodies
         self.lane = lane
         self.token = token
@@ -117,7 +119,7 @@ class Message:
     """A message read back."""
 
     id: int
-    lane: Lane
+    lane: Priority
     partition: int
     time: int  # stored at, ms since 1970
     body: bytes
@@ -159,7 +161,7 @@ class Taken:
 class Lag:
     """How far a reader is behind in one lane."""
 
-    lane: Lane
+    lane: Priority
     position: int  # the last id that is done with everything before it
     end: int
     messages: int  # not yet done with: unread, claimed, or waiting to be tried again
@@ -214,7 +216,7 @@ class TopicEngine(Protocol):
         topic: str,
         reader: Reader,
         claim: Sequence[object],
-        ids: Sequence[tuple[Lane, int]] | None,
+        ids: Sequence[tuple[Priority, int]] | None,
         delay_ms: int,
         reason: str = "",
     ) -> None:
@@ -231,7 +233,7 @@ class TopicEngine(Protocol):
         topic: str,
         reader: Reader,
         *,
-        positions: Mapping[Lane, int] | None = None,
+        positions: Mapping[Priority, int] | None = None,
         time_ms: int | None = None,
     ) -> None:
         """The next message read is the first with an id above the position, or stored at that

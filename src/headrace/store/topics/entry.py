@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 import msgpack
 
 from headrace.errors import BadTopicValue, StoreError
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import message_id
 from headrace.store.topics.engine import Alike, Entry, Message
 
@@ -167,7 +167,7 @@ def tags_of(content: bytes) -> str | None:
 
 
 def message_of(
-    content: bytes, *, lane: Lane, partition: int, offset: int, time: int, attempts: int = 1
+    content: bytes, *, lane: Priority, partition: int, offset: int, time: int, attempts: int = 1
 ) -> Message:
     """An entry as it is read back."""
     parts = decode_entry(content)

@@ -12,15 +12,15 @@ from typing import NamedTuple, Protocol
 
 from headrace.errors import BadTopicValue, ClaimLost
 from headrace.model.intervals import Intervals
-from headrace.model.topics.claims import Changed, Claims
-from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.claims import GroupClaims, ProgressChanges
+from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.partitions import MAX_OFFSET, Bound, Bounds, Track, place_of
-from headrace.model.topics.positions import Positions
+from headrace.model.topics.positions import ConsumerPositions
 from headrace.model.topics.retries import Place, Retry
 from headrace.store.topics.engine import LATEST, GroupInfo, Lag, Reader
 from headrace.store.topics.reads import READ_BYTES, Piece, Shelf, read_plan
 
-FIRST_TRACK: Track = (Lane.MIDDLE, 0)  # noted for every reader, so that it is known
+FIRST_TRACK: Track = (Priority.MIDDLE, 0)  # noted for every reader, so that it is known
 
 
 class Name(NamedTuple):
@@ -68,8 +68,8 @@ class Readers:
         self._notes = notes
         self._boot = boot  # claims from before this start are void
         self._number = number
-        self._groups: dict[str, Claims] = {}
-        self._alone: dict[str, Positions] = {}
+        self._groups: dict[str, GroupClaims] = {}
+        self._alone: dict[str, ConsumerPositions] = {}
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class Readers:
         self,
         reader: Reader,
         claim: Sequence[object],
-        ids: Iterable[tuple[Lane, int]] | None,
+        ids: Iterable[tuple[Priority, int]] | None,
         delay_ms: int,
         reason: str,
         now: int,
@@ -158,7 +158,7 @@ class Readers:
         reader: Reader,
         now: int,
         *,
-        positions: Mapping[Lane, int] | None = None,
+        positions: Mapping[Priority, int] | None = None,
         time_ms: int | None = None,
     ) -> None:
         bounds = self._shelf.bounds()
@@ -191,7 +191,7 @@ class Readers:
             self._alone.pop(reader.token, None)
             self._notes.forget(Name("", reader.token))
 
-    def _claimed(self, name: str, claim: Sequence[object]) -> tuple[Claims, int]:
+    def _claimed(self, name: str, claim: Sequence[object]) -> tuple[GroupClaims, int]:
         group = self._groups.get(name)
         match list(claim):
             case ["g", self._boot, int(number)] if group is not None:
@@ -200,7 +200,7 @@ class Readers:
 
     def _claimed_alone(
         self, token: str, claim: Sequence[object]
-    ) -> tuple[Positions, list[tuple[Track, int]]]:
+    ) -> tuple[ConsumerPositions, list[tuple[Track, int]]]:
         alone = self._alone.get(token)
         match list(claim):
             case ["s", self._uuid, str(owner), int(epoch), *stops] if (
@@ -216,9 +216,11 @@ class Readers:
         if reader.group:
             group = self._groups.get(reader.group)
             if group is None:
-                group = self._begun(Claims(), reader.start)
+                group = self._begun(GroupClaims(), reader.start)
             return [self._group_lag(group, lane, now) for lane in BY_URGENCY]
-        alone = self._alone.get(reader.token) or self._begun_alone(Positions(), reader.start)
+        alone = self._alone.get(reader.token) or self._begun_alone(
+            ConsumerPositions(), reader.start
+        )
         return [self._alone_lag(alone, lane) for lane in BY_URGENCY]
 
     def groups(self, now: int) -> list[GroupInfo]:
@@ -248,7 +250,7 @@ class Readers:
         group = self._groups.get(reader.group) if reader.group else None
         return None if group is None else group.next_event()
 
-    def _group_lag(self, group: Claims, lane: Lane, now: int) -> Lag:
+    def _group_lag(self, group: GroupClaims, lane: Priority, now: int) -> Lag:
         retrying, dead = group.retries.counts(lane)
         position = end = messages = 0
         oldest = group.retries.oldest(lane)
@@ -273,7 +275,7 @@ class Readers:
             self._oldest(open_places),
         )
 
-    def _alone_lag(self, alone: Positions, lane: Lane) -> Lag:
+    def _alone_lag(self, alone: ConsumerPositions, lane: Priority) -> Lag:
         position = end = 0
         open_places: list[Place] = []
         for track, bound in self._of_lane(lane):
@@ -284,7 +286,7 @@ class Readers:
                 open_places.append((track, at))
         return Lag(lane, position, end + 1, end - position, oldest_time=self._oldest(open_places))
 
-    def _of_lane(self, lane: Lane) -> list[tuple[Track, Bound]]:
+    def _of_lane(self, lane: Priority) -> list[tuple[Track, Bound]]:
         return [(track, one) for track, one in self._shelf.bounds().items() if track[0] == lane]
 
     def _oldest(self, places: Iterable[Place]) -> int | None:
@@ -293,27 +295,27 @@ class Readers:
 
     # -- beginning and noting --------------------------------------------------------------------
 
-    def _new_group(self, name: str, start: str) -> Claims:
-        group = self._groups[name] = self._begun(Claims(), start)
-        self._note(name, group, Changed({FIRST_TRACK, *self._shelf.bounds()}))
+    def _new_group(self, name: str, start: str) -> GroupClaims:
+        group = self._groups[name] = self._begun(GroupClaims(), start)
+        self._note(name, group, ProgressChanges({FIRST_TRACK, *self._shelf.bounds()}))
         return group
 
-    def _new_alone(self, token: str, start: str) -> Positions:
-        alone = self._alone[token] = self._begun_alone(Positions(), start)
+    def _new_alone(self, token: str, start: str) -> ConsumerPositions:
+        alone = self._alone[token] = self._begun_alone(ConsumerPositions(), start)
         for track in {FIRST_TRACK, *self._shelf.bounds()}:
             self._note_alone(token, alone, track)
         return alone
 
-    def _begun(self, group: Claims, start: str) -> Claims:
+    def _begun(self, group: GroupClaims, start: str) -> GroupClaims:
         for track, offset in _starts(self._shelf.bounds(), start).items():
             group.begin(track, offset)
         return group
 
-    def _begun_alone(self, alone: Positions, start: str) -> Positions:
+    def _begun_alone(self, alone: ConsumerPositions, start: str) -> ConsumerPositions:
         alone.tracks.update(_starts(self._shelf.bounds(), start))
         return alone
 
-    def _note(self, name: str, group: Claims, changed: Changed) -> None:
+    def _note(self, name: str, group: GroupClaims, changed: ProgressChanges) -> None:
         for place in changed.retries:
             self._notes.retry(name, place, group.retries.get(place))
         for track in changed.tracks:
@@ -323,7 +325,7 @@ class Readers:
                 cursor = Cursor(progress.done.floor, tuple(progress.done.ranges()))
             self._notes.cursor(Name(name, ""), track, cursor)
 
-    def _note_alone(self, token: str, alone: Positions, track: Track) -> None:
+    def _note_alone(self, token: str, alone: ConsumerPositions, track: Track) -> None:
         cursor = Cursor(alone.tracks.get(track, 0), epoch=alone.epoch)
         self._notes.cursor(Name("", token), track, cursor)
 
@@ -332,15 +334,15 @@ class Readers:
     def restore_cursor(self, name: Name, track: Track, cursor: Cursor) -> None:
         """As it was noted."""
         if name.group:
-            group = self._groups.setdefault(name.group, Claims())
+            group = self._groups.setdefault(name.group, GroupClaims())
             group.restore(track, cursor.floor, cursor.ranges)
         else:
-            alone = self._alone.setdefault(name.token, Positions())
+            alone = self._alone.setdefault(name.token, ConsumerPositions())
             alone.tracks[track] = cursor.floor
             alone.epoch = max(alone.epoch, cursor.epoch)
 
     def restore_retry(self, group: str, place: Place, retry: Retry) -> None:
-        self._groups.setdefault(group, Claims()).retries.put(place, retry)
+        self._groups.setdefault(group, GroupClaims()).retries.put(place, retry)
 
     def suspect(self) -> None:
         """After a restart: what groups have not done may have been handed out before."""
@@ -354,7 +356,7 @@ def _starts(bounds: Bounds, start: str) -> dict[Track, int]:
     return {t: one.end if start == LATEST else one.first for t, one in bounds.items()}
 
 
-def _place(lane: Lane, identity: int) -> Place:
+def _place(lane: Priority, identity: int) -> Place:
     if identity < 1:
         raise BadTopicValue(f"{identity} is no message id")
     partition, offset = place_of(identity)
@@ -376,6 +378,6 @@ def _offset_after(position: int, partition: int, queues: int) -> int | None:
 
 def _stop(given: object) -> tuple[Track, int]:
     match given:
-        case [int(lane), int(partition), int(stop)] if lane in Lane.__members__.values():
-            return (Lane(lane), partition), stop
+        case [int(lane), int(partition), int(stop)] if lane in Priority.__members__.values():
+            return (Priority(lane), partition), stop
     raise ClaimLost("that is no claim of this topic; read again")

@@ -15,7 +15,7 @@ from zlib import crc32
 
 from headrace.errors import BadTopicValue, BodyTooLarge, NoSuchTopic, TopicConflict
 from headrace.model.retention import Retention
-from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.names import check_topic
 from headrace.model.topics.partitions import Bound, Track, message_id
 from headrace.model.topics.retries import Place, Retry
@@ -234,7 +234,7 @@ class MemoryEngine:
         topic: str,
         reader: Reader,
         claim: Sequence[object],
-        ids: Sequence[tuple[Lane, int]] | None,
+        ids: Sequence[tuple[Priority, int]] | None,
         delay_ms: int,
         reason: str = "",
     ) -> None:
@@ -252,7 +252,7 @@ class MemoryEngine:
         topic: str,
         reader: Reader,
         *,
-        positions: Mapping[Lane, int] | None = None,
+        positions: Mapping[Priority, int] | None = None,
         time_ms: int | None = None,
     ) -> None:
         with self._using(topic) as found:

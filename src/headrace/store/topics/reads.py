@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
-from headrace.model.topics.partitions import Bounds, Span, Track
+from headrace.model.topics.partitions import Bounds, OffsetRange, Track
 
 READ_BYTES = 16 << 20  # of one read, unless a single message has more
 
@@ -52,12 +52,12 @@ class Shelf(Protocol):
 class Read(NamedTuple):
     """What could be read of a plan."""
 
-    spans: list[Span]
+    spans: list[OffsetRange]
     pieces: list[Piece]
-    unreadable: list[Span]  # nothing of them is there, nor will be
+    unreadable: list[OffsetRange]  # nothing of them is there, nor will be
 
 
-def read_plan(shelf: Shelf, plan: Sequence[Span], max_bytes: int = READ_BYTES) -> Read:
+def read_plan(shelf: Shelf, plan: Sequence[OffsetRange], max_bytes: int = READ_BYTES) -> Read:
     """Read the spans in order, until they are read or ``max_bytes`` are reached.
 
     At least one message is read, however large. The last span may become shorter.
@@ -78,7 +78,7 @@ def read_plan(shelf: Shelf, plan: Sequence[Span], max_bytes: int = READ_BYTES) -
 
 
 def _read_span(
-    shelf: Shelf, span: Span, room: int, *, at_least_one: bool
+    shelf: Shelf, span: OffsetRange, room: int, *, at_least_one: bool
 ) -> tuple[list[Piece], int]:
     """What fits into ``room``, and the offset behind it."""
     pieces: list[Piece] = []
@@ -96,7 +96,7 @@ def _read_span(
     return pieces, span.stop
 
 
-def _pieces(shelf: Shelf, span: Span, max_bytes: int) -> Iterator[Piece]:
+def _pieces(shelf: Shelf, span: OffsetRange, max_bytes: int) -> Iterator[Piece]:
     at = span.start
     while at < span.stop:
         loaded, at = shelf.load(span.track, at, span.stop, max_bytes)

@@ -21,8 +21,8 @@ from headrace.model.passwords import (
     SCRYPT,
     SHA256,
     STRONG,
-    Cost,
     PasswordHash,
+    ScryptCost,
 )
 
 HERE, THERE = "127.0.0.1", "10.0.0.1"
@@ -182,10 +182,10 @@ def test_a_refusal_takes_one_hash_whoever_asks(
     monkeypatch: pytest.MonkeyPatch, password: str
 ) -> None:
     """No user, none that may come from here, no password, a foreign hash, the default password."""
-    costs: list[Cost] = []
+    costs: list[ScryptCost] = []
     scrypt = passwords._scrypt
 
-    def counted(password: str, salt: bytes, cost: Cost) -> bytes:
+    def counted(password: str, salt: bytes, cost: ScryptCost) -> bytes:
         costs.append(cost)
         return scrypt(password, salt, LIGHT)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.core.topics.assigned_groups import Assigned
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Bound
 from headrace.store.api.message_log import CursorRow
 
@@ -25,7 +25,7 @@ def test_a_stored_position_is_never_behind_the_end_of_the_log() -> None:
     assigned = Assigned(rows, "uuid", lambda track: Bound(0, 10))
 
     for offset in (4, 10, 1 << 50):
-        assigned.set("g", (Lane.MIDDLE, 0), offset)
+        assigned.set("g", (Priority.MIDDLE, 0), offset)
 
-    assert assigned.get("g", (Lane.MIDDLE, 0)) == 1 << 50  # as its members see it
+    assert assigned.get("g", (Priority.MIDDLE, 0)) == 1 << 50  # as its members see it
     assert [row.floor for row in rows.saved] == [4, 10, 10]

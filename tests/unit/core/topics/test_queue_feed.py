@@ -14,7 +14,7 @@ from headrace.core.topics.blocking_adapter import ThreadedEngine
 from headrace.core.topics.queue_feed import Tail
 from headrace.core.topics.workers import Workers
 from headrace.errors import EngineUnavailable
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import Entry, Reader, Taken, TopicSpec
 from headrace.store.topics.entry import Parts
 from headrace.store.topics.memory import MemoryEngine
@@ -43,7 +43,7 @@ class Ear:
         self.bodies: list[bytes] = []
         self.heard = asyncio.Event()
 
-    def give(self, topic: str, appended: Sequence[tuple[Lane, Parts]]) -> int:
+    def give(self, topic: str, appended: Sequence[tuple[Priority, Parts]]) -> int:
         self.bodies += [bytes(parts.body) for _, parts in appended]
         if self.bodies:
             self.heard.set()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import BadTopicValue, BodyTooLarge, BrokerError, CommandInvalid
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.server.native.topic_fields import entries_of
 from headrace.store.topics.engine import Alike, Entry
 from headrace.wire.native.payloads import Op, Request
@@ -84,4 +84,4 @@ def test_a_batch_is_an_array_of_maps() -> None:
     with pytest.raises(CommandInvalid, match="array of maps"):
         entries({"body": b""}, 7)
     assert entries() == []
-    assert entries({"body": b"x", "priority": "low"}) == [Entry(b"x", Lane.LOW, "p")]
+    assert entries({"body": b"x", "priority": "low"}) == [Entry(b"x", Priority.LOW, "p")]

@@ -17,13 +17,13 @@ from headrace.core.clock import Timers, VirtualClock
 from headrace.core.loop_turn import Turn
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import BrokerError, NoSuchTopic, PreconditionFailed
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Track
 from headrace.server.remoting import long_polls as polling
 from headrace.server.remoting.long_polls import Held, Polls
 from headrace.server.remoting.send_batcher import Appended, Appends
 
-TRACK: Track = (Lane.MIDDLE, 0)
+TRACK: Track = (Priority.MIDDLE, 0)
 
 
 class Topic:

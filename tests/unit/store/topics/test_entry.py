@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import BadTopicValue, StoreError
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import Alike, Entry
 from headrace.store.topics.entry import (
     HEAD_SIZE,
@@ -88,9 +88,9 @@ def test_many_are_encoded_as_one_by_one(entries: list[Entry]) -> None:
     assert encode_entries(entries) == [encode_entry(one) for one in entries]
 
 
-@given(st.lists(st.binary()), st.sampled_from(Lane), st.text("ab"))
+@given(st.lists(st.binary()), st.sampled_from(Priority), st.text("ab"))
 def test_those_that_are_alike_are_encoded_as_one_by_one(
-    bodies: list[bytes], lane: Lane, token: str
+    bodies: list[bytes], lane: Priority, token: str
 ) -> None:
     entries = Alike(bodies, lane, token)
     assert list(entries) == [Entry(body, lane, token) for body in bodies]

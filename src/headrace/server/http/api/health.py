@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from headrace.core.queues.consumer import Consumer
-from headrace.model.message import Batch
-from headrace.model.unacked import Settled
+from headrace.model.message import PublishedRun
+from headrace.model.unacked import SettledRange
 from headrace.server.http import replies
 from headrace.server.http.api.certificate import expires_at
 from headrace.server.http.api.messages.get import NoChannel
@@ -103,13 +103,13 @@ async def _aliveness(call: Call) -> Reply:
     call.check("write", "exchange", "")
     queue = vhost.declare_queue(ALIVENESS)
     content = make_content(Properties(), b"test_message")
-    vhost.publish(Batch(vhost.routes.get("", ALIVENESS), [content], len(content), origin=1))
+    vhost.publish(PublishedRun(vhost.routes.get("", ALIVENESS), [content], len(content), origin=1))
     run = queue.take_one()
     if run is None:
         return _failed("the test message did not come back")
     taker = Consumer(queue, NoChannel(), "")
     queue.delivered(taker, run, 1)
-    queue.acknowledge(Settled(taker, run, 0, 1))
+    queue.acknowledge(SettledRange(taker, run, 0, 1))
     return _ok()
 
 

@@ -13,7 +13,7 @@ from headrace.core.topics.async_engine import Answer, Declared, Engine, Then
 from headrace.core.vhost import Vhost
 from headrace.errors import EngineUnavailable, HttpRefused, NoSuchTopic
 from headrace.model.retention import Retention
-from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.server.http import replies
 from headrace.server.http.api_request import Call
 from headrace.server.http.durability import until_durable
@@ -25,7 +25,7 @@ from headrace.store.topics.engine import GroupInfo, Lag, Reader, TopicInfo, Topi
 T = TypeVar("T")
 SECONDS = 30.0  # an engine that is a database far away may take its time
 EXCHANGE_PREFIX = "topic."  # a topic's permissions are those of its exchange
-_LANES = {lane.label: lane for lane in Lane}
+_LANES = {lane.label: lane for lane in Priority}
 _ENDS = {"earliest": 0, "latest": 1 << 52}  # as times: before and after every message
 
 
@@ -223,8 +223,8 @@ async def _seek(call: Call) -> Reply:
     return replies.DONE
 
 
-def _positions(given: dict[str, object]) -> dict[Lane, int]:
-    chosen: dict[Lane, int] = {}
+def _positions(given: dict[str, object]) -> dict[Priority, int]:
+    chosen: dict[Priority, int] = {}
     for label, position in given.items():
         if label not in _LANES or not isinstance(position, int) or isinstance(position, bool):
             raise replies.bad_request("positions: numbers by lane, which is low, middle or high")

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from headrace.model.topics.claim_plan import Due, Held, LaneWork, Piece, plan
-from headrace.model.topics.message_priority import BY_URGENCY, Lane, lane_named
+from headrace.model.topics.claim_plan import ClaimableWork, ClaimRange, DueRetry, ExpiredRange, plan
+from headrace.model.topics.message_priority import BY_URGENCY, Priority, lane_named
 from headrace.store.mysql import tables
 from headrace.store.mysql.connection import Session
 from headrace.store.mysql.groups import cursors, retries
@@ -34,7 +34,7 @@ class Claimed:
 
     id: int
     epoch: int
-    piece: Piece
+    piece: ClaimRange
     nacked: frozenset[int] = frozenset()
 
     def as_data(self) -> list[int]:
@@ -48,7 +48,7 @@ def take(
     session: Session,
     topic: str,
     reader: Reader,
-    bounds: Mapping[Lane, Bounds],
+    bounds: Mapping[Priority, Bounds],
     room: int,
     acks: Sequence[Key] = (),
     *,
@@ -72,7 +72,9 @@ def take(
         late = {lane: at for lane, at in starts.items() if at > heads[lane].claimed}
         _move_heads(session, topic, reader, late)  # told once, not with every read
         work = {
-            lane: LaneWork(starts[lane], bounds[lane].stable, found.expired[lane], found.due[lane])
+            lane: ClaimableWork(
+                starts[lane], bounds[lane].stable, found.expired[lane], found.due[lane]
+            )
             for lane in BY_URGENCY
         }
         pieces = plan(work, room, reader.min_share)
@@ -86,13 +88,13 @@ def _past_dead_ids(
     session: Session,
     topic: str,
     reader: Reader,
-    bounds: Mapping[Lane, Bounds],
-    pieces: Sequence[Piece],
-) -> list[Piece]:
+    bounds: Mapping[Priority, Bounds],
+    pieces: Sequence[ClaimRange],
+) -> list[ClaimRange]:
     """The same with as many messages as there were ids in what is handed out for the first
     time, beginning with a message; there may be any number of tombstones before it."""
     found = []
-    empty: dict[Lane, int] = {}
+    empty: dict[Priority, int] = {}
     for piece in pieces:
         if not piece.is_fresh:
             found.append(piece)
@@ -118,8 +120,12 @@ def _past_dead_ids(
 class _Found:
     """What there is to hand out again, what of it somebody has set aside, and free rows."""
 
-    expired: dict[Lane, list[Held]] = field(default_factory=lambda: {lane: [] for lane in Lane})
-    due: dict[Lane, list[Due]] = field(default_factory=lambda: {lane: [] for lane in Lane})
+    expired: dict[Priority, list[ExpiredRange]] = field(
+        default_factory=lambda: {lane: [] for lane in Priority}
+    )
+    due: dict[Priority, list[DueRetry]] = field(
+        default_factory=lambda: {lane: [] for lane in Priority}
+    )
     nacked: dict[int, frozenset[int]] = field(default_factory=dict)
     free: list[int] = field(default_factory=list)
 
@@ -143,19 +149,19 @@ def _find(session: Session, topic: str, reader: Reader, room: int) -> _Found:
         if kind == 2:
             found.free.append(number)
         elif kind == 1:
-            found.due[lane].append(Due(number, attempts))
+            found.due[lane].append(DueRetry(number, attempts))
         elif attempts >= reader.max_attempts:
             retries.bury_range(session, topic, lane, (number, epoch), nacked or "")
         else:
-            found.expired[lane].append(Held(number, start, last, attempts, epoch))
+            found.expired[lane].append(ExpiredRange(number, start, last, attempts, epoch))
             found.nacked[number] = split_ids(nacked)
     return found
 
 
 def _hand_out(
-    session: Session, topic: str, reader: Reader, pieces: Sequence[Piece], found: _Found
+    session: Session, topic: str, reader: Reader, pieces: Sequence[ClaimRange], found: _Found
 ) -> list[Claimed]:
-    taken: dict[Piece, Claimed] = {}
+    taken: dict[ClaimRange, Claimed] = {}
     new = [piece for piece in pieces if piece.held is None]
     for piece in pieces:
         if piece.held is not None:
@@ -177,8 +183,8 @@ def _take_over(
     session: Session,
     topic: str,
     reader: Reader,
-    piece: Piece,
-    held: Held,
+    piece: ClaimRange,
+    held: ExpiredRange,
     nacked: frozenset[int],
     free: list[int],
 ) -> Claimed | None:
@@ -199,7 +205,7 @@ def _take_over(
     return Claimed(held.id, epoch, piece, nacked)
 
 
-def _move_heads(session: Session, topic: str, reader: Reader, ends: Mapping[Lane, int]) -> None:
+def _move_heads(session: Session, topic: str, reader: Reader, ends: Mapping[Priority, int]) -> None:
     if not ends:
         return
     values: list[object] = [value for lane, end in ends.items() for value in (lane.label, end)]

@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headrace.model.topics.message_priority import BY_URGENCY, Lane, lane_named
+from headrace.model.topics.message_priority import BY_URGENCY, Priority, lane_named
 from headrace.store.mysql import tables
 from headrace.store.mysql.connection import Session
 from headrace.store.mysql.stable_ids import Bounds
@@ -39,7 +39,7 @@ def row_token(reader: Reader) -> str:
 
 def find(
     session: Session, topic: str, reader: Reader, *, for_update: bool = False
-) -> dict[Lane, Cursor]:
+) -> dict[Priority, Cursor]:
     rows = session.rows(
         f"SELECT priority,`offset`,claimed,epoch FROM {tables.cursors(topic)} "
         "WHERE group_key=%s AND token=%s AND queue_id=0 ORDER BY priority"
@@ -49,7 +49,7 @@ def find(
     return {lane_named(label): Cursor(*numbers) for label, *numbers in rows}
 
 
-def make(session: Session, topic: str, reader: Reader, bounds: Mapping[Lane, Bounds]) -> None:
+def make(session: Session, topic: str, reader: Reader, bounds: Mapping[Priority, Bounds]) -> None:
     """The rows of a new reader; those that are there stay as they are."""
     values: list[object] = []
     for lane in BY_URGENCY:
@@ -64,8 +64,8 @@ def make(session: Session, topic: str, reader: Reader, bounds: Mapping[Lane, Bou
 
 
 def find_or_make(
-    session: Session, topic: str, reader: Reader, bounds: Mapping[Lane, Bounds]
-) -> dict[Lane, Cursor]:
+    session: Session, topic: str, reader: Reader, bounds: Mapping[Priority, Bounds]
+) -> dict[Priority, Cursor]:
     found = find(session, topic, reader)
     if len(found) < len(BY_URGENCY):
         make(session, topic, reader, bounds)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.errors import ClaimLost
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import tables
 from headrace.store.mysql.connection import Session
 from headrace.store.mysql.groups.cursors import new_epoch
@@ -51,7 +51,7 @@ def _range(one: object) -> Key:
 class NewRange:
     """A row to be written. Without a token it is anybody's at once."""
 
-    lane: Lane
+    lane: Priority
     start: int
     end: int
     attempts: int

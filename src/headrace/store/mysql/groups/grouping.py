@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from headrace.model.topics.message_priority import BY_URGENCY, Lane
+from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import tables
 from headrace.store.mysql.bodies import Bodies, is_message
 from headrace.store.mysql.connection import Session
@@ -22,7 +22,7 @@ def read(
     session: Session,
     topic: str,
     reader: Reader,
-    bounds: Mapping[Lane, Bounds],
+    bounds: Mapping[Priority, Bounds],
     batch: int,
     bodies: Bodies,
     acks: Sequence[group_rows.Key] = (),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.model.topics.message_priority import BY_URGENCY, Lane, lane_named
+from headrace.model.topics.message_priority import BY_URGENCY, Priority, lane_named
 from headrace.store.mysql import tables
 from headrace.store.mysql.connection import Session
 from headrace.store.mysql.groups import cursors, group_rows
@@ -32,10 +32,12 @@ class _Out:
         self.first = number if self.first is None else min(self.first, number)
 
 
-_Outs = Mapping[tuple[str, Lane], _Out]  # by group
+_Outs = Mapping[tuple[str, Priority], _Out]  # by group
 
 
-def lag(session: Session, topic: str, reader: Reader, bounds: Mapping[Lane, Bounds]) -> list[Lag]:
+def lag(
+    session: Session, topic: str, reader: Reader, bounds: Mapping[Priority, Bounds]
+) -> list[Lag]:
     """One per lane, high first."""
     found = cursors.find(session, topic, reader)
     heads = {}
@@ -49,9 +51,9 @@ def lag(session: Session, topic: str, reader: Reader, bounds: Mapping[Lane, Boun
     return _Scale(session, topic, bounds).lags(reader.group, heads, outs)
 
 
-def groups(session: Session, topic: str, bounds: Mapping[Lane, Bounds]) -> list[GroupInfo]:
+def groups(session: Session, topic: str, bounds: Mapping[Priority, Bounds]) -> list[GroupInfo]:
     """Groups, consumers on their own (no group), and outside readers (a group of one token)."""
-    heads: dict[tuple[str | None, str], dict[Lane, int]] = {}
+    heads: dict[tuple[str | None, str], dict[Priority, int]] = {}
     for group, token, label, offset, claimed in session.rows(
         f"SELECT group_id,token,priority,`offset`,claimed FROM {tables.cursors(topic)} "
         "WHERE queue_id=0 AND token<>'#q' ORDER BY group_key,token"
@@ -82,14 +84,14 @@ class _Scale:
     """Measures how far positions are behind. Many readers may be at the same one, or a little
     apart: nothing is counted twice."""
 
-    def __init__(self, session: Session, topic: str, bounds: Mapping[Lane, Bounds]) -> None:
+    def __init__(self, session: Session, topic: str, bounds: Mapping[Priority, Bounds]) -> None:
         self._session = session
         self._topic = topic
         self._bounds = bounds
-        self._unread: dict[tuple[Lane, int], int] = {}
-        self._times: dict[tuple[Lane, int], int | None] = {}
+        self._unread: dict[tuple[Priority, int], int] = {}
+        self._times: dict[tuple[Priority, int], int | None] = {}
 
-    def count(self, readers: Iterable[Mapping[Lane, int]]) -> None:
+    def count(self, readers: Iterable[Mapping[Priority, int]]) -> None:
         """What is behind the positions of all these, in one pass."""
         places = {(lane, self._head(lane, its)) for its in readers for lane in BY_URGENCY}
         above = {lane: (self._bounds[lane].stable, 0) for lane in BY_URGENCY}
@@ -103,7 +105,7 @@ class _Scale:
             above[lane] = (position, total)
             self._unread[lane, position] = total
 
-    def lags(self, group: str | None, heads: Mapping[Lane, int], outs: _Outs) -> list[Lag]:
+    def lags(self, group: str | None, heads: Mapping[Priority, int], outs: _Outs) -> list[Lag]:
         if any((lane, self._head(lane, heads)) not in self._unread for lane in BY_URGENCY):
             self.count([heads])
         nothing = _Out()
@@ -112,10 +114,10 @@ class _Scale:
             for lane in BY_URGENCY
         ]
 
-    def _head(self, lane: Lane, heads: Mapping[Lane, int]) -> int:
+    def _head(self, lane: Priority, heads: Mapping[Priority, int]) -> int:
         return max(heads.get(lane, 0), self._bounds[lane].low - 1)
 
-    def _lag(self, lane: Lane, head: int, out: _Out) -> Lag:
+    def _lag(self, lane: Priority, head: int, out: _Out) -> Lag:
         position = head if out.first is None else min(head, out.first - 1)
         behind = self._unread[lane, head] + out.claimed + out.retrying
         return Lag(
@@ -129,7 +131,7 @@ class _Scale:
             self._oldest(lane, position) if behind else None,
         )
 
-    def _oldest(self, lane: Lane, position: int) -> int | None:
+    def _oldest(self, lane: Priority, position: int) -> int | None:
         if (lane, position) not in self._times:
             end = self._bounds[lane].stable
             time = time_after(self._session, self._topic, lane, position, end)
@@ -139,7 +141,7 @@ class _Scale:
 
 def _outstanding(session: Session, topic: str, group: str | None = None) -> _Outs:
     """Of one group, or of all."""
-    found: defaultdict[tuple[str, Lane], _Out] = defaultdict(_Out)
+    found: defaultdict[tuple[str, Priority], _Out] = defaultdict(_Out)
     which, values = ("AND group_id=%s", (group,)) if group is not None else ("", ())
     rows = session.rows(
         f"SELECT group_id,priority,start_id,end_id,nacked FROM {tables.claims(topic)} "
@@ -169,7 +171,7 @@ def _outstanding(session: Session, topic: str, group: str | None = None) -> _Out
 
 
 def _counts(
-    session: Session, topic: str, lane: Lane, spans: Sequence[tuple[int, int]]
+    session: Session, topic: str, lane: Priority, spans: Sequence[tuple[int, int]]
 ) -> list[int]:
     """Messages of each range of ids. The ranges stand in the statement: joined from their table,
     the server looks at the whole topic for each of them."""
@@ -184,7 +186,7 @@ def _counts(
     return counts
 
 
-def _count(session: Session, topic: str, lane: Lane, position: int, end: int) -> int:
+def _count(session: Session, topic: str, lane: Priority, position: int, end: int) -> int:
     [(count,)] = session.rows(
         f"SELECT COUNT(*) FROM {tables.messages(topic, lane)} WHERE id>%s AND id<=%s AND flags=0",
         (position, end),
@@ -192,7 +194,7 @@ def _count(session: Session, topic: str, lane: Lane, position: int, end: int) ->
     return int(count)
 
 
-def time_after(session: Session, topic: str, lane: Lane, position: int, end: int) -> int | None:
+def time_after(session: Session, topic: str, lane: Priority, position: int, end: int) -> int | None:
     """When the first message behind the position was stored."""
     rows = session.rows(
         f"SELECT CAST(UNIX_TIMESTAMP(created_at)*1000 AS SIGNED) FROM "
@@ -202,7 +204,7 @@ def time_after(session: Session, topic: str, lane: Lane, position: int, end: int
     return int(rows[0][0]) if rows else None
 
 
-def last_time(session: Session, topic: str, lane: Lane, bounds: Bounds) -> int | None:
+def last_time(session: Session, topic: str, lane: Priority, bounds: Bounds) -> int | None:
     rows = session.rows(
         f"SELECT CAST(UNIX_TIMESTAMP(created_at)*1000 AS SIGNED) FROM "
         f"{tables.messages(topic, lane)} WHERE id>=%s AND id<=%s AND flags=0 "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import tables
 from headrace.store.mysql.connection import Session
 from headrace.store.mysql.groups import cursors
@@ -18,7 +18,7 @@ _AT: Final = "CAST(UNIX_TIMESTAMP(created_at)*1000 AS SIGNED)"
 _CROSSING: Final = 2000
 
 
-def position_at(session: Session, topic: str, lane: Lane, bounds: Bounds, time_ms: int) -> int:
+def position_at(session: Session, topic: str, lane: Priority, bounds: Bounds, time_ms: int) -> int:
     """The position before the first message stored at that time or later.
 
     A search by halves over the ids: there is no index on the time, it would cost every append.
@@ -45,7 +45,9 @@ def position_at(session: Session, topic: str, lane: Lane, bounds: Bounds, time_m
     return int(rows[0][0]) - 1 if rows else low - 1
 
 
-def seek_group(session: Session, topic: str, reader: Reader, positions: Mapping[Lane, int]) -> None:
+def seek_group(
+    session: Session, topic: str, reader: Reader, positions: Mapping[Priority, int]
+) -> None:
     """All that is out becomes void; in lanes that stay it is handed out again at once."""
     with session.transaction():
         cursors.find(session, topic, reader, for_update=True)

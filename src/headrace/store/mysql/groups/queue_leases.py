@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.errors import BadTopicValue, ClaimLost
-from headrace.model.topics.message_priority import Lane
+from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import tables
 from headrace.store.mysql.connection import Session
 from headrace.store.mysql.groups import cursors
@@ -28,7 +28,7 @@ class QueueLease:
 
     group: str
     token: str
-    lane: Lane
+    lane: Priority
     queue: int
     epoch: int
     position: int
@@ -39,7 +39,7 @@ class QueueLease:
 
 
 def lease(
-    session: Session, topic: str, reader: Reader, lane: Lane, queue: int, bounds: Bounds
+    session: Session, topic: str, reader: Reader, lane: Priority, queue: int, bounds: Bounds
 ) -> QueueLease | None:
     """The queue, when nobody else holds it."""
     if reader.group is None:

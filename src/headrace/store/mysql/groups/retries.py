@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from headrace.errors import BadTopicValue
-from headrace.model.topics.claim_plan import Piece
-from headrace.model.topics.message_priority import Lane, lane_named
+from headrace.model.topics.claim_plan import ClaimRange
+from headrace.model.topics.message_priority import Priority, lane_named
 from headrace.store.mysql import tables
 from headrace.store.mysql.connection import Session
 from headrace.store.mysql.groups import group_rows
@@ -18,7 +18,7 @@ from headrace.store.topics.engine import Message, Reader
 
 MAX_REASON: Final = 200
 _PORTION: Final = 1000  # rows of one statement
-_Retried = tuple[Lane, int, int]  # a message and how often it was handed out
+_Retried = tuple[Priority, int, int]  # a message and how often it was handed out
 _GIVEN_UP: Final = "handed out too often without an answer"
 
 
@@ -27,7 +27,7 @@ def nack(
     topic: str,
     reader: Reader,
     keys: Sequence[group_rows.Key],
-    ids: Sequence[tuple[Lane, int]] | None,
+    ids: Sequence[tuple[Priority, int]] | None,
     delay_ms: int,
     reason: str,
 ) -> None:
@@ -62,7 +62,7 @@ class _Held:
     def __init__(self, rows: Sequence[tuple[Any, ...]]) -> None:
         self._aside = {row[0]: set(group_rows.split_ids(row[5])) for row in rows}
         self._changed: set[int] = set()
-        self._live: dict[Lane, list[_Stretch]] = {}
+        self._live: dict[Priority, list[_Stretch]] = {}
         for row in rows:
             self._live.setdefault(lane_named(row[1]), []).extend(
                 _Stretch(start, end, row[0], int(row[4]))
@@ -74,7 +74,7 @@ class _Held:
             (lane_named(row[1]), number) for row in rows for number in self._aside[row[0]]
         }
 
-    def set_aside(self, lane: Lane, number: int) -> _Retried | None:
+    def set_aside(self, lane: Priority, number: int) -> _Retried | None:
         """None when that was said before."""
         live = self._live.get(lane, [])
         at = bisect_right(live, number, key=_start) - 1
@@ -89,7 +89,7 @@ class _Held:
         self._changed.add(claim_id)
         return lane, number, attempts
 
-    def stretches(self) -> Iterator[tuple[Lane, int, int]]:
+    def stretches(self) -> Iterator[tuple[Priority, int, int]]:
         """What is left of it, tombstones included: lane, first and last id."""
         for lane, stretches in self._live.items():
             for one in stretches:
@@ -171,7 +171,7 @@ def _insert(
     )
 
 
-def remove(session: Session, topic: str, reader: Reader, pieces: Sequence[Piece]) -> None:
+def remove(session: Session, topic: str, reader: Reader, pieces: Sequence[ClaimRange]) -> None:
     """They are in a claim now."""
     for at in range(0, len(pieces), _PORTION):
         portion = pieces[at : at + _PORTION]
@@ -186,7 +186,9 @@ def remove(session: Session, topic: str, reader: Reader, pieces: Sequence[Piece]
         )
 
 
-def bury_range(session: Session, topic: str, lane: Lane, key: group_rows.Key, nacked: str) -> None:
+def bury_range(
+    session: Session, topic: str, lane: Priority, key: group_rows.Key, nacked: str
+) -> None:
     """An expired range that was handed out too often: all its messages are dead."""
     table = tables.claims(topic)
     if not session.rows(

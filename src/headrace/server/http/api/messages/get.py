@@ -7,7 +7,7 @@ from typing import Any
 from headrace.core.queues.consumer import Consumer
 from headrace.core.queues.queue import Queue
 from headrace.model.message import Run
-from headrace.model.unacked import Settled
+from headrace.model.unacked import SettledRange
 from headrace.server.http import message_json, replies
 from headrace.server.http.api_request import Call
 from headrace.server.http.replies import Reply
@@ -35,19 +35,19 @@ class NoChannel:
         pass
 
 
-def take(queue: Queue, count: int, max_bytes: int = MAX_GET_BYTES) -> list[Settled[Consumer]]:
+def take(queue: Queue, count: int, max_bytes: int = MAX_GET_BYTES) -> list[SettledRange[Consumer]]:
     """Up to ``count`` messages from the head, as deliveries that wait to be settled."""
     taker = Consumer(queue, NoChannel(), "")
-    taken: list[Settled[Consumer]] = []
+    taken: list[SettledRange[Consumer]] = []
     size = 0
     while len(taken) < count and size < max_bytes and (run := queue.take_one()) is not None:
         queue.delivered(taker, run, 1)
-        taken.append(Settled(taker, run, 0, 1))
+        taken.append(SettledRange(taker, run, 0, 1))
         size += len(run.contents[0])
     return taken
 
 
-def _settle(queue: Queue, taken: list[Settled[Consumer]], ackmode: str) -> None:
+def _settle(queue: Queue, taken: list[SettledRange[Consumer]], ackmode: str) -> None:
     if ackmode.endswith("requeue_true"):
         queue.requeue(taken)
     elif ackmode == "reject_requeue_false":

@@ -10,7 +10,7 @@ from headrace.config import Config
 from headrace.core.access.user import User
 from headrace.core.vhost import Vhost
 from headrace.errors import AccessRefused, HttpRefused, PreconditionFailed
-from headrace.model.message import Batch
+from headrace.model.message import PublishedRun
 from headrace.server.http import replies
 from headrace.server.http.api.messages.explain_route import explain
 from headrace.server.http.api_request import Call
@@ -42,7 +42,7 @@ class _Origin:
 
 def make_batches(
     user: User, vhost: Vhost, exchange: str, key: str, content: bytes, properties: Properties
-) -> list[Batch]:
+) -> list[PublishedRun]:
     """One message as batches on their way; raises what is wrong with it."""
     route = vhost.routes.get(exchange, key)
     flags = FLAG_EXPIRATION | FLAG_REPLY_TO | FLAG_USER_ID

@@ -14,9 +14,9 @@ from headrace.core.queues.consumer import Consumer
 from headrace.core.queues.queue import Queue
 from headrace.core.vhost import Vhost
 from headrace.errors import AccessRefused, BrokerError, HttpRefused, PreconditionFailed
-from headrace.model.message import Batch
+from headrace.model.message import PublishedRun
 from headrace.model.message import Route as Way
-from headrace.model.unacked import Settled
+from headrace.model.unacked import SettledRange
 from headrace.server.http import replies
 from headrace.server.http.api.messages.dead_letters import death_of
 from headrace.server.http.api.messages.get import take
@@ -138,13 +138,13 @@ def _without_history(properties: Properties) -> Properties:
 
 
 async def _move_one(
-    source: Queue, part: Settled[Consumer], to: _Destination, content: bytes
+    source: Queue, part: SettledRange[Consumer], to: _Destination, content: bytes
 ) -> int | None:
     """Move a message that was taken; its position in the journal, None when it has no place."""
     way = to.way(content, part.run.route.key, part.run.contents[0])
     if way is None:
         return None
-    batch = Batch(
+    batch = PublishedRun(
         way,
         [content],
         len(content),
@@ -193,9 +193,9 @@ class _Taking:
     def __init__(self, source: Queue, cause: _Cause | None) -> None:
         self._source = source
         self._cause = cause
-        self._aside: list[Settled[Consumer]] = []
+        self._aside: list[SettledRange[Consumer]] = []
 
-    def next(self) -> Settled[Consumer] | None:
+    def next(self) -> SettledRange[Consumer] | None:
         while len(self._aside) < MAX_COUNT:
             taken = take(self._source, 1)
             if not taken:
