@@ -5,10 +5,10 @@ from __future__ import annotations
 from headrace.errors import MalformedError
 from headrace.wire.remoting.compression import INFLATED_MAX
 from headrace.wire.remoting.headers.admin import GroupConfig, TopicConfig
-from headrace.wire.remoting.headers.statistics import ClientConnection, Progress, QueueStats
+from headrace.wire.remoting.headers.statistics import ClientConnection, QueueProgress, QueueStats
 from headrace.wire.remoting.hosts import host_bytes
 from headrace.wire.remoting.json_values import body_map, items, real, table, text
-from headrace.wire.remoting.message import MessageExt, stored_bytes, take_messages
+from headrace.wire.remoting.message import RemotingMessage, stored_bytes, take_messages
 from headrace.wire.remoting.message_queue import MessageQueue, by_queue
 from headrace.wire.remoting.properties import properties_bytes
 
@@ -28,12 +28,12 @@ def take_topic_stats(body: bytes) -> dict[MessageQueue, QueueStats]:
     return {queue: QueueStats.take(value) for queue, value in found}
 
 
-def take_consume_stats(body: bytes) -> tuple[dict[MessageQueue, Progress], float]:
+def take_consume_stats(body: bytes) -> tuple[dict[MessageQueue, QueueProgress], float]:
     """Progress by queue, and messages per second."""
     found = body_map(body)
     queues = by_queue("offsetTable", found.get("offsetTable"))
     rate = real("consumeTps", found.get("consumeTps"))
-    return {queue: Progress.take(value) for queue, value in queues}, rate
+    return {queue: QueueProgress.take(value) for queue, value in queues}, rate
 
 
 def take_connections(body: bytes) -> list[ClientConnection]:
@@ -45,7 +45,7 @@ def take_topic_list(body: bytes) -> list[str]:
     return [text("topicList", one) for one in items("topicList", body_map(body).get("topicList"))]
 
 
-def message_bytes(message: MessageExt) -> bytes:
+def message_bytes(message: RemotingMessage) -> bytes:
     """The stored form. The body goes as it is: compressed when ``sys_flag`` says so."""
     return stored_bytes(
         topic=message.topic.encode("utf-8", "replace"),
@@ -65,7 +65,9 @@ def message_bytes(message: MessageExt) -> bytes:
     )
 
 
-def take_message(data: bytes, *, inflated: bool = True, limit: int = INFLATED_MAX) -> MessageExt:
+def take_message(
+    data: bytes, *, inflated: bool = True, limit: int = INFLATED_MAX
+) -> RemotingMessage:
     """The only message in ``data``."""
     found = list(take_messages(data, inflated=inflated, limit=limit))
     if len(found) != 1:

@@ -29,7 +29,7 @@ from headrace.store.api.message_log import (
     VhostLimitsRow,
 )
 from headrace.store.sqlite import SqliteMetadata
-from headrace.wire.amqp.values import Long, Timestamp
+from headrace.wire.amqp.values import LongInt, Timestamp
 from memory_metadata import MemoryMetadata
 
 
@@ -251,8 +251,8 @@ def test_arguments_keep_their_types(stage: Stage) -> None:
     arguments: dict[str, object] = {
         "bool": True,
         "int": 1,
-        "long": Long(1),
-        "large": Long(2**62),
+        "long": LongInt(1),
+        "large": LongInt(2**62),
         "time": Timestamp(1),
         "float": 1.0,
         "decimal": Decimal("1.10"),

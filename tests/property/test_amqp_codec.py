@@ -34,7 +34,7 @@ from headrace.wire.amqp.properties import (
     user_id,
 )
 from headrace.wire.amqp.values import (
-    Long,
+    LongInt,
     Timestamp,
     decode_table,
     decode_value,
@@ -63,7 +63,7 @@ scalars = (
     st.none()
     | st.booleans()
     | signed_longs
-    | signed_longs.map(Long)
+    | signed_longs.map(LongInt)
     | long_longs.map(Timestamp)
     | st.floats(allow_nan=False)
     | decimals
@@ -100,7 +100,7 @@ BY_KIND = [
 ]
 
 
-def strategy_of(kind: method_fields.Kind) -> st.SearchStrategy[object]:
+def strategy_of(kind: method_fields.FieldCodec) -> st.SearchStrategy[object]:
     return next(strategy for alias, strategy in BY_KIND if alias.__metadata__[0] is kind)
 
 

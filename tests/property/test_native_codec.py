@@ -15,7 +15,7 @@ from headrace.wire.amqp.content import body_of, make_frames
 from headrace.wire.native import deliveries
 from headrace.wire.native.frames import Frame, Reader, frame
 from headrace.wire.native.payloads import Op, Request, pack, unpack
-from headrace.wire.native.properties import Encoder, encode_properties
+from headrace.wire.native.properties import PropertyEncoder, encode_properties
 
 FRAME_MAX = 1000
 
@@ -95,7 +95,7 @@ def test_a_message_survives_its_storage(
     content = make_frames(encode_properties(properties).header(len(body)), body, 1, frame_max)
     assert body_of(content) == body
 
-    packed, name, cut = deliveries.Pieces().split(content)
+    packed, name, cut = deliveries.PackedProperties().split(content)
     shared = deliveries.common("x", "k", "q", redelivered=False)
     data = deliveries.push_frame(1, "c", [deliveries.entry(shared, packed, name or "id", cut, tag)])
     pushed = msgpack.unpackb(data[8:])
@@ -109,7 +109,7 @@ def test_a_message_survives_its_storage(
 
 @given(st.dictionaries(texts | st.sampled_from(["type", "headers", "priority"]), values))
 def test_any_map_of_properties_is_taken_or_refused(properties: dict[str, Any]) -> None:
-    encoder = Encoder()
+    encoder = PropertyEncoder()
     for _ in range(2):
         try:
             encoder.encode(properties)

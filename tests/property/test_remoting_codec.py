@@ -19,25 +19,25 @@ from headrace.wire.remoting.compression import deflate, inflate
 from headrace.wire.remoting.frames import Reader, command_bytes
 from headrace.wire.remoting.headers import route, statistics
 from headrace.wire.remoting.headers.diagnosis import (
-    DirectlyConsumed,
-    QueueState,
+    ConsumeDirectlyResult,
+    ProcessQueueInfo,
     RunningInfo,
     TopicRates,
 )
 from headrace.wire.remoting.headers.heartbeat import (
     ClientCheck,
+    ConsumeFrom,
+    ConsumeModel,
     ConsumerGroup,
     ConsumeType,
     Heartbeat,
-    Model,
-    StartFrom,
     Subscription,
 )
 from headrace.wire.remoting.headers.pull import PullMessage, PullResult, QueryMessage
-from headrace.wire.remoting.headers.send import SendBack, SendMessage, SendResult, take_send
+from headrace.wire.remoting.headers.send import SendBack, SendMessage, SendResponse, take_send
 from headrace.wire.remoting.headers.transactions import EndTransaction
-from headrace.wire.remoting.hosts import Host
-from headrace.wire.remoting.message import MessageExt, take_messages
+from headrace.wire.remoting.hosts import HostAddress
+from headrace.wire.remoting.message import RemotingMessage, take_messages
 from headrace.wire.remoting.message_ids import offset_id, take_offset_id
 from headrace.wire.remoting.message_queue import LockRequest, MessageQueue
 from headrace.wire.remoting.properties import properties_text, take_properties
@@ -74,7 +74,7 @@ commands = st.builds(
     st.sampled_from(Serialization),
 )
 hosts = st.builds(
-    Host,
+    HostAddress,
     st.ip_addresses(v=4).map(str) | st.ip_addresses(v=6).map(str),
     st.integers(0, 65535),
 )
@@ -129,7 +129,7 @@ def test_any_header_gives_a_command_or_a_fault(serialization: int, header: bytes
 
 @given(
     st.builds(
-        MessageExt,
+        RemotingMessage,
         words.filter(lambda text: len(text.encode()) < 300),
         st.binary(max_size=50),
         property_maps,
@@ -146,7 +146,7 @@ def test_any_header_gives_a_command_or_a_fault(serialization: int, header: bytes
         int64s,
     )
 )
-def test_a_message_survives(message: MessageExt) -> None:
+def test_a_message_survives(message: RemotingMessage) -> None:
     (found,) = take_messages(message_bytes(message))
 
     assert message_bytes(found) == message_bytes(message)
@@ -157,7 +157,7 @@ def test_a_message_survives(message: MessageExt) -> None:
 
 @given(st.integers(0, 150), st.binary(max_size=8))
 def test_a_damaged_message_is_a_message_or_an_error(place: int, damage: bytes) -> None:
-    whole = message_bytes(MessageExt("topic", b"body", {"TAGS": "a"}))
+    whole = message_bytes(RemotingMessage("topic", b"body", {"TAGS": "a"}))
     data = whole[:place] + damage + whole[place + len(damage) :]
     try:
         list(take_messages(data))
@@ -216,7 +216,7 @@ def test_any_compressed_body_gives_bytes_or_an_error(body: bytes, sys_flag: int)
 
 
 @given(hosts, int64s)
-def test_an_offset_id_survives(host: Host, offset: int) -> None:
+def test_an_offset_id_survives(host: HostAddress, offset: int) -> None:
     assert take_offset_id(offset_id(host, offset)) == (host, offset)
 
 
@@ -254,7 +254,7 @@ headers = (
     )
     | st.builds(PullResult, counts, int64s, int64s, int64s)
     | st.builds(QueryMessage, texts, texts, counts, int64s, int64s, st.none() | booleans)
-    | st.builds(SendResult, texts, counts, int64s, st.none() | texts, st.none() | texts)
+    | st.builds(SendResponse, texts, counts, int64s, st.none() | texts, st.none() | texts)
     | st.builds(SendBack, int64s, texts, int32s, st.none() | texts)
     | st.builds(EndTransaction, texts, int64s, int64s, counts, booleans, texts)
     | sends
@@ -299,8 +299,8 @@ groups = st.builds(
     texts,
     st.lists(subscriptions, max_size=2).map(tuple),
     st.sampled_from(ConsumeType),
-    st.sampled_from(Model),
-    st.sampled_from(StartFrom),
+    st.sampled_from(ConsumeModel),
+    st.sampled_from(ConsumeFrom),
     booleans,
 )
 heartbeats = st.builds(
@@ -333,7 +333,7 @@ bodies = st.one_of(
         RunningInfo,
         st.dictionaries(texts, texts, max_size=2),
         st.lists(subscriptions, max_size=2).map(tuple),
-        st.dictionaries(message_queues, st.builds(QueueState, int64s, int64s), max_size=2),
+        st.dictionaries(message_queues, st.builds(ProcessQueueInfo, int64s, int64s), max_size=2),
         st.dictionaries(texts, st.builds(TopicRates, st.just(0.5)), max_size=2),
         st.none() | words,
     ),
@@ -353,10 +353,12 @@ def test_offsets_survive_in_both_dialects(offsets: dict[MessageQueue, int]) -> N
 
 @given(
     st.dictionaries(
-        message_queues, st.builds(statistics.Progress, int64s, int64s, int64s, int64s), max_size=3
+        message_queues,
+        st.builds(statistics.QueueProgress, int64s, int64s, int64s, int64s),
+        max_size=3,
     )
 )
-def test_progress_survives(progress: dict[MessageQueue, statistics.Progress]) -> None:
+def test_progress_survives(progress: dict[MessageQueue, statistics.QueueProgress]) -> None:
     body = statistics.consume_stats_body(progress, 1.5)
 
     assert take_consume_stats(body) == (progress, 1.5)
@@ -372,7 +374,7 @@ TAKERS: list[Callable[[bytes], object]] = [
     ClientCheck.take,
     LockRequest.take,
     RunningInfo.take,
-    DirectlyConsumed.take,
+    ConsumeDirectlyResult.take,
     route.TopicRoute.take,
     route.ClusterInfo.take,
     take_topic_list,
@@ -431,7 +433,7 @@ def test_any_body_gives_a_value_or_an_error(take: Callable[[bytes], object], bod
 def test_the_tolerant_parser_reads_what_the_strict_one_reads(value: object) -> None:
     text = fastjson.dumps(value)
 
-    assert fastjson._Parser(text).whole() == value
+    assert fastjson._JsonParser(text).whole() == value
 
 
 @given(st.text(alphabet='{}[]:,"0aé\\ \n-.eE', max_size=60))

@@ -12,7 +12,7 @@ from headrace.model.message import PublishedRun, Route, Run
 from headrace.model.x_death import add_death, is_cycle
 from headrace.wire.amqp.content import properties_of, with_properties
 from headrace.wire.amqp.properties import HeaderTable
-from headrace.wire.amqp.values import Long, Timestamp
+from headrace.wire.amqp.values import LongInt, Timestamp
 
 if TYPE_CHECKING:
     from headrace.core.queues.queue import Queue
@@ -96,7 +96,7 @@ def _typed(entry: dict[str, object]) -> dict[str, object]:
     """The entry with the field types that clients of RabbitMQ expect."""
     typed = dict(entry)
     if isinstance(typed.get("count"), int):
-        typed["count"] = Long(typed["count"])  # type: ignore[call-overload]
+        typed["count"] = LongInt(typed["count"])  # type: ignore[call-overload]
     if isinstance(typed.get("time"), int):
         typed["time"] = Timestamp(typed["time"])  # type: ignore[call-overload]
     return typed

@@ -10,7 +10,7 @@ from headrace.rocketmq.errors import InvalidMessageError
 from headrace.rocketmq.net.names import send_topic_problem
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.delays import LEVELS
-from headrace.wire.remoting.hosts import NOWHERE, Host
+from headrace.wire.remoting.hosts import NOWHERE, HostAddress
 from headrace.wire.remoting.message_ids import offset_id
 from headrace.wire.remoting.message_queue import MessageQueue
 
@@ -93,9 +93,9 @@ class MessageExt:
     flag: int = 0
     sys_flag: int = 0
     born_timestamp: int = 0
-    born_host: Host = NOWHERE
+    born_host: HostAddress = NOWHERE
     store_timestamp: int = 0
-    store_host: Host = NOWHERE
+    store_host: HostAddress = NOWHERE
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
     store_size: int = 0

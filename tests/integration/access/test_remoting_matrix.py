@@ -54,7 +54,7 @@ from headrace.wire.remoting.headers.pull import (
     ViewMessage,
 )
 from headrace.wire.remoting.headers.route import GetRouteInfo
-from headrace.wire.remoting.headers.send import SendBack, SendMessage, SendResult
+from headrace.wire.remoting.headers.send import SendBack, SendMessage, SendResponse
 from headrace.wire.remoting.headers.transactions import COMMIT, EndTransaction
 from headrace.wire.remoting.hosts import NOWHERE
 from headrace.wire.remoting.message_ids import offset_id
@@ -82,11 +82,11 @@ class Case:
     def prepare(self) -> None:
         """While everything is allowed."""
         done(self.link.ask(CreateTopic(self.topic, 1, 1)))
-        sent = SendResult.take(done(self.link.ask(self.message(), b"m")).ext)
+        sent = SendResponse.take(done(self.link.ask(self.message(), b"m")).ext)
         self.physical = int(sent.msg_id[-16:], 16)
         text = properties_text({"UNIQ_KEY": "U", "TRAN_MSG": "true", "PGROUP": "PG"})
         half = SendMessage("PG", self.topic, 0, 4, 1, properties=text)
-        kept = SendResult.take(done(self.link.ask(half, b"h")).ext)
+        kept = SendResponse.take(done(self.link.ask(half, b"h")).ext)
         at = int(kept.msg_id[-16:], 16)
         self.half = EndTransaction("PG", kept.queue_offset, at, COMMIT, False, "U", "U", self.topic)
         done(self.link.call(RequestCode.HEART_BEAT, body=self.beat()))

@@ -22,7 +22,7 @@ from headrace.testing import RunningBroker, run_broker
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.headers.pull import OffsetResult, PullMessage, QueryConsumerOffset
 from headrace.wire.remoting.headers.transactions import COMMIT, EndTransaction
-from headrace.wire.remoting.message import MessageExt, take_messages
+from headrace.wire.remoting.message import RemotingMessage, take_messages
 from headrace.wire.remoting.names import retry_topic
 from remoting_bodies import take_group_configs
 
@@ -167,7 +167,7 @@ def link_to(broker: RunningBroker) -> Link:
     return Link(address, credentials=("bert", contents.SECRET))
 
 
-def pulled(link: Link, topic: str, queue: int) -> list[MessageExt]:
+def pulled(link: Link, topic: str, queue: int) -> list[RemotingMessage]:
     answer = link.ask(PullMessage("CG", topic, queue, 0, 32, 4, subscription="*"))
     if answer.code == ResponseCode.PULL_NOT_FOUND:
         return []

@@ -19,7 +19,7 @@ from headrace.wire.remoting.flags import PullFlag
 from headrace.wire.remoting.headers.admin import CreateTopic
 from headrace.wire.remoting.headers.pull import GetMaxOffset, OffsetResult, PullMessage
 from headrace.wire.remoting.headers.send import SendMessage
-from headrace.wire.remoting.message import MessageExt, take_messages
+from headrace.wire.remoting.message import RemotingMessage, take_messages
 from headrace.wire.remoting.properties import properties_text
 
 pytestmark = pytest.mark.timeout(60)
@@ -67,7 +67,7 @@ def send(link: Link, topic: str, body: bytes, sys_flag: int = 0, **properties: s
     accepted(link.ask(header, body))
 
 
-def only(link: Link, topic: str) -> MessageExt:
+def only(link: Link, topic: str) -> RemotingMessage:
     """The first message; waits for it."""
     held = int(PullFlag.SUSPEND | PullFlag.SUBSCRIPTION)
     wanted = PullMessage("CG", topic, 0, 0, 1, held, suspend_timeout_millis=20_000)

@@ -30,14 +30,14 @@ from headrace.wire.remoting.headers.pull import (
     UpdateConsumerOffset,
 )
 from headrace.wire.remoting.headers.route import GetRouteInfo, TopicRoute
-from headrace.wire.remoting.headers.send import SendBack, SendMessage, SendResult
+from headrace.wire.remoting.headers.send import SendBack, SendMessage, SendResponse
 from headrace.wire.remoting.headers.transactions import (
     COMMIT,
     ROLLBACK,
     CheckTransaction,
     EndTransaction,
 )
-from headrace.wire.remoting.message import MessageExt, take_messages
+from headrace.wire.remoting.message import RemotingMessage, take_messages
 from headrace.wire.remoting.message_queue import LockRequest, MessageQueue
 from headrace.wire.remoting.properties import properties_text
 
@@ -223,7 +223,7 @@ def test_the_silent_are_forgotten() -> None:
 # -- again and again -----------------------------------------------------------------------------
 
 
-def only(link: Link, topic: str) -> MessageExt:
+def only(link: Link, topic: str) -> RemotingMessage:
     (message,) = take_messages(accepted(pull(link, topic)).body)
     return message
 
@@ -303,7 +303,7 @@ def half(link: Link, topic: str) -> EndTransaction:
     """Send a half message; its commit."""
     text = properties_text({"UNIQ_KEY": "U", "TRAN_MSG": "true", "PGROUP": "PG"})
     header = SendMessage("PG", topic, 1, 4, 1, properties=text)
-    result = SendResult.take(accepted(link.ask(header, b"half")).ext)
+    result = SendResponse.take(accepted(link.ask(header, b"half")).ext)
     physical = int(result.msg_id[-16:], 16)
     return EndTransaction("PG", result.queue_offset, physical, COMMIT, False, "U", "U", topic)
 

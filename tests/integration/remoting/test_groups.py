@@ -21,7 +21,12 @@ from headrace.wire.remoting.headers.admin import (
     GroupConfig,
     ViewStats,
 )
-from headrace.wire.remoting.headers.heartbeat import ConsumerGroup, Heartbeat, Model, Subscription
+from headrace.wire.remoting.headers.heartbeat import (
+    ConsumeModel,
+    ConsumerGroup,
+    Heartbeat,
+    Subscription,
+)
 from headrace.wire.remoting.headers.pull import (
     GetMaxOffset,
     OffsetResult,
@@ -111,7 +116,7 @@ def test_a_group_that_is_switched_off_gets_nothing(link: Link, topic: str) -> No
 def test_a_group_can_be_kept_from_broadcasting(link: Link, topic: str) -> None:
     send(link, topic, b"x")
     change(link, GroupConfig("G-loud", consume_broadcast_enable=False))
-    group = ConsumerGroup("G-loud", (Subscription(topic, "*"),), model=Model.BROADCASTING)
+    group = ConsumerGroup("G-loud", (Subscription(topic, "*"),), model=ConsumeModel.BROADCASTING)
     accepted(link.call(RequestCode.HEART_BEAT, body=Heartbeat("me", (), (group,)).encode()))
     wanted = PullMessage("G-loud", topic, 0, 0, 1, 4, subscription="*")
 

@@ -19,7 +19,11 @@ from headrace.rocketmq import (
 )
 from headrace.testing import run_broker, wait_for
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
-from headrace.wire.remoting.headers.diagnosis import DirectlyConsumed, DirectResult, RunningInfo
+from headrace.wire.remoting.headers.diagnosis import (
+    ConsumeDirectlyResult,
+    ConsumeResultCode,
+    RunningInfo,
+)
 from headrace.wire.remoting.headers.groups import ConsumeDirectly, GetRunningInfo
 from remoting_bodies import take_topic_list
 
@@ -81,9 +85,9 @@ def test_a_console_lets_a_consumer_consume_a_message_again(
     with worker.consumer as consumer:
         wait_for(lambda: worker.got)
         again = ConsumeDirectly(worker.group, consumer.client_id, worker.got[0].offset_msg_id)
-        result = DirectlyConsumed.take(accepted(console.ask(again)).body)
+        result = ConsumeDirectlyResult.take(accepted(console.ask(again)).body)
 
-    assert result.result is DirectResult.CR_SUCCESS
+    assert result.result is ConsumeResultCode.CR_SUCCESS
     assert [one.body for one in worker.got] == [b"again, please"] * 2
 
 

@@ -18,8 +18,8 @@ from headrace.wire.remoting.headers.heartbeat import Heartbeat
 from headrace.wire.remoting.headers.pull import PullMessage, UpdateConsumerOffset
 from headrace.wire.remoting.headers.route import BrokerData, QueueData, TopicRoute
 from headrace.wire.remoting.headers.send import SEND_CODES, take_send
-from headrace.wire.remoting.hosts import Host
-from headrace.wire.remoting.message import MessageExt
+from headrace.wire.remoting.hosts import HostAddress
+from headrace.wire.remoting.message import RemotingMessage
 from headrace.wire.remoting.message_ids import offset_id
 from headrace.wire.remoting.message_queue import (
     LockRequest,
@@ -31,7 +31,7 @@ from headrace.wire.remoting.properties import take_properties
 from remoting_bodies import message_bytes
 
 BROKER = "broker-a"
-HOST = Host("127.0.0.1", 10911)
+HOST = HostAddress("127.0.0.1", 10911)
 Answer = Command | bytes | None
 Override = Callable[["Peer", Command], "Answer | Awaitable[Answer]"]
 
@@ -61,7 +61,7 @@ class Fake:
     def __init__(self, topics: dict[str, int], others: dict[str, str] | None = None) -> None:
         self.topics = dict(topics)
         self.others = others or {}
-        self.messages: dict[tuple[str, int], list[MessageExt]] = defaultdict(list)
+        self.messages: dict[tuple[str, int], list[RemotingMessage]] = defaultdict(list)
         self.offsets: dict[tuple[str, str, int], int] = {}
         self.commits: list[tuple[str, int, int]] = []
         self.members: dict[str, list[str]] = {}
@@ -272,7 +272,7 @@ class Fake:
         self.store(topic, 0, stored.body, properties, stored.reconsume_times + 1)
         return command.answer(0)
 
-    def _by_physical(self, number: int) -> MessageExt:
+    def _by_physical(self, number: int) -> RemotingMessage:
         for messages in self.messages.values():
             for one in messages:
                 if one.physical_offset == number:
@@ -297,10 +297,10 @@ class Fake:
         body: bytes,
         properties: dict[str, str],
         reconsume_times: int = 0,
-    ) -> MessageExt:
+    ) -> RemotingMessage:
         messages = self.messages[topic, queue]
         number = sum(map(len, self.messages.values()))
-        stored = MessageExt(
+        stored = RemotingMessage(
             topic,
             body,
             properties,

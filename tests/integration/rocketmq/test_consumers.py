@@ -28,7 +28,7 @@ from headrace.rocketmq.consumers import BlockingConsumer
 from headrace.rocketmq.consuming import concurrent
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.headers.diagnosis import DirectlyConsumed, RunningInfo
+from headrace.wire.remoting.headers.diagnosis import ConsumeDirectlyResult, RunningInfo
 from headrace.wire.remoting.message_queue import locked_body, offsets_body, take_offsets
 from remoting_bodies import message_bytes
 from waiting import wait_for
@@ -559,7 +559,7 @@ def test_a_message_is_consumed_on_request(
     fake.put("elsewhere", b"now")
     body = message_bytes(fake.messages["elsewhere", 0][0])
     answer = ask(fake, RequestCode.CONSUME_MESSAGE_DIRECTLY, {"consumerGroup": "g"}, body)
-    assert DirectlyConsumed.take(answer.body).result == result
+    assert ConsumeDirectlyResult.take(answer.body).result == result
     assert listener.bodies == ["now"]
 
 

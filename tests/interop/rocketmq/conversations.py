@@ -19,7 +19,7 @@ from headrace.wire.remoting.flags import PullFlag
 from headrace.wire.remoting.headers.admin import (
     CreateTopic,
     GetConsumeStats,
-    OfTopic,
+    TopicRequest,
 )
 from headrace.wire.remoting.headers.groups import GetConsumerList, ResetOffset, UnregisterClient
 from headrace.wire.remoting.headers.heartbeat import (
@@ -42,9 +42,9 @@ from headrace.wire.remoting.headers.pull import (
     ViewMessage,
 )
 from headrace.wire.remoting.headers.route import ClusterInfo, GetRouteInfo, TopicRoute
-from headrace.wire.remoting.headers.send import SendBack, SendMessage, SendResult
+from headrace.wire.remoting.headers.send import SendBack, SendMessage, SendResponse
 from headrace.wire.remoting.headers.transactions import COMMIT, EndTransaction
-from headrace.wire.remoting.message import MessageExt, take_messages
+from headrace.wire.remoting.message import RemotingMessage, take_messages
 from headrace.wire.remoting.message_queue import LockRequest, MessageQueue
 from headrace.wire.remoting.properties import properties_bytes, properties_text
 from remoting_bodies import (
@@ -92,10 +92,10 @@ def accepted(answer: Command) -> Command:
     return answer
 
 
-def send(link: Link, topic: str, body: bytes, sys_flag: int = 0, **properties: str) -> SendResult:
+def send(link: Link, topic: str, body: bytes, sys_flag: int = 0, **properties: str) -> SendResponse:
     text = properties_text({"UNIQ_KEY": uuid4().hex.upper(), "WAIT": "true", **properties})
     header = SendMessage("PG", topic, 0, sys_flag, BORN, properties=text)
-    return SendResult.take(
+    return SendResponse.take(
         accepted(link.call(RequestCode.SEND_MESSAGE_V2, header.ext_v2(), body)).ext
     )
 
@@ -169,7 +169,7 @@ def test_both_sets_of_names(link: Link, topic: str, version: str) -> None:
     else:
         answer = link.call(RequestCode.SEND_MESSAGE_V2, header.ext_v2(), b"body")
 
-    assert SendResult.take(accepted(answer).ext).queue_id == 1
+    assert SendResponse.take(accepted(answer).ext).queue_id == 1
 
 
 def test_a_compressed_body(link: Link, topic: str) -> None:
@@ -189,7 +189,7 @@ def test_a_batch(link: Link, topic: str) -> None:
     ]
     header = SendMessage("PG", topic, 0, 0, BORN, properties="WAIT\x01true\x02", batch=True)
     answer = link.call(RequestCode.SEND_BATCH_MESSAGE, header.ext_v2(), batch_bytes(elements))
-    result = SendResult.take(accepted(answer).ext)
+    result = SendResponse.take(accepted(answer).ext)
     found = read(link, topic, 3)
 
     assert [message.body for message in found] == [b"0", b"1", b"2"]
@@ -197,8 +197,8 @@ def test_a_batch(link: Link, topic: str) -> None:
     assert result.msg_id.split(",") == [message.offset_id for message in found]
 
 
-def read(link: Link, topic: str, wanted: int) -> list[MessageExt]:
-    def found() -> list[MessageExt]:
+def read(link: Link, topic: str, wanted: int) -> list[RemotingMessage]:
+    def found() -> list[RemotingMessage]:
         messages = list(take_messages(accepted(pull(link, topic)).body))
         return messages if len(messages) >= wanted else []
 
@@ -339,7 +339,7 @@ def test_a_half_message_is_seen_after_its_commit(link: Link, topic: str) -> None
     unique = uuid4().hex.upper()
     text = properties_text({"UNIQ_KEY": unique, "TRAN_MSG": "true", "PGROUP": "PG"})
     header = SendMessage("PG", topic, 0, 4, BORN, properties=text)
-    result = SendResult.take(accepted(link.ask(header, b"half")).ext)
+    result = SendResponse.take(accepted(link.ask(header, b"half")).ext)
     physical = int(result.msg_id[-16:], 16)
     end = EndTransaction(
         "PG", result.queue_offset, physical, COMMIT, False, unique, result.transaction_id, topic
@@ -360,7 +360,7 @@ def test_what_consoles_ask(server: Site, link: Link, topic: str) -> None:
     accepted(link.ask(UpdateConsumerOffset(group, topic, 0, 0)))
     queue = MessageQueue(topic, server.broker_name, 0)
     configs = accepted(link.call(RequestCode.GET_ALL_TOPIC_CONFIG))
-    stats = accepted(link.call(RequestCode.GET_TOPIC_STATS_INFO, OfTopic(topic).ext()))
+    stats = accepted(link.call(RequestCode.GET_TOPIC_STATS_INFO, TopicRequest(topic).ext()))
     progress = accepted(link.ask(GetConsumeStats(group, topic)))
     members = accepted(
         link.call(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group})

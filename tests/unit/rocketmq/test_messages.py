@@ -27,7 +27,7 @@ from headrace.rocketmq import (
 from headrace.rocketmq.metrics import ConsumerMetrics, Latencies, ProducerMetrics
 from headrace.rocketmq.net.identity import MessageIds, client_id
 from headrace.rocketmq.selector import tags_in
-from headrace.wire.remoting.hosts import Host
+from headrace.wire.remoting.hosts import HostAddress
 
 # -- messages ------------------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ def test_a_received_message() -> None:
     assert message.restore_topic("%RETRY%other").topic == "%RETRY%g"
     assert message.restore_topic("%RETRY%g").topic == "T"
     assert message.queue == MessageQueue("T", "b", 2)
-    stored = MessageExt("T", b"", {}, "b", 0, 0, 1024, store_host=Host("127.0.0.1", 10911))
+    stored = MessageExt("T", b"", {}, "b", 0, 0, 1024, store_host=HostAddress("127.0.0.1", 10911))
     assert stored.msg_id == stored.offset_msg_id == "7F00000100002A9F0000000000000400"
 
 

@@ -18,9 +18,9 @@ from headrace.rocketmq.received import message_in
 from headrace.wire.remoting.codes import VERSION, RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.diagnosis import (
-    DirectlyConsumed,
-    DirectResult,
-    QueueState,
+    ConsumeDirectlyResult,
+    ConsumeResultCode,
+    ProcessQueueInfo,
     RunningInfo,
 )
 from headrace.wire.remoting.headers.groups import ConsumeDirectly, GetConsumerStatus, ResetOffset
@@ -31,9 +31,9 @@ logger = logging.getLogger(__name__)
 
 Serve = Callable[[Command], Awaitable[Command | None]]
 _RESULTS = {
-    ConsumeResult.SUCCESS: DirectResult.CR_SUCCESS,
-    ConsumeResult.COMMIT: DirectResult.CR_COMMIT,
-    ConsumeResult.ROLLBACK: DirectResult.CR_ROLLBACK,
+    ConsumeResult.SUCCESS: ConsumeResultCode.CR_SUCCESS,
+    ConsumeResult.COMMIT: ConsumeResultCode.CR_COMMIT,
+    ConsumeResult.ROLLBACK: ConsumeResultCode.CR_ROLLBACK,
 }
 
 
@@ -105,7 +105,7 @@ class ConsumerRequests:
         outcome, millis = await self._runner.call(
             self._adapter, [message], ConsumeContext(message.queue)
         )
-        body = DirectlyConsumed(
+        body = ConsumeDirectlyResult(
             _direct_result(outcome),
             order=self._engine.is_orderly,
             remark=str(outcome.error) if outcome.error is not None else None,
@@ -121,19 +121,19 @@ def _without_connection(serve: Serve) -> Handler:
     return handler
 
 
-def _direct_result(outcome: Outcome) -> DirectResult:
+def _direct_result(outcome: Outcome) -> ConsumeResultCode:
     if outcome.is_wrong:
-        return DirectResult.CR_RETURN_NULL
+        return ConsumeResultCode.CR_RETURN_NULL
     if outcome.error is not None:
-        return DirectResult.CR_THROW_EXCEPTION
-    return _RESULTS.get(outcome.result, DirectResult.CR_LATER)
+        return ConsumeResultCode.CR_THROW_EXCEPTION
+    return _RESULTS.get(outcome.result, ConsumeResultCode.CR_LATER)
 
 
-def _state(a: Assignment, offsets: dict[MessageQueue, int]) -> QueueState:
+def _state(a: Assignment, offsets: dict[MessageQueue, int]) -> ProcessQueueInfo:
     cached = a.cached
     low, high = cached.bounds()
     wall = time.time() - time.monotonic()
-    return QueueState(
+    return ProcessQueueInfo(
         commit_offset=offsets.get(a.queue, 0),
         cached_min_offset=max(low, 0),
         cached_max_offset=max(high, 0),

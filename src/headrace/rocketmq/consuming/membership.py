@@ -23,10 +23,10 @@ from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.groups import GetConsumerList
 from headrace.wire.remoting.headers.heartbeat import (
     ClientCheck,
+    ConsumeFrom,
+    ConsumeModel,
     ConsumerGroup,
     Heartbeat,
-    Model,
-    StartFrom,
     Subscription,
 )
 from headrace.wire.remoting.message_queue import take_members
@@ -72,8 +72,8 @@ class Membership:
         group = ConsumerGroup(
             name=config.consumer_group,
             subscriptions=tuple(wire_subscription(one) for one in self.subscription_data()),
-            model=Model.CLUSTERING if is_shared else Model.BROADCASTING,
-            start_from=StartFrom[config.consume_from_where.value],
+            model=ConsumeModel.CLUSTERING if is_shared else ConsumeModel.BROADCASTING,
+            start_from=ConsumeFrom[config.consume_from_where.value],
         )
         return Heartbeat(self._instance.client_id, (CLIENT_INNER_PRODUCER,), (group,))
 

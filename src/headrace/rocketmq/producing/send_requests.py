@@ -161,7 +161,7 @@ def result_of(sent: Parcel, queue: MessageQueue, answer: Command, address: str) 
     status = _STATUS.get(answer.code)  # type: ignore[call-overload]  # an int equals its member
     if status is None:
         raise BrokerError(answer.code, answer.remark or "", address)
-    found = send.SendResult.take(answer.ext)
+    found = send.SendResponse.take(answer.ext)
     return SendResult(
         status,
         sent.msg_id,

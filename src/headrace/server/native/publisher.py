@@ -16,7 +16,7 @@ from headrace.server.native.checks import check_routing_key
 from headrace.server.publish_inspection import MAX_CACHED, SPECIAL, Inspection
 from headrace.wire.amqp.content import make_frames
 from headrace.wire.native.payloads import Request, check_length
-from headrace.wire.native.properties import Encoded, Encoder
+from headrace.wire.native.properties import EncodedProperties, PropertyEncoder
 
 if TYPE_CHECKING:
     from headrace.server.native.session import Session
@@ -58,7 +58,7 @@ class Publisher:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._encoder = Encoder()
+        self._encoder = PropertyEncoder()
         self._inspection = Inspection(session)
         self._routes: dict[tuple[str, str], Resolved] = {}
         self._epoch = -1
@@ -124,7 +124,7 @@ class Publisher:
             group.contents.append(make_frames(encoded.header(len(body)), body, ORIGIN, frame_max))
         return groups
 
-    def _read(self, fields: Mapping[str, Any]) -> tuple[Resolved, Encoded, bytes]:
+    def _read(self, fields: Mapping[str, Any]) -> tuple[Resolved, EncodedProperties, bytes]:
         """One message; raises what is wrong with it."""
         exchange, key, body = fields.get("exchange") or "", fields.get("key"), fields.get("body")
         if type(exchange) is not str or type(key) is not str:

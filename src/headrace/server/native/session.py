@@ -22,7 +22,7 @@ from headrace.server.native.channel import Channel
 from headrace.server.native.handlers import dispatch
 from headrace.server.native.handshake import HELLO_MAX, Limits
 from headrace.server.native.publisher import Publisher
-from headrace.wire.native.deliveries import Pieces
+from headrace.wire.native.deliveries import PackedProperties
 from headrace.wire.native.error_codes import code_of, ends_connection
 from headrace.wire.native.frames import Frame, Reader
 from headrace.wire.native.payloads import Op, Request, message, request_size, unpack
@@ -61,7 +61,7 @@ class Session(Peer):
         self.reader = Reader(min(HELLO_MAX, limits.frame_max), Op.HELLO, request_size)
         self.channels: dict[int | str, Channel] = {}
         self.publisher = Publisher(self)
-        self.pieces = Pieces()
+        self.pieces = PackedProperties()
         self._waiting: deque[tuple[int, bytes]] = deque()  # (position in the journal, answer)
 
     # -- input ----------------------------------------------------------------------------------

@@ -15,16 +15,16 @@ from headrace.wire.remoting.headers.admin import (
     CreateTopic,
     DeleteTopic,
     GetConsumeStats,
-    OfGroup,
-    OfTopic,
+    GroupRequest,
     TopicConfig,
+    TopicRequest,
     topic_configs_body,
 )
 from headrace.wire.remoting.headers.groups import ResetOffset
 from headrace.wire.remoting.headers.route import topic_list_body
 from headrace.wire.remoting.headers.statistics import (
     ClientConnection,
-    Progress,
+    QueueProgress,
     QueueStats,
     connections_body,
     consume_stats_body,
@@ -80,7 +80,7 @@ def _all_topics(session: Session, request: Command) -> None:
 
 
 def _one_topic(session: Session, request: Command) -> None:
-    name = OfTopic.take(request.ext).topic
+    name = TopicRequest.take(request.ext).topic
     session.check_topic_right("read", name)
     topic = session.hub.get_topic(name)
     session.respond(request, body=json_bytes(_config(topic).as_map()))
@@ -91,7 +91,7 @@ def _queue(session: Session, topic: LogTopic, queue_id: int) -> MessageQueue:
 
 
 def _topic_stats(session: Session, request: Command) -> None:
-    name = OfTopic.take(request.ext).topic
+    name = TopicRequest.take(request.ext).topic
     session.check_topic_right("read", name)
     topic = session.hub.get_topic(name)
     stats = {_queue(session, topic, at): QueueStats(0, 0) for at in range(topic.queues)}
@@ -106,7 +106,7 @@ def _topic_stats(session: Session, request: Command) -> None:
 
 def _consume_stats(session: Session, request: Command) -> None:
     header = GetConsumeStats.take(request.ext)
-    found: dict[MessageQueue, Progress] = {}
+    found: dict[MessageQueue, QueueProgress] = {}
     topics = session.hub.vhost.topics.log.topics
     for name in [header.topic] if header.topic else list(topics):
         topic = topics.get(name)
@@ -116,7 +116,7 @@ def _consume_stats(session: Session, request: Command) -> None:
             queue = _queue(session, topic, queue_id_of(topic, track))
             _, end = topic.bound(track)
             time = topic.time_at(track, offset - 1) if offset > 0 else None
-            found[queue] = Progress(end, offset, offset, time or 0)
+            found[queue] = QueueProgress(end, offset, offset, time or 0)
     session.respond(request, body=consume_stats_body(found))
 
 
@@ -128,7 +128,7 @@ def _connection(member: Member[Session]) -> ClientConnection:
 
 
 def _consumers(session: Session, request: Command) -> None:
-    name = OfGroup.take(request.ext).name
+    name = GroupRequest.take(request.ext).name
     group = session.hub.members.groups.get(name)
     if group is None:
         session.respond(
@@ -156,7 +156,7 @@ def _producers(session: Session, request: Command) -> None:
 
 
 def _groups_of_topic(session: Session, request: Command) -> None:
-    name = OfTopic.take(request.ext).topic
+    name = TopicRequest.take(request.ext).topic
     session.check_topic_right("read", name)
     online = {
         group.name for group in session.hub.members.groups.values() if name in group.subscriptions
@@ -167,7 +167,7 @@ def _groups_of_topic(session: Session, request: Command) -> None:
 
 
 def _topics_of_group(session: Session, request: Command) -> None:
-    name = OfGroup.take(request.ext).name
+    name = GroupRequest.take(request.ext).name
     group = session.hub.members.groups.get(name)
     session.respond(request, body=topic_list_body(sorted(group.subscriptions) if group else []))
 

@@ -13,7 +13,7 @@ from headrace.wire.remoting.headers.admin import (
     CloneGroupOffset,
     DeleteGroup,
     GroupConfig,
-    OfGroup,
+    GroupRequest,
     group_configs_body,
 )
 from headrace.wire.remoting.json_values import body_map
@@ -91,7 +91,7 @@ def _all(session: Session, request: Command) -> None:
 
 
 def _one(session: Session, request: Command) -> None:
-    name = OfGroup.take(request.ext).name
+    name = GroupRequest.take(request.ext).name
     if name not in known_groups(session.hub):
         raise NotFound(f"no group '{name:.120}'")
     session.respond(request, body=json_bytes(session.hub.groups.get(name).as_map()))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from headrace.wire.remoting.codes import Language
-from headrace.wire.remoting.headers.heartbeat import ConsumerGroup, Model, Subscription
+from headrace.wire.remoting.headers.heartbeat import ConsumeModel, ConsumerGroup, Subscription
 
 EXPIRY_MS = 120_000  # after the last heartbeat
 C = TypeVar("C")  # a connection
@@ -35,7 +35,7 @@ class Group(Generic[C]):
 
     @property
     def is_clustering(self) -> bool:
-        return self.config.model is Model.CLUSTERING
+        return self.config.model is ConsumeModel.CLUSTERING
 
     def client_ids(self) -> list[str]:
         return sorted({member.client_id for member in self.members.values()})

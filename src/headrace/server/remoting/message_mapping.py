@@ -14,7 +14,7 @@ from headrace.errors import PreconditionFailed
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.entry import decode_entry, encode_parts
 from headrace.wire.remoting import properties as names
-from headrace.wire.remoting.hosts import NOWHERE, Host, as_v4, host_bytes
+from headrace.wire.remoting.hosts import NOWHERE, HostAddress, as_v4, host_bytes
 from headrace.wire.remoting.message import stored_bytes
 from headrace.wire.remoting.properties import NAME_END, VALUE_END, properties_bytes
 
@@ -39,7 +39,7 @@ class Record:
     flag: int = 0
     sys_flag: int = 0
     born: int = 0
-    born_host: Host = NOWHERE
+    born_host: HostAddress = NOWHERE
     reconsume_times: int = 0
     prepared: int = 0  # physical offset of the half message it comes from
 
@@ -114,7 +114,7 @@ def take_record(content: bytes) -> Record:
         _number(own, _FLAG),
         _number(own, _SYS_FLAG),
         parts.born or 0,
-        as_v4(Host(parts.source_ip or NOWHERE.address, _number(own, _PORT, _PORTS))),
+        as_v4(HostAddress(parts.source_ip or NOWHERE.address, _number(own, _PORT, _PORTS))),
         _number(own, _TIMES),
         _number(own, _PREPARED, _INT64),
     )

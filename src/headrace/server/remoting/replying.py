@@ -8,8 +8,8 @@ from headrace.errors import PreconditionFailed
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.headers.send import PushReply, SendMessage, SendResult, take_send
-from headrace.wire.remoting.hosts import Host
+from headrace.wire.remoting.headers.send import PushReply, SendMessage, SendResponse, take_send
+from headrace.wire.remoting.hosts import HostAddress
 from headrace.wire.remoting.names import reply_topic
 from headrace.wire.remoting.properties import properties_text, take_properties
 
@@ -36,7 +36,7 @@ def _reply(session: Session, request: Command) -> None:
         )
         return
     _push(session, asking, header, given, request.body)
-    result = SendResult(given.get(names.UNIQ_KEY, ""), 0, 0)
+    result = SendResponse(given.get(names.UNIQ_KEY, ""), 0, 0)
     session.respond(request, ext=result.ext())
 
 
@@ -56,7 +56,7 @@ def _push(
         header.sys_flag,
         header.born_timestamp,
         header.flag,
-        str(Host(link.peer, link.peer_port)),
+        str(HostAddress(link.peer, link.peer_port)),
         str(hub.store_host(asking)),
         now,
         properties_text({**given, names.PUSH_REPLY_TIME: str(now)}),

@@ -37,7 +37,7 @@ from headrace.wire.remoting.headers.send import (
     BROKER_PICKS,
     SendBack,
     SendMessage,
-    SendResult,
+    SendResponse,
     take_send,
 )
 from headrace.wire.remoting.headers.transactions import COMMIT, ROLLBACK, EndTransaction
@@ -125,7 +125,7 @@ def _send_one(session: Session, request: Command, header: SendMessage) -> None:
     unique = record.properties[property_names.UNIQ_KEY]
 
     def stored(where: Appended) -> None:
-        result = SendResult(
+        result = SendResponse(
             _offset_id(session, where.number, where.first),
             queue_id,
             where.first,
@@ -163,7 +163,7 @@ def _send_batch(session: Session, request: Command, header: SendMessage) -> None
         first = where.first
         host = session.hub.store_host(session)
         ids = offset_ids(host, physical_offset(where.number, first), len(contents))
-        result = SendResult(ids, queue_id, first, unique, REGION, True)
+        result = SendResponse(ids, queue_id, first, unique, REGION, True)
         session.respond(request, ext=result.ext(), position=where.position)
 
     session.hub.count(PUT, topic.name, len(contents))

@@ -24,7 +24,7 @@ from headrace.server.remoting.handlers import dispatch
 from headrace.wire.remoting.command import NO_FIELDS, Command
 from headrace.wire.remoting.error_codes import code_of
 from headrace.wire.remoting.frames import Reader, command_bytes, head_bytes
-from headrace.wire.remoting.hosts import Host, as_v4
+from headrace.wire.remoting.hosts import HostAddress, as_v4
 
 if TYPE_CHECKING:
     from headrace.server.listener import Link
@@ -47,7 +47,9 @@ class Session(Peer):
     def __init__(self, hub: Hub, link: Link) -> None:
         super().__init__(hub.broker, link)
         self.hub = hub
-        self.born_host = as_v4(Host(link.peer, link.peer_port))  # as messages name the producer
+        self.born_host = as_v4(
+            HostAddress(link.peer, link.peer_port)
+        )  # as messages name the producer
         self.is_signed = False  # the user was proved by a signature
         self.reader = Reader(min(FIRST_FRAME_MAX, hub.settings.frame_max))
         self._waiting: deque[tuple[int, bytes]] = deque()  # (position in the journal, answer)

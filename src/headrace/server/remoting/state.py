@@ -26,7 +26,7 @@ from headrace.wire.remoting import names, properties
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import ONEWAY, Command
 from headrace.wire.remoting.headers.groups import NotifyConsumerIdsChanged
-from headrace.wire.remoting.hosts import Host, as_v4
+from headrace.wire.remoting.hosts import HostAddress, as_v4
 
 if TYPE_CHECKING:
     from headrace.server.remoting.session import Session
@@ -147,9 +147,9 @@ class Hub:
         session.check_topic_right("configure", name)
         return self.make_topic(name, min(queues, TEMPLATE_QUEUES))
 
-    def store_host(self, session: Session) -> Host:
+    def store_host(self, session: Session) -> HostAddress:
         """This broker as messages name it; some clients can only read IPv4 there."""
-        return as_v4(Host(self.settings.advertise_host or session.link.host, self.port))
+        return as_v4(HostAddress(self.settings.advertise_host or session.link.host, self.port))
 
     def real_place(self, record: Record) -> tuple[LogTopic, Track]:
         """Where a message belongs that waits in a hidden topic. The topic may have been deleted

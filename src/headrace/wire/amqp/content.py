@@ -14,7 +14,7 @@ from struct import error as StructError
 
 from headrace.errors import MalformedError
 from headrace.wire.amqp.properties import HeaderTable, Properties
-from headrace.wire.amqp.values import Long
+from headrace.wire.amqp.values import LongInt
 
 OVERHEAD = 8  # frame head and end octet
 _HEADER_KIND, _BODY_KIND = 2, 3
@@ -87,7 +87,7 @@ def with_delivery_count(contents: list[bytes], deliveries: int) -> list[bytes]:
     for content in contents:
         properties = properties_of(content)
         headers = properties.headers or HeaderTable()
-        headers.set("x-delivery-count", Long(deliveries))
+        headers.set("x-delivery-count", LongInt(deliveries))
         properties.headers = headers
         stamped.append(with_properties(content, properties))
     return stamped

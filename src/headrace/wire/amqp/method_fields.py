@@ -23,14 +23,14 @@ from headrace.wire.amqp.values import (
 _U32 = Struct(">I")
 
 
-class Kind(NamedTuple):
+class FieldCodec(NamedTuple):
     """How one argument is taken from a payload and put into one."""
 
     take: Callable[[bytes, int], tuple[Any, int]]
     put: Callable[[Any], bytes]
 
 
-def _integer(code: str) -> Kind:
+def _integer(code: str) -> FieldCodec:
     layout = Struct(code)
 
     def take(data: bytes, offset: int) -> tuple[int, int]:
@@ -44,7 +44,7 @@ def _integer(code: str) -> Kind:
         except StructError:
             raise MalformedError(f"{value!r} does not fit into {layout.size} bytes") from None
 
-    return Kind(take, put)
+    return FieldCodec(take, put)
 
 
 def _put_long(value: bytes) -> bytes:
@@ -75,8 +75,8 @@ U8 = Annotated[int, _OCTET]
 U16 = Annotated[int, _integer(">H")]
 U32 = Annotated[int, _integer(">I")]
 U64 = Annotated[int, _integer(">Q")]
-Short = Annotated[str, Kind(_take_name, short_string)]
-Key = Annotated[str, Kind(take_short, short_string)]  # beside a content any bytes will do
-Reason = Annotated[str, Kind(take_short, _put_reason)]
-LongString = Annotated[bytes, Kind(take_long, _put_long)]
-Table = Annotated[dict[str, object], Kind(decode_table, encode_table)]
+Short = Annotated[str, FieldCodec(_take_name, short_string)]
+Key = Annotated[str, FieldCodec(take_short, short_string)]  # beside a content any bytes will do
+Reason = Annotated[str, FieldCodec(take_short, _put_reason)]
+LongString = Annotated[bytes, FieldCodec(take_long, _put_long)]
+Table = Annotated[dict[str, object], FieldCodec(decode_table, encode_table)]

@@ -19,8 +19,8 @@ from headrace.wire.amqp.method_fields import (
     U32,
     U64,
     Bit,
+    FieldCodec,
     Key,
-    Kind,
     LongString,
     Reason,
     Short,
@@ -41,7 +41,7 @@ class Method:
     method_id: ClassVar[int]
     wire_id: ClassVar[int]  # class_id << 16 | method_id
     name: ClassVar[str]  # as the specification writes it: "queue.declare-ok"
-    layout: ClassVar[tuple[tuple[str, Kind], ...]]
+    layout: ClassVar[tuple[tuple[str, FieldCodec], ...]]
 
 
 METHODS: dict[int, type[Method]] = {}

@@ -107,7 +107,7 @@ def scan_header(data: bytes, offset: int, end: int, flags: int) -> int:
     return mode
 
 
-class _Partial:
+class _PartialContent:
     """A content that is not complete: its frames did not come in one piece."""
 
     __slots__ = ("cost", "flags", "key", "missing", "mode", "parts", "too_large")
@@ -147,7 +147,7 @@ class Reader:
         self._parts: list[bytes] = []
         self._have = 0
         self._need = 0
-        self._partial: dict[int, _Partial] = {}
+        self._partial: dict[int, _PartialContent] = {}
         self._partial_bytes = 0
         self._dead = False
         # By method frame: header and body head of the last publish, its length, key, flags, mode.
@@ -418,7 +418,7 @@ class Reader:
             if e - o < 12:
                 raise MalformedError("method frame without class and method")
             if method == _PUBLISH_ID:
-                self._partial[channel] = _Partial(data[o + 11 : e - 1])
+                self._partial[channel] = _PartialContent(data[o + 11 : e - 1])
             else:
                 events.append((METHOD, channel, data[o + 7 : e - 1]))
         elif kind == 2:
@@ -432,7 +432,9 @@ class Reader:
         else:
             raise FrameError(f"unknown frame type {kind}")
 
-    def _header(self, part: _Partial, channel: int, frame: bytes, events: list[Event]) -> None:
+    def _header(
+        self, part: _PartialContent, channel: int, frame: bytes, events: list[Event]
+    ) -> None:
         if len(frame) < _HEADER_MIN:
             raise MalformedError("content header is too short")
         _, _, _, class_weight, body, flags = _HEADER(frame, 0)
@@ -453,7 +455,7 @@ class Reader:
         if not body:
             self._complete(part, channel, events)
 
-    def _body(self, part: _Partial, channel: int, frame: bytes, events: list[Event]) -> None:
+    def _body(self, part: _PartialContent, channel: int, frame: bytes, events: list[Event]) -> None:
         size = len(frame) - 8
         if size > part.missing:
             raise UnexpectedFrame("body frames are longer than the content header says")
@@ -468,7 +470,7 @@ class Reader:
         if not part.missing:
             self._complete(part, channel, events)
 
-    def _complete(self, part: _Partial, channel: int, events: list[Event]) -> None:
+    def _complete(self, part: _PartialContent, channel: int, events: list[Event]) -> None:
         del self._partial[channel]
         if part.too_large:
             return

@@ -33,7 +33,7 @@ class Timestamp(int):
     __slots__ = ()
 
 
-class Long(int):
+class LongInt(int):
     """An integer which is encoded with code `l`, however small it is."""
 
     __slots__ = ()
@@ -203,8 +203,8 @@ _FIXED: dict[int, tuple[Struct, Callable[..., object]]] = {
     ord("u"): (Struct(">H"), _same),
     ord("I"): (Struct(">i"), _same),
     ord("i"): (Struct(">I"), _same),
-    ord("l"): (Struct(">q"), Long),
-    ord("L"): (Struct(">q"), Long),
+    ord("l"): (Struct(">q"), LongInt),
+    ord("L"): (Struct(">q"), LongInt),
     ord("f"): (Struct(">f"), _same),
     ord("d"): (Struct(">d"), _same),
     ord("T"): (Struct(">Q"), Timestamp),
@@ -349,7 +349,7 @@ def _tagged(code: bytes, body: bytes) -> bytes:
 _BY_TYPE: dict[type, tuple[str, Callable[[Any, int], bytes]]] = {
     bool: ("bool", _encode_bool),
     Timestamp: ("timestamp", _encode_timestamp),
-    Long: ("long", _encode_long),
+    LongInt: ("long", _encode_long),
     int: ("signedint", _encode_int),
     float: ("double", _encode_float),
     str: ("longstr", _encode_str),

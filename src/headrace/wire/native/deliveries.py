@@ -27,7 +27,7 @@ _TAG = Struct(">Q").pack
 _FRAME_OVERHEAD = 8
 
 
-class Pieces:
+class PackedProperties:
     """Packed properties, remembered: many messages have the same."""
 
     __slots__ = ("_known",)

@@ -22,7 +22,7 @@ _PLAIN = frozenset((int, str))
 MAX_SECONDS = (1 << 64) // 1000 - 1
 
 
-class Encoded(NamedTuple):
+class EncodedProperties(NamedTuple):
     """Everything of a content header but the size of the body."""
 
     flags: int
@@ -34,18 +34,18 @@ class Encoded(NamedTuple):
         return _SIZE_AND_FLAGS(BASIC, 0, body_size, self.flags) + self.values
 
 
-NONE = Encoded(0, b"", False)
+NONE = EncodedProperties(0, b"", False)
 
 
-class Encoder:
+class PropertyEncoder:
     """Remembers the maps it has seen: most publishers send the same few again and again."""
 
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[tuple[tuple[str, object], ...], Encoded] = {}
+        self._known: dict[tuple[tuple[str, object], ...], EncodedProperties] = {}
 
-    def encode(self, properties: Mapping[str, Any] | None) -> Encoded:
+    def encode(self, properties: Mapping[str, Any] | None) -> EncodedProperties:
         """PreconditionFailed when a property is unknown or has a value it cannot have."""
         if not properties:
             return NONE
@@ -62,7 +62,7 @@ class Encoder:
         return found
 
 
-def encode_properties(properties: Mapping[str, Any]) -> Encoded:
+def encode_properties(properties: Mapping[str, Any]) -> EncodedProperties:
     """The same without a memory."""
     found = Properties()
     for name, value in properties.items():
@@ -76,7 +76,9 @@ def encode_properties(properties: Mapping[str, Any]) -> Encoded:
         except MalformedError as error:
             raise PreconditionFailed(f"property '{name}': {error}") from None
     payload = found.encode(0)
-    return Encoded(_FLAGS(payload)[0], payload[_HEADER_PAYLOAD:], found.delivery_mode == 2)
+    return EncodedProperties(
+        _FLAGS(payload)[0], payload[_HEADER_PAYLOAD:], found.delivery_mode == 2
+    )
 
 
 def _wrong(name: str, wanted: str) -> PreconditionFailed:

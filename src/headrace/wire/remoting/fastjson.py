@@ -47,10 +47,10 @@ def loads(data: bytes | str) -> Any:  # noqa: ANN401 - JSON is anything
     except RecursionError:
         raise MalformedError("a body that is nested too deeply") from None
     except ValueError:
-        return _Parser(text).whole()
+        return _JsonParser(text).whole()
 
 
-class _Parser:
+class _JsonParser:
     """Recursive descent; the depth is limited."""
 
     __slots__ = ("_place", "_text")

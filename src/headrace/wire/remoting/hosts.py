@@ -14,7 +14,7 @@ V4_SIZE = 8
 V6_SIZE = 20
 
 
-class Host(NamedTuple):
+class HostAddress(NamedTuple):
     """Where somebody is: a numeric address and a port."""
 
     address: str
@@ -28,11 +28,11 @@ class Host(NamedTuple):
         return ":" in self.address
 
 
-NOWHERE = Host("0.0.0.0", 0)
+NOWHERE = HostAddress("0.0.0.0", 0)
 
 
 @lru_cache(4096)
-def host_bytes(host: Host) -> bytes:
+def host_bytes(host: HostAddress) -> bytes:
     """8 bytes, or 20 for IPv6; MalformedError for a name or a port out of range."""
     try:
         packed = ip_address(host.address).packed
@@ -44,13 +44,13 @@ def host_bytes(host: Host) -> bytes:
 
 
 @lru_cache(4096)
-def take_host(raw: bytes) -> Host:
+def take_host(raw: bytes) -> HostAddress:
     """The host in 8 or 20 bytes."""
-    return Host(str(ip_address(raw[:-4])), _PORT.unpack(raw[-4:])[0])
+    return HostAddress(str(ip_address(raw[:-4])), _PORT.unpack(raw[-4:])[0])
 
 
 @lru_cache(4096)
-def as_v4(host: Host) -> Host:
+def as_v4(host: HostAddress) -> HostAddress:
     """The same host, or an empty one: some clients cannot read IPv6 in messages."""
     try:
         address = ip_address(host.address)
@@ -59,5 +59,5 @@ def as_v4(host: Host) -> Host:
     if isinstance(address, IPv4Address):
         return host
     if address.ipv4_mapped is not None:
-        return Host(str(address.ipv4_mapped), host.port)
-    return Host("127.0.0.1" if address.is_loopback else "0.0.0.0", host.port)
+        return HostAddress(str(address.ipv4_mapped), host.port)
+    return HostAddress("127.0.0.1" if address.is_loopback else "0.0.0.0", host.port)

@@ -19,7 +19,7 @@ from headrace.errors import MalformedError
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.compression import INFLATED_MAX, inflate
 from headrace.wire.remoting.flags import COMPRESSION_MASK, SysFlag
-from headrace.wire.remoting.hosts import NOWHERE, Host, take_host
+from headrace.wire.remoting.hosts import NOWHERE, HostAddress, take_host
 from headrace.wire.remoting.message_ids import offset_id
 from headrace.wire.remoting.properties import take_properties
 
@@ -44,12 +44,27 @@ _COMPRESSED = int(SysFlag.COMPRESSED)
 _INFLATED = ~(_COMPRESSED | COMPRESSION_MASK)
 
 Parts = tuple[
-    str, bytes, dict[str, str], int, int, int, int, int, int, Host, int, Host, int, int, int, int
+    str,
+    bytes,
+    dict[str, str],
+    int,
+    int,
+    int,
+    int,
+    int,
+    int,
+    HostAddress,
+    int,
+    HostAddress,
+    int,
+    int,
+    int,
+    int,
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class MessageExt:
+class RemotingMessage:
     """A message with everything its broker knows about it."""
 
     topic: str
@@ -61,9 +76,9 @@ class MessageExt:
     physical_offset: int = 0
     sys_flag: int = 0
     born_timestamp: int = 0
-    born_host: Host = NOWHERE
+    born_host: HostAddress = NOWHERE
     store_timestamp: int = 0
-    store_host: Host = NOWHERE
+    store_host: HostAddress = NOWHERE
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
     body_crc: int = 0  # of the stored bytes, which may be compressed
@@ -155,13 +170,13 @@ def stored_bytes(
 
 def take_messages(
     data: bytes, *, inflated: bool = True, limit: int = INFLATED_MAX
-) -> Iterator[MessageExt]:
+) -> Iterator[RemotingMessage]:
     """The messages in ``data``, one after the other; MalformedError where they end to be some.
 
     ``inflated``: give the bodies as producers gave them, and clear the bits of compression.
     """
     for parts in take_parts(data):
-        message = MessageExt(*parts)
+        message = RemotingMessage(*parts)
         if inflated and message.sys_flag & _COMPRESSED:
             body = inflate(message.body, message.sys_flag, limit)
             message = replace(message, body=body, sys_flag=message.sys_flag & _INFLATED)

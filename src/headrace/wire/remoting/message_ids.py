@@ -5,24 +5,24 @@ from __future__ import annotations
 from struct import Struct
 
 from headrace.errors import MalformedError
-from headrace.wire.remoting.hosts import V4_SIZE, V6_SIZE, Host, host_bytes, take_host
+from headrace.wire.remoting.hosts import V4_SIZE, V6_SIZE, HostAddress, host_bytes, take_host
 
 _OFFSET = Struct(">q")
 
 
-def offset_id(store_host: Host, physical_offset: int) -> str:
+def offset_id(store_host: HostAddress, physical_offset: int) -> str:
     """The id a broker gives: its address and its own number of the message, in hex."""
     return (host_bytes(store_host) + _OFFSET.pack(physical_offset)).hex().upper()
 
 
-def offset_ids(store_host: Host, physical_offset: int, count: int) -> str:
+def offset_ids(store_host: HostAddress, physical_offset: int, count: int) -> str:
     """The ids of messages that follow each other, joined by commas."""
     place = host_bytes(store_host).hex().upper()
     following = range(physical_offset, physical_offset + count)
     return ",".join([f"{place}{physical:016X}" for physical in following])
 
 
-def take_offset_id(text: str) -> tuple[Host, int]:
+def take_offset_id(text: str) -> tuple[HostAddress, int]:
     """Address and number; MalformedError when the text is no such id."""
     try:
         raw = bytes.fromhex(text)

@@ -10,7 +10,7 @@ from headrace.server.remoting.message_mapping import Record, encode_record, sent
 from headrace.server.remoting.places import physical_offset, take_physical
 from headrace.store.topics.engine import Entry
 from headrace.store.topics.entry import decode_entry, encode_entry
-from headrace.wire.remoting.hosts import Host, host_bytes
+from headrace.wire.remoting.hosts import HostAddress, host_bytes
 from remoting_bodies import take_message
 
 names = st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "DELAY", "colour", "größe"])
@@ -22,7 +22,7 @@ records = st.builds(
     st.integers(-(1 << 31), (1 << 31) - 1),
     st.integers(0, 0x3F0).map(lambda bits: bits & ~0x30),
     st.integers(0, 1 << 50),
-    st.builds(Host, st.ip_addresses(v=4).map(str), st.integers(0, 65535)),
+    st.builds(HostAddress, st.ip_addresses(v=4).map(str), st.integers(0, 65535)),
     st.integers(0, 99),
     st.integers(0, 1 << 60),
 )
@@ -33,7 +33,7 @@ def test_a_record_survives_as_an_entry_and_on_the_wire(record: Record) -> None:
     found = take_record(encode_record(record))
 
     assert found == record
-    host = host_bytes(Host("127.0.0.1", 10911))
+    host = host_bytes(HostAddress("127.0.0.1", 10911))
     sent = take_message(sent_bytes(found, b"T", 3, 7, 1024, 5, host), inflated=False)
     assert dict(sent.properties) == dict(record.properties)
     assert (sent.body, sent.flag, sent.sys_flag) == (record.body, record.flag, record.sys_flag)
@@ -58,7 +58,7 @@ def test_an_entry_of_somebody_else_becomes_a_message(value: str) -> None:
     own = dict.fromkeys(["$rocketmq.flag", "$rocketmq.bornport", "$rocketmq.prepared"], value)
     entry = Entry(b"x", key="order-1", tags="a", source_ip="nowhere", properties=own)
     record = take_record(encode_entry(entry))
-    sent_bytes(record, b"T", 0, 0, 0, 0, host_bytes(Host("127.0.0.1", 1)))
+    sent_bytes(record, b"T", 0, 0, 0, 0, host_bytes(HostAddress("127.0.0.1", 1)))
 
     assert record.properties == {"TAGS": "a", "KEYS": "order-1"}
     assert record.flag == 0
@@ -67,7 +67,9 @@ def test_an_entry_of_somebody_else_becomes_a_message(value: str) -> None:
 
 def test_properties_which_rocketmq_cannot_say_are_left_out() -> None:
     properties = {"good": "1", "bad": "a\x01b", "huge": "x" * 40_000, "too": "2"}
-    sent = sent_bytes(Record(b"", properties), b"T", 0, 0, 0, 0, host_bytes(Host("0.0.0.0", 0)))
+    sent = sent_bytes(
+        Record(b"", properties), b"T", 0, 0, 0, 0, host_bytes(HostAddress("0.0.0.0", 0))
+    )
 
     assert dict(take_message(sent).properties) == {"good": "1", "too": "2"}
 

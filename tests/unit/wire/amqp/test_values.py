@@ -11,7 +11,7 @@ import pytest
 from headrace.errors import InternalError, MalformedError
 from headrace.wire.amqp.values import (
     MAX_DEPTH,
-    Long,
+    LongInt,
     Timestamp,
     decode_table,
     decode_value,
@@ -53,7 +53,7 @@ ENCODED = [
     (5, b"I\x00\x00\x00\x05"),
     (-(2**31), b"I\x80\x00\x00\x00"),
     (2**31, b"l\x00\x00\x00\x00\x80\x00\x00\x00"),
-    (Long(5), b"l" + bytes(7) + b"\x05"),
+    (LongInt(5), b"l" + bytes(7) + b"\x05"),
     (Timestamp(5), b"T" + bytes(7) + b"\x05"),
     (1.5, b"d\x3f\xf8" + bytes(6)),
     ("é\udcff", b"S\x00\x00\x00\x03\xc3\xa9\xff"),
@@ -83,7 +83,7 @@ def test_every_code_is_decoded(wire: bytes, value: object) -> None:
     decoded, end = decode_value(b"??" + wire + b"rest", 2)
 
     assert decoded == value
-    assert type(decoded) in (type(value), Long, Timestamp)
+    assert type(decoded) in (type(value), LongInt, Timestamp)
     assert end == 2 + len(wire)
     assert skip_value(wire, 0, len(wire)) == len(wire)
 
@@ -174,7 +174,7 @@ def test_a_list_that_contains_itself_cannot_be_encoded() -> None:
     [
         2**63,
         -(2**63) - 1,
-        Long(2**63),
+        LongInt(2**63),
         Timestamp(-1),
         Timestamp(2**64),
         Decimal("NaN"),
@@ -202,7 +202,7 @@ def test_what_amqp_has_no_room_for_is_malformed(value: object) -> None:
         (2**31 - 1, "signedint"),
         (2**31, "long"),
         (-(2**31) - 1, "long"),
-        (Long(1), "long"),
+        (LongInt(1), "long"),
         (True, "bool"),
         (1.0, "double"),
         ({}, "table"),

@@ -11,7 +11,7 @@ from headrace.wire.amqp.properties import HeaderTable, Properties
 from headrace.wire.native import deliveries
 from headrace.wire.native.properties import encode_properties
 
-PIECES = deliveries.Pieces()
+PIECES = deliveries.PackedProperties()
 
 
 def entry(content: bytes, tag: int = 1, *, redelivered: bool = False) -> bytes:
@@ -82,7 +82,7 @@ def test_redelivered_is_said() -> None:
 
 
 def test_a_message_id_is_never_taken_from_memory() -> None:
-    pieces = deliveries.Pieces()
+    pieces = deliveries.PackedProperties()
     for name in ("a", "b", None, "c"):
         content = make_content(Properties(message_id=name), b"")
         assert pieces.split(content)[1] == name
@@ -91,7 +91,7 @@ def test_a_message_id_is_never_taken_from_memory() -> None:
 def test_a_message_id_is_what_the_peer_will_read() -> None:
     content = make_content(Properties(message_id="a\udcff\u00e9"), b"")
 
-    assert deliveries.Pieces().split(content)[1] == "a?\u00e9"
+    assert deliveries.PackedProperties().split(content)[1] == "a?\u00e9"
 
 
 def test_the_answer_to_a_get_is_a_map_too() -> None:

@@ -9,7 +9,7 @@ import pytest
 from headrace.errors import PreconditionFailed
 from headrace.wire.amqp.content import make_frames, properties_of
 from headrace.wire.amqp.properties import Properties
-from headrace.wire.native.properties import Encoder, encode_properties, shown_properties
+from headrace.wire.native.properties import PropertyEncoder, encode_properties, shown_properties
 
 EVERYTHING: dict[str, Any] = {
     "content_type": "text/plain",
@@ -83,7 +83,7 @@ def test_a_number_is_taken_as_expiration() -> None:
     ],
 )
 def test_impossible_properties_are_refused(name: str, value: object) -> None:
-    for encode in (encode_properties, Encoder().encode):
+    for encode in (encode_properties, PropertyEncoder().encode):
         with pytest.raises(PreconditionFailed, match=name):
             encode({name: value})
 
@@ -98,7 +98,7 @@ def test_headers_nested_too_deeply_are_refused() -> None:
 
 
 def test_an_encoder_remembers_without_confusing() -> None:
-    encoder = Encoder()
+    encoder = PropertyEncoder()
     first = encoder.encode({"delivery_mode": 1, "type": "a"})
 
     assert encoder.encode({"delivery_mode": 1, "type": "a"}) is first
@@ -111,4 +111,4 @@ def test_an_encoder_remembers_without_confusing() -> None:
 
 
 def test_nothing_is_no_properties() -> None:
-    assert Encoder().encode(None) == encode_properties({})
+    assert PropertyEncoder().encode(None) == encode_properties({})

@@ -13,11 +13,16 @@ from headrace.wire.remoting.codes import Language, RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command, Serialization
 from headrace.wire.remoting.delays import delay_seconds, retry_level
 from headrace.wire.remoting.frames import Reader, command_bytes
-from headrace.wire.remoting.headers.heartbeat import ConsumeType, Heartbeat, Model, StartFrom
+from headrace.wire.remoting.headers.heartbeat import (
+    ConsumeFrom,
+    ConsumeModel,
+    ConsumeType,
+    Heartbeat,
+)
 from headrace.wire.remoting.headers.pull import PullMessage
 from headrace.wire.remoting.headers.route import BrokerData, ClusterInfo, QueueData, TopicRoute
-from headrace.wire.remoting.headers.send import SendMessage, SendResult
-from headrace.wire.remoting.message import MessageExt
+from headrace.wire.remoting.headers.send import SendMessage, SendResponse
+from headrace.wire.remoting.message import RemotingMessage
 from headrace.wire.remoting.message_queue import MessageQueue, take_offsets
 from remoting_bodies import message_bytes, take_message
 
@@ -140,7 +145,7 @@ def test_c_plus_plus_writes_booleans_as_numbers() -> None:
 
 
 def test_a_send_result_has_the_spelling_of_the_broker() -> None:
-    result = SendResult("id", 1, 2, "tx", "DefaultRegion", True)
+    result = SendResponse("id", 1, 2, "tx", "DefaultRegion", True)
 
     assert result.ext() == {
         "msgId": "id",
@@ -250,8 +255,8 @@ def test_a_heartbeat_of_c_plus_plus() -> None:
     assert heartbeat.client_id == "1-h@i"
     assert heartbeat.producer_groups == ()
     assert group.consume_type is ConsumeType.CONSUME_PASSIVELY
-    assert group.model is Model.CLUSTERING
-    assert group.start_from is StartFrom.CONSUME_FROM_LAST_OFFSET
+    assert group.model is ConsumeModel.CLUSTERING
+    assert group.start_from is ConsumeFrom.CONSUME_FROM_LAST_OFFSET
     assert group.subscriptions[0].version == 1700000000000
     assert group.subscriptions[0].codes == ()
     assert group.subscriptions[0].kind == "TAG"
@@ -273,7 +278,7 @@ def test_a_wrong_body_says_where() -> None:
 def test_a_compressed_body_is_inflated_and_its_bits_are_cleared() -> None:
     body = b"x" * 5000
     small, bits = compression.deflate(body)
-    stored = message_bytes(MessageExt("T", small, sys_flag=bits | 0x8))
+    stored = message_bytes(RemotingMessage("T", small, sys_flag=bits | 0x8))
 
     assert take_message(stored).body == body
     assert take_message(stored).sys_flag == 0x8
@@ -308,21 +313,21 @@ def test_a_missing_library_is_named(
 
 def test_a_blank_filler_is_skipped() -> None:
     filler = (20).to_bytes(4) + (0xCBD43194).to_bytes(4) + bytes(12)
-    message = message_bytes(MessageExt("T", b"b"))
+    message = message_bytes(RemotingMessage("T", b"b"))
 
     assert take_message(filler + message).topic == "T"
 
 
 def test_a_long_topic_has_a_length_of_two_bytes() -> None:
     topic = "%RETRY%" + "g" * 200
-    stored = message_bytes(MessageExt(topic, b""))
+    stored = message_bytes(RemotingMessage(topic, b""))
 
     assert stored[4:8].hex() == "daa320ab"
     assert take_message(stored).topic == topic
 
 
 def test_a_message_without_a_producers_id_is_called_by_its_place() -> None:
-    message = MessageExt("T", b"", {"KEYS": "a b", "DELAY": "3"}, physical_offset=255)
+    message = RemotingMessage("T", b"", {"KEYS": "a b", "DELAY": "3"}, physical_offset=255)
 
     assert message.msg_id == "000000000000000000000000000000FF"
     assert message.keys == ["a", "b"]
@@ -330,12 +335,12 @@ def test_a_message_without_a_producers_id_is_called_by_its_place() -> None:
 
 
 def test_hosts_for_clients_which_cannot_read_ipv6() -> None:
-    assert hosts.as_v4(hosts.Host("::1", 5)) == ("127.0.0.1", 5)
-    assert hosts.as_v4(hosts.Host("::ffff:10.0.0.1", 5)) == ("10.0.0.1", 5)
-    assert hosts.as_v4(hosts.Host("fd00::1", 5)) == ("0.0.0.0", 5)
-    assert hosts.as_v4(hosts.Host("10.0.0.1", 5)) == ("10.0.0.1", 5)
-    assert hosts.as_v4(hosts.Host("name", 5)) == hosts.NOWHERE
-    assert str(hosts.Host("::1", 5)) == "[::1]:5"
+    assert hosts.as_v4(hosts.HostAddress("::1", 5)) == ("127.0.0.1", 5)
+    assert hosts.as_v4(hosts.HostAddress("::ffff:10.0.0.1", 5)) == ("10.0.0.1", 5)
+    assert hosts.as_v4(hosts.HostAddress("fd00::1", 5)) == ("0.0.0.0", 5)
+    assert hosts.as_v4(hosts.HostAddress("10.0.0.1", 5)) == ("10.0.0.1", 5)
+    assert hosts.as_v4(hosts.HostAddress("name", 5)) == hosts.NOWHERE
+    assert str(hosts.HostAddress("::1", 5)) == "[::1]:5"
 
 
 # -- small rules -------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from headrace.wire.remoting.batch import BatchElement, batch_bytes, take_batch
 from headrace.wire.remoting.codes import Language, RequestCode
 from headrace.wire.remoting.command import Command, Serialization
 from headrace.wire.remoting.frames import Reader, command_bytes
-from headrace.wire.remoting.hosts import Host
-from headrace.wire.remoting.message import MessageExt, take_messages
+from headrace.wire.remoting.hosts import HostAddress
+from headrace.wire.remoting.message import RemotingMessage, take_messages
 from headrace.wire.remoting.message_ids import take_offset_id
 from remoting_bodies import message_bytes
 
@@ -56,7 +56,7 @@ def test_a_request_is_the_frame_of_the_reference(
 
 
 def test_a_stored_message_is_that_of_the_reference() -> None:
-    message = MessageExt(
+    message = RemotingMessage(
         "T1",
         b"hello",
         {"TAGS": "TagA", "UNIQ_KEY": "7F0000010001000000000000000000A0"},
@@ -64,9 +64,9 @@ def test_a_stored_message_is_that_of_the_reference() -> None:
         queue_offset=7,
         physical_offset=1024,
         born_timestamp=1700000000000,
-        born_host=Host("127.0.0.1", 50000),
+        born_host=HostAddress("127.0.0.1", 50000),
         store_timestamp=1700000000001,
-        store_host=Host("127.0.0.1", 10911),
+        store_host=HostAddress("127.0.0.1", 10911),
         body_crc=0x3610A686,
         store_size=150,
     )
@@ -74,7 +74,7 @@ def test_a_stored_message_is_that_of_the_reference() -> None:
     assert message_bytes(message) == STORED
     assert list(take_messages(STORED)) == [message]
     assert message.offset_id == "7F00000100002A9F0000000000000400"
-    assert take_offset_id(message.offset_id) == (Host("127.0.0.1", 10911), 1024)
+    assert take_offset_id(message.offset_id) == (HostAddress("127.0.0.1", 10911), 1024)
     assert message.msg_id == "7F0000010001000000000000000000A0"
     assert message.tags == "TagA"
 

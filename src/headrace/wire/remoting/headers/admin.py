@@ -42,14 +42,14 @@ class DeleteTopic(Header):
 
 
 @dataclass(frozen=True, slots=True)
-class OfTopic(Header):
+class TopicRequest(Header):
     """Every request which names a topic and nothing else."""
 
     topic: str
 
 
 @dataclass(frozen=True, slots=True)
-class OfGroup(Header):
+class GroupRequest(Header):
     """Every request which names a group, in one of the three spellings."""
 
     consumer_group: str | None = None

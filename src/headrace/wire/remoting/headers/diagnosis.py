@@ -15,7 +15,7 @@ from headrace.wire.remoting.json_values import body_map, items, table, text
 from headrace.wire.remoting.message_queue import MessageQueue, by_queue
 
 
-class DirectResult(StrEnum):
+class ConsumeResultCode(StrEnum):
     """How a message was consumed which the broker handed over on purpose."""
 
     CR_SUCCESS = "CR_SUCCESS"
@@ -26,18 +26,18 @@ class DirectResult(StrEnum):
     CR_RETURN_NULL = "CR_RETURN_NULL"
 
 
-def _direct_result(name: str, value: object) -> DirectResult:
+def _direct_result(name: str, value: object) -> ConsumeResultCode:
     word = text(name, value)
-    if word not in DirectResult.__members__:
-        raise MalformedError(f"'{name}' is none of {', '.join(DirectResult)}")
-    return DirectResult(word)
+    if word not in ConsumeResultCode.__members__:
+        raise MalformedError(f"'{name}' is none of {', '.join(ConsumeResultCode)}")
+    return ConsumeResultCode(word)
 
 
 @dataclass(frozen=True, slots=True)
-class DirectlyConsumed(JsonBody):
+class ConsumeDirectlyResult(JsonBody):
     """The answer to CONSUME_MESSAGE_DIRECTLY."""
 
-    result: DirectResult = special("consumeResult", _direct_result, str)
+    result: ConsumeResultCode = special("consumeResult", _direct_result, str)
     order: bool = False
     auto_commit: bool = True
     remark: str | None = None
@@ -45,7 +45,7 @@ class DirectlyConsumed(JsonBody):
 
 
 @dataclass(frozen=True, slots=True)
-class QueueState(JsonMap):
+class ProcessQueueInfo(JsonMap):
     """One queue that a consumer has; times in milliseconds."""
 
     NAME = "mqTable"
@@ -88,7 +88,7 @@ class RunningInfo:
 
     properties: Mapping[str, str] = field(default_factory=dict)
     subscriptions: tuple[Subscription, ...] = ()
-    queues: Mapping[MessageQueue, QueueState] = field(default_factory=dict)
+    queues: Mapping[MessageQueue, ProcessQueueInfo] = field(default_factory=dict)
     rates: Mapping[str, TopicRates] = field(default_factory=dict)
     jstack: str | None = None
 
@@ -116,7 +116,10 @@ class RunningInfo:
             tuple(
                 [Subscription.take(one) for one in items("subscriptionSet", get("subscriptionSet"))]
             ),
-            {queue: QueueState.take(one) for queue, one in by_queue("mqTable", get("mqTable"))},
+            {
+                queue: ProcessQueueInfo.take(one)
+                for queue, one in by_queue("mqTable", get("mqTable"))
+            },
             {
                 text("statusTable", name): TopicRates.take(one)
                 for name, one in table("statusTable", get("statusTable")).items()

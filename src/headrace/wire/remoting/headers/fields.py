@@ -54,7 +54,7 @@ class Header:
         return found
 
 
-class _Place(NamedTuple):
+class _FieldPosition(NamedTuple):
     name: str
     convert: Callable[[str, object], Any] | None
     default: Any
@@ -73,23 +73,23 @@ def wire_name(attribute: str) -> str:
     return first + "".join([word.capitalize() for word in others])
 
 
-class _Plan(NamedTuple):
-    places: tuple[_Place, ...]
+class _HeaderPlan(NamedTuple):
+    places: tuple[_FieldPosition, ...]
     names: tuple[tuple[str, str], ...]  # attribute, name on the wire
 
 
-_PLANS: dict[type[Header], _Plan] = {}
+_PLANS: dict[type[Header], _HeaderPlan] = {}
 
 
-def _plan(kind: type[Header]) -> _Plan:
+def _plan(kind: type[Header]) -> _HeaderPlan:
     found = _PLANS.get(kind)
     if found is None:
         attributes = fields(kind)  # type: ignore[arg-type]
         names = [one.metadata.get("wire") or wire_name(one.name) for one in attributes]
         places = [
-            _Place(name, _CONVERT[str(one.type).removesuffix(" | None")], one.default)
+            _FieldPosition(name, _CONVERT[str(one.type).removesuffix(" | None")], one.default)
             for one, name in zip(attributes, names, strict=True)
         ]
         pairs = [(one.name, name) for one, name in zip(attributes, names, strict=True)]
-        found = _PLANS[kind] = _Plan(tuple(places), tuple(pairs))
+        found = _PLANS[kind] = _HeaderPlan(tuple(places), tuple(pairs))
     return found

@@ -19,14 +19,14 @@ class ConsumeType(IntEnum):
     CONSUME_POP = 2
 
 
-class Model(IntEnum):
+class ConsumeModel(IntEnum):
     """Does every member get everything?"""
 
     BROADCASTING = 0
     CLUSTERING = 1
 
 
-class StartFrom(IntEnum):
+class ConsumeFrom(IntEnum):
     """Where a group without offsets begins."""
 
     CONSUME_FROM_LAST_OFFSET = 0
@@ -68,8 +68,8 @@ class ConsumerGroup(JsonMap):
     name: str = named("groupName")
     subscriptions: tuple[Subscription, ...] = listed("subscriptionDataSet", Subscription, ())
     consume_type: ConsumeType = enumerated("consumeType", ConsumeType.CONSUME_PASSIVELY)
-    model: Model = enumerated("messageModel", Model.CLUSTERING)
-    start_from: StartFrom = enumerated("consumeFromWhere", StartFrom.CONSUME_FROM_LAST_OFFSET)
+    model: ConsumeModel = enumerated("messageModel", ConsumeModel.CLUSTERING)
+    start_from: ConsumeFrom = enumerated("consumeFromWhere", ConsumeFrom.CONSUME_FROM_LAST_OFFSET)
     unit_mode: bool = False
 
 

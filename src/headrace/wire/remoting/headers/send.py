@@ -74,7 +74,7 @@ def take_send(code: int, ext: Mapping[str, str]) -> SendMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class SendResult(Header):
+class SendResponse(Header):
     """Where the message is now. ``msg_id``: offset ids, joined by commas after a batch."""
 
     msg_id: str

@@ -30,7 +30,7 @@ def topic_stats_body(stats: Mapping[MessageQueue, QueueStats]) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress(JsonMap):
+class QueueProgress(JsonMap):
     """How far a group is in a queue; the lag is the difference."""
 
     NAME = "offsetTable"
@@ -45,7 +45,7 @@ class Progress(JsonMap):
         return self.broker_offset - self.consumer_offset
 
 
-def consume_stats_body(progress: Mapping[MessageQueue, Progress], rate: float = 0.0) -> bytes:
+def consume_stats_body(progress: Mapping[MessageQueue, QueueProgress], rate: float = 0.0) -> bytes:
     """The answer to GET_CONSUME_STATS."""
     pairs = [(queue.as_map(), one.as_map()) for queue, one in progress.items()]
     body = f'{{"consumeTps":{dumps(rate)},"offsetTable":{object_keyed(pairs)}}}'
