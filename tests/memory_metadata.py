@@ -7,8 +7,8 @@ from collections.abc import Callable
 from headrace.errors import StoreError
 from headrace.store.api.message_log import (
     BindingRow,
-    Catalogue,
     CursorRow,
+    Declarations,
     ExchangeRow,
     ParameterRow,
     PermissionRow,
@@ -45,7 +45,7 @@ class MemoryMetadata:
     ``catalogue`` is what was declared before, say by the store a restarted broker had.
     """
 
-    def __init__(self, catalogue: Catalogue | None = None) -> None:
+    def __init__(self, catalogue: Declarations | None = None) -> None:
         self.committed = 0
         self.issued = 0
         self._open = False
@@ -55,8 +55,8 @@ class MemoryMetadata:
         if catalogue is not None:
             self._fill(catalogue)
 
-    def load(self) -> Catalogue:
-        return Catalogue(
+    def load(self) -> Declarations:
+        return Declarations(
             vhosts=[read_text(name) for name in sorted(self._vhosts)],
             exchanges=self._all(ExchangeRow),
             queues=self._all(QueueRow),
@@ -186,7 +186,7 @@ class MemoryMetadata:
         )
         return [make_row(kind, values) for values in rows]
 
-    def _fill(self, catalogue: Catalogue) -> None:
+    def _fill(self, catalogue: Declarations) -> None:
         self._vhosts.update(map(utf8, catalogue.vhosts))
         rows: list[Row] = [
             *catalogue.exchanges,

@@ -14,12 +14,12 @@ from headrace import errors
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import Priority, lane_named
 from headrace.store.topics.engine import (
+    ConsumerSpec,
     Entry,
     GroupInfo,
-    Lag,
-    Message,
     Part,
-    Reader,
+    PriorityLag,
+    StoredMessage,
     Taken,
     TopicInfo,
     TopicSpec,
@@ -161,17 +161,17 @@ class NativeEngine:
         ids: list[int] = self.line.call(APPEND, topic=topic, token=token, batch=batch)["ids"]
         return ids
 
-    def read(self, topic: str, reader: Reader, batch: int, wait_ms: int = 0) -> Taken:
+    def read(self, topic: str, reader: ConsumerSpec, batch: int, wait_ms: int = 0) -> Taken:
         answer = self.line.call(READ, topic=topic, batch=batch, wait_ms=wait_ms, **_who(reader))
         return Taken(tuple(map(_message, answer["messages"])), tuple(answer["claim"]))
 
-    def commit(self, topic: str, reader: Reader, claim: Sequence[object]) -> None:
+    def commit(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
         self.line.call(COMMIT, topic=topic, claim=list(claim), **_who(reader))
 
     def nack(
         self,
         topic: str,
-        reader: Reader,
+        reader: ConsumerSpec,
         claim: Sequence[object],
         ids: Sequence[tuple[Priority, int]] | None,
         delay_ms: int,
@@ -188,7 +188,7 @@ class NativeEngine:
             **_who(reader),
         )
 
-    def renew(self, topic: str, reader: Reader, claim: Sequence[object]) -> None:
+    def renew(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
         self.line.call(RENEW, topic=topic, claim=list(claim), **_who(reader))
 
     # -- readers
@@ -196,7 +196,7 @@ class NativeEngine:
     def seek(
         self,
         topic: str,
-        reader: Reader,
+        reader: ConsumerSpec,
         *,
         positions: Mapping[Priority, int] | None = None,
         time_ms: int | None = None,
@@ -204,7 +204,7 @@ class NativeEngine:
         named = None if positions is None else {lane.label: at for lane, at in positions.items()}
         self.line.call(SEEK, topic=topic, positions=named, time_ms=time_ms, **_who(reader))
 
-    def lag(self, topic: str, reader: Reader) -> list[Lag]:
+    def lag(self, topic: str, reader: ConsumerSpec) -> list[PriorityLag]:
         return list(map(_lag, self.line.call(LAG, topic=topic, **_who(reader))["lag"]))
 
     def groups(self, topic: str) -> list[GroupInfo]:
@@ -216,15 +216,15 @@ class NativeEngine:
             for row in rows
         ]
 
-    def forget_group(self, topic: str, reader: Reader) -> None:
+    def forget_group(self, topic: str, reader: ConsumerSpec) -> None:
         self.line.call(FORGET, topic=topic, **_who(reader))
 
-    def dead(self, topic: str, group: str, limit: int = 100) -> list[tuple[Message, str]]:
+    def dead(self, topic: str, group: str, limit: int = 100) -> list[tuple[StoredMessage, str]]:
         rows = self.line.call(DEAD, topic=topic, group=group, limit=limit)["rows"]
         return [(_message(row), reason) for row, reason in rows]
 
 
-def _who(reader: Reader) -> dict[str, object]:
+def _who(reader: ConsumerSpec) -> dict[str, object]:
     return {
         "token": reader.token,
         "group": reader.group,
@@ -235,12 +235,12 @@ def _who(reader: Reader) -> dict[str, object]:
     }
 
 
-def _message(row: Sequence[Any]) -> Message:
-    return Message(row[0], lane_named(row[1]), *row[2:])
+def _message(row: Sequence[Any]) -> StoredMessage:
+    return StoredMessage(row[0], lane_named(row[1]), *row[2:])
 
 
-def _lag(row: Sequence[Any]) -> Lag:
-    return Lag(lane_named(row[0]), *row[1:])
+def _lag(row: Sequence[Any]) -> PriorityLag:
+    return PriorityLag(lane_named(row[0]), *row[1:])
 
 
 def _info(row: Mapping[str, Any]) -> TopicInfo:

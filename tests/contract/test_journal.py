@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from headrace.errors import StoreError
-from headrace.store.api.message_log import Level, Placed
+from headrace.store.api.message_log import DurabilityLevel, RecordDestination
 from headrace.store.disk import Disk, RealDisk
 from power.forgetful import ForgetfulDisk
 from unit.store.log.journals import EAGER, JournalStage
@@ -128,7 +128,7 @@ def test_what_is_not_committed_is_not_found_after_a_crash(stage: JournalStage) -
 def test_readers_by_offset_see_what_a_sync_covers(stage: JournalStage) -> None:
     stage.put(b"the first of a segment, which is followed by a checkpoint")
     stage.commit()
-    position = stage.put(b"a", level=Level.OS)
+    position = stage.put(b"a", level=DurabilityLevel.OS)
     stage.commit()
     assert stage.log.durable >= position  # confirmed
     assert stage.log.bounds(1, stage.log.synced).end == 1
@@ -142,7 +142,7 @@ def test_readers_by_offset_see_what_a_sync_covers(stage: JournalStage) -> None:
 def test_what_was_settled_before_a_sync_does_not_raise_the_end(stage: JournalStage) -> None:
     stage.put(b"the first of a segment, which is followed by a checkpoint")
     stage.commit()
-    stage.put(b"a", level=Level.OS)
+    stage.put(b"a", level=DurabilityLevel.OS)
     stage.log.settle(1, [1])
     stage.commit()
     assert stage.log.bounds(1, stage.log.synced).end == 1
@@ -158,7 +158,7 @@ def test_a_sync_covers_segments_that_were_filled_without_one(seed: int) -> None:
     disk = ForgetfulDisk()
     stage = JournalStage(disk)
     for _ in range(4):
-        stage.put(b"x" * 3000, level=Level.OS)
+        stage.put(b"x" * 3000, level=DurabilityLevel.OS)
         stage.commit()
     stage.put(b"y")
     stage.commit()
@@ -169,7 +169,7 @@ def test_a_sync_covers_segments_that_were_filled_without_one(seed: int) -> None:
 
 
 def test_what_was_written_without_a_sync_gets_one_when_tidying(stage: JournalStage) -> None:
-    stage.put(b"a", level=Level.OS)
+    stage.put(b"a", level=DurabilityLevel.OS)
     stage.commit()
 
     stage.log.tidy()
@@ -475,7 +475,7 @@ def test_levels_below_fsync_do_not_sync(stage: JournalStage) -> None:
     stage.commit()
     syncs = []
     stage.writer.on_submit = lambda job: syncs.append(job.sync)
-    for level in (Level.OS, Level.FSYNC, Level.OS):
+    for level in (DurabilityLevel.OS, DurabilityLevel.FSYNC, DurabilityLevel.OS):
         stage.put(b"a", level=level)
         stage.commit()
 
@@ -489,8 +489,8 @@ def test_queues_with_fewer_messages_of_a_batch_get_its_first_ones(stage: Journal
         origin=0,
         ttl_ms=None,
         contents=[b"a", b"b", b"c"],
-        placed=[Placed(1, 0, 3), Placed(2, 7, 2)],
-        level=Level.FSYNC,
+        placed=[RecordDestination(1, 0, 3), RecordDestination(2, 7, 2)],
+        level=DurabilityLevel.FSYNC,
     )
     stage.commit()
     stage.crash()

@@ -12,8 +12,8 @@ from handover import Handover
 from headrace.errors import MalformedError, StoreError
 from headrace.store.api.message_log import (
     BindingRow,
-    Catalogue,
     CursorRow,
+    Declarations,
     ExchangeRow,
     Metadata,
     PermissionRow,
@@ -64,7 +64,7 @@ class Stage:
         self.reopen()
         return self.start()
 
-    def reopen(self) -> Catalogue:
+    def reopen(self) -> Declarations:
         """Close and open again; returns what was kept."""
         self.store.close()
         self.loop = Handover()
@@ -110,7 +110,7 @@ KINDS: dict[str, tuple[Row, Row]] = {
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-def rows_of(catalogue: Catalogue) -> list[Row]:
+def rows_of(catalogue: Declarations) -> list[Row]:
     return [
         *catalogue.exchanges,
         *catalogue.queues,
@@ -132,7 +132,7 @@ def rows_of(catalogue: Catalogue) -> list[Row]:
 
 
 def test_a_new_store_is_empty(stage: Stage) -> None:
-    assert stage.store.load() == Catalogue(next_queue_id=1)
+    assert stage.store.load() == Declarations(next_queue_id=1)
 
 
 @pytest.mark.parametrize("row", [BINDING, *(row for row, _ in KINDS.values())], ids=repr)
@@ -184,7 +184,7 @@ def test_deleting_what_is_not_there_is_no_error(stage: Stage, kind: str) -> None
     store.delete(BINDING)
     store.delete_vhost("nowhere")
 
-    assert stage.reopen() == Catalogue()
+    assert stage.reopen() == Declarations()
 
 
 def test_vhosts_are_kept_once_and_in_order(stage: Stage) -> None:
@@ -536,7 +536,7 @@ def test_a_closed_store_refuses_changes(stage: Stage) -> None:
         store.save(USER)
     with pytest.raises(StoreError, match="not open"):
         store.delete_vhost("/")
-    assert stage.reopen() == Catalogue()
+    assert stage.reopen() == Declarations()
 
 
 def test_closing_twice_or_without_a_start_is_fine(stage: Stage) -> None:

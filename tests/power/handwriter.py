@@ -9,16 +9,16 @@ from unittest import mock
 from headrace.store.disk import Disk
 from headrace.store.log import commit_log as log_module
 from headrace.store.log.commit_log import CommitLog
-from headrace.store.log.group_commit import Job, Writer
+from headrace.store.log.group_commit import CommitJob, LogWriter
 
-Hook = Callable[[Job], None]
+Hook = Callable[[CommitJob], None]
 
 
-class HandWriter(Writer):
+class HandWriter(LogWriter):
     """Does a job in work(), and calls back in call_back(): a test can act in between."""
 
-    jobs: deque[Job]
-    done: deque[Job]
+    jobs: deque[CommitJob]
+    done: deque[CommitJob]
     on_submit: Hook = staticmethod(lambda job: None)
     on_done: Hook = staticmethod(lambda job: None)
 
@@ -26,7 +26,7 @@ class HandWriter(Writer):
         self.jobs = deque()
         self.done = deque()
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: CommitJob) -> None:
         self.on_submit(job)
         self.jobs.append(job)
 
@@ -71,7 +71,7 @@ def start(log: CommitLog) -> HandWriter:
     def fail(error: Exception) -> None:
         raise error
 
-    with mock.patch.object(log_module, "Writer", make):
+    with mock.patch.object(log_module, "LogWriter", make):
         log.start(lambda call: call(), on_durable=_ignore, on_failure=fail, on_full=_ignore)
     return writers[0]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from headrace.store.api.message_log import Level
+from headrace.store.api.message_log import DurabilityLevel
 from headrace.store.log.commit_log import CommitLog
 
 Place = tuple[int, int]  # queue, offset
@@ -16,7 +16,7 @@ class Copy:
     """One message in one queue, and in the queues it was moved to: it is in one of them."""
 
     content: bytes
-    level: Level
+    level: DurabilityLevel
     places: list[Place]
     positions: list[int]  # in the journal: to wait for, place by place
     known: int = -1  # the latest place that is known to be on the disk
@@ -38,7 +38,7 @@ class Ledger:
     _handed: list[list[Copy]] = field(default_factory=list)  # job by job
     _written: list[Copy] = field(default_factory=list)  # written, but not synced
 
-    def add(self, content: bytes, level: Level, place: Place, position: int) -> None:
+    def add(self, content: bytes, level: DurabilityLevel, place: Place, position: int) -> None:
         self.copies.append(Copy(content, level, [place], [position]))
 
     def moved(self, copy: Copy, place: Place, position: int) -> None:
@@ -69,7 +69,7 @@ class Ledger:
 
     def durable(self, position: int) -> None:
         for copy in self.copies:
-            if copy.level >= Level.FSYNC:
+            if copy.level >= DurabilityLevel.FSYNC:
                 while copy.known + 1 < len(copy.places) and (
                     copy.positions[copy.known + 1] <= position
                 ):
@@ -106,7 +106,7 @@ class Ledger:
         for copy in self.copies:
             for place in copy.places:
                 if found.get(place) == copy.content:
-                    known = 0 if copy.level >= Level.FSYNC else -1
+                    known = 0 if copy.level >= DurabilityLevel.FSYNC else -1
                     kept.append(Copy(copy.content, copy.level, [place], [0], known))
         self.copies = kept
         self._settling, self._handed, self._written = [], [], []

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from headrace.store.log.group_commit import Job
-from headrace.store.log.segment_scan import Scan
+from headrace.store.log.group_commit import CommitJob
+from headrace.store.log.segment_scan import SegmentScan
 from power.workload import Mutation, Workload
 
 SEEDS = 60
@@ -67,7 +67,7 @@ def test_readers_of_what_no_sync_covers_see_offsets_given_twice() -> None:
     """The rule of readers is needed: when every commit counts as a sync, an offset goes back."""
 
     class Hasty(Workload):
-        def _done(self, job: Job) -> None:
+        def _done(self, job: CommitJob) -> None:
             super()._done(job)
             job.sync = True  # the log takes it for one
 
@@ -79,7 +79,7 @@ def test_readers_of_what_no_sync_covers_see_offsets_given_twice() -> None:
 def test_without_the_rule_of_sectors_a_power_cut_would_look_like_damage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Scan, "_is_torn", lambda scan, low, high: False)
+    monkeypatch.setattr(SegmentScan, "_is_torn", lambda scan, low, high: False)
 
     assert broken_seed(range(SEEDS), None) is not None
 

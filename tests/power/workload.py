@@ -6,11 +6,11 @@ from collections.abc import Callable
 from random import Random
 from unittest import mock
 
-from headrace.store.api.message_log import Level, Placed
+from headrace.store.api.message_log import DurabilityLevel, RecordDestination
 from headrace.store.log import compaction
 from headrace.store.log.commit_log import CommitLog
-from headrace.store.log.compaction import Rule
-from headrace.store.log.group_commit import Job
+from headrace.store.log.compaction import CompactionRule
+from headrace.store.log.group_commit import CommitJob
 from headrace.store.log.segment import segment_name
 from power import handwriter
 from power.forgetful import ForgetfulDisk, PowerCut
@@ -33,7 +33,7 @@ class Workload:
         self._mutation = mutation
         self._segment_size = self.rng.choice((1024, 2048, 4096, 32768))
         self._checkpoint_every = self.rng.choice((2048, 16384, 1 << 20))
-        self._rule = Rule(messages=3, size=1024, alive=self.rng.choice((0.5, 1.0)))
+        self._rule = CompactionRule(messages=3, size=1024, alive=self.rng.choice((0.5, 1.0)))
         self.ledger = Ledger()
         self.disk = self._prepared(ForgetfulDisk())
         self.log: CommitLog
@@ -147,7 +147,7 @@ class Workload:
         cold = any(one.cold and segment_name(one.base) == name for one in self.log.segments())
         return self._mutation(operation, name, cold)
 
-    def _done(self, job: Job) -> None:
+    def _done(self, job: CommitJob) -> None:
         self.ledger.written(synced=job.sync)
 
     # -- what happens in it ----------------------------------------------------------------------
@@ -179,20 +179,22 @@ class Workload:
         self._now += self.rng.randrange(10)
         contents = [self._content() for _ in range(self.rng.randrange(1, 5))]
         queues = self.rng.sample(QUEUES, self.rng.choice((1, 1, 2, 3)))
-        level = Level.OS if self.rng.random() < 0.15 else Level.FSYNC
+        level = DurabilityLevel.OS if self.rng.random() < 0.15 else DurabilityLevel.FSYNC
         placed = [self._placed(queue, len(contents)) for queue in queues]
         position = self._append(contents, placed, level)
         for one in placed:
             for number, content in enumerate(contents):
                 self.ledger.add(content, level, (one.queue, one.first + number), position)
 
-    def _placed(self, queue: int, count: int) -> Placed:
+    def _placed(self, queue: int, count: int) -> RecordDestination:
         first = self._next[queue]
         # Messages that are not stored take numbers too.
         self._next[queue] = first + count + self.rng.choice((0, 0, 0, 2))
-        return Placed(queue, first, count)
+        return RecordDestination(queue, first, count)
 
-    def _append(self, contents: list[bytes], placed: list[Placed], level: Level) -> int:
+    def _append(
+        self, contents: list[bytes], placed: list[RecordDestination], level: DurabilityLevel
+    ) -> int:
         return self.log.append(
             exchange="x",
             key="k",
@@ -250,14 +252,14 @@ class Workload:
         moving = [
             one
             for one in self._chosen(queue)
-            if one.level >= Level.FSYNC
+            if one.level >= DurabilityLevel.FSYNC
             and (len(one.places) == 1 or one.known + 1 == len(one.places))
         ]
         if not moving:
             return
         with self.log.atomic():
             placed = self._placed(other, len(moving))
-            self._append([one.content for one in moving], [placed], Level.FSYNC)
+            self._append([one.content for one in moving], [placed], DurabilityLevel.FSYNC)
             self.log.settle(queue, [one.places[-1][1] for one in moving])
         for number, copy in enumerate(moving):
             self.ledger.moved(copy, (other, placed.first + number), self.log.end)

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exploring import examples
-from headrace.bulk.decode.batches import Decoder, cut
+from headrace.bulk.decode.batches import ColumnDecoder, cut
 from headrace.bulk.decode.queue_messages import ContentColumns
 from headrace.bulk.decode.records import Slice, rows_of
 from headrace.bulk.decode.schema import COLUMNS
 from headrace.bulk.decode.topic_entries import EntryColumns
 from headrace.model.topics.message_priority import Priority
-from headrace.store.api.message_log import Placed
+from headrace.store.api.message_log import RecordDestination
 from headrace.store.log import record as r
 from headrace.store.topics.engine import Entry
 from headrace.store.topics.entry import encode_entry
@@ -62,7 +62,9 @@ def segment(records: list[list[bytes]], grouped: bool) -> tuple[bytes, Slice]:
     """Records as they lie in a segment, and where they are."""
     data, positions, firsts, stops, offset = b"", [], [], [], 5
     for contents in records:
-        out = r.Outgoing("ex", "a.b", 1, None, contents, [Placed(3, offset, len(contents))], 2)
+        out = r.OutgoingMessages(
+            "ex", "a.b", 1, None, contents, [RecordDestination(3, offset, len(contents))], 2
+        )
         seed = r.inner_seed(SEED) if grouped else SEED
         parts, _ = r.messages_parts(out, seed=seed, time=1_700_000_000_123)
         positions.append(len(data))
@@ -74,7 +76,7 @@ def segment(records: list[list[bytes]], grouped: bool) -> tuple[bytes, Slice]:
     return data, Slice(*columns)
 
 
-def decoded(data: bytes, part: Slice, decode: Decoder) -> Rows:
+def decoded(data: bytes, part: Slice, decode: ColumnDecoder) -> Rows:
     rows, damaged = rows_of(np.frombuffer(data, np.uint8), SEED, part)
     assert not damaged
     found = cut(rows, "src", 7, list(COLUMNS), decode)

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from exploring import examples
-from headrace.store.api.message_log import Level, Placed
+from headrace.store.api.message_log import DurabilityLevel, RecordDestination
 from headrace.store.log import compaction
-from headrace.store.log.compaction import Rule
+from headrace.store.log.compaction import CompactionRule
 from power.forgetful import ForgetfulDisk
 from unit.store.log.journals import JournalStage
 
 QUEUES = (1, 2, 3)
 queues = st.sampled_from(QUEUES)
 sizes = st.sampled_from((0, 1, 40, 700, 1500))
-EAGER = Rule(messages=1, size=1, alive=1.0)
+EAGER = CompactionRule(messages=1, size=1, alive=1.0)
 
 
 class JournalMachine(RuleBasedStateMachine):
@@ -44,7 +44,9 @@ class JournalMachine(RuleBasedStateMachine):
         return b"%d:" % self.sent + b"x" * size
 
     def _append(self, contents: list[bytes], targets: set[int], gap: int = 0) -> None:
-        placed = [Placed(queue, self.next[queue], len(contents)) for queue in sorted(targets)]
+        placed = [
+            RecordDestination(queue, self.next[queue], len(contents)) for queue in sorted(targets)
+        ]
         self.stage.log.append(
             exchange="",
             key="",
@@ -52,7 +54,7 @@ class JournalMachine(RuleBasedStateMachine):
             ttl_ms=None,
             contents=contents,
             placed=placed,
-            level=Level.FSYNC,
+            level=DurabilityLevel.FSYNC,
         )
         for one in placed:
             self.next[one.queue] = one.first + one.count + gap

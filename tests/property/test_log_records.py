@@ -7,16 +7,16 @@ from zlib import crc32
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.store.api.message_log import Placed
+from headrace.store.api.message_log import RecordDestination
 from headrace.store.log import record as r
-from headrace.store.log.segment import Damage, Found, parts_of, used_length, walk
+from headrace.store.log.segment import Damage, SegmentRecord, parts_of, used_length, walk
 
 u64 = st.integers(0, 2**63)
 bases = st.integers(0, 2**40).map(lambda number: number * 8)
 names = st.text(max_size=40).filter(lambda text: len(text.encode("utf-8", "replace")) < 256)
-placed = st.lists(st.builds(Placed, u64, u64, st.integers(0, 9)), max_size=4)
+placed = st.lists(st.builds(RecordDestination, u64, u64, st.integers(0, 9)), max_size=4)
 outgoing = st.builds(
-    r.Outgoing,
+    r.OutgoingMessages,
     names.map(lambda text: text.encode("utf-8", "replace").decode()),
     names.map(lambda text: text.encode("utf-8", "replace").decode()),
     st.integers(0, 65535),
@@ -29,7 +29,7 @@ settled = st.lists(st.tuples(u64, u64, u64), min_size=1, max_size=4)
 returned = st.lists(st.tuples(u64, u64, u64, u64), min_size=1, max_size=4)
 
 
-def encoded(out: r.Outgoing, seed: int, time: int = 7) -> bytes:
+def encoded(out: r.OutgoingMessages, seed: int, time: int = 7) -> bytes:
     parts, size = r.messages_parts(out, seed=seed, time=time)
     data = b"".join(parts)
     assert len(data) == size
@@ -37,10 +37,10 @@ def encoded(out: r.Outgoing, seed: int, time: int = 7) -> bytes:
 
 
 @given(out=outgoing, base=bases, time=st.integers(0, 2**50))
-def test_messages_survive_the_round_trip(out: r.Outgoing, base: int, time: int) -> None:
+def test_messages_survive_the_round_trip(out: r.OutgoingMessages, base: int, time: int) -> None:
     data = encoded(out, r.segment_seed(base), time)
     (step,) = walk(data, base, r.segment_seed(base))
-    assert isinstance(step, Found)
+    assert isinstance(step, SegmentRecord)
     messages = r.decode_messages(step.data, step.head, step.at)
 
     assert messages is not None
@@ -62,7 +62,7 @@ def test_settlements_survive_the_round_trip(ranges: list[tuple[int, int, int]], 
         r.settled_bytes(ranges, seed=r.segment_seed(base), time=1), base, r.segment_seed(base)
     )
 
-    assert isinstance(step, Found)
+    assert isinstance(step, SegmentRecord)
     assert list(r.decode_settled(step.data, step.head, step.at)) == ranges
 
 
@@ -72,12 +72,14 @@ def test_returns_survive_the_round_trip(ranges: list[tuple[int, int, int, int]],
         r.returned_bytes(ranges, seed=r.segment_seed(base), time=1), base, r.segment_seed(base)
     )
 
-    assert isinstance(step, Found)
+    assert isinstance(step, SegmentRecord)
     assert list(r.decode_returned(step.data, step.head, step.at)) == ranges
 
 
 @given(out=outgoing, base=bases, other=bases)
-def test_a_record_is_refused_in_another_segment(out: r.Outgoing, base: int, other: int) -> None:
+def test_a_record_is_refused_in_another_segment(
+    out: r.OutgoingMessages, base: int, other: int
+) -> None:
     data = encoded(out, r.segment_seed(base))
 
     assert bool(list(walk(data, other, r.segment_seed(other)))) == (
@@ -87,7 +89,7 @@ def test_a_record_is_refused_in_another_segment(out: r.Outgoing, base: int, othe
 
 @given(out=outgoing, base=bases, where=st.integers(0, 1 << 20), bit=st.integers(0, 7))
 def test_a_flipped_bit_in_the_head_is_noticed(
-    out: r.Outgoing, base: int, where: int, bit: int
+    out: r.OutgoingMessages, base: int, where: int, bit: int
 ) -> None:
     data = bytearray(encoded(out, r.segment_seed(base)))
     head = r.read_head(bytes(data))
@@ -95,13 +97,15 @@ def test_a_flipped_bit_in_the_head_is_noticed(
     data[where % head.head_size] ^= 1 << bit
 
     assert not [
-        step for step in walk(bytes(data), base, r.segment_seed(base)) if isinstance(step, Found)
+        step
+        for step in walk(bytes(data), base, r.segment_seed(base))
+        if isinstance(step, SegmentRecord)
     ]
 
 
 @given(outs=st.lists(outgoing, min_size=1, max_size=3), ranges=settled, base=bases)
 def test_a_group_holds_its_records_and_hides_them_from_a_walk(
-    outs: list[r.Outgoing], ranges: list[tuple[int, int, int]], base: int
+    outs: list[r.OutgoingMessages], ranges: list[tuple[int, int, int]], base: int
 ) -> None:
     inner = r.inner_seed(r.segment_seed(base))
     records = [encoded(out, inner) for out in outs]
@@ -109,7 +113,7 @@ def test_a_group_holds_its_records_and_hides_them_from_a_walk(
     body = b"".join(records)
     data = r.group_head(body, len(records), seed=r.segment_seed(base), time=1) + body
     (step,) = walk(data, base, r.segment_seed(base))
-    assert isinstance(step, Found)
+    assert isinstance(step, SegmentRecord)
 
     assert r.group_is_good(data, step.head)
     assert [data[part.at : part.at + part.head.size] for part in parts_of(step)] == records
@@ -125,12 +129,16 @@ def test_a_group_holds_its_records_and_hides_them_from_a_walk(
 def test_a_flipped_bit_anywhere_in_a_group_is_noticed(
     contents: list[bytes], base: int, where: int, bit: int
 ) -> None:
-    out = r.Outgoing("x", "k", 0, None, contents, [Placed(1, 0, len(contents))], 2)
+    out = r.OutgoingMessages(
+        "x", "k", 0, None, contents, [RecordDestination(1, 0, len(contents))], 2
+    )
     body = encoded(out, r.inner_seed(r.segment_seed(base)))
     data = bytearray(r.group_head(body, 1, seed=r.segment_seed(base), time=1) + body)
     data[where % len(data)] ^= 1 << bit
     steps = [
-        step for step in walk(bytes(data), base, r.segment_seed(base)) if isinstance(step, Found)
+        step
+        for step in walk(bytes(data), base, r.segment_seed(base))
+        if isinstance(step, SegmentRecord)
     ]
 
     assert not [step for step in steps if r.group_is_good(bytes(data), step.head, step.at)]

@@ -13,7 +13,7 @@ from exploring import examples
 from handover import Handover
 from headrace.store.api.message_log import (
     BindingRow,
-    Catalogue,
+    Declarations,
     ExchangeRow,
     Metadata,
     PermissionRow,
@@ -142,7 +142,7 @@ def spelled(row: Row) -> str:
     return repr(row)
 
 
-def image_of(catalogue: Catalogue) -> object:
+def image_of(catalogue: Declarations) -> object:
     rows: list[Row] = [
         *catalogue.exchanges,
         *catalogue.queues,

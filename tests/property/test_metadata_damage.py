@@ -13,8 +13,8 @@ from handover import Handover
 from headrace.errors import ConfigError, StoreError
 from headrace.store.api.message_log import (
     BindingRow,
-    Catalogue,
     CursorRow,
+    Declarations,
     ExchangeRow,
     ParameterRow,
     PermissionRow,
@@ -69,7 +69,7 @@ def populate(directory: Path) -> bytes:
     return (directory / "meta.db").read_bytes()
 
 
-def change(directory: Path) -> Catalogue:
+def change(directory: Path) -> Declarations:
     """What an ordinary day does to the file; returns how it looks after that."""
     store = SqliteMetadata(directory)
     store.load()
@@ -82,7 +82,7 @@ def change(directory: Path) -> Catalogue:
     return loaded(directory)
 
 
-def loaded(directory: Path) -> Catalogue:
+def loaded(directory: Path) -> Declarations:
     store = SqliteMetadata(directory)
     try:
         return store.load()
@@ -90,7 +90,7 @@ def loaded(directory: Path) -> Catalogue:
         store.close()
 
 
-def verdict(directory: Path, before: Catalogue, after: Catalogue) -> str:
+def verdict(directory: Path, before: Declarations, after: Declarations) -> str:
     try:
         found = loaded(directory)
         if found.damaged:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from headrace.core.topics.amqp_mapping import RAW, content_of, entry_of
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import Entry
-from headrace.store.topics.entry import Parts, decode_entry, encode_entry, message_of
+from headrace.store.topics.entry import EntryFields, decode_entry, encode_entry, message_of
 from headrace.wire.amqp.content import body_of, make_content, properties_of
 from headrace.wire.amqp.properties import HeaderTable, Properties
 
@@ -94,7 +94,7 @@ def test_an_entry_is_kept_whole(entry: Entry) -> None:
 
 @given(entries)
 def test_any_entry_can_be_given_to_amqp_clients(entry: Entry) -> None:
-    parts: Parts = decode_entry(encode_entry(entry))
+    parts: EntryFields = decode_entry(encode_entry(entry))
 
     content = content_of(parts, entry.lane, 4096)
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from headrace.bulk.decode.jobs import batches_of
 from headrace.bulk.decode.schema import schema_of
 from headrace.bulk.order import Order
-from headrace.bulk.read_plan import Job
+from headrace.bulk.read_plan import ReadPlan
 from headrace.errors import StoreError
 from headrace.wire.native.payloads import Op, message, message_head
 
@@ -98,7 +98,7 @@ def send_all(out: socket.socket, parts: Sequence[bytes | memoryview]) -> None:
             waiting[0] = waiting[0][sent:]
 
 
-def _stream(job: Job, segments: list[int]) -> Iterator[list[bytes | memoryview]]:
+def _stream(job: ReadPlan, segments: list[int]) -> Iterator[list[bytes | memoryview]]:
     """An Arrow stream in pieces: its schema, its batches, its end."""
     sink = _Sink()
     with pa.ipc.new_stream(sink, schema_of(job.columns)) as writer:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.bulk.client import Located
 from headrace.bulk.decode.jobs import batches_of
-from headrace.bulk.read_plan import Job
+from headrace.bulk.read_plan import ReadPlan
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -23,7 +23,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 class Mapped:
     """The rows of one answer. `next` is the offset at which to go on."""
 
-    def __init__(self, job: Job, segments: Sequence[int], files: ExitStack) -> None:
+    def __init__(self, job: ReadPlan, segments: Sequence[int], files: ExitStack) -> None:
         self._job = job
         self._segments = segments
         self._files = files
@@ -44,7 +44,7 @@ def open_files(located: Located) -> Mapped | None:
             segments = [_opened(files, *one) for one in located.files]
         except OSError:
             return None
-        return Mapped(Job.decode(located.job), segments, files.pop_all())
+        return Mapped(ReadPlan.decode(located.job), segments, files.pop_all())
 
 
 def _opened(files: ExitStack, path: str, device: int, inode: int) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.bulk.read_plan import Job
+from headrace.bulk.read_plan import ReadPlan
 from headrace.wire.native.payloads import pack, unpack_trusted
 
 
@@ -20,7 +20,7 @@ class Order:
 
     rid: int | str
     ch: int | str
-    job: Job
+    job: ReadPlan
 
     def encode(self) -> bytes:
         return pack({"rid": self.rid, "ch": self.ch, "job": self.job.encode()})
@@ -28,7 +28,7 @@ class Order:
     @classmethod
     def decode(cls, data: bytes) -> Order:
         fields: dict[str, Any] = unpack_trusted(data)
-        return cls(fields["rid"], fields["ch"], Job.decode(fields["job"]))
+        return cls(fields["rid"], fields["ch"], ReadPlan.decode(fields["job"]))
 
 
 # A frame of data is long; the last one of an order is short, and says so at its end.

@@ -29,7 +29,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ReadPlan:
     """One range of offsets, or the beginning of it."""
 
     kind: str  # "queue" or "topic": how the contents are to be read
@@ -50,7 +50,7 @@ class Job:
         )
 
     @classmethod
-    def decode(cls, data: bytes) -> Job:
+    def decode(cls, data: bytes) -> ReadPlan:
         fields: dict[str, Any] = unpack_trusted(data)
         fields["pieces"] = tuple(Piece(*one) for one in fields["pieces"])
         return cls(**fields)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from headrace.model.message import PublishedRun, Route
-from headrace.store.api.message_log import Level, Placed, QueueRow
+from headrace.store.api.message_log import DurabilityLevel, QueueRow, RecordDestination
 from headrace.wire.amqp.content import properties_of, with_properties
 from headrace.wire.amqp.properties import Properties
 
@@ -88,8 +88,8 @@ class Waiting:
             origin=batch.origin,
             ttl_ms=batch.ttl_ms,
             contents=[content],
-            placed=[Placed(self.number, offset, 1)],
-            level=Level.FSYNC,
+            placed=[RecordDestination(self.number, offset, 1)],
+            level=DurabilityLevel.FSYNC,
         )
         return offset, position
 

@@ -15,12 +15,19 @@ from headrace.core.spark_support.staged_batches import NAME_PREFIX as PUBLISHED_
 from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError
 from headrace.model.policy import Policy
-from headrace.store.api.message_log import BindingRow, Catalogue, CursorRow, QueueRow, RetryRow, Row
+from headrace.store.api.message_log import (
+    BindingRow,
+    CursorRow,
+    Declarations,
+    QueueRow,
+    RetryRow,
+    Row,
+)
 
 logger = logging.getLogger(__name__)
 
 
-def restore(broker: Broker, catalogue: Catalogue) -> None:
+def restore(broker: Broker, catalogue: Declarations) -> None:
     """Declare everything in the catalogue again. What cannot be is reported and left out."""
     for name in catalogue.vhosts:
         broker.ensure_vhost(name)
@@ -74,7 +81,7 @@ def _restore_queue(vhost: Vhost, queue: QueueRow) -> None:
         )
 
 
-def _restore_topics(broker: Broker, catalogue: Catalogue) -> None:
+def _restore_topics(broker: Broker, catalogue: Declarations) -> None:
     cursors: dict[str, list[CursorRow]] = {}
     retries: dict[str, list[RetryRow]] = {}
     for cursor in catalogue.cursors:

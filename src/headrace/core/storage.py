@@ -13,7 +13,14 @@ from time import monotonic
 
 from headrace.core.clock import Timers
 from headrace.core.loop_turn import Flushed, Turn
-from headrace.store.api.message_log import CursorRow, Journal, Level, Metadata, RetryRow, Row
+from headrace.store.api.message_log import (
+    CursorRow,
+    DurabilityLevel,
+    MessageLog,
+    Metadata,
+    RetryRow,
+    Row,
+)
 from headrace.store.paging_files import Scratch
 
 logger = logging.getLogger(__name__)
@@ -23,7 +30,11 @@ BEHIND_CHANGES = 5000  # declarations that are not committed before clients that
 TIDY_BUSY_MS = 20
 TIDY_IDLE_MS = 2000
 
-LEVELS = {"memory": Level.MEMORY, "os": Level.OS, "fsync": Level.FSYNC}
+LEVELS = {
+    "memory": DurabilityLevel.MEMORY,
+    "os": DurabilityLevel.OS,
+    "fsync": DurabilityLevel.FSYNC,
+}
 
 
 class Storage:
@@ -33,7 +44,7 @@ class Storage:
         self,
         turn: Turn,
         *,
-        journal: Journal | None = None,
+        journal: MessageLog | None = None,
         metadata: Metadata | None = None,
         scratch: Scratch | None = None,
         clean: bool = True,

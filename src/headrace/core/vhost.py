@@ -36,7 +36,13 @@ from headrace.model.arguments import (
 from headrace.model.message import PublishedRun
 from headrace.model.names import check_new_name, generated_queue_name
 from headrace.model.routing.headers import check_arguments as check_headers_arguments
-from headrace.store.api.message_log import BindingRow, ExchangeRow, Level, Placed, QueueRow
+from headrace.store.api.message_log import (
+    BindingRow,
+    DurabilityLevel,
+    ExchangeRow,
+    QueueRow,
+    RecordDestination,
+)
 from headrace.wire.amqp.values import type_name
 
 if TYPE_CHECKING:
@@ -114,8 +120,8 @@ class Vhost:
             origin=batch.origin,
             ttl_ms=batch.ttl_ms,
             contents=contents if longest == len(contents) else contents[:longest],
-            placed=[Placed(*one) for one in batch.placed],
-            level=Level(batch.level),
+            placed=[RecordDestination(*one) for one in batch.placed],
+            level=DurabilityLevel(batch.level),
         )
 
     # -- exchanges ------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from headrace.errors import StoreError
 from headrace.store.data_directory import JOURNAL, DataDirectory, need_catalogue
 from headrace.store.disk import RealDisk
 from headrace.store.log.commit_log import SEGMENT_SIZE, CommitLog
-from headrace.store.log.compaction import Rule
+from headrace.store.log.compaction import CompactionRule
 from headrace.store.orphans import older_copy, retained, separate_strays
 from headrace.store.paging_files import Scratch
 from headrace.store.positions import readers_ahead
@@ -52,7 +52,7 @@ class Stores:
                 now_ms=lambda: int(clock.wall_seconds() * 1000),
                 expiry_ms=clock.expiry_ms,
                 segment_size=segment_size,
-                compaction=Rule(size=segment_size // 4),
+                compaction=CompactionRule(size=segment_size // 4),
                 reserve=segment_size + RESERVE_FOR_NOTES,
                 whole_seed_from=self._directory.whole_seed_from,
             )

@@ -5,7 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from headrace.store.api.message_log import NOT_THERE, Catalogue, DamagedRow, QueueRow, Row, TopicRow
+from headrace.store.api.message_log import (
+    NOT_THERE,
+    DamagedRow,
+    Declarations,
+    QueueRow,
+    Row,
+    TopicRow,
+)
 from headrace.store.log.commit_log import CommitLog
 from headrace.store.sqlite.rows import IDENTITY, row_values
 
@@ -16,7 +23,7 @@ Stray = tuple[Row, DamagedRow]
 _WITHOUT_ROW = ("amq.", "topic.")
 
 
-def separate_strays(catalogue: Catalogue) -> list[Stray]:
+def separate_strays(catalogue: Declarations) -> list[Stray]:
     """Take them out of the catalogue. A vhost that other rows name is added to it: they are
     deleted with their vhost, in one transaction, so it was there."""
     tables = catalogue.tables()
@@ -32,7 +39,7 @@ def separate_strays(catalogue: Catalogue) -> list[Stray]:
     return found
 
 
-def older_copy(catalogue: Catalogue, seen: int) -> str | None:
+def older_copy(catalogue: Declarations, seen: int) -> str | None:
     """What is wrong with a catalogue whose generation is below one that the journal has seen."""
     if catalogue.generation >= seen or any(one.table == "counters" for one in catalogue.damaged):
         return None
@@ -43,7 +50,7 @@ def older_copy(catalogue: Catalogue, seen: int) -> str | None:
     )
 
 
-def retained(catalogue: Catalogue, log: CommitLog) -> set[int]:
+def retained(catalogue: Declarations, log: CommitLog) -> set[int]:
     """Numbers whose messages stay: what is declared, and orphans, which a repair can declare."""
     orphans = catalogue.orphans(log.numbers())
     for number in sorted(orphans):
@@ -67,7 +74,7 @@ def numbers_of(row: Row) -> set[int]:
     return {row.id} if isinstance(row, QueueRow) else set()
 
 
-def _shared_numbers(catalogue: Catalogue) -> Iterator[tuple[Row, str]]:
+def _shared_numbers(catalogue: Declarations) -> Iterator[tuple[Row, str]]:
     """Two destinations with one number would have each other's messages."""
     taken: set[int] = set()
     rows: list[Row] = [*catalogue.queues, *catalogue.topics]
@@ -77,7 +84,7 @@ def _shared_numbers(catalogue: Catalogue) -> Iterator[tuple[Row, str]]:
         taken |= numbers_of(row)
 
 
-def _orphans(catalogue: Catalogue) -> Iterator[tuple[Row, str]]:
+def _orphans(catalogue: Declarations) -> Iterator[tuple[Row, str]]:
     users = {user.name for user in catalogue.users}
     topics = {topic.uuid for topic in catalogue.topics}
     queues = {(queue.vhost, queue.name) for queue in catalogue.queues}

@@ -25,7 +25,7 @@ class _File:
         self.users = 0
 
 
-class Slot(NamedTuple):
+class ScratchSlot(NamedTuple):
     """Contents that lie one after the other in a scratch file."""
 
     file: _File
@@ -41,7 +41,7 @@ class Scratch:
         self._file_size = file_size
         self._active: _File | None = None
 
-    def write(self, contents: Sequence[bytes]) -> Slot:
+    def write(self, contents: Sequence[bytes]) -> ScratchSlot:
         """Put contents aside. Raises OSError when the disk is full."""
         data = b"".join(contents)
         file = self._active
@@ -54,9 +54,9 @@ class Scratch:
             file.used += written
             view = view[written:]
         file.users += 1
-        return Slot(file, offset, array("I", map(len, contents)))
+        return ScratchSlot(file, offset, array("I", map(len, contents)))
 
-    def read(self, slot: Slot) -> list[bytes]:
+    def read(self, slot: ScratchSlot) -> list[bytes]:
         data = os.pread(slot.file.fd, sum(slot.lengths), slot.offset)
         contents = []
         at = 0
@@ -65,7 +65,7 @@ class Scratch:
             at += length
         return contents
 
-    def free(self, slot: Slot) -> None:
+    def free(self, slot: ScratchSlot) -> None:
         """The contents are not needed any more."""
         slot.file.users -= 1
         if not slot.file.users and slot.file is not self._active:

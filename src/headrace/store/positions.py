@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import MAX_OFFSET, track_of
-from headrace.store.api.message_log import Catalogue, CursorRow, PinRow, RetryRow, TopicRow
+from headrace.store.api.message_log import CursorRow, Declarations, PinRow, RetryRow, TopicRow
 from headrace.store.sqlite.metadata import SqliteMetadata
 
 PositionRow = CursorRow | RetryRow | PinRow
@@ -31,7 +31,7 @@ class Ahead:
         )
 
 
-def readers_ahead(catalogue: Catalogue, next_offset: Callable[[int], int]) -> list[Ahead]:
+def readers_ahead(catalogue: Declarations, next_offset: Callable[[int], int]) -> list[Ahead]:
     """Every reader whose position is behind the end of the log."""
     names = catalogue.destinations()
     return [
@@ -41,7 +41,7 @@ def readers_ahead(catalogue: Catalogue, next_offset: Callable[[int], int]) -> li
     ]
 
 
-def _positions(catalogue: Catalogue) -> Iterator[tuple[int, str, int]]:
+def _positions(catalogue: Declarations) -> Iterator[tuple[int, str, int]]:
     """(number of the destination, reader, its next offset) of everything declared."""
     topics = {topic.uuid: topic for topic in catalogue.topics}
     queues = {queue.uuid: queue.id for queue in catalogue.queues}
@@ -83,7 +83,7 @@ def _offsets(pin: PinRow) -> Mapping[int, int]:
 # -- backups ------------------------------------------------------------------------------------
 
 
-def set_back(directory: Path, early: Catalogue) -> None:
+def set_back(directory: Path, early: Declarations) -> None:
     """Give the readers in a copied meta.db their positions in ``early``, which was read before the
     journal was copied.
 
@@ -108,7 +108,7 @@ def set_back(directory: Path, early: Catalogue) -> None:
         raise failures[0]
 
 
-def _rows(catalogue: Catalogue) -> Iterable[PositionRow]:
+def _rows(catalogue: Declarations) -> Iterable[PositionRow]:
     return (*catalogue.cursors, *catalogue.retries, *catalogue.pins)
 
 

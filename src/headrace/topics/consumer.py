@@ -9,7 +9,7 @@ from typing import Final
 
 from headrace.errors import BadTopicValue
 from headrace.model.topics.message_priority import lane_named
-from headrace.store.topics.engine import Reader, Taken, TopicEngine
+from headrace.store.topics.engine import ConsumerSpec, Taken, TopicEngine
 from headrace.topics import arguments
 from headrace.topics.messages import Batch, Lag, Message, batch_of, lag_of, message_of, millis
 from headrace.topics.waiting import Bell, CommitsAndReads, Waits, poll
@@ -24,7 +24,7 @@ class Consumer:
     until the lease is over; what is not committed by then goes to another member.
     """
 
-    def __init__(self, engine: TopicEngine, bell: Bell, topic: str, reader: Reader) -> None:
+    def __init__(self, engine: TopicEngine, bell: Bell, topic: str, reader: ConsumerSpec) -> None:
         self.topic = topic
         self.reader = reader
         self._engine = engine

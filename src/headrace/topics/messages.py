@@ -130,7 +130,7 @@ def millis(time: datetime | float) -> int:
     return (time.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 
-def message_of(found: spi.Message, claim: tuple[object, ...] = ()) -> Message:
+def message_of(found: spi.StoredMessage, claim: tuple[object, ...] = ()) -> Message:
     return Message(
         found.id,
         found.lane.label,
@@ -153,7 +153,7 @@ def batch_of(taken: spi.Taken) -> Batch:
     return Batch([message_of(one, taken.claim) for one in taken.messages], taken.claim)
 
 
-def lag_of(found: spi.Lag) -> Lag:
+def lag_of(found: spi.PriorityLag) -> Lag:
     return Lag(
         found.lane.label,
         found.position,

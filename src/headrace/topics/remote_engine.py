@@ -13,11 +13,11 @@ from headrace.client.core.requests import Call, Reply, nothing
 from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import (
+    ConsumerSpec,
     Entry,
     GroupInfo,
-    Lag,
-    Message,
-    Reader,
+    PriorityLag,
+    StoredMessage,
     Taken,
     TopicInfo,
     TopicSpec,
@@ -180,10 +180,10 @@ class RemoteEngine:
             ids += self._call(Op.APPEND, fields, lambda reply: list(reply["ids"]))
         return ids
 
-    def read(self, topic: str, reader: Reader, batch: int) -> Taken:
+    def read(self, topic: str, reader: ConsumerSpec, batch: int) -> Taken:
         return self.read_waiting(topic, reader, batch, 0.0)
 
-    def read_waiting(self, topic: str, reader: Reader, batch: int, wait_s: float) -> Taken:
+    def read_waiting(self, topic: str, reader: ConsumerSpec, batch: int, wait_s: float) -> Taken:
         """The broker waits, not this thread's patience: it answers with the first message. One
         answer holds so many messages; whoever wants more reads again, as with large bodies."""
         batch = min(batch, MAX_ARRAY) if batch <= _MAX_BATCH else batch
@@ -202,14 +202,14 @@ class RemoteEngine:
             if taken.messages or left <= 0:
                 return taken
 
-    def commit(self, topic: str, reader: Reader, claim: Sequence[object]) -> None:
+    def commit(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
         fields = {**values.reader(topic, reader), "claim": list(claim)}
         self._call(Op.COMMIT, fields, nothing)
 
     def nack(
         self,
         topic: str,
-        reader: Reader,
+        reader: ConsumerSpec,
         claim: Sequence[object],
         ids: Sequence[tuple[Priority, int]] | None,
         delay_ms: int,
@@ -225,7 +225,7 @@ class RemoteEngine:
             fields["ids"] = [[lane.label, number] for lane, number in ids]
         self._call(Op.TOPIC_NACK, fields, nothing)
 
-    def renew(self, topic: str, reader: Reader, claim: Sequence[object]) -> None:
+    def renew(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
         fields = {**values.reader(topic, reader), "claim": list(claim)}
         self._call(Op.RENEW, fields, nothing, repeatable=True)
 
@@ -234,7 +234,7 @@ class RemoteEngine:
     def seek(
         self,
         topic: str,
-        reader: Reader,
+        reader: ConsumerSpec,
         *,
         positions: Mapping[Priority, int] | None = None,
         time_ms: int | None = None,
@@ -246,7 +246,7 @@ class RemoteEngine:
             fields["time_ms"] = time_ms
         self._call(Op.SEEK, fields, nothing)
 
-    def lag(self, topic: str, reader: Reader) -> list[Lag]:
+    def lag(self, topic: str, reader: ConsumerSpec) -> list[PriorityLag]:
         return self._call(
             Op.LAG,
             {**values.reader(topic, reader), "start": reader.start},
@@ -257,10 +257,10 @@ class RemoteEngine:
     def groups(self, topic: str) -> list[GroupInfo]:
         return [values.group(row) for row in self._rows("groups", {"topic": topic})]
 
-    def forget_group(self, topic: str, reader: Reader) -> None:
+    def forget_group(self, topic: str, reader: ConsumerSpec) -> None:
         self._call(_FORGET_GROUP, values.reader(topic, reader), nothing)
 
-    def dead(self, topic: str, group: str, limit: int = 100) -> list[tuple[Message, str]]:
+    def dead(self, topic: str, group: str, limit: int = 100) -> list[tuple[StoredMessage, str]]:
         return self._call(
             _DEAD,
             {"topic": topic, "group": group, "limit": min(limit, MAX_ARRAY)},

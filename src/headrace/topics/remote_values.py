@@ -8,18 +8,18 @@ from typing import Any
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import lane_named
 from headrace.store.topics.engine import (
+    ConsumerSpec,
     Entry,
     GroupInfo,
-    Lag,
-    Message,
     Part,
-    Reader,
+    PriorityLag,
+    StoredMessage,
     Taken,
     TopicInfo,
 )
 
 
-def reader(topic: str, who: Reader) -> dict[str, Any]:
+def reader(topic: str, who: ConsumerSpec) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "topic": topic,
         "token": who.token,
@@ -72,18 +72,18 @@ def topic(fields: Mapping[str, Any]) -> TopicInfo:
     )
 
 
-def message(row: Sequence[Any]) -> Message:
+def message(row: Sequence[Any]) -> StoredMessage:
     number, label, *rest = row
-    return Message(number, lane_named(label), *rest)
+    return StoredMessage(number, lane_named(label), *rest)
 
 
 def taken(reply: Mapping[str, Any]) -> Taken:
     return Taken(tuple(message(row) for row in reply["messages"]), tuple(reply["claim"]))
 
 
-def lag(row: Sequence[Any]) -> Lag:
+def lag(row: Sequence[Any]) -> PriorityLag:
     label, *rest = row
-    return Lag(lane_named(label), *rest)
+    return PriorityLag(lane_named(label), *rest)
 
 
 def group(row: Mapping[str, Any]) -> GroupInfo:

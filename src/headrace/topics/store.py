@@ -13,8 +13,8 @@ from headrace.store.topics.engine import (
     EARLIEST,
     LATEST,
     MAX_ATTEMPTS,
+    ConsumerSpec,
     GroupInfo,
-    Reader,
     TopicEngine,
     TopicInfo,
     TopicSpec,
@@ -92,7 +92,7 @@ class Store:
 
     def forget_group(self, topic: str, group: str) -> None:
         """Its progress is deleted: it begins anew."""
-        self.engine.forget_group(topic, Reader("-", check_token(group, "group")))
+        self.engine.forget_group(topic, ConsumerSpec("-", check_token(group, "group")))
 
     # -- who uses them ---------------------------------------------------------------------------
 
@@ -132,7 +132,7 @@ class Store:
             raise BadTopicValue(
                 "a lease is from 0.001 s on, max_attempts from 1 on, min_share 0 to 50 percent"
             )
-        reader = Reader(token, group, start, round(lease * 1000), min_share, max_attempts)
+        reader = ConsumerSpec(token, group, start, round(lease * 1000), min_share, max_attempts)
         return Consumer(self.engine, self._bell, topic, reader)
 
     # -- life ------------------------------------------------------------------------------------

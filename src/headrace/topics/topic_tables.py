@@ -12,7 +12,7 @@ from headrace.model.topics.names import check_token
 from headrace.store.mysql import staging, tables
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.mysql.message_rows import TOMBSTONE, Values, queue_of, values_of
-from headrace.store.mysql.url import Settings, parse_url
+from headrace.store.mysql.url import MySqlSettings, parse_url
 from headrace.store.topics.engine import Entry
 
 STAGE_ROWS: Final = 500
@@ -44,7 +44,9 @@ class TopicTables:
     """A database with topics."""
 
     def __init__(self, url: str) -> None:
-        self.settings: Settings = replace(parse_url(url), housekeeping=False, readers=2, writers=1)
+        self.settings: MySqlSettings = replace(
+            parse_url(url), housekeeping=False, readers=2, writers=1
+        )
         self._engine = MySqlEngine(self.settings)
         self._is_ready = False
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, runtime_checkable
 
-from headrace.store.topics.engine import Reader, Taken
+from headrace.store.topics.engine import ConsumerSpec, Taken
 
 _FIRST_S: Final = 0.005
 _LAST_S: Final = 0.2
@@ -21,7 +21,9 @@ _LAST_S: Final = 0.2
 class Waits(Protocol):
     """An engine whose reads wait by themselves."""
 
-    def read_waiting(self, topic: str, reader: Reader, batch: int, wait_s: float) -> Taken: ...
+    def read_waiting(
+        self, topic: str, reader: ConsumerSpec, batch: int, wait_s: float
+    ) -> Taken: ...
 
 
 @runtime_checkable
@@ -29,7 +31,7 @@ class CommitsAndReads(Protocol):
     """An engine that does both in one step."""
 
     def commit_and_read(
-        self, topic: str, reader: Reader, claim: Sequence[object], batch: int
+        self, topic: str, reader: ConsumerSpec, claim: Sequence[object], batch: int
     ) -> Taken: ...
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import Entry, Reader, Taken, TopicEngine
+from headrace.store.topics.engine import ConsumerSpec, Entry, Taken, TopicEngine
 from waiting import wait_for
 
 Fill = Callable[..., list[int]]
-ANN, BOB = Reader("ann", "g"), Reader("bob", "g")
+ANN, BOB = ConsumerSpec("ann", "g"), ConsumerSpec("bob", "g")
 BRIEF = 1  # ms of a lease that is over at once
 
 
@@ -22,7 +22,7 @@ def bodies(taken: Taken) -> list[str]:
     return [message.body.decode() for message in taken.messages]
 
 
-def take_over(engine: TopicEngine, topic: str, reader: Reader, batch: int = 100) -> Taken:
+def take_over(engine: TopicEngine, topic: str, reader: ConsumerSpec, batch: int = 100) -> Taken:
     """Read until something is there: somebody's lease must end first."""
 
     def read() -> Taken | None:
@@ -54,7 +54,7 @@ def test_groups_do_not_know_of_each_other(engine: TopicEngine, topic: str, fill:
     fill(*"ab")
     engine.commit(topic, ANN, engine.read(topic, ANN, 10).claim)
 
-    assert bodies(engine.read(topic, Reader("ann", "other"), 10)) == ["a", "b"]
+    assert bodies(engine.read(topic, ConsumerSpec("ann", "other"), 10)) == ["a", "b"]
 
 
 def test_a_member_that_comes_back_goes_on_with_the_group(
@@ -77,9 +77,9 @@ def test_a_commit_counts_once(engine: TopicEngine, topic: str, fill: Fill) -> No
         engine.commit(topic, ANN, taken.claim)
 
 
-@pytest.mark.parametrize("other", [BOB, Reader("ann", "other"), Reader("ann")])
+@pytest.mark.parametrize("other", [BOB, ConsumerSpec("ann", "other"), ConsumerSpec("ann")])
 def test_a_claim_belongs_to_who_took_it(
-    engine: TopicEngine, topic: str, fill: Fill, other: Reader
+    engine: TopicEngine, topic: str, fill: Fill, other: ConsumerSpec
 ) -> None:
     fill("a", "b")
     taken = engine.read(topic, ANN, 1)
@@ -97,7 +97,7 @@ def test_after_the_lease_others_take_over_and_the_late_one_is_refused(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
     fill(*"ab")
-    slow = Reader("slow", "g", lease_ms=BRIEF)
+    slow = ConsumerSpec("slow", "g", lease_ms=BRIEF)
     lost = engine.read(topic, slow, 10)
 
     again = take_over(engine, topic, ANN)
@@ -116,7 +116,7 @@ def test_after_the_lease_nothing_can_be_committed_though_nobody_took_over(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
     numbers = fill(*"ab")
-    slow = Reader("slow", "g", lease_ms=BRIEF)
+    slow = ConsumerSpec("slow", "g", lease_ms=BRIEF)
     late = engine.read(topic, slow, 10)
     sleep(0.02)  # a look would take them over
 
@@ -132,7 +132,7 @@ def test_a_renewal_after_the_lease_counts_as_long_as_nobody_took_over(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
     fill("a")
-    late = engine.read(topic, Reader("ann", "g", lease_ms=BRIEF), 10)
+    late = engine.read(topic, ConsumerSpec("ann", "g", lease_ms=BRIEF), 10)
     sleep(0.02)
 
     engine.renew(topic, ANN, late.claim)
@@ -145,11 +145,11 @@ def test_what_others_left_comes_before_what_is_new(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
     fill(*"ab")
-    engine.read(topic, Reader("slow", "g", lease_ms=BRIEF), 2)
+    engine.read(topic, ConsumerSpec("slow", "g", lease_ms=BRIEF), 2)
     fill("c")
 
     def all_three() -> Taken | None:
-        taken = engine.read(topic, Reader("ann", "g", lease_ms=BRIEF), 3)
+        taken = engine.read(topic, ConsumerSpec("ann", "g", lease_ms=BRIEF), 3)
         return taken if len(taken.messages) == 3 else None
 
     taken = wait_for(all_three)
@@ -161,11 +161,11 @@ def test_high_messages_come_before_left_over_low_ones(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
     fill("low", lane=Priority.LOW)
-    engine.read(topic, Reader("slow", "g", lease_ms=BRIEF), 1)
+    engine.read(topic, ConsumerSpec("slow", "g", lease_ms=BRIEF), 1)
     fill("high", lane=Priority.HIGH)
 
     def both() -> Taken | None:
-        taken = engine.read(topic, Reader("ann", "g", lease_ms=BRIEF), 2)
+        taken = engine.read(topic, ConsumerSpec("ann", "g", lease_ms=BRIEF), 2)
         return taken if len(taken.messages) == 2 else None
 
     taken = wait_for(both)
@@ -175,7 +175,7 @@ def test_high_messages_come_before_left_over_low_ones(
 
 def test_a_renewed_lease_is_not_taken_over(engine: TopicEngine, topic: str, fill: Fill) -> None:
     fill("a")
-    taken = engine.read(topic, Reader("ann", "g", lease_ms=60_000), 1)
+    taken = engine.read(topic, ConsumerSpec("ann", "g", lease_ms=60_000), 1)
     engine.renew(topic, ANN, taken.claim)
 
     assert engine.read(topic, BOB, 1) == Taken()
@@ -184,7 +184,7 @@ def test_a_renewed_lease_is_not_taken_over(engine: TopicEngine, topic: str, fill
 
 def test_commits_out_of_order_lose_nothing(engine: TopicEngine, topic: str, fill: Fill) -> None:
     fill(*"abcd")
-    slow = engine.read(topic, Reader("slow", "g", lease_ms=BRIEF), 2)
+    slow = engine.read(topic, ConsumerSpec("slow", "g", lease_ms=BRIEF), 2)
     fast = engine.read(topic, ANN, 2)
     if bodies(fast) == ["c", "d"]:
         engine.commit(topic, ANN, fast.claim)
@@ -193,7 +193,7 @@ def test_commits_out_of_order_lose_nothing(engine: TopicEngine, topic: str, fill
         engine.commit(topic, ANN, fast.claim)
         assert bodies(engine.read(topic, BOB, 10)) == ["c", "d"]
     with pytest.raises(ClaimLost):
-        engine.commit(topic, Reader("slow", "g"), slow.claim)
+        engine.commit(topic, ConsumerSpec("slow", "g"), slow.claim)
 
 
 @pytest.mark.parametrize(
@@ -204,8 +204,8 @@ def test_garbage_is_no_claim(
 ) -> None:
     fill("a")
     taken = engine.read(topic, ANN, 1)
-    engine.read(topic, Reader("ann"), 1)
-    for reader in (ANN, Reader("ann")):
+    engine.read(topic, ConsumerSpec("ann"), 1)
+    for reader in (ANN, ConsumerSpec("ann")):
         with pytest.raises(ClaimLost):
             engine.commit(topic, reader, claim)
 
@@ -233,7 +233,7 @@ def test_sixteen_producers_and_four_members_lose_and_double_nothing(
             assert len(ids) == 3
 
     def consume(number: int) -> None:
-        reader = Reader(f"member-{number}", "g", lease_ms=60_000)
+        reader = ConsumerSpec(f"member-{number}", "g", lease_ms=60_000)
         while sum(map(len, seen)) < total:
             taken = engine.read(topic, reader, 37)
             if taken.claim:

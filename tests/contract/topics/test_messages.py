@@ -8,17 +8,24 @@ import pytest
 
 from headrace.errors import BodyTooLarge, ClaimLost
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import LATEST, Entry, Message, Reader, Taken, TopicEngine
+from headrace.store.topics.engine import (
+    LATEST,
+    ConsumerSpec,
+    Entry,
+    StoredMessage,
+    Taken,
+    TopicEngine,
+)
 
 Fill = Callable[..., list[int]]
-ALONE = Reader("reader-1")
+ALONE = ConsumerSpec("reader-1")
 
 
 def bodies(taken: Taken) -> list[str]:
     return [message.body.decode() for message in taken.messages]
 
 
-def identity(message: Message) -> tuple[Priority, int]:
+def identity(message: StoredMessage) -> tuple[Priority, int]:
     return message.lane, message.id
 
 
@@ -41,7 +48,7 @@ def test_a_message_comes_back_whole(engine: TopicEngine, topic: str) -> None:
 
     (message,) = engine.read(topic, ALONE, 10).messages
 
-    assert message == Message(
+    assert message == StoredMessage(
         number,
         Priority.HIGH,
         0,
@@ -95,7 +102,7 @@ def test_the_first_message_of_a_topic_is_delivered(
 ) -> None:
     fill("first")
 
-    assert bodies(engine.read(topic, Reader("c", group), 1)) == ["first"]
+    assert bodies(engine.read(topic, ConsumerSpec("c", group), 1)) == ["first"]
 
 
 def test_a_body_of_seventy_thousand_bytes_is_fine(engine: TopicEngine, topic: str) -> None:
@@ -182,7 +189,7 @@ def test_a_minimum_share_keeps_low_from_starving(
     fill(*[f"h{n}" for n in range(20)], lane=Priority.HIGH)
     fill(*[f"m{n}" for n in range(20)])
     fill(*[f"l{n}" for n in range(20)], lane=Priority.LOW)
-    reader = Reader("c", group, min_share=20)
+    reader = ConsumerSpec("c", group, min_share=20)
 
     assert bodies(engine.read(topic, reader, 10)) == [
         *[f"h{n}" for n in range(6)],
@@ -227,9 +234,9 @@ def test_two_consumers_on_their_own_both_get_everything(
 ) -> None:
     fill(*"ab")
     for token in ("x", "X"):  # told apart by case
-        taken = engine.read(topic, Reader(token), 10)
+        taken = engine.read(topic, ConsumerSpec(token), 10)
         assert bodies(taken) == ["a", "b"]
-        engine.commit(topic, Reader(token), taken.claim)
+        engine.commit(topic, ConsumerSpec(token), taken.claim)
 
 
 def test_a_late_commit_does_not_go_back(engine: TopicEngine, topic: str, fill: Fill) -> None:
@@ -244,20 +251,20 @@ def test_a_late_commit_does_not_go_back(engine: TopicEngine, topic: str, fill: F
 
 def test_somebody_elses_claim_is_refused(engine: TopicEngine, topic: str, fill: Fill) -> None:
     fill("a")
-    engine.read(topic, Reader("other"), 1)
+    engine.read(topic, ConsumerSpec("other"), 1)
     taken = engine.read(topic, ALONE, 1)
 
     with pytest.raises(ClaimLost):
-        engine.commit(topic, Reader("other"), taken.claim)
+        engine.commit(topic, ConsumerSpec("other"), taken.claim)
 
-    assert bodies(engine.read(topic, Reader("other"), 1)) == ["a"]
+    assert bodies(engine.read(topic, ConsumerSpec("other"), 1)) == ["a"]
 
 
 def test_alone_and_in_a_group_are_two_positions(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
     fill(*"ab")
-    member = Reader(ALONE.token, "g")
+    member = ConsumerSpec(ALONE.token, "g")
     taken = engine.read(topic, ALONE, 10)
     engine.commit(topic, ALONE, taken.claim)
 
@@ -268,7 +275,7 @@ def test_alone_and_in_a_group_are_two_positions(
 def test_a_reader_can_begin_at_the_end(
     engine: TopicEngine, topic: str, fill: Fill, group: str | None
 ) -> None:
-    reader = Reader("late", group, start=LATEST)
+    reader = ConsumerSpec("late", group, start=LATEST)
     fill("old")
     assert engine.read(topic, reader, 10) == Taken()
     fill("new")

@@ -9,12 +9,12 @@ import pytest
 from headrace.errors import ClaimLost
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import Entry, Lag, Reader, Taken, TopicEngine
+from headrace.store.topics.engine import ConsumerSpec, Entry, PriorityLag, Taken, TopicEngine
 from waiting import wait_for
 
 Fill = Callable[..., list[int]]
-ANN = Reader("ann", "g")
-ALONE = Reader("ann")
+ANN = ConsumerSpec("ann", "g")
+ALONE = ConsumerSpec("ann")
 both = pytest.mark.parametrize("reader", [ANN, ALONE], ids=["group", "alone"])
 
 
@@ -23,8 +23,8 @@ def bodies(taken: Taken) -> list[str]:
 
 
 def lag_of(
-    engine: TopicEngine, topic: str, reader: Reader, lane: Priority = Priority.MIDDLE
-) -> Lag:
+    engine: TopicEngine, topic: str, reader: ConsumerSpec, lane: Priority = Priority.MIDDLE
+) -> PriorityLag:
     return {one.lane: one for one in engine.lag(topic, reader)}[lane]
 
 
@@ -32,7 +32,7 @@ def lag_of(
 
 
 @both
-def test_seek_goes_back(engine: TopicEngine, topic: str, fill: Fill, reader: Reader) -> None:
+def test_seek_goes_back(engine: TopicEngine, topic: str, fill: Fill, reader: ConsumerSpec) -> None:
     ids = fill(*"abcd")
     engine.commit(topic, reader, engine.read(topic, reader, 10).claim)
 
@@ -43,7 +43,7 @@ def test_seek_goes_back(engine: TopicEngine, topic: str, fill: Fill, reader: Rea
 
 @both
 def test_seek_to_zero_is_the_beginning(
-    engine: TopicEngine, topic: str, fill: Fill, reader: Reader
+    engine: TopicEngine, topic: str, fill: Fill, reader: ConsumerSpec
 ) -> None:
     fill(*"ab")
     engine.commit(topic, reader, engine.read(topic, reader, 10).claim)
@@ -54,7 +54,9 @@ def test_seek_to_zero_is_the_beginning(
 
 
 @both
-def test_seek_goes_forward(engine: TopicEngine, topic: str, fill: Fill, reader: Reader) -> None:
+def test_seek_goes_forward(
+    engine: TopicEngine, topic: str, fill: Fill, reader: ConsumerSpec
+) -> None:
     ids = fill(*"abcd")
 
     engine.seek(topic, reader, positions={Priority.MIDDLE: ids[2]})
@@ -65,7 +67,7 @@ def test_seek_goes_forward(engine: TopicEngine, topic: str, fill: Fill, reader: 
 @both
 @pytest.mark.parametrize("far", [1000, 10**15, (1 << 63) - 1])
 def test_seek_behind_everything_waits_for_what_comes(
-    engine: TopicEngine, topic: str, fill: Fill, reader: Reader, far: int
+    engine: TopicEngine, topic: str, fill: Fill, reader: ConsumerSpec, far: int
 ) -> None:
     fill(*"ab")
     engine.seek(topic, reader, positions={Priority.MIDDLE: far})
@@ -77,7 +79,7 @@ def test_seek_behind_everything_waits_for_what_comes(
 
 @both
 def test_seek_leaves_other_lanes_alone(
-    engine: TopicEngine, topic: str, fill: Fill, reader: Reader
+    engine: TopicEngine, topic: str, fill: Fill, reader: ConsumerSpec
 ) -> None:
     fill("m")
     fill("h", lane=Priority.HIGH)
@@ -90,7 +92,7 @@ def test_seek_leaves_other_lanes_alone(
 
 @both
 def test_claims_from_before_a_seek_are_void(
-    engine: TopicEngine, topic: str, fill: Fill, reader: Reader
+    engine: TopicEngine, topic: str, fill: Fill, reader: ConsumerSpec
 ) -> None:
     fill(*"ab")
     taken = engine.read(topic, reader, 10)
@@ -103,9 +105,9 @@ def test_claims_from_before_a_seek_are_void(
 
 
 @both
-def test_seek_by_time(engine: TopicEngine, topic: str, fill: Fill, reader: Reader) -> None:
+def test_seek_by_time(engine: TopicEngine, topic: str, fill: Fill, reader: ConsumerSpec) -> None:
     fill("old")
-    old = engine.read(topic, Reader("looker"), 1).messages[0].time
+    old = engine.read(topic, ConsumerSpec("looker"), 1).messages[0].time
 
     def later() -> int:
         fill("new")
@@ -132,7 +134,7 @@ def test_seek_by_time(engine: TopicEngine, topic: str, fill: Fill, reader: Reade
 
 @both
 def test_lag_counts_what_is_not_done(
-    engine: TopicEngine, topic: str, fill: Fill, reader: Reader
+    engine: TopicEngine, topic: str, fill: Fill, reader: ConsumerSpec
 ) -> None:
     ids = fill(*"abcd")
     taken = engine.read(topic, reader, 3)
@@ -159,7 +161,7 @@ def test_lag_tells_what_is_claimed(engine: TopicEngine, topic: str, fill: Fill) 
 
 @both
 def test_lag_does_not_make_the_reader_known(
-    engine: TopicEngine, topic: str, fill: Fill, reader: Reader
+    engine: TopicEngine, topic: str, fill: Fill, reader: ConsumerSpec
 ) -> None:
     fill(*"ab")
 
@@ -173,7 +175,7 @@ def test_lag_does_not_make_the_reader_known(
 def test_groups_and_single_readers_are_listed(engine: TopicEngine, topic: str, fill: Fill) -> None:
     fill(*"abc")
     engine.commit(topic, ANN, engine.read(topic, ANN, 1).claim)
-    engine.read(topic, Reader("bob", "g"), 1)
+    engine.read(topic, ConsumerSpec("bob", "g"), 1)
     engine.commit(topic, ALONE, engine.read(topic, ALONE, 2).claim)
 
     found = {(one.group, one.token): one for one in engine.groups(topic)}
@@ -188,7 +190,7 @@ def test_groups_and_single_readers_are_listed(engine: TopicEngine, topic: str, f
 
 @both
 def test_a_forgotten_reader_begins_anew(
-    engine: TopicEngine, topic: str, fill: Fill, reader: Reader
+    engine: TopicEngine, topic: str, fill: Fill, reader: ConsumerSpec
 ) -> None:
     fill(*"ab")
     taken = engine.read(topic, reader, 10)

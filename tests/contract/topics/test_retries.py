@@ -8,12 +8,12 @@ import pytest
 
 from headrace.errors import BadTopicValue, ClaimLost
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import Reader, Taken, TopicEngine
+from headrace.store.topics.engine import ConsumerSpec, Taken, TopicEngine
 from waiting import wait_for
 
 Fill = Callable[..., list[int]]
-ANN = Reader("ann", "g", max_attempts=3)
-BOB = Reader("bob", "g", max_attempts=3)
+ANN = ConsumerSpec("ann", "g", max_attempts=3)
+BOB = ConsumerSpec("bob", "g", max_attempts=3)
 LATER = 3_600_000
 
 
@@ -21,7 +21,7 @@ def bodies(taken: Taken) -> list[str]:
     return [message.body.decode() for message in taken.messages]
 
 
-def read_some(engine: TopicEngine, topic: str, reader: Reader) -> Taken:
+def read_some(engine: TopicEngine, topic: str, reader: ConsumerSpec) -> Taken:
     def read() -> Taken | None:
         taken = engine.read(topic, reader, 100)
         return taken if taken.messages else None
@@ -29,7 +29,9 @@ def read_some(engine: TopicEngine, topic: str, reader: Reader) -> Taken:
     return wait_for(read)  # type: ignore[return-value]
 
 
-def give_back(engine: TopicEngine, topic: str, reader: Reader, taken: Taken, delay: int) -> None:
+def give_back(
+    engine: TopicEngine, topic: str, reader: ConsumerSpec, taken: Taken, delay: int
+) -> None:
     """Nack the first message, commit the rest."""
     first = taken.messages[0]
     engine.nack(topic, reader, taken.claim, [(first.lane, first.id)], delay, "no such order")
@@ -65,14 +67,14 @@ def test_a_retry_that_nobody_commits_comes_again(
 ) -> None:
     fill("a")
     give_back(engine, topic, ANN, engine.read(topic, ANN, 1), 0)
-    lost = read_some(engine, topic, Reader("slow", "g", lease_ms=1))
+    lost = read_some(engine, topic, ConsumerSpec("slow", "g", lease_ms=1))
 
     again = read_some(engine, topic, BOB)
 
     assert bodies(again) == ["a"]
     assert again.messages[0].attempts == 3
     with pytest.raises(ClaimLost):
-        engine.commit(topic, Reader("slow", "g"), lost.claim)
+        engine.commit(topic, ConsumerSpec("slow", "g"), lost.claim)
 
 
 def test_after_too_many_attempts_it_is_dead(engine: TopicEngine, topic: str, fill: Fill) -> None:
@@ -92,7 +94,7 @@ def test_other_groups_still_get_it(engine: TopicEngine, topic: str, fill: Fill) 
     fill("a")
     give_back(engine, topic, ANN, engine.read(topic, ANN, 1), LATER)
 
-    assert bodies(engine.read(topic, Reader("ann", "other"), 10)) == ["a"]
+    assert bodies(engine.read(topic, ConsumerSpec("ann", "other"), 10)) == ["a"]
     assert engine.dead(topic, "other") == []
 
 
@@ -138,7 +140,11 @@ def test_what_is_tried_again_out_of_a_lost_claim_can_be_given_back_again(
 ) -> None:
     """The range that was lost and the message out of it are in one claim now."""
     fill(*"abc")
-    ann, late, bob = Reader("ann", "g"), Reader("ann", "g", lease_ms=1), Reader("bob", "g")
+    ann, late, bob = (
+        ConsumerSpec("ann", "g"),
+        ConsumerSpec("ann", "g", lease_ms=1),
+        ConsumerSpec("bob", "g"),
+    )
     taken = engine.read(topic, ann, 10)
     second = (Priority.MIDDLE, taken.messages[1].id)
     engine.nack(topic, ann, taken.claim, [second], 0)
@@ -164,7 +170,7 @@ def test_those_given_up_do_not_hide_what_is_due_behind_them(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
     fill(*"abcd")
-    once = Reader("ann", "g", max_attempts=9)
+    once = ConsumerSpec("ann", "g", max_attempts=9)
     taken = engine.read(topic, once, 10)
     for one in taken.messages:
         engine.nack(topic, once, taken.claim, [(one.lane, one.id)], 0)
@@ -173,7 +179,7 @@ def test_those_given_up_do_not_hide_what_is_due_behind_them(
     engine.nack(topic, once, first.claim, [(one.lane, one.id) for one in first.messages], 0)
     engine.commit(topic, once, first.claim)
 
-    last = read_some(engine, topic, Reader("bob", "g", max_attempts=2))
+    last = read_some(engine, topic, ConsumerSpec("bob", "g", max_attempts=2))
     assert "d" in bodies(last)
 
 
@@ -203,7 +209,7 @@ def test_a_whole_claim_tried_often_enough_is_dead(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
     fill(*"ab")
-    reader = Reader("ann", "g", max_attempts=1)
+    reader = ConsumerSpec("ann", "g", max_attempts=1)
     engine.nack(topic, reader, engine.read(topic, reader, 10).claim, None, LATER, "no use")
 
     assert engine.read(topic, reader, 10) == Taken()

@@ -9,7 +9,7 @@ import pytest
 from headrace.errors import BadTopicName, BadTopicValue, NoSuchTopic, TopicConflict
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import Entry, Reader, TopicEngine, TopicSpec
+from headrace.store.topics.engine import ConsumerSpec, Entry, TopicEngine, TopicSpec
 
 NewTopic = Callable[..., str]
 
@@ -62,7 +62,7 @@ def test_a_name_of_forty_characters_is_fine(engine: TopicEngine) -> None:
     name = "a" * 40
     engine.create(TopicSpec(name))
     engine.append(name, [Entry(b"x")])
-    assert [one.body for one in engine.read(name, Reader("c"), 5).messages] == [b"x"]
+    assert [one.body for one in engine.read(name, ConsumerSpec("c"), 5).messages] == [b"x"]
     engine.delete(name)
 
 
@@ -75,7 +75,7 @@ def test_all_topics_are_listed(engine: TopicEngine, new_topic: NewTopic) -> None
 
 
 def test_what_is_not_there_cannot_be_used(engine: TopicEngine) -> None:
-    reader = Reader("c")
+    reader = ConsumerSpec("c")
     for call in (
         lambda: engine.describe("nowhere"),
         lambda: engine.delete("nowhere"),
@@ -93,7 +93,7 @@ def test_a_deleted_topic_is_gone_with_its_messages_and_readers(
     engine: TopicEngine, topic: str
 ) -> None:
     engine.append(topic, [Entry(b"old")])
-    group = Reader("c", "g")
+    group = ConsumerSpec("c", "g")
     taken = engine.read(topic, group, 10)
     engine.commit(topic, group, taken.claim)
     before = engine.describe(topic)

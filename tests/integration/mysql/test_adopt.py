@@ -10,7 +10,7 @@ import pytest
 from headrace.errors import BadTopicValue, NoSuchTopic, TopicConflict
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics.engine import Entry, Reader
+from headrace.store.topics.engine import ConsumerSpec, Entry
 from mariadb import MariaDb
 
 Cursor = pymysql.cursors.Cursor
@@ -55,17 +55,17 @@ def test_messages_ids_and_offsets_stay(start_engine: StartEngine, sql: Cursor, m
     make_old(sql, middle)
     engine = start_engine()
     engine.adopt("old")
-    high = engine.read("old", Reader("new"), 3).messages
+    high = engine.read("old", ConsumerSpec("new"), 3).messages
     assert [(one.id, one.body, one.source_ip, one.key) for one in high] == [
         (3, b"a", "10.0.0.1", "order-1"),
         (4, b"b", "192.168.0.1", None),
         (7, b"c", None, "ключ"),
     ]
-    alone = engine.read("old", Reader("alone"), 10).messages
+    alone = engine.read("old", ConsumerSpec("alone"), 10).messages
     assert [(one.lane, one.id) for one in alone] == [
         (Priority.HIGH, 7), (Priority.MIDDLE, 3), (Priority.MIDDLE, 4),
     ]  # fmt: skip
-    group = engine.read("old", Reader("m9", "g"), 10).messages
+    group = engine.read("old", ConsumerSpec("m9", "g"), 10).messages
     assert [(one.lane, one.id) for one in group] == [(Priority.HIGH, 7), (Priority.MIDDLE, 4)]
     assert engine.append("old", [Entry(bytes(70_000), Priority.HIGH, source_ip="::1")]) == [8]
     assert engine.append("old", [Entry(b"x", Priority.LOW)]) == [3]
@@ -82,10 +82,10 @@ def test_tables_that_somebody_has_mended_already(start_engine: StartEngine, sql:
     sql.execute("UPDATE msg_c_old SET group_id='' WHERE token='alone'")
     engine = start_engine()
     engine.adopt("old")
-    assert [one.source_ip for one in engine.read("old", Reader("new"), 2).messages] == [
+    assert [one.source_ip for one in engine.read("old", ConsumerSpec("new"), 2).messages] == [
         "10.0.0.1", "192.168.0.1",
     ]  # fmt: skip
-    assert engine.read("old", Reader("alone"), 10).messages[0].id == 7
+    assert engine.read("old", ConsumerSpec("alone"), 10).messages[0].id == 7
     sql.execute("SHOW INDEX FROM msg_c_old WHERE Key_name='mine'")
     assert sql.fetchall() == ()
 
@@ -99,7 +99,7 @@ def test_an_adoption_that_was_interrupted_is_finished(
     sql.execute("ALTER TABLE msg_c_old ADD COLUMN queue_id SMALLINT NOT NULL DEFAULT 0")
     engine = start_engine()
     engine.adopt("old")
-    assert engine.read("old", Reader("new"), 1).messages[0].source_ip == "10.0.0.1"
+    assert engine.read("old", ConsumerSpec("new"), 1).messages[0].source_ip == "10.0.0.1"
     with pytest.raises(TopicConflict, match="already"):
         engine.adopt("old")
 

@@ -23,7 +23,7 @@ from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.mysql.url import parse_url
-from headrace.store.topics.engine import Entry, Reader, TopicSpec
+from headrace.store.topics.engine import ConsumerSpec, Entry, TopicSpec
 from mariadb import PASSWORD, MariaDb, free_port
 
 Cursor = pymysql.cursors.Cursor
@@ -48,8 +48,8 @@ CALLS: tuple[Callable[[MySqlEngine, str], object], ...] = (
     lambda engine, name: engine.delete(name),
     lambda engine, name: engine.describe(name),
     lambda engine, name: engine.append(name, [Entry(b"x")]),
-    lambda engine, name: engine.read(name, Reader("c"), 1),
-    lambda engine, name: engine.commit(name, Reader("c", "g"), ("group", "g", [[1, 1]])),
+    lambda engine, name: engine.read(name, ConsumerSpec("c"), 1),
+    lambda engine, name: engine.commit(name, ConsumerSpec("c", "g"), ("group", "g", [[1, 1]])),
 )
 
 
@@ -85,7 +85,7 @@ def test_names_that_are_none(engine: MySqlEngine) -> None:
 
 @pytest.mark.usefixtures("unchanged")
 def test_a_topic_that_is_not_there(engine: MySqlEngine) -> None:
-    reader = Reader("c", "g")
+    reader = ConsumerSpec("c", "g")
     for call in (
         lambda: engine.delete("nope"),
         lambda: engine.describe("nope"),
@@ -109,7 +109,7 @@ def test_a_body_of_20_mib_is_refused_before_anything_is_sent(engine: MySqlEngine
 def test_the_largest_body_there_may_be(engine: MySqlEngine) -> None:
     body = b"'" * engine.max_body  # every byte of it is escaped
     engine.append("t", [Entry(body)])
-    assert engine.read("t", Reader("c"), 1).messages[0].body == body
+    assert engine.read("t", ConsumerSpec("c"), 1).messages[0].body == body
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_the_largest_body_of_a_generous_server(start_engine: StartEngine) -> Non
     engine.create(TopicSpec("t"))
     assert engine.max_body == 16_777_215
     engine.append("t", [Entry(bytes(engine.max_body))])
-    assert len(engine.read("t", Reader("c"), 1).messages[0].body) == engine.max_body
+    assert len(engine.read("t", ConsumerSpec("c"), 1).messages[0].body) == engine.max_body
     with pytest.raises(BodyTooLarge, match="16,777,216 bytes is refused"):
         engine.append("t", [Entry(bytes(engine.max_body + 1))])
 
@@ -149,14 +149,14 @@ def test_entries_that_cannot_be_stored(engine: MySqlEngine) -> None:
 @pytest.mark.usefixtures("unchanged")
 def test_readers_that_are_none(engine: MySqlEngine) -> None:
     for reader in (
-        Reader(""),
-        Reader("x" * 256),
-        Reader("c", ""),
-        Reader("c", "has space"),
-        Reader("c", start="middle"),
-        Reader("c", lease_ms=0),
-        Reader("c", lease_ms=1 << 40),
-        Reader("c", min_share=51),
+        ConsumerSpec(""),
+        ConsumerSpec("x" * 256),
+        ConsumerSpec("c", ""),
+        ConsumerSpec("c", "has space"),
+        ConsumerSpec("c", start="middle"),
+        ConsumerSpec("c", lease_ms=0),
+        ConsumerSpec("c", lease_ms=1 << 40),
+        ConsumerSpec("c", min_share=51),
     ):
         with pytest.raises(BadTopicValue):
             engine.read("t", reader, 1)
@@ -166,23 +166,23 @@ def test_readers_that_are_none(engine: MySqlEngine) -> None:
 def test_batches_that_are_none(engine: MySqlEngine) -> None:
     for batch in (0, -1, 100_001):
         with pytest.raises(BadTopicValue, match="a batch has"):
-            engine.read("t", Reader("c"), batch)
+            engine.read("t", ConsumerSpec("c"), batch)
 
 
 def test_a_foreign_claim_changes_nothing(engine: MySqlEngine) -> None:
     engine.append("t", [Entry(b"x")])
-    owner = Reader("owner", "g")
+    owner = ConsumerSpec("owner", "g")
     taken = engine.read("t", owner, 1)
-    alone = engine.read("t", Reader("c"), 1)
+    alone = engine.read("t", ConsumerSpec("c"), 1)
     for thief, claim in (
-        (Reader("thief", "g"), taken.claim),
-        (Reader("owner", "other"), taken.claim),
-        (Reader("owner"), taken.claim),
-        (Reader("owner", "g"), alone.claim),
-        (Reader("d"), alone.claim),
-        (Reader("c"), ("alone", "c", [])),
-        (Reader("c"), ("alone", "c", [["middle", 1, 1]] * 2)),
-        (Reader("c"), ("alone", "c", [["middle", "1' OR 1", 1]])),
+        (ConsumerSpec("thief", "g"), taken.claim),
+        (ConsumerSpec("owner", "other"), taken.claim),
+        (ConsumerSpec("owner"), taken.claim),
+        (ConsumerSpec("owner", "g"), alone.claim),
+        (ConsumerSpec("d"), alone.claim),
+        (ConsumerSpec("c"), ("alone", "c", [])),
+        (ConsumerSpec("c"), ("alone", "c", [["middle", 1, 1]] * 2)),
+        (ConsumerSpec("c"), ("alone", "c", [["middle", "1' OR 1", 1]])),
         (owner, ("group", "g", [[1, 1]])),
         (owner, ("group", "g", [["x", None]])),
         (owner, ("nonsense",)),
@@ -202,12 +202,12 @@ def test_a_foreign_claim_changes_nothing(engine: MySqlEngine) -> None:
 
 def test_only_messages_of_the_claim_can_be_given_back(engine: MySqlEngine) -> None:
     engine.append("t", [Entry(b"x"), Entry(b"y")])
-    reader = Reader("c", "g")
+    reader = ConsumerSpec("c", "g")
     taken = engine.read("t", reader, 1)
     with pytest.raises(BadTopicValue, match="not in the claim"):
         engine.nack("t", reader, taken.claim, [(Priority.MIDDLE, 2)], 0)
     with pytest.raises(BadTopicValue, match="only members of a group"):
-        engine.nack("t", Reader("c"), taken.claim, [(Priority.MIDDLE, 1)], 0)
+        engine.nack("t", ConsumerSpec("c"), taken.claim, [(Priority.MIDDLE, 1)], 0)
     with pytest.raises(BadTopicValue, match="a delay is from 0"):
         engine.nack("t", reader, taken.claim, [(Priority.MIDDLE, 1)], -1)
     assert engine.lag("t", reader)[1].retrying == 0

@@ -12,19 +12,19 @@ from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import bodies as reading
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics.engine import Entry, Message, Reader, Taken, TopicSpec
+from headrace.store.topics.engine import ConsumerSpec, Entry, StoredMessage, Taken, TopicSpec
 from waiting import wait_for
 
 Cursor = pymysql.cursors.Cursor
 StartEngine = Callable[..., MySqlEngine]
-ME = Reader("me", "g")
+ME = ConsumerSpec("me", "g")
 
 
 def fill(engine: MySqlEngine, count: int, lane: Priority = Priority.MIDDLE) -> None:
     engine.append("t", [Entry(b"%d" % number, lane) for number in range(count)])
 
 
-def bodies(messages: tuple[Message, ...]) -> list[bytes]:
+def bodies(messages: tuple[StoredMessage, ...]) -> list[bytes]:
     return [one.body for one in messages]
 
 
@@ -34,7 +34,7 @@ def expire(sql: Cursor) -> None:
 
 def test_a_claim_is_plain_data(engine: MySqlEngine) -> None:
     fill(engine, 3)
-    for reader in (ME, Reader("me")):
+    for reader in (ME, ConsumerSpec("me")):
         taken = engine.read("t", reader, 3)
         engine.commit("t", reader, msgpack.unpackb(msgpack.packb(taken.claim)))
     assert engine.lag("t", ME)[1].messages == 0
@@ -43,15 +43,15 @@ def test_a_claim_is_plain_data(engine: MySqlEngine) -> None:
 def test_an_expired_claim_goes_to_another_member(engine: MySqlEngine, sql: Cursor) -> None:
     fill(engine, 4)
     old = engine.read("t", ME, 4)
-    assert engine.read("t", Reader("other", "g"), 4).messages == ()
+    assert engine.read("t", ConsumerSpec("other", "g"), 4).messages == ()
     expire(sql)
-    new = engine.read("t", Reader("other", "g"), 4)
+    new = engine.read("t", ConsumerSpec("other", "g"), 4)
     assert bodies(new.messages) == bodies(old.messages)
     assert {one.attempts for one in new.messages} == {2}
     for call in (engine.commit, engine.renew):
         with pytest.raises(ClaimLost):
             call("t", ME, old.claim)
-    engine.commit("t", Reader("other", "g"), new.claim)
+    engine.commit("t", ConsumerSpec("other", "g"), new.claim)
 
 
 def test_an_expired_claim_of_a_lower_lane_waits_for_its_turn_or_its_share(
@@ -61,9 +61,9 @@ def test_an_expired_claim_of_a_lower_lane_waits_for_its_turn_or_its_share(
     engine.read("t", ME, 4)
     expire(sql)
     fill(engine, 100, Priority.HIGH)
-    strict = engine.read("t", Reader("other", "g"), 20)
+    strict = engine.read("t", ConsumerSpec("other", "g"), 20)
     assert {one.lane for one in strict.messages} == {Priority.HIGH}
-    fair = engine.read("t", Reader("third", "g", min_share=10), 20)
+    fair = engine.read("t", ConsumerSpec("third", "g", min_share=10), 20)
     lanes = [one.lane for one in fair.messages]
     assert lanes == [Priority.HIGH] * 18 + [Priority.LOW] * 2
     assert [one.attempts for one in fair.messages][-2:] == [2, 2]
@@ -100,14 +100,14 @@ def test_a_renewed_claim_is_not_taken(engine: MySqlEngine, sql: Cursor) -> None:
     taken = engine.read("t", ME, 2)
     expire(sql)
     engine.renew("t", ME, taken.claim)
-    assert engine.read("t", Reader("other", "g"), 2).messages == ()
+    assert engine.read("t", ConsumerSpec("other", "g"), 2).messages == ()
 
 
 def test_a_smaller_batch_takes_over_a_part(engine: MySqlEngine, sql: Cursor) -> None:
     fill(engine, 10)
     engine.read("t", ME, 10)
     expire(sql)
-    taken = [engine.read("t", Reader(f"c{number}", "g"), 4) for number in range(3)]
+    taken = [engine.read("t", ConsumerSpec(f"c{number}", "g"), 4) for number in range(3)]
     assert [len(one.messages) for one in taken] == [4, 4, 2]
     assert sorted(body for one in taken for body in bodies(one.messages)) == [
         b"%d" % number for number in range(10)
@@ -119,7 +119,7 @@ def test_a_new_high_message_is_in_the_next_batch(engine: MySqlEngine, sql: Curso
     engine.read("t", ME, 20)
     expire(sql)  # a large range of low ones waits to be taken over
     engine.append("t", [Entry(b"urgent", Priority.HIGH)])
-    for reader in (ME, Reader("me")):
+    for reader in (ME, ConsumerSpec("me")):
         taken = engine.read("t", reader, 5)
         assert bodies(taken.messages)[0] == b"urgent" and len(taken.messages) == 5
 
@@ -173,7 +173,7 @@ def test_what_was_given_back_is_not_handed_out_a_second_time(
     assert [one.id for one in again.messages] == [2]
     engine.commit("t", ME, again.claim)
     expire(sql)
-    other = Reader("other", "g")
+    other = ConsumerSpec("other", "g")
     rest = engine.read("t", other, 10)
     assert [one.id for one in rest.messages] == [1, 3]
     engine.commit("t", other, rest.claim)
@@ -186,7 +186,7 @@ def test_a_batch_may_be_committed_after_its_nacked_message_was_done_elsewhere(
     fill(engine, 2)
     taken = engine.read("t", ME, 2)
     engine.nack("t", ME, taken.claim, [(Priority.MIDDLE, 1)], 0)
-    other = Reader("other", "g")
+    other = ConsumerSpec("other", "g")
     again = engine.read("t", other, 2)
     engine.commit("t", other, again.claim)
     engine.commit("t", ME, taken.claim)
@@ -194,7 +194,7 @@ def test_a_batch_may_be_committed_after_its_nacked_message_was_done_elsewhere(
 
 
 def test_a_range_handed_out_too_often_is_dead(engine: MySqlEngine, sql: Cursor) -> None:
-    reader = Reader("c", "g", max_attempts=2)
+    reader = ConsumerSpec("c", "g", max_attempts=2)
     fill(engine, 3)
     for _ in range(2):
         assert len(engine.read("t", reader, 3).messages) == 3
@@ -213,7 +213,7 @@ def test_a_range_handed_out_too_often_is_dead(engine: MySqlEngine, sql: Cursor) 
 @pytest.mark.parametrize("group", [None, "g"])
 def test_seek_voids_claims_and_reads_again(engine: MySqlEngine, group: str | None) -> None:
     fill(engine, 5)
-    reader = Reader("c", group)
+    reader = ConsumerSpec("c", group)
     engine.commit("t", reader, engine.read("t", reader, 3).claim)
     out = engine.read("t", reader, 2)
     engine.seek("t", reader, positions={Priority.MIDDLE: 1})
@@ -226,7 +226,7 @@ def test_seek_voids_claims_and_reads_again(engine: MySqlEngine, group: str | Non
 def test_seek_by_time(engine: MySqlEngine, sql: Cursor, group: str | None) -> None:
     fill(engine, 10)
     sql.execute("UPDATE msg_p_t_middle SET created_at=FROM_UNIXTIME(1000+id)")
-    reader = Reader("c", group)
+    reader = ConsumerSpec("c", group)
     for time_ms, wanted in ((0, 10), (1_001_000, 10), (1_004_500, 6), (1_010_000, 1), (2**40, 0)):
         engine.seek("t", reader, time_ms=time_ms)
         assert len(engine.read("t", reader, 100).messages) == wanted
@@ -242,31 +242,31 @@ def test_seek_of_one_lane_hands_the_others_out_again(engine: MySqlEngine) -> Non
 
 def test_a_new_reader_may_begin_with_what_comes_next(engine: MySqlEngine) -> None:
     fill(engine, 2)
-    for reader in (Reader("c", start="latest"), Reader("c", "g", start="latest")):
+    for reader in (ConsumerSpec("c", start="latest"), ConsumerSpec("c", "g", start="latest")):
         assert engine.read("t", reader, 10).messages == ()
     engine.append("t", [Entry(b"new")])
-    for reader in (Reader("c", start="latest"), Reader("c", "g", start="latest")):
+    for reader in (ConsumerSpec("c", start="latest"), ConsumerSpec("c", "g", start="latest")):
         assert bodies(engine.read("t", reader, 10).messages) == [b"new"]
 
 
 def test_lag_does_not_make_a_reader_known(engine: MySqlEngine) -> None:
     fill(engine, 2)
-    assert engine.lag("t", Reader("c", "new"))[1].messages == 2
-    assert engine.lag("t", Reader("c", start="latest"))[1].messages == 0
+    assert engine.lag("t", ConsumerSpec("c", "new"))[1].messages == 2
+    assert engine.lag("t", ConsumerSpec("c", start="latest"))[1].messages == 0
     assert engine.groups("t") == []
 
 
 def test_groups_and_their_members(engine: MySqlEngine) -> None:
     fill(engine, 4)
-    engine.read("t", Reader("a", "g"), 1)
-    engine.read("t", Reader("b", "g"), 1)
-    engine.read("t", Reader("alone"), 1)
+    engine.read("t", ConsumerSpec("a", "g"), 1)
+    engine.read("t", ConsumerSpec("b", "g"), 1)
+    engine.read("t", ConsumerSpec("alone"), 1)
     alone, group = engine.groups("t")
     assert (alone.group, alone.token) == ("", "alone")
     assert (group.group, group.members) == ("g", ("a", "b"))
     assert group.lag[1].claimed == 2
-    engine.forget_group("t", Reader("", "g"))
-    engine.forget_group("t", Reader("alone"))
+    engine.forget_group("t", ConsumerSpec("", "g"))
+    engine.forget_group("t", ConsumerSpec("alone"))
     assert engine.groups("t") == []
     assert len(engine.read("t", ME, 10).messages) == 4
 
@@ -280,8 +280,8 @@ def test_a_read_holds_only_so_many_bytes(
 ) -> None:
     monkeypatch.setattr(reading, "MAX_BYTES", 5000)
     engine.append("t", [Entry(bytes([number]) * 1000) for number in range(40)])
-    reader = Reader("c", group)
-    got: list[Message] = []
+    reader = ConsumerSpec("c", group)
+    got: list[StoredMessage] = []
     sizes = []
     while (taken := engine.read("t", reader, 40)).messages:
         engine.commit("t", reader, taken.claim)
@@ -354,7 +354,7 @@ def test_lag_counts_what_is_claimed_of_a_range_that_was_taken_over_in_part(
     taken = engine.read("t", ME, 10)
     engine.nack("t", ME, taken.claim, [(Priority.MIDDLE, 9), (Priority.MIDDLE, 10)], 3_600_000)
     expire(sql)
-    engine.read("t", Reader("you", "g"), 4)
+    engine.read("t", ConsumerSpec("you", "g"), 4)
 
     [_, middle, _] = engine.lag("t", ME)
     assert (middle.messages, middle.claimed, middle.retrying) == (10, 8, 2)
@@ -363,14 +363,14 @@ def test_lag_counts_what_is_claimed_of_a_range_that_was_taken_over_in_part(
 def test_many_groups_are_listed_with_few_statements(engine: MySqlEngine, sql: Cursor) -> None:
     fill(engine, 100)
     for number in range(30):
-        engine.read("t", Reader("me", f"g{number}"), 1 + number % 3)
+        engine.read("t", ConsumerSpec("me", f"g{number}"), 1 + number % 3)
     before = asked(sql, "Com_select")
     found = engine.groups("t")
     assert asked(sql, "Com_select") - before < 30
 
     assert [one.lag[1].messages for one in found] == [100] * 30
     assert {one.group: one.lag[1].claimed for one in found}["g2"] == 3
-    assert all(one.lag == tuple(engine.lag("t", Reader("", one.group))) for one in found)
+    assert all(one.lag == tuple(engine.lag("t", ConsumerSpec("", one.group))) for one in found)
 
 
 def test_rows_of_claims_that_thousands_of_retries_needed_are_removed(

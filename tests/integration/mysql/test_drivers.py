@@ -11,7 +11,7 @@ import pytest
 from headrace.errors import ClaimLost, EngineUnavailable, StoreError
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics.engine import Entry, Reader, TopicSpec
+from headrace.store.topics.engine import ConsumerSpec, Entry, TopicSpec
 from mariadb import MariaDb
 from waiting import wait_for
 
@@ -35,7 +35,7 @@ def test_messages_come_back_whole(start_engine: StartEngine, driver: str) -> Non
         for lane in BY_URGENCY
     ]  # fmt: skip
     assert engine.append("t", sent) == [1, 1, 1]
-    for reader in (Reader("c"), Reader("c", "g")):
+    for reader in (ConsumerSpec("c"), ConsumerSpec("c", "g")):
         got = engine.read("t", reader, 9)
         assert [
             Entry(one.body, one.lane, token=one.token, key=one.key, source_ip=one.source_ip,
@@ -51,7 +51,7 @@ def test_claims_retries_and_positions(start_engine: StartEngine, driver: str) ->
     engine = start_engine(driver=driver)
     engine.create(TopicSpec("t"))
     engine.append("t", [Entry(b"%d" % number) for number in range(5)])
-    me = Reader("me", "g", max_attempts=2)
+    me = ConsumerSpec("me", "g", max_attempts=2)
     taken = engine.read("t", me, 3)
     engine.renew("t", me, taken.claim)
     engine.nack("t", me, taken.claim, [(Priority.MIDDLE, 2)], 0, "почему")
@@ -74,7 +74,7 @@ def test_ids_of_a_counter(start_engine: StartEngine, driver: str) -> None:
     engine.create(TopicSpec("t", options={"append_mode": "counter"}))
     assert engine.append("t", [Entry(b"a"), Entry(b"b")]) == [1, 2]
     assert engine.append("t", [Entry(b"x")] * 1500) == list(range(3, 1503))
-    assert len(engine.read("t", Reader("c"), 2000).messages) == 1502
+    assert len(engine.read("t", ConsumerSpec("c"), 2000).messages) == 1502
 
 
 def test_a_counted_append_that_is_refused_leaves_a_usable_connection(
@@ -103,10 +103,10 @@ def test_a_server_that_goes_and_comes_back(
     with pytest.raises(EngineUnavailable, match="nothing was done"):
         engine.append("t", [Entry(b"never")])
     with pytest.raises(EngineUnavailable):
-        engine.read("t", Reader("c"), 1)
+        engine.read("t", ConsumerSpec("c"), 1)
     server.start()
     engine.append("t", [Entry(b"after")])
-    assert wait_for(lambda: len(engine.read("t", Reader("c"), 9).messages) == 2)
+    assert wait_for(lambda: len(engine.read("t", ConsumerSpec("c"), 9).messages) == 2)
 
 
 def test_a_wrong_password(server: MariaDb, database: str, driver: str) -> None:

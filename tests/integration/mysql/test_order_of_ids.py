@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from exploring import examples
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import stable_ids
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics.engine import Entry, Reader, TopicSpec
+from headrace.store.topics.engine import ConsumerSpec, Entry, TopicSpec
 from mariadb import MariaDb
 from waiting import wait_for
 
@@ -26,7 +26,7 @@ StartEngine = Callable[..., MySqlEngine]
 INSERT = "INSERT INTO msg_p_t_middle (body,token) VALUES (%s,'p')"
 
 
-def drain(engine: MySqlEngine, reader: Reader) -> list[bytes]:
+def drain(engine: MySqlEngine, reader: ConsumerSpec) -> list[bytes]:
     taken = engine.read("t", reader, 1000)
     engine.commit("t", reader, taken.claim)
     return [one.body for one in taken.messages]
@@ -40,7 +40,7 @@ def test_a_producer_that_is_slow_is_waited_for_however_long(
     sql.execute("BEGIN")
     sql.execute(INSERT, ("slow",))
     engine.append("t", [Entry(b"quick")])
-    reader = Reader("c")
+    reader = ConsumerSpec("c")
     drain(engine, reader)  # notices the hole; the fence waits for the owner, and gives up
     with engine._fencing.session() as session, pytest.raises(stable_ids.Fault) as refused:
         stable_ids.close_hole(session, "t", Priority.MIDDLE, stable_ids.Hole(1, 1))
@@ -62,7 +62,7 @@ def test_a_producer_later_than_the_fence_takes_another_id(
         sql.execute("INSERT INTO msg_p_t_middle (id,body,token) VALUES (1,'late','p')")
     assert refused.value.args[0] == 1062
     assert engine.append("t", [Entry(b"late")]) == [3]
-    assert drain(engine, Reader("c")) == [b"late"]
+    assert drain(engine, ConsumerSpec("c")) == [b"late"]
 
 
 def test_an_append_overtaken_by_a_fence_is_repeated_with_new_ids(
@@ -92,7 +92,7 @@ def test_an_append_overtaken_by_a_fence_is_repeated_with_new_ids(
         keeper.execute("SELECT RELEASE_LOCK('gate')")
         producer.join(20)
     assert ids == [3, 4]
-    reader = Reader("c")
+    reader = ConsumerSpec("c")
     got: list[bytes] = []
     wait_for(lambda: got.extend(drain(engine, reader)) or len(got) >= 2)
     assert got == [b"a", b"b"]
@@ -111,7 +111,7 @@ def test_two_engines_advance_at_once(start_engine: StartEngine, sql: Cursor) -> 
 
     def consume(engine: MySqlEngine, token: str) -> None:
         def some() -> bool:
-            found = drain(engine, Reader(token, "g"))
+            found = drain(engine, ConsumerSpec(token, "g"))
             with lock:
                 got.extend(found)
                 return len(got) >= 20
@@ -146,7 +146,7 @@ def test_eight_producers_lose_nothing(start_engine: StartEngine, mode: str) -> N
     got: list[bytes] = []
 
     def all_there() -> bool:
-        got.extend(drain(engine, Reader("c")))
+        got.extend(drain(engine, ConsumerSpec("c")))
         return len(got) >= 8 * each
 
     wait_for(all_there, timeout=30)
@@ -165,14 +165,14 @@ def test_counted_appends_of_several_statements_are_one_transaction(
     engine.append("t", [Entry(b"a")])
     assert engine.append("t", [Entry(b"x")] * 2500) == list(range(2, 2502))
     assert engine.append("t", [Entry(b"z")]) == [2502]
-    assert len(engine.read("t", Reader("c"), 5000).messages) == 2502
+    assert len(engine.read("t", ConsumerSpec("c"), 5000).messages) == 2502
 
 
 def test_a_hole_too_large_for_a_crash_is_reported_not_filled(
     engine: MySqlEngine, sql: Cursor, caplog: pytest.LogCaptureFixture
 ) -> None:
     sql.execute("INSERT INTO msg_p_t_middle (id,body,token) VALUES (5000000,'far','p')")
-    assert drain(engine, Reader("c")) == []
+    assert drain(engine, ConsumerSpec("c")) == []
     wait_for(lambda: "more than any crash explains" in caplog.text)
     sql.execute("SELECT COUNT(*) FROM msg_p_t_middle")
     assert sql.fetchone() == (1,)
@@ -191,7 +191,7 @@ def test_tombstones_do_not_make_a_batch_smaller(start_engine: StartEngine, sql: 
         return engine.bounds("t")[Priority.MIDDLE].stable == 60
 
     wait_for(stable)
-    for reader in (Reader("c"), Reader("c", "g")):
+    for reader in (ConsumerSpec("c"), ConsumerSpec("c", "g")):
         assert len(engine.read("t", reader, 20).messages) == 20
 
 
@@ -210,7 +210,7 @@ def test_a_batch_is_full_however_many_dead_ids_are_before_it(
     with engine._readers.session() as session:
         session.run("UPDATE msg_p_t_high SET flags=1")  # nothing but dead ids
 
-    reader = Reader("c", group)
+    reader = ConsumerSpec("c", group)
     sizes = []
     for _ in range(4):
         taken = engine.read("t", reader, batch)
@@ -227,7 +227,7 @@ def test_a_process_that_was_forked_closes_holes_itself(engine: MySqlEngine, sql:
     sql.execute(INSERT, ("dead",))
     sql.execute("ROLLBACK")
     engine.append("t", [Entry(b"x")])
-    wait_for(lambda: drain(engine, Reader("parent")))
+    wait_for(lambda: drain(engine, ConsumerSpec("parent")))
     sql.execute("BEGIN")
     sql.execute(INSERT, ("dead",))
     sql.execute("ROLLBACK")
@@ -237,7 +237,7 @@ def test_a_process_that_was_forked_closes_holes_itself(engine: MySqlEngine, sql:
     if not child:
         try:
             engine.append("t", [Entry(b"y")])
-            wait_for(lambda: len(engine.read("t", Reader("child"), 5).messages) == 2)
+            wait_for(lambda: len(engine.read("t", ConsumerSpec("child"), 5).messages) == 2)
             os._exit(0)
         finally:
             os._exit(1)
@@ -250,7 +250,7 @@ def test_a_row_deleted_by_hand_stops_nobody(
     engine.append("t", [Entry(b"%d" % number) for number in range(4)])
     engine.bounds("t")
     sql.execute("DELETE FROM msg_p_t_middle WHERE id=2")
-    taken = engine.read("t", Reader("c", "g"), 10)
+    taken = engine.read("t", ConsumerSpec("c", "g"), 10)
     assert [one.body for one in taken.messages] == [b"0", b"2", b"3"]
     assert "are not there" in caplog.text
 
@@ -264,7 +264,7 @@ def put(sql: Cursor, ids: Iterable[int]) -> None:
         sql.execute(f"INSERT INTO msg_p_t_middle (id,body,token) VALUES {values}")
 
 
-def look_from(engine: MySqlEngine, stable: int) -> stable_ids.Look:
+def look_from(engine: MySqlEngine, stable: int) -> stable_ids.HoleScan:
     topic = engine._catalogue.get("t")
     with engine._readers.session() as session:
         found = stable_ids.look(session, topic, {Priority.MIDDLE: stable_ids.Bounds(stable, 1)})
@@ -308,7 +308,7 @@ def test_a_hole_that_stays_costs_a_read_next_to_nothing(engine: MySqlEngine, sql
     """Every read looks: with thousands of messages behind a hole it must not touch them."""
     put(sql, range(2, 4002))
 
-    def rows_touched(session: Session) -> int:
+    def rows_touched(session: DbConnection) -> int:
         rows = session.rows("SHOW SESSION STATUS LIKE 'Handler_read%'")
         return sum(int(count) for _, count in rows)
 
@@ -341,4 +341,4 @@ def test_whatever_goes_wrong_with_a_hole_the_next_is_closed(
     sql.execute(INSERT, ("dead",))
     sql.execute("ROLLBACK")
     engine.append("t", [Entry(b"x")])
-    assert wait_for(lambda: drain(engine, Reader("c"))) == [b"x"]
+    assert wait_for(lambda: drain(engine, ConsumerSpec("c"))) == [b"x"]

@@ -10,11 +10,11 @@ import pytest
 from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics.engine import Entry, Reader, TopicSpec
+from headrace.store.topics.engine import ConsumerSpec, Entry, TopicSpec
 
 Cursor = pymysql.cursors.Cursor
 StartEngine = Callable[..., MySqlEngine]
-A, B = Reader("a", "g"), Reader("b", "g")
+A, B = ConsumerSpec("a", "g"), ConsumerSpec("b", "g")
 
 
 @pytest.fixture
@@ -40,11 +40,11 @@ def test_a_queue_is_leased_to_one_member_until_its_lease_is_over(
     engine: MySqlEngine, sql: Cursor
 ) -> None:
     engine.append("t", [Entry(b"x", key="k") for _ in range(4)])
-    [queue] = {one.partition for one in engine.read("t", Reader("look"), 4).messages}
+    [queue] = {one.partition for one in engine.read("t", ConsumerSpec("look"), 4).messages}
     held = engine.lease_queue("t", A, Priority.MIDDLE, queue)
     assert held is not None
     assert engine.lease_queue("t", B, Priority.MIDDLE, queue) is None
-    assert engine.lease_queue("t", Reader("b", "other"), Priority.MIDDLE, queue) is not None
+    assert engine.lease_queue("t", ConsumerSpec("b", "other"), Priority.MIDDLE, queue) is not None
     first = engine.read_queue("t", held, 2)
     engine.commit_queue("t", held, first[-1].id)
     sql.execute("UPDATE msg_c_t SET lease_until_ms=1")

@@ -12,7 +12,7 @@ from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import partitions, retention
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics.engine import Entry, Message, Reader, TopicSpec
+from headrace.store.topics.engine import ConsumerSpec, Entry, StoredMessage, TopicSpec
 from mariadb import MariaDb
 
 Cursor = pymysql.cursors.Cursor
@@ -41,10 +41,10 @@ def rest(sql: Cursor, lane: str = "middle") -> int:
     return int(count)
 
 
-def read_all(engine: MySqlEngine, reader: Reader) -> list[int]:
+def read_all(engine: MySqlEngine, reader: ConsumerSpec) -> list[int]:
     taken = engine.read("t", reader, 1000)
     engine.commit("t", reader, taken.claim)
-    messages: tuple[Message, ...] = taken.messages
+    messages: tuple[StoredMessage, ...] = taken.messages
     return [one.id for one in messages]
 
 
@@ -55,7 +55,7 @@ def test_by_age(engine: MySqlEngine, sql: Cursor) -> None:
     engine.housekeep()
     assert rest(sql) == 8
     assert engine.describe("t").parts[Priority.MIDDLE].first == 13
-    assert read_all(engine, Reader("c")) == list(range(13, 21))
+    assert read_all(engine, ConsumerSpec("c")) == list(range(13, 21))
 
 
 def test_by_size_the_oldest_of_all_lanes_go_first(engine: MySqlEngine, sql: Cursor) -> None:
@@ -93,7 +93,7 @@ def test_a_consumer_overtaken_by_retention_goes_on_and_it_is_said(
 ) -> None:
     engine.create(TopicSpec("t", retention=Retention(ms=3_600_000)))
     fill(engine, 20)
-    reader = Reader("c", group)
+    reader = ConsumerSpec("c", group)
     engine.commit("t", reader, engine.read("t", reader, 2).claim)
     age(sql, 12)
     engine.housekeep()
@@ -109,7 +109,7 @@ def test_that_retention_overtook_a_consumer_is_said_once(
     """Who waits for messages looks several times a second."""
     engine.create(TopicSpec("t", retention=Retention(ms=3_600_000)))
     fill(engine, 20)
-    reader = Reader("c", group)
+    reader = ConsumerSpec("c", group)
     engine.commit("t", reader, engine.read("t", reader, 2).claim)
     age(sql, 20)
     engine.housekeep()
@@ -124,7 +124,7 @@ def test_a_topic_may_keep_what_is_unread(engine: MySqlEngine, sql: Cursor) -> No
     engine.create(TopicSpec("t", retention=Retention(ms=3_600_000), options={"keep_unread": True}))
     fill(engine, 20)
     age(sql, 20)
-    member, alone = Reader("m", "g"), Reader("c")
+    member, alone = ConsumerSpec("m", "g"), ConsumerSpec("c")
     engine.commit("t", member, engine.read("t", member, 10).claim)
     engine.commit("t", alone, engine.read("t", alone, 15).claim)
     out = engine.read("t", member, 8)  # claimed, not done
@@ -164,7 +164,7 @@ def test_ids_go_on_after_everything_was_removed(
     server.kill()
     server.start()
     assert engine.append("t", [Entry(b"next")]) == [6]
-    assert read_all(engine, Reader("c")) == [6]
+    assert read_all(engine, ConsumerSpec("c")) == [6]
 
 
 # -- partitions ----------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def test_partitions_are_made_ahead_and_dropped(engine: MySqlEngine, sql: Cursor)
     with engine._readers.session() as session:
         assert partitions.bounds_of(session, "t", Priority.MIDDLE)[0] == 3001
     assert rest(sql) == 1500  # from 2001 on: the rest of a partition goes with it
-    assert read_all(engine, Reader("c"))[0] == 2101
+    assert read_all(engine, ConsumerSpec("c"))[0] == 2101
 
 
 def test_an_open_reader_delays_the_drop_and_nothing_else(
@@ -201,7 +201,7 @@ def test_an_open_reader_delays_the_drop_and_nothing_else(
         reader.execute("SELECT COUNT(*) FROM msg_p_t_middle")
         engine.housekeep()
         assert rest(sql) == 1500
-        assert read_all(engine, Reader("c"))[0] == 1201
+        assert read_all(engine, ConsumerSpec("c"))[0] == 1201
         reader.execute("COMMIT")
     engine.housekeep()
     assert rest(sql) == 500
@@ -219,7 +219,9 @@ def test_one_connection_is_enough(start_engine: StartEngine, sql: Cursor) -> Non
     assert not keeper.is_alive()
     assert rest(sql) == 2
     readers = [
-        threading.Thread(target=engine.read, args=("t", Reader(f"c{number}", "g"), 1), daemon=True)
+        threading.Thread(
+            target=engine.read, args=("t", ConsumerSpec(f"c{number}", "g"), 1), daemon=True
+        )
         for number in range(8)
     ]
     for one in readers:
@@ -227,7 +229,7 @@ def test_one_connection_is_enough(start_engine: StartEngine, sql: Cursor) -> Non
     for one in readers:
         one.join(20)
         assert not one.is_alive()
-    assert engine.lag("t", Reader("c", "g"))[1].claimed == 2
+    assert engine.lag("t", ConsumerSpec("c", "g"))[1].claimed == 2
 
 
 # -- one of several nodes ------------------------------------------------------------------------

@@ -9,11 +9,11 @@ import pytest
 
 from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
-from headrace.store.mysql.catalog import Topic
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.catalog import CatalogTopic
+from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.mysql.stable_ids import Advancer, Bounds
-from headrace.store.topics.engine import Entry, Reader, Taken, TopicSpec
+from headrace.store.mysql.stable_ids import Bounds, StableIds
+from headrace.store.topics.engine import ConsumerSpec, Entry, Taken, TopicSpec
 from waiting import wait_for
 
 Cursor = pymysql.cursors.Cursor
@@ -30,13 +30,13 @@ def fill(engine: MySqlEngine, *numbers: int, lane: Priority = Priority.MIDDLE) -
 def test_01_the_first_message_of_every_lane_is_delivered(engine: MySqlEngine) -> None:
     for lane in BY_URGENCY:
         engine.append("t", [Entry(lane.label.encode(), lane)])
-    for reader in (Reader("c"), Reader("c", "g")):
+    for reader in (ConsumerSpec("c"), ConsumerSpec("c", "g")):
         assert bodies(engine.read("t", reader, 10)) == [b"high", b"middle", b"low"]
 
 
 def test_02_a_read_gives_as_many_messages_of_one_lane_as_fit(engine: MySqlEngine) -> None:
     fill(engine, *range(5))
-    assert len(engine.read("t", Reader("c"), 5).messages) == 5
+    assert len(engine.read("t", ConsumerSpec("c"), 5).messages) == 5
 
 
 @pytest.mark.parametrize("group", [None, "g"])
@@ -44,7 +44,7 @@ def test_03_a_batch_has_exactly_as_many_messages_as_asked_for(
     engine: MySqlEngine, group: str | None
 ) -> None:
     fill(engine, *range(10))
-    assert len(engine.read("t", Reader("c", group), 4).messages) == 4
+    assert len(engine.read("t", ConsumerSpec("c", group), 4).messages) == 4
 
 
 @pytest.mark.parametrize("group", [None, "g"])
@@ -56,7 +56,7 @@ def test_04_a_gap_left_by_a_rollback_does_not_stop_consumption(
     sql.execute("INSERT INTO msg_p_t_middle (body,token) VALUES ('gone','p'),('gone','p')")
     sql.execute("ROLLBACK")
     fill(engine, 2, 3)
-    reader = Reader("c", group)
+    reader = ConsumerSpec("c", group)
     first = engine.read("t", reader, 3)
     engine.commit("t", reader, first.claim)
     got = list(first.messages)
@@ -79,7 +79,7 @@ def see_that_nothing_is_skipped(
     sql.execute("BEGIN")
     sql.execute("INSERT INTO msg_p_t_middle (body,token) VALUES ('first','p')")
     fill(engine, 2)  # its id is higher, and it can be seen at once
-    reader = Reader("c", group)
+    reader = ConsumerSpec("c", group)
     got: list[bytes] = []
 
     def both_there() -> bool:
@@ -108,7 +108,7 @@ def test_05_fails_for_readers_that_take_every_id_above_their_offset(
     """The mutation: without the stable id the check above does not hold, so it checks that."""
 
     def everything_visible(
-        self: Advancer, session: Session, topic: Topic
+        self: StableIds, session: DbConnection, topic: CatalogTopic
     ) -> dict[Priority, Bounds]:
         found = {}
         for lane in BY_URGENCY:
@@ -116,14 +116,14 @@ def test_05_fails_for_readers_that_take_every_id_above_their_offset(
             found[lane] = Bounds(end, 1)
         return found
 
-    monkeypatch.setattr(Advancer, "advance", everything_visible)
+    monkeypatch.setattr(StableIds, "advance", everything_visible)
     with pytest.raises(AssertionError, match="both_there was still False"):
         see_that_nothing_is_skipped(engine, sql, group, patience=0.3)
 
 
 def test_06_members_of_a_group_share_the_messages(engine: MySqlEngine) -> None:
     fill(engine, *range(8))
-    taken = [engine.read("t", Reader(f"c{number}", "g"), 2) for number in range(4)]
+    taken = [engine.read("t", ConsumerSpec(f"c{number}", "g"), 2) for number in range(4)]
     got = [body for one in taken for body in bodies(one)]
     assert sorted(got) == [b"%d" % number for number in range(8)]
 
@@ -131,18 +131,18 @@ def test_06_members_of_a_group_share_the_messages(engine: MySqlEngine) -> None:
 def test_07_a_member_that_comes_back_goes_on_where_the_group_is(engine: MySqlEngine) -> None:
     fill(engine, *range(4))
     for token, wanted in (("a", b"0"), ("b", b"1"), ("b", b"2"), ("a", b"3")):
-        taken = engine.read("t", Reader(token, "g"), 1)
-        engine.commit("t", Reader(token, "g"), taken.claim)
+        taken = engine.read("t", ConsumerSpec(token, "g"), 1)
+        engine.commit("t", ConsumerSpec(token, "g"), taken.claim)
         assert bodies(taken) == [wanted]
 
 
 def test_08_a_new_member_jumps_over_nothing(engine: MySqlEngine) -> None:
     fill(engine, *range(4))
-    slow, fast = Reader("slow", "g", lease_ms=1), Reader("fast", "g")
+    slow, fast = ConsumerSpec("slow", "g", lease_ms=1), ConsumerSpec("fast", "g")
     engine.read("t", slow, 2)  # dies with its messages
     taken = engine.read("t", fast, 2)
     engine.commit("t", fast, taken.claim)
-    new = Reader("new", "g")
+    new = ConsumerSpec("new", "g")
     rest = wait_for(lambda: engine.read("t", new, 10).messages)
     assert sorted(bodies(taken) + [one.body for one in rest]) == [b"0", b"1", b"2", b"3"]
 
@@ -152,7 +152,7 @@ def test_09_positions_of_lanes_and_groups_do_not_overwrite_each_other(
 ) -> None:
     fill(engine, *range(3), lane=Priority.HIGH)
     fill(engine, *range(5), lane=Priority.LOW)
-    alone, member = Reader("c"), Reader("c", "g")
+    alone, member = ConsumerSpec("c"), ConsumerSpec("c", "g")
     taken = engine.read("t", alone, 4)
     engine.commit("t", alone, taken.claim)
     other = engine.read("t", member, 2)
@@ -165,7 +165,7 @@ def test_09_positions_of_lanes_and_groups_do_not_overwrite_each_other(
 
 def test_10_a_late_commit_lowers_nothing(engine: MySqlEngine) -> None:
     fill(engine, *range(6))
-    alone = Reader("c")
+    alone = ConsumerSpec("c")
     early = engine.read("t", alone, 2)
     late = engine.read("t", alone, 6)
     engine.commit("t", alone, late.claim)
@@ -175,7 +175,7 @@ def test_10_a_late_commit_lowers_nothing(engine: MySqlEngine) -> None:
 
 def test_10_a_member_too_late_is_refused(engine: MySqlEngine) -> None:
     fill(engine, 1)
-    slow, fast = Reader("slow", "g", lease_ms=1), Reader("fast", "g")
+    slow, fast = ConsumerSpec("slow", "g", lease_ms=1), ConsumerSpec("fast", "g")
     old = engine.read("t", slow, 1)
     new = wait_for(lambda: (taken := engine.read("t", fast, 1)).messages and taken)
     with pytest.raises(ClaimLost, match="lease was over"):
@@ -188,7 +188,7 @@ def test_11_and_12_the_tables_are_made_and_middle_can_be_stored(
     engine: MySqlEngine, sql: Cursor
 ) -> None:
     fill(engine, 1)
-    reader = Reader("c")
+    reader = ConsumerSpec("c")
     engine.commit("t", reader, engine.read("t", reader, 1).claim)
     sql.execute("SELECT `offset` FROM msg_c_t WHERE priority='middle'")
     assert sql.fetchone() == (1,)
@@ -198,7 +198,7 @@ def test_13_ids_beyond_two_thousand_million(engine: MySqlEngine) -> None:
     engine.create(TopicSpec("big", options={"first_id": 2**31 - 1}))
     ids = engine.append("big", [Entry(b"a"), Entry(b"b")])
     assert ids == [2**31 - 1, 2**31]
-    reader = Reader("c", "g")
+    reader = ConsumerSpec("c", "g")
     taken = engine.read("big", reader, 2)
     engine.commit("big", reader, taken.claim)
     assert engine.lag("big", reader)[1].position == 2**31
@@ -207,35 +207,35 @@ def test_13_ids_beyond_two_thousand_million(engine: MySqlEngine) -> None:
 @pytest.mark.parametrize("address", ["192.168.0.1", "255.255.255.255", "2001:db8::1", None])
 def test_13_addresses_of_any_kind(engine: MySqlEngine, address: str | None) -> None:
     engine.append("t", [Entry(b"x", source_ip=address)])
-    assert engine.read("t", Reader("c"), 1).messages[0].source_ip == address
+    assert engine.read("t", ConsumerSpec("c"), 1).messages[0].source_ip == address
 
 
 def test_13_a_body_of_70000_bytes(engine: MySqlEngine) -> None:
     body = bytes(range(256)) * 274
     engine.append("t", [Entry(body[:70_000])])
-    assert engine.read("t", Reader("c"), 1).messages[0].body == body[:70_000]
+    assert engine.read("t", ConsumerSpec("c"), 1).messages[0].body == body[:70_000]
 
 
 def test_14_tokens_that_differ_in_case_are_two_consumers(engine: MySqlEngine) -> None:
     fill(engine, 1)
-    engine.commit("t", Reader("a"), engine.read("t", Reader("a"), 1).claim)
-    assert bodies(engine.read("t", Reader("A"), 1)) == [b"1"]
-    engine.commit("t", Reader("x", "g"), engine.read("t", Reader("x", "g"), 1).claim)
-    assert bodies(engine.read("t", Reader("x", "G"), 1)) == [b"1"]
+    engine.commit("t", ConsumerSpec("a"), engine.read("t", ConsumerSpec("a"), 1).claim)
+    assert bodies(engine.read("t", ConsumerSpec("A"), 1)) == [b"1"]
+    engine.commit("t", ConsumerSpec("x", "g"), engine.read("t", ConsumerSpec("x", "g"), 1).claim)
+    assert bodies(engine.read("t", ConsumerSpec("x", "G"), 1)) == [b"1"]
 
 
 @pytest.mark.parametrize("group", [None, "g"])
 def test_15_a_minimum_share_keeps_low_from_starving(engine: MySqlEngine, group: str | None) -> None:
     fill(engine, *range(20), lane=Priority.HIGH)
     fill(engine, *range(20), lane=Priority.LOW)
-    taken = engine.read("t", Reader("c", group, min_share=20), 10)
+    taken = engine.read("t", ConsumerSpec("c", group, min_share=20), 10)
     lanes = [one.lane for one in taken.messages]
     assert lanes == [Priority.HIGH] * 8 + [Priority.LOW] * 2
 
 
 def test_16_a_failure_is_tried_again_and_then_given_up(engine: MySqlEngine) -> None:
     fill(engine, 1, 2)
-    reader = Reader("c", "g", max_attempts=2)
+    reader = ConsumerSpec("c", "g", max_attempts=2)
     taken = engine.read("t", reader, 2)
     engine.nack("t", reader, taken.claim, [(Priority.MIDDLE, 1)], 0, "first try")
     engine.commit("t", reader, taken.claim)
@@ -252,14 +252,14 @@ def test_16_a_failure_is_tried_again_and_then_given_up(engine: MySqlEngine) -> N
 def test_16_messages_know_when_they_were_stored(engine: MySqlEngine) -> None:
     before = engine.describe("t").created_at
     fill(engine, 1)
-    message = engine.read("t", Reader("c"), 1).messages[0]
+    message = engine.read("t", ConsumerSpec("c"), 1).messages[0]
     assert before <= message.time <= before + 60_000
 
 
 def test_a_batch_of_three_lanes_is_committed_in_one_step(engine: MySqlEngine) -> None:
     for lane in BY_URGENCY:
         fill(engine, 1, 2, lane=lane)
-    reader = Reader("c")
+    reader = ConsumerSpec("c")
     taken = engine.read("t", reader, 5)
     assert [one.lane for one in taken.messages] == [
         Priority.HIGH, Priority.HIGH, Priority.MIDDLE, Priority.MIDDLE, Priority.LOW,
@@ -270,7 +270,7 @@ def test_a_batch_of_three_lanes_is_committed_in_one_step(engine: MySqlEngine) ->
 
 def test_two_first_commits_of_a_consumer_make_one_row(engine: MySqlEngine, sql: Cursor) -> None:
     fill(engine, *range(50))
-    reader = Reader("c")
+    reader = ConsumerSpec("c")
 
     def consume() -> None:
         taken = engine.read("t", reader, 50)

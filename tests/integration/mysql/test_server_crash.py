@@ -10,7 +10,7 @@ import pytest
 
 from headrace.errors import EngineUnavailable
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics.engine import Entry, Reader, TopicSpec
+from headrace.store.topics.engine import ConsumerSpec, Entry, TopicSpec
 from mariadb import MariaDb
 from waiting import wait_for
 
@@ -49,7 +49,7 @@ def test_confirmed_messages_survive_and_reading_goes_on(
         "nothing was done" in str(error) for error in failed
     )
     engine.append("t", [Entry(b"after")])
-    reader = Reader("c", "g")
+    reader = ConsumerSpec("c", "g")
     got: list[bytes] = []
 
     def last_one_there() -> bool:
@@ -72,11 +72,11 @@ def test_an_id_that_died_with_the_server_is_fenced(engine: MySqlEngine, server: 
                 f"INSERT INTO {database}.msg_p_t_middle (body,token) VALUES ('dies','p')"
             )
         engine.append("t", [Entry(b"lives")])
-        assert engine.read("t", Reader("c", "g"), 9).messages == ()
+        assert engine.read("t", ConsumerSpec("c", "g"), 9).messages == ()
         server.kill()
     server.start()
     assert engine.append("t", [Entry(b"next")]) >= [3]
-    reader = Reader("c", "g")
+    reader = ConsumerSpec("c", "g")
     got: list[tuple[int, bytes]] = []
 
     def both_there() -> bool:
@@ -99,7 +99,7 @@ def test_idle_connections_to_a_server_that_was_restarted_are_not_used(
     server.kill()
     server.start()
     assert engine.append("t", [Entry(b"after")])  # no error: nothing was under way
-    assert wait_for(lambda: len(engine.read("t", Reader("c"), 9).messages) == 2)
+    assert wait_for(lambda: len(engine.read("t", ConsumerSpec("c"), 9).messages) == 2)
 
 
 def test_a_server_that_became_read_only_is_left(
@@ -122,7 +122,7 @@ def test_a_server_that_became_read_only_is_left(
             assert engine._writers._idle == []
             cursor.execute("SET GLOBAL read_only=OFF")
             engine.append("t", [Entry(b"after")])
-            got = engine.read("t", Reader("c"), 9).messages
+            got = engine.read("t", ConsumerSpec("c"), 9).messages
             assert [one.body for one in got] == [b"before", b"after"]
             engine.close()
         finally:
@@ -142,4 +142,4 @@ def test_a_half_made_topic_is_made_and_a_half_deleted_one_is_gone(
     fresh = start_engine()
     assert fresh.topics() == []
     fresh.create(TopicSpec("t"))
-    assert fresh.read("t", Reader("c"), 1).messages == ()
+    assert fresh.read("t", ConsumerSpec("c"), 1).messages == ()

@@ -15,7 +15,7 @@ import headrace
 from headrace.errors import EngineUnavailable
 from headrace.store.mysql import connection, pool
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics.engine import Entry, Reader
+from headrace.store.topics.engine import ConsumerSpec, Entry
 from mariadb import MariaDb
 from process_state import is_stopped
 from waiting import wait_for
@@ -44,7 +44,7 @@ finally:
     engine.close()
 """
 Freeze = Callable[[int], subprocess.Popen[str]]
-OTHER = Reader("other", "g")
+OTHER = ConsumerSpec("other", "g")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from pika.exceptions import ProbableAccessDeniedError, ProbableAuthenticationError
 from site_under_test import Site
 
-from headrace.store.api.message_log import Level, Placed
+from headrace.store.api.message_log import DurabilityLevel, RecordDestination
 from headrace.store.disk import RealDisk
 from headrace.store.format import read_format
 from headrace.store.log.commit_log import CommitLog
@@ -220,9 +220,9 @@ def test_messages_of_a_queue_never_declared_are_kept(site: Site) -> None:
     filled(site)
     disk = RealDisk(site.node.data / "journal")
     log = CommitLog(disk, lambda: 1000, whole_seed_from=read_format(site.node.data))
-    driver, placed = LogDriver(log), [Placed(9, 0, 2)]
+    driver, placed = LogDriver(log), [RecordDestination(9, 0, 2)]
     log.append(exchange="", key="k", origin=0, ttl_ms=None, contents=[b"a", b"b"], placed=placed,
-               level=Level.FSYNC)  # fmt: skip
+               level=DurabilityLevel.FSYNC)  # fmt: skip
     driver.commit()
     log.close()
 

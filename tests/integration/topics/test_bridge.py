@@ -12,12 +12,12 @@ from pika.exceptions import ChannelClosedByBroker
 
 from headrace.errors import TopicConflict
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import Entry, Reader, TopicSpec
+from headrace.store.topics.engine import ConsumerSpec, Entry, TopicSpec
 from headrace.testing import RunningBroker
 from nativetopics import NativeEngine
 from waiting import wait_for
 
-ALONE = Reader("reader")
+ALONE = ConsumerSpec("reader")
 
 
 def queue_bound_to(channel: BlockingChannel, exchange: str, key: str) -> str:
@@ -112,9 +112,9 @@ def test_dead_letters_can_go_to_a_topic(
     channel.basic_reject(method.delivery_tag, requeue=False)
     channel.queue_declare(queue, passive=True)  # the rejection has been carried out
 
-    assert [one.body for one in engine.read(topic, Reader("r"), 10, wait_ms=2000).messages] == [
-        b"dead"
-    ]
+    assert [
+        one.body for one in engine.read(topic, ConsumerSpec("r"), 10, wait_ms=2000).messages
+    ] == [b"dead"]
 
 
 def test_mandatory_publishes_to_a_topic_are_not_returned(

@@ -14,7 +14,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 import mariadb
 from headrace.errors import ClaimLost, TopicConflict
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import Entry, Reader, Taken, TopicSpec
+from headrace.store.topics.engine import ConsumerSpec, Entry, Taken, TopicSpec
 from headrace.testing import RunningBroker, run_broker
 from mariadb import MariaDb
 from nativetopics import NativeEngine
@@ -72,7 +72,7 @@ def channels(nodes: list[RunningBroker]) -> Iterator[list[BlockingChannel]]:
 
 def known(engine: NativeEngine, topic: str) -> bool:
     try:
-        engine.read(topic, Reader("probe"), 1)
+        engine.read(topic, ConsumerSpec("probe"), 1)
     except Exception:
         return False
     return True
@@ -85,7 +85,7 @@ def bodies(taken: Taken) -> list[str]:
 def test_a_group_has_members_on_both_nodes(engines: list[NativeEngine], topic: str) -> None:
     wait_for(lambda: known(engines[1], topic), timeout=15)
     engines[0].append(topic, [Entry(b"%d" % n) for n in range(6)])
-    ann, bob = Reader("ann", "g"), Reader("bob", "g")
+    ann, bob = ConsumerSpec("ann", "g"), ConsumerSpec("bob", "g")
 
     first = engines[0].read(topic, ann, 3)
     second = engines[1].read(topic, bob, 10)

@@ -18,7 +18,7 @@ from headrace.errors import (
     NoSuchTopic,
 )
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import Entry, Reader
+from headrace.store.topics.engine import ConsumerSpec, Entry
 from headrace.testing import RunningBroker
 from integration.access.accesssite import Site
 from nativetopics import (
@@ -86,7 +86,7 @@ def test_the_end_of_a_lease_wakes_who_waits(
     engine: NativeEngine, line_of: LineMaker, topic: str
 ) -> None:
     engine.append(topic, [Entry(b"x")])
-    engine.read(topic, Reader("slow", "g", lease_ms=50), 1)
+    engine.read(topic, ConsumerSpec("slow", "g", lease_ms=50), 1)
 
     answer = line_of().call(READ, topic=topic, token="c", group="g", batch=1, wait_ms=30_000)
 
@@ -96,7 +96,7 @@ def test_the_end_of_a_lease_wakes_who_waits(
 def test_the_end_of_a_delay_wakes_who_waits(
     engine: NativeEngine, line_of: LineMaker, topic: str
 ) -> None:
-    reader = Reader("a", "g")
+    reader = ConsumerSpec("a", "g")
     (number,) = engine.append(topic, [Entry(b"x")])
     taken = engine.read(topic, reader, 1)
     engine.nack(topic, reader, taken.claim, [(Priority.MIDDLE, number)], 50)
@@ -118,7 +118,7 @@ def test_a_reader_that_hangs_up_takes_nothing_with_it(
     def somebody_else_gets_one() -> bool:
         # Until the broker has seen the hang-up, messages go to the one who is gone.
         engine.append(topic, [Entry(b"x")])
-        return bool(engine.read(topic, Reader("b", "g"), 100).messages)
+        return bool(engine.read(topic, ConsumerSpec("b", "g"), 100).messages)
 
     wait_for(somebody_else_gets_one)
 
@@ -155,7 +155,7 @@ def test_a_read_has_about_sixteen_mebibytes(engine: NativeEngine, topic: str) ->
     body = bytes(5 << 20)
     for _ in range(5):
         engine.append(topic, [Entry(body)])
-    reader = Reader("c", "g")
+    reader = ConsumerSpec("c", "g")
 
     sizes = []
     for _ in range(3):
@@ -236,7 +236,7 @@ def test_a_batch_with_one_bad_entry_is_refused_as_a_whole(
     with pytest.raises(BadTopicValue):
         line_of().call(APPEND, topic=topic, batch=[good, bad])
 
-    assert engine.read(topic, Reader("c"), 10).messages == ()
+    assert engine.read(topic, ConsumerSpec("c"), 10).messages == ()
 
 
 def test_twenty_mebibytes_are_refused(line_of: LineMaker, topic: str) -> None:
@@ -268,7 +268,7 @@ def test_garbage_leaves_the_broker_standing(
         except BrokerError:
             pass
     engine.append(topic, [Entry(b"still there")])
-    found = engine.read(topic, Reader("after"), 8000).messages
+    found = engine.read(topic, ConsumerSpec("after"), 8000).messages
     assert found[-1].body == b"still there"
     assert "unexpected failure" not in caplog.text
 
@@ -283,9 +283,9 @@ def test_a_group_of_rocketmq_clients_cannot_be_read_by_claims(
     Site(running).do(commit)
 
     with pytest.raises(BadTopicValue, match="take another name"):
-        engine.read(topic, Reader("c", "theirs"), 1)
+        engine.read(topic, ConsumerSpec("c", "theirs"), 1)
     with pytest.raises(BadTopicValue, match="take another name"):
-        engine.seek(topic, Reader("c", "theirs"), time_ms=0)
+        engine.seek(topic, ConsumerSpec("c", "theirs"), time_ms=0)
 
     by_claims: list[object] = []
     Site(running).do(lambda broker: by_claims.extend(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.errors import AccessRefused
-from headrace.store.topics.engine import Entry, Reader, TopicSpec
+from headrace.store.topics.engine import ConsumerSpec, Entry, TopicSpec
 from headrace.testing import RunningBroker
 from integration.access.accesssite import PASSWORD, USER, Site
 from nativetopics import (
@@ -85,7 +85,7 @@ def test_lists_show_what_a_user_may_use(site: Site, engine: NativeEngine, topic:
     other = f"o_{topic}"
     engine.create(TopicSpec(other))
     for name in (topic, other):
-        engine.read(name, Reader("c"), 1)
+        engine.read(name, ConsumerSpec("c"), 1)
     only = dict.fromkeys(("configure", "write", "read"), f"^topic\\.{topic}$")
 
     def look(line: Line) -> object:

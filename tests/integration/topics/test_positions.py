@@ -15,12 +15,12 @@ from headrace.client.settings import Settings
 from headrace.store.tools.backup import backup, restore
 from headrace.store.tools.fsck import check
 from headrace.store.tools.repair import repair
-from headrace.store.topics.engine import Entry, Reader, TopicSpec
+from headrace.store.topics.engine import ConsumerSpec, Entry, TopicSpec
 from headrace.testing import run_broker
 from headrace.wire.native.payloads import Op
 from nativetopics import NativeEngine
 
-ANN, BEA = Reader("ann", "g"), Reader("bea", "h")
+ANN, BEA = ConsumerSpec("ann", "g"), ConsumerSpec("bea", "h")
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def append(engine: NativeEngine, *bodies: str, topic: str = "t") -> None:
     engine.append(topic, [Entry(body.encode()) for body in bodies])
 
 
-def drained(engine: NativeEngine, reader: Reader = ANN, topic: str = "t") -> list[str]:
+def drained(engine: NativeEngine, reader: ConsumerSpec = ANN, topic: str = "t") -> list[str]:
     """Everything that the reader has not had yet, committed."""
     bodies: list[str] = []
     while (taken := engine.read(topic, reader, 100)).messages:

@@ -15,12 +15,12 @@ from headrace.errors import ClaimLost, EngineUnavailable
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import Priority
 from headrace.store.tools.fsck import check
-from headrace.store.topics.engine import LATEST, Entry, Reader, Taken, TopicSpec
+from headrace.store.topics.engine import LATEST, ConsumerSpec, Entry, Taken, TopicSpec
 from headrace.testing import RunningBroker, run_broker
 from nativetopics import NativeEngine
 from waiting import wait_for
 
-ANN, BOB, ALONE = Reader("ann", "g"), Reader("bob", "g"), Reader("alone")
+ANN, BOB, ALONE = ConsumerSpec("ann", "g"), ConsumerSpec("bob", "g"), ConsumerSpec("alone")
 
 
 class Site:
@@ -127,7 +127,7 @@ def test_retries_and_dead_messages_are_kept(site: Site, how: str) -> None:
     taken = engine.read("t", ANN, 3)
     engine.nack("t", ANN, taken.claim, [(Priority.MIDDLE, ids[0])], 3_600_000, "later")
     engine.nack("t", ANN, taken.claim, [(Priority.MIDDLE, ids[1])], 0, "soon")
-    once = Reader("ann", "g", max_attempts=1)
+    once = ConsumerSpec("ann", "g", max_attempts=1)
     engine.nack("t", once, taken.claim, [(Priority.MIDDLE, ids[2])], 0, "never")
     engine.commit("t", ANN, taken.claim)
 
@@ -142,7 +142,7 @@ def test_retries_and_dead_messages_are_kept(site: Site, how: str) -> None:
 
 def test_a_message_that_was_not_due_before_a_crash_is_not_counted_as_tried(site: Site) -> None:
     """It would be dead without its second try."""
-    twice = Reader("ann", "g", max_attempts=2)
+    twice = ConsumerSpec("ann", "g", max_attempts=2)
     site.engine.append("t", [Entry(b"a")])
     taken = site.engine.read("t", twice, 1)
     site.engine.nack("t", twice, taken.claim, [(Priority.MIDDLE, 1)], 3000)
@@ -167,7 +167,7 @@ def test_a_nack_without_its_commit_loses_nothing(site: Site) -> None:
 
 @both
 def test_a_reader_that_began_at_the_end_does_not_skip_after_a_restart(site: Site, how: str) -> None:
-    late, group = Reader("late", start=LATEST), Reader("late", "late", start=LATEST)
+    late, group = ConsumerSpec("late", start=LATEST), ConsumerSpec("late", "late", start=LATEST)
     for reader in (late, group):
         assert site.engine.read("t", reader, 1) == Taken()
     site.engine.append("t", [Entry(b"new")])
@@ -183,7 +183,7 @@ def test_a_single_reader_can_commit_after_a_restart_unless_it_sought(site: Site,
     engine = site.engine
     engine.append("t", [Entry(b"%d" % n) for n in range(3)])
     kept = engine.read("t", ALONE, 2)
-    other = Reader("other")
+    other = ConsumerSpec("other")
     void = engine.read("t", other, 2)
     engine.seek("t", other, positions={Priority.MIDDLE: 0})
 
@@ -278,7 +278,7 @@ class Load:
                 self.confirmed.update(batch)
 
     def consume(self, number: int) -> None:
-        reader = Reader(f"member-{number}", "g", lease_ms=500)
+        reader = ConsumerSpec(f"member-{number}", "g", lease_ms=500)
 
         def step(engine: NativeEngine) -> None:
             taken = engine.read("t", reader, 20)
@@ -332,7 +332,7 @@ def test_kill_9_under_load_loses_nothing_and_commits_nothing_twice(
     assert load.errors == []
     engine = NativeEngine((broker.host, broker.native_port))
     deadline = time.monotonic() + 30
-    last = Reader("last", "g", lease_ms=60_000)
+    last = ConsumerSpec("last", "g", lease_ms=60_000)
     while any(lag.messages for lag in engine.lag("t", last)):
         assert time.monotonic() < deadline
         taken = engine.read("t", last, 100)

@@ -10,7 +10,7 @@ import pytest
 from headrace import topics
 from headrace.errors import BadTopicValue, BrokerError
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import Reader
+from headrace.store.topics.engine import ConsumerSpec
 from headrace.testing import run_broker
 
 
@@ -58,7 +58,7 @@ def test_a_request_the_broker_cannot_read_costs_only_itself(store: topics.Store)
     """It costs the connection and its channel; the next call has another."""
     producer = store.producer("orders", token="shop")
     with pytest.raises(BrokerError):
-        store.engine.nack("orders", Reader("c", "g"), [], [(Priority.LOW, "x")], 0)  # type: ignore[list-item]
+        store.engine.nack("orders", ConsumerSpec("c", "g"), [], [(Priority.LOW, "x")], 0)  # type: ignore[list-item]
 
     assert producer.append("x") > 0
     assert "orders" in [one.name for one in store.list()]

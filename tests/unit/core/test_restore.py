@@ -19,8 +19,8 @@ from headrace.errors import AccessRefused
 from headrace.model.message import PublishedRun
 from headrace.store.api.message_log import (
     BindingRow,
-    Catalogue,
     DamagedRow,
+    Declarations,
     ExchangeRow,
     PermissionRow,
     PolicyRow,
@@ -43,7 +43,7 @@ class Site:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.journal = JournalStage(ForgetfulDisk())
-        self.catalogue = Catalogue(vhosts=["/"], queues=[QUEUE], next_queue_id=2)
+        self.catalogue = Declarations(vhosts=["/"], queues=[QUEUE], next_queue_id=2)
         self.start()
 
     def start(self) -> Broker:
@@ -107,7 +107,7 @@ def received(site: Site) -> Inbox:
 
 
 def test_everything_declared_is_there_again(site: Site) -> None:
-    site.catalogue = Catalogue(
+    site.catalogue = Declarations(
         vhosts=["/", "other"],
         exchanges=[ExchangeRow("other", "x", "topic", True, True, {"alternate-exchange": "y"})],
         queues=[QUEUE, QueueRow(2, "u-2", "other", "q2", True, {"x-max-length": 3})],

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import StoreError
-from headrace.store.api.message_log import Level, Placed, QueueRow
+from headrace.store.api.message_log import DurabilityLevel, QueueRow, RecordDestination
 from headrace.store.data_directory import DataDirectory
 from headrace.store.disk import RealDisk
 from headrace.store.format import format_bytes, read_format
@@ -25,7 +25,7 @@ BASE = (1 << 32) + 4096  # its low half is that of another segment
 
 def old_directory(path: Path) -> Path:
     """As version 1 left it: a segment whose sums have the low half of the base as their seed."""
-    out = r.Outgoing("", "k", 0, None, [b"old"], [Placed(1, 0, 1)], 2)
+    out = r.OutgoingMessages("", "k", 0, None, [b"old"], [RecordDestination(1, 0, 1)], 2)
     parts, _ = r.messages_parts(out, seed=BASE & 0xFFFFFFFF, time=1)
     (path / "journal").mkdir(parents=True)
     (path / "journal" / segment_name(BASE)).write_bytes(b"".join(parts))
@@ -56,9 +56,9 @@ def open_log(path: Path) -> LogDriver:
 
 
 def put(driver: LogDriver, content: bytes) -> None:
-    placed = [Placed(1, driver.log.next_offset(1), 1)]
+    placed = [RecordDestination(1, driver.log.next_offset(1), 1)]
     driver.log.append(exchange="", key="k", origin=0, ttl_ms=None, contents=[content],
-                      placed=placed, level=Level.FSYNC)  # fmt: skip
+                      placed=placed, level=DurabilityLevel.FSYNC)  # fmt: skip
     driver.commit()
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.store.api.message_log import Level, Placed
+from headrace.store.api.message_log import DurabilityLevel, RecordDestination
 from headrace.store.disk import RealDisk
 from headrace.store.log.commit_log import CommitLog
-from headrace.store.log.compaction import Rule
+from headrace.store.log.compaction import CompactionRule
 from headrace.store.tools.offline import LogDriver
 
 SEGMENT = 4096
@@ -29,8 +29,8 @@ def put(log: CommitLog, queue: int, contents: list[bytes]) -> range:
         origin=0,
         ttl_ms=None,
         contents=contents,
-        placed=[Placed(queue, first, len(contents))],
-        level=Level.FSYNC,
+        placed=[RecordDestination(queue, first, len(contents))],
+        level=DurabilityLevel.FSYNC,
     )
     return range(first, first + len(contents))
 
@@ -128,8 +128,8 @@ def damaged_log(directory: Path) -> LogDriver:
         origin=0,
         ttl_ms=None,
         contents=[b"a" * 500, b"b" * 500, b"c" * 500, b"d" * 500],
-        placed=[Placed(1, 0, 4), Placed(2, 0, 4)],
-        level=Level.FSYNC,
+        placed=[RecordDestination(1, 0, 4), RecordDestination(2, 0, 4)],
+        level=DurabilityLevel.FSYNC,
     )
     driver.log.settle(1, [0])
     driver.commit()
@@ -225,7 +225,7 @@ def test_a_cold_segment_that_fills_up_in_the_middle_of_a_move_keeps_everything(
     driver.log.close()
     driver = open_log(tmp_path)
     log = driver.log
-    log.compactor.rule = Rule(0, 0, 0.51)
+    log.compactor.rule = CompactionRule(0, 0, 0.51)
 
     while log.compactor.step():
         put(log, 2, [b"traffic"])  # every commit may be followed by a checkpoint

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from headrace.bulk.decode.jobs import _read_ahead
-from headrace.bulk.read_plan import Job
+from headrace.bulk.read_plan import ReadPlan
 from headrace.errors import StoreError
 
-JOB = Job("queue", "orders", 0, "middle", (), 0, ())
+JOB = ReadPlan("queue", "orders", 0, "middle", (), 0, ())
 
 
 def test_a_page_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import BodyTooLarge, EngineUnavailable
-from headrace.store.mysql.appends import LaneAppender, portions, size_of
+from headrace.store.mysql.appends import PriorityAppender, portions, size_of
 from headrace.store.mysql.message_rows import Values
 from headrace.testing import wait_for
 
@@ -46,7 +46,7 @@ class Store:
 class Crowd:
     """Threads that append one body each."""
 
-    def __init__(self, appender: LaneAppender) -> None:
+    def __init__(self, appender: PriorityAppender) -> None:
         self.appender = appender
         self.results: dict[bytes, list[int] | Exception] = {}
         self.threads: list[threading.Thread] = []
@@ -74,7 +74,7 @@ def store() -> Store:
 
 @pytest.fixture
 def crowd(store: Store) -> Crowd:
-    return Crowd(LaneAppender(store, 1 << 20))
+    return Crowd(PriorityAppender(store, 1 << 20))
 
 
 def gather(store: Store, crowd: Crowd, *bodies: bytes) -> None:
@@ -138,7 +138,7 @@ def test_an_interrupted_leader_repeats_nothing(store: Store, crowd: Crowd) -> No
 
 
 def test_a_crowd_gets_every_answer(store: Store) -> None:
-    crowd = Crowd(LaneAppender(store, 200))
+    crowd = Crowd(PriorityAppender(store, 200))
     store.gate.release(10_000)
     for number in range(100):
         crowd.append(b"%d" % number)

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from headrace.errors import BodyTooLarge, BrokerError, ConfigError, EngineUnavailable, StoreError
-from headrace.store.mysql.connection import Session, check_version
+from headrace.store.mysql.connection import DbConnection, check_version
 from headrace.store.mysql.faults import Fault, refusal
 from headrace.store.mysql.url import parse_url
 
@@ -99,7 +99,7 @@ def mysqlclient(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
 
 def test_mysqlclient_is_asked_in_its_own_words(mysqlclient: dict[str, object]) -> None:
     url = "mysql://me:p%40ss@db:3307/shop?driver=mysqlclient&ssl_ca=/ca.pem&timeout=7"
-    session = Session(parse_url(url))
+    session = DbConnection(parse_url(url))
     assert (session.version, session.packet, session.id_step) == ("8.0.36", 64 << 20, 1)
     session.close()
     assert mysqlclient["closed"]
@@ -113,11 +113,11 @@ def test_mysqlclient_is_asked_in_its_own_words(mysqlclient: dict[str, object]) -
 
 def test_errors_of_mysqlclient_mean_the_same(mysqlclient: dict[str, object]) -> None:
     with pytest.raises(Fault, match="Unknown server host") as refused:
-        Session(parse_url("mysql://nowhere/shop?driver=mysqlclient"))
+        DbConnection(parse_url("mysql://nowhere/shop?driver=mysqlclient"))
     assert refused.value.code == 2005
 
 
 def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "MySQLdb", None)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"headrace\[mysql\]"):
-        Session(parse_url("mysql://db/shop?driver=mysqlclient"))
+        DbConnection(parse_url("mysql://db/shop?driver=mysqlclient"))

@@ -13,7 +13,7 @@ from headrace.store.data_directory import DataDirectory
 from headrace.store.format import DamagedFormat, read_format
 from headrace.store.sqlite import SqliteMetadata, database
 from headrace.store.tools import offline
-from headrace.store.tools.findings import Remedy
+from headrace.store.tools.findings import RepairAction
 from headrace.store.tools.fsck import check
 
 
@@ -42,7 +42,7 @@ def test_fsck_names_metadata_that_cannot_be_read(
 ) -> None:
     monkeypatch.setattr(offline, "copy_readable", fail)
     (place,) = check(data).places
-    assert (place.file, place.remedy) == ("meta.db", Remedy.NONE)
+    assert (place.file, place.remedy) == ("meta.db", RepairAction.NONE)
     assert place.what == f"cannot read {data / 'meta.db'}: Input/output error"
 
 

@@ -32,7 +32,7 @@ from headrace.rocketmq import (
     Producer,
     ProducerConfig,
 )
-from headrace.store.topics.engine import Entry, Reader
+from headrace.store.topics.engine import ConsumerSpec, Entry
 from headrace.topics.remote_engine import RemoteEngine
 from headrace.wire.native.payloads import Op
 
@@ -152,12 +152,12 @@ def _filled(site: Site) -> str:
 
 
 def _reading(engine: RemoteEngine, topic: str) -> Callable[[], int]:
-    reader = [Reader(f"reader-{next(_numbers)}")]
+    reader = [ConsumerSpec(f"reader-{next(_numbers)}")]
 
     def step() -> int:
         taken = engine.read(topic, reader[0], PULL)
         if not taken.messages:
-            reader[0] = Reader(f"reader-{next(_numbers)}")
+            reader[0] = ConsumerSpec(f"reader-{next(_numbers)}")
             return 0
         engine.commit(topic, reader[0], taken.claim)
         return len(taken.messages)

@@ -28,11 +28,11 @@ from headrace.bench.compare.ratio import Result, rate
 from headrace.bench.errors import MeasureError
 from headrace.client import ConnectionFactory
 from headrace.client.core.requests import Call, nothing
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.mysql.tables import NOW
 from headrace.store.mysql.url import parse_url
-from headrace.store.topics.engine import Entry, Reader, TopicSpec
+from headrace.store.topics.engine import ConsumerSpec, Entry, TopicSpec
 from headrace.testing.mariadb import MariaDb
 from headrace.wire.native.payloads import Op
 
@@ -187,7 +187,7 @@ def _report(told: Any, running: list[Any]) -> tuple[int, float, float]:  # noqa:
 
 def _take_ranges(number: int, ready: Any, go: Event, told: Any, url: str, topic: str) -> None:  # noqa: ANN401
     engine = MySqlEngine(url)
-    reader = Reader(f"c{number}", "bench")
+    reader = ConsumerSpec(f"c{number}", "bench")
     engine.lag(topic, reader)
     ready.release()
     go.wait()
@@ -210,7 +210,7 @@ def _take_rows(
     seconds: float,
     limit: int,
 ) -> None:
-    session = Session(parse_url(url))
+    session = DbConnection(parse_url(url))
     ready.release()
     go.wait()
     done, start = 0, time.monotonic()
@@ -222,7 +222,7 @@ def _take_rows(
     session.close()
 
 
-def _take_some_rows(session: Session, topic: str, owner: str, limit: int) -> int:
+def _take_some_rows(session: DbConnection, topic: str, owner: str, limit: int) -> int:
     """Claim, read and delete rows; how many."""
     with session.transaction():  # claimed for a time, as ours are
         found = session.rows(
@@ -266,7 +266,7 @@ def old_transaction(server: MariaDb, seconds: float) -> Result:
 
 def _p99(server: MariaDb) -> float:
     with _engine(server) as (engine, topic):
-        reader = Reader("c", "bench")
+        reader = ConsumerSpec("c", "bench")
         engine.append(topic, [Entry(BODY) for _ in range(_STEPS + 1)])
         times: list[float] = []
         taken = engine.read(topic, reader, 1)

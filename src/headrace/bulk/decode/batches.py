@@ -9,25 +9,25 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.bulk.decode.gather import Places, is_constant, pick_text
-from headrace.bulk.decode.records import Rows
+from headrace.bulk.decode.records import MessageRows
 from headrace.bulk.decode.schema import COLUMNS, schema_of
 
 BATCH_BYTES = 4 << 20
 BATCH_ROWS = 65_536
 
 
-class Columns(Protocol):
+class ColumnSource(Protocol):
     """What a kind of destination knows about its own contents."""
 
     def make(self, name: str) -> pa.Array: ...
 
 
-class Decoder(Protocol):
-    def __call__(self, rows: Rows) -> Columns: ...
+class ColumnDecoder(Protocol):
+    def __call__(self, rows: MessageRows) -> ColumnSource: ...
 
 
 def cut(
-    rows: Rows, source: str, partition: int, columns: Sequence[str], decode: Decoder
+    rows: MessageRows, source: str, partition: int, columns: Sequence[str], decode: ColumnDecoder
 ) -> Iterator[pa.RecordBatch]:
     """In order; about BATCH_BYTES each, and at least one row."""
     schema = schema_of(columns)
@@ -44,7 +44,9 @@ def cut(
         low = high
 
 
-def _column(name: str, rows: Rows, source: str, partition: int, own: Columns) -> pa.Array:
+def _column(
+    name: str, rows: MessageRows, source: str, partition: int, own: ColumnSource
+) -> pa.Array:
     n = len(rows)
     if name == "source":
         return pa.repeat(pa.scalar(source, pa.string()), n)
@@ -61,7 +63,7 @@ def _column(name: str, rows: Rows, source: str, partition: int, own: Columns) ->
     return own.make(name)
 
 
-def _of_records(rows: Rows, starts: Places, lengths: Places) -> pa.Array:
+def _of_records(rows: MessageRows, starts: Places, lengths: Places) -> pa.Array:
     """Text that the messages of a record share: looked at once per record."""
     low, high = int(rows.record[0]), int(rows.record[-1]) + 1
     texts = pick_text(rows.data, starts[low:high], lengths[low:high])

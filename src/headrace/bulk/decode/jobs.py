@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from headrace.bulk.decode.batches import Decoder, cut
+from headrace.bulk.decode.batches import ColumnDecoder, cut
 from headrace.bulk.decode.gather import Bytes, Places
 from headrace.bulk.decode.queue_messages import ContentColumns
 from headrace.bulk.decode.records import Slice, portions, rows_of
 from headrace.bulk.decode.topic_entries import EntryColumns
-from headrace.bulk.read_plan import Job, Piece
+from headrace.bulk.read_plan import Piece, ReadPlan
 from headrace.errors import StoreError
 from headrace.store.disk import PAGE
 from headrace.store.log.record import HEAD_SIZE
@@ -25,14 +25,14 @@ _POPULATE_READ = 22  # MADV_POPULATE_READ of Linux 5.14
 _NEAR = 1 << 16  # pages between records are read too if they are not more
 
 
-def batches_of(job: Job, segments: Sequence[int]) -> Iterator[pa.RecordBatch]:
+def batches_of(job: ReadPlan, segments: Sequence[int]) -> Iterator[pa.RecordBatch]:
     """In order; StoreError when something is damaged. ``segments`` are descriptors, one per piece;
     they may be closed when the iterator has ended."""
     for piece, fd in zip(job.pieces, segments, strict=True):
         yield from _batches(job, piece, fd)
 
 
-def _batches(job: Job, piece: Piece, fd: int) -> Iterator[pa.RecordBatch]:
+def _batches(job: ReadPlan, piece: Piece, fd: int) -> Iterator[pa.RecordBatch]:
     mapping = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
     data: Bytes = np.frombuffer(mapping, np.uint8)
     columns = [
@@ -54,7 +54,7 @@ def _batches(job: Job, piece: Piece, fd: int) -> Iterator[pa.RecordBatch]:
         yield from cut(rows, job.source, job.partition, job.columns, _decoder(job))
 
 
-def _read_ahead(mapping: mmap.mmap, starts: Places, stops: Places, job: Job) -> None:
+def _read_ahead(mapping: mmap.mmap, starts: Places, stops: Places, job: ReadPlan) -> None:
     """Map the pages of these bytes. StoreError when the disk cannot read one: to touch it then
     would end the process with SIGBUS."""
     edges = np.flatnonzero(starts[1:] > stops[:-1] + _NEAR) + 1
@@ -73,7 +73,7 @@ def _read_ahead(mapping: mmap.mmap, starts: Places, stops: Places, job: Job) -> 
             ) from error
 
 
-def _decoder(job: Job) -> Decoder:
+def _decoder(job: ReadPlan) -> ColumnDecoder:
     if job.kind == "topic":
         return lambda rows: EntryColumns(rows, job.lane)
     return ContentColumns

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from headrace.bulk.decode.gather import Bytes, Places, distinct, pick, read
 from headrace.bulk.decode.headers import fields_of, map_of
-from headrace.bulk.decode.records import Rows
+from headrace.bulk.decode.records import MessageRows
 from headrace.bulk.decode.schema import COLUMNS, PROPERTIES
-from headrace.bulk.decode.text_maps import Field
+from headrace.bulk.decode.text_maps import PropertyColumn
 from headrace.wire.amqp.content import OVERHEAD, body_of
 
 _PAYLOAD = 7  # where a frame's payload begins
@@ -23,13 +23,13 @@ _FLAGS = _PAYLOAD + 12  # what comes before it is class, weight and the size of 
 _LAST_SECOND = 253_402_300_799  # of the year 9999
 _LOW_BELOW, _HIGH_FROM = 4, 6  # AMQP priorities: 4, 5 and none are middle
 
-Maker: TypeAlias = Callable[[Bytes, dict[str, Field], int], pa.Array]
+Maker: TypeAlias = Callable[[Bytes, dict[str, PropertyColumn], int], pa.Array]
 
 
 class ContentColumns:
     """The columns of some messages of a queue, each made when it is asked for."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: MessageRows) -> None:
         self._rows = rows
         self._headers = read(rows.data, ">u4", rows.starts + 3)  # sizes of the header payloads
 
@@ -49,7 +49,7 @@ class ContentColumns:
         return self._by_flags(_maps, PROPERTIES)
 
     @cached_property
-    def _groups(self) -> list[tuple[Places, dict[str, Field]]]:
+    def _groups(self) -> list[tuple[Places, dict[str, PropertyColumn]]]:
         """Messages with the same flags: which rows they are, and their fields."""
         rows = self._rows
         flags = read(rows.data, ">u2", rows.starts + _FLAGS)
@@ -99,7 +99,7 @@ class ContentColumns:
         return pa.array(bodies, pa.binary())
 
 
-def _born(data: Bytes, fields: dict[str, Field], n: int) -> pa.Array:
+def _born(data: Bytes, fields: dict[str, PropertyColumn], n: int) -> pa.Array:
     """The timestamp property counts seconds; what no calendar knows is left out."""
     field = fields.get("timestamp")
     if field is None:
@@ -109,7 +109,7 @@ def _born(data: Bytes, fields: dict[str, Field], n: int) -> pa.Array:
     return pa.array(np.where(wrong, 0, seconds) * 1_000_000, mask=wrong).cast(COLUMNS["born"])
 
 
-def _lanes(data: Bytes, fields: dict[str, Field], n: int) -> pa.Array:
+def _lanes(data: Bytes, fields: dict[str, PropertyColumn], n: int) -> pa.Array:
     field = fields.get("priority")
     if field is None:
         return pa.repeat(pa.scalar("middle"), n)
@@ -118,12 +118,12 @@ def _lanes(data: Bytes, fields: dict[str, Field], n: int) -> pa.Array:
     return pa.array(["low", "middle", "high"]).take(pa.array(lanes))
 
 
-def _message_ids(data: Bytes, fields: dict[str, Field], n: int) -> pa.Array:
+def _message_ids(data: Bytes, fields: dict[str, PropertyColumn], n: int) -> pa.Array:
     field = fields.get("message_id")
     return pa.nulls(n, pa.string()) if field is None else field.texts(data)
 
 
-def _maps(data: Bytes, fields: dict[str, Field], n: int) -> pa.Array:
+def _maps(data: Bytes, fields: dict[str, PropertyColumn], n: int) -> pa.Array:
     return map_of(data, fields, n)
 
 

@@ -29,7 +29,7 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class RecordFields:
     """What the messages of a record have in common."""
 
     times: Places  # stored at, ms since 1970
@@ -40,7 +40,7 @@ class Records:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class MessageRows:
     """One row per message."""
 
     data: Bytes
@@ -48,14 +48,14 @@ class Rows:
     starts: Places  # of the contents
     lengths: Places
     record: Places  # which record each is in
-    records: Records
+    records: RecordFields
 
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def part(self, low: int, high: int) -> Rows:
+    def part(self, low: int, high: int) -> MessageRows:
         cut = slice(low, high)
-        return Rows(
+        return MessageRows(
             self.data,
             self.offsets[cut],
             self.starts[cut],
@@ -80,7 +80,7 @@ def portions(data: Bytes, part: Slice, size: int) -> Iterator[Slice]:
         )
 
 
-def rows_of(data: Bytes, seed: int, part: Slice) -> tuple[Rows, list[int]]:
+def rows_of(data: Bytes, seed: int, part: Slice) -> tuple[MessageRows, list[int]]:
     """The rows of the slice, and the offsets of those whose checksum is wrong (left out).
 
     ``seed`` is the one of the sums of the heads in this segment.
@@ -120,14 +120,14 @@ def rows_of(data: Bytes, seed: int, part: Slice) -> tuple[Rows, list[int]]:
         owner, lengths, starts, offsets = owner[kept], lengths[kept], starts[kept], offsets[kept]
     exchange_lengths = data[at + _EXCHANGE_LENGTH].astype(np.int64)
     names = at + _NAMES
-    records = Records(
+    records = RecordFields(
         times,
         names,
         exchange_lengths,
         names + exchange_lengths,
         data[at + _KEY_LENGTH].astype(np.int64),
     )
-    return Rows(data, offsets, starts, lengths, owner, records), sorted(damaged)
+    return MessageRows(data, offsets, starts, lengths, owner, records), sorted(damaged)
 
 
 def _are_whole(part: Slice, counts: Places) -> bool:

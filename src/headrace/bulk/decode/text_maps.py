@@ -22,7 +22,7 @@ _NUMBERS = {1: ">u1", 8: ">u8"}
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class PropertyColumn:
     """One property in all messages of a group: where it is; text, or numbers of that width."""
 
     starts: Places
@@ -42,7 +42,11 @@ Decode = Callable[[bytes], Mapping[str, object]]
 
 
 def maps_of(
-    data: Bytes, n: int, fields: Mapping[str, Field], tables: Field | None, decode: Decode
+    data: Bytes,
+    n: int,
+    fields: Mapping[str, PropertyColumn],
+    tables: PropertyColumn | None,
+    decode: Decode,
 ) -> pa.Array:
     """For ``n`` messages: all fields as text under their own names, then what is in the tables."""
     keys = [pa.array(list(fields), pa.string())]
@@ -75,7 +79,7 @@ def maps_of(
 
 
 @dataclass(frozen=True, slots=True)
-class _Tables:
+class _DistinctMaps:
     """Names and values of all distinct tables, end to end."""
 
     names: pa.Array
@@ -85,7 +89,9 @@ class _Tables:
     which: Places  # table each message has
 
 
-def _decode_tables(data: Bytes, field: Field, taken: frozenset[str], decode: Decode) -> _Tables:
+def _decode_tables(
+    data: Bytes, field: PropertyColumn, taken: frozenset[str], decode: Decode
+) -> _DistinctMaps:
     view = data.data
     seen: dict[bytes, int] = {}
     rows = unlike_the_one_before(data, field.starts, field.lengths)
@@ -108,7 +114,7 @@ def _decode_tables(data: Bytes, field: Field, taken: frozenset[str], decode: Dec
         sizes.append(len(items))
     counts = np.array(sizes, np.int64)
     begins = np.cumsum(counts) - counts
-    return _Tables(
+    return _DistinctMaps(
         pa.array(names, pa.string()), pa.array(texts, pa.string()), begins, counts, which
     )
 

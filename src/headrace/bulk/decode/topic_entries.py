@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.bulk.decode.gather import Places, distinct, numbers, pick, pick_text
-from headrace.bulk.decode.records import Rows
+from headrace.bulk.decode.records import MessageRows
 from headrace.bulk.decode.schema import COLUMNS, PROPERTIES
-from headrace.bulk.decode.text_maps import Field, maps_of
-from headrace.store.topics.entry import HEAD_SIZE, Has
+from headrace.bulk.decode.text_maps import PropertyColumn, maps_of
+from headrace.store.topics.entry import HEAD_SIZE, EntryFlags
 
 # The head of an entry, see store/topics/entry.py; lengths are in the order of the fields.
 _LENGTHS = ("key", "tags", "message_id", "token", "source_ip")
@@ -27,7 +27,7 @@ assert _HEAD.itemsize == HEAD_SIZE
 class EntryColumns:
     """The columns of some messages of a topic, each made when it is asked for."""
 
-    def __init__(self, rows: Rows, lane: str) -> None:
+    def __init__(self, rows: MessageRows, lane: str) -> None:
         self._rows = rows
         self._lane = lane
         self._heads = numbers(rows.data, f"V{HEAD_SIZE}")[rows.starts].view(_HEAD)
@@ -37,19 +37,19 @@ class EntryColumns:
         return _MAKERS[name](self)
 
     def key(self) -> pa.Array:
-        return self._text("key", Has.KEY)
+        return self._text("key", EntryFlags.KEY)
 
     def tags(self) -> pa.Array:
-        return self._text("tags", Has.TAGS)
+        return self._text("tags", EntryFlags.TAGS)
 
     def message_id(self) -> pa.Array:
-        return self._text("message_id", Has.MESSAGE_ID)
+        return self._text("message_id", EntryFlags.MESSAGE_ID)
 
     def priority(self) -> pa.Array:
         return pa.repeat(pa.scalar(self._lane, pa.string()), len(self._rows))
 
     def born(self) -> pa.Array:
-        missing = (self._flags & Has.BORN) == 0
+        missing = (self._flags & EntryFlags.BORN) == 0
         if missing.all():
             return pa.nulls(len(missing), COLUMNS["born"])
         return pa.array(self._heads["born"] * 1000, mask=missing).cast(COLUMNS["born"])
@@ -65,7 +65,7 @@ class EntryColumns:
         places = self._places
         pattern = (
             (places["token"].lengths > 0) * 1
-            + ((self._flags & Has.SOURCE_IP) > 0) * 2
+            + ((self._flags & EntryFlags.SOURCE_IP) > 0) * 2
             + (places["properties"].lengths > 0) * 4
         )
         made, order = [], []
@@ -85,15 +85,15 @@ class EntryColumns:
         return joined.take(pa.array(np.argsort(np.concatenate(order))))
 
     @cached_property
-    def _places(self) -> dict[str, Field]:
+    def _places(self) -> dict[str, PropertyColumn]:
         rows = self._rows
         at = rows.starts + HEAD_SIZE
         found = {}
         for name in _LENGTHS:
             lengths = self._heads[name].astype(np.int64)
-            found[name] = Field(at, lengths)
+            found[name] = PropertyColumn(at, lengths)
             at = at + lengths
-        found["properties"] = Field(at, self._heads["properties"].astype(np.int64))
+        found["properties"] = PropertyColumn(at, self._heads["properties"].astype(np.int64))
         return found
 
     def _text(self, name: str, flag: int) -> pa.Array:
@@ -104,8 +104,8 @@ class EntryColumns:
         return pick_text(self._rows.data, place.starts, place.lengths, missing)
 
 
-def _at(field: Field, where: Places) -> Field:
-    return Field(field.starts[where], field.lengths[where])
+def _at(field: PropertyColumn, where: Places) -> PropertyColumn:
+    return PropertyColumn(field.starts[where], field.lengths[where])
 
 
 def _decode(table: bytes) -> Mapping[str, object]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from headrace.cli.support.progress import progress_bar
-from headrace.store.tools.findings import Findings, Remedy, describe_ranges
+from headrace.store.tools.findings import Findings, RepairAction, describe_ranges
 from headrace.store.tools.fsck import check
 from headrace.store.tools.offline import held
 from headrace.store.tools.repair import repair
@@ -87,7 +87,7 @@ def _sum_up(findings: Findings, after: Findings, *, repaired: bool) -> None:
         return
     count = len(findings.places)
     told = f"{count} damaged place{'s' * (count != 1)}, {lost:,} messages known to be lost"
-    if all(place.remedy is Remedy.NONE for place in findings.places):
+    if all(place.remedy is RepairAction.NONE for place in findings.places):
         click.echo(f"{told}; this cannot be repaired: restore a backup")
     elif not repaired:
         click.echo(f"{told}; repair with --repair")

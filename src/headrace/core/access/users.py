@@ -27,7 +27,7 @@ from headrace.model.permissions import (
     expanded,
 )
 from headrace.store.api.message_log import (
-    Catalogue,
+    Declarations,
     PermissionRow,
     TopicPermissionRow,
     UserLimitsRow,
@@ -374,7 +374,7 @@ class Users:
 
     # -- life -----------------------------------------------------------------------------------
 
-    def restore(self, catalogue: Catalogue) -> None:
+    def restore(self, catalogue: Declarations) -> None:
         """What was kept before a restart."""
         for user in catalogue.users:
             kept = PasswordHash.read(user.password_hash)

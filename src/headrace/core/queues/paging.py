@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from headrace.model.message import STASHED, Route, Run
-from headrace.store.api.message_log import Journal, Stored
-from headrace.store.paging_files import Scratch, Slot
+from headrace.store.api.message_log import MessageLog, StoredRun
+from headrace.store.paging_files import Scratch, ScratchSlot
 
 _MAX_ROUTES = 1024
 
@@ -33,7 +33,7 @@ class _Aside:
 
     __slots__ = ("run", "slot")
 
-    def __init__(self, run: Run, slot: Slot) -> None:
+    def __init__(self, run: Run, slot: ScratchSlot) -> None:
         self.run = run
         self.slot = slot
 
@@ -47,9 +47,9 @@ class QueueTail:
     def __init__(
         self,
         scratch: Scratch | None,
-        journal: Journal | None,
+        journal: MessageLog | None,
         queue: int,
-        expiry: Callable[[Stored], int | None],
+        expiry: Callable[[StoredRun], int | None],
     ) -> None:
         self._scratch = scratch
         self._journal = journal
@@ -136,7 +136,7 @@ class QueueTail:
         self.size -= size
         return runs
 
-    def _runs(self, stored: Stored) -> Iterable[Run]:
+    def _runs(self, stored: StoredRun) -> Iterable[Run]:
         route = self._route(stored.exchange, stored.key)
         suspect = stored.offsets[-1] < self.suspect_below
         yield Run(

@@ -24,7 +24,7 @@ from headrace.model.arguments import QueueSettings
 from headrace.model.backlog import Backlog, PriorityBacklog
 from headrace.model.message import STASHED, PublishedRun, Run
 from headrace.model.unacked import Lease, SettledRange
-from headrace.store.api.message_log import Journal, Stored
+from headrace.store.api.message_log import MessageLog, StoredRun
 from headrace.wire.amqp.content import body_size
 from headrace.wire.amqp.properties import priority as priority_of
 
@@ -166,7 +166,7 @@ class Queue:
         storage = self.vhost.storage
         return QueueTail(storage.scratch, self._journal, self.number or 0, self._stored_expiry)
 
-    def _stored_expiry(self, stored: Stored) -> int | None:
+    def _stored_expiry(self, stored: StoredRun) -> int | None:
         """When messages read back expire: their time went on while they were on the disk."""
         self.counters.read_back += len(stored.offsets)
         limits = [self.settings.message_ttl_ms, stored.ttl_ms]
@@ -178,7 +178,7 @@ class Queue:
         self._expiring = True
         return clock.now_ms() + min(known) - max(age, 0)
 
-    def _restore(self, journal: Journal) -> None:
+    def _restore(self, journal: MessageLog) -> None:
         """Take up what the journal holds of this queue."""
         number = self.number or 0
         self.next_offset = journal.next_offset(number)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.partitions import track_of
 from headrace.store.api.message_log import PinRow
-from headrace.store.topics.engine import GroupInfo, Lag
+from headrace.store.topics.engine import GroupInfo, PriorityLag
 
 if TYPE_CHECKING:
     from headrace.core.vhost import Vhost
@@ -28,7 +28,7 @@ def queries_of(vhost: Vhost, kind: str, name: str) -> list[GroupInfo]:
     ]
 
 
-def lag_of(vhost: Vhost, row: PinRow) -> tuple[Lag, ...]:
+def lag_of(vhost: Vhost, row: PinRow) -> tuple[PriorityLag, ...]:
     """One per lane, high first; a queue has one lane."""
     held, journal = vhost.pins.find(row.kind, row.name), vhost.storage.journal
     if held is None or journal is None:
@@ -47,5 +47,5 @@ def lag_of(vhost: Vhost, row: PinRow) -> tuple[Lag, ...]:
             position += min(max(at, bounds.first), bounds.end)
             end += bounds.end
         if partitions or topic is not None:
-            found.append(Lag(lane, position, end + 1, end - position))
+            found.append(PriorityLag(lane, position, end + 1, end - position))
     return tuple(found)

@@ -18,7 +18,7 @@ from headrace.core.loop_turn import Steps
 from headrace.core.routes import Routes
 from headrace.core.storage import Storage
 from headrace.errors import NotFound, PreconditionFailed, ResourceError
-from headrace.store.api.message_log import Level, Placed, QueueRow
+from headrace.store.api.message_log import DurabilityLevel, QueueRow, RecordDestination
 
 NAME_PREFIX = "amq.published."
 MAX_BATCH_BYTES = 256 << 20  # they become one record
@@ -194,8 +194,8 @@ class Staging:
                 origin=0,
                 ttl_ms=None,
                 contents=[b"%d" % batch],
-                placed=[Placed(row.id, batch, 1)],
-                level=Level.FSYNC,
+                placed=[RecordDestination(row.id, batch, 1)],
+                level=DurabilityLevel.FSYNC,
             )
         self.discard(query, batch)
         return position

@@ -22,7 +22,7 @@ from typing import Final
 from headrace.errors import MalformedError, UnexpectedFrame
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import Entry
-from headrace.store.topics.entry import Parts
+from headrace.store.topics.entry import EntryFields
 from headrace.wire.amqp.content import body_of, make_content, properties_of
 from headrace.wire.amqp.properties import HeaderTable, Properties
 
@@ -136,7 +136,7 @@ def _born_is_exact(timestamp: int | None) -> bool:
 # -- from a topic -------------------------------------------------------------------------------
 
 
-def content_of(parts: Parts, lane: Priority, frame_max: int) -> bytes:
+def content_of(parts: EntryFields, lane: Priority, frame_max: int) -> bytes:
     """An entry as the content of an AMQP message."""
     properties = _kept(parts.properties.get(RAW)) or _made(parts, lane)
     return make_content(properties, parts.body, frame_max=frame_max)
@@ -152,7 +152,7 @@ def _kept(raw: str | None) -> Properties | None:
         return None
 
 
-def _made(parts: Parts, lane: Priority) -> Properties:
+def _made(parts: EntryFields, lane: Priority) -> Properties:
     given = parts.properties
     headers = {name: one for name, one in given.items() if not name.startswith(_NOT_HEADERS)}
     if parts.key:

@@ -11,7 +11,14 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from headrace.errors import BrokerError
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import Entry, GroupInfo, Lag, Reader, TopicInfo, TopicSpec
+from headrace.store.topics.engine import (
+    ConsumerSpec,
+    Entry,
+    GroupInfo,
+    PriorityLag,
+    TopicInfo,
+    TopicSpec,
+)
 
 T = TypeVar("T")
 
@@ -76,18 +83,18 @@ class Engine(Protocol):
     def append(self, topic: str, entries: Sequence[Entry], then: Then[list[int]]) -> None: ...
 
     def read(
-        self, topic: str, reader: Reader, batch: int, wait_ms: int, then: Then[Batch]
+        self, topic: str, reader: ConsumerSpec, batch: int, wait_ms: int, then: Then[Batch]
     ) -> Cancel:
         """Answers as soon as there is a message, or when the time is over."""
 
     def commit(
-        self, topic: str, reader: Reader, claim: Sequence[object], then: Then[None]
+        self, topic: str, reader: ConsumerSpec, claim: Sequence[object], then: Then[None]
     ) -> None: ...
 
     def nack(
         self,
         topic: str,
-        reader: Reader,
+        reader: ConsumerSpec,
         claim: Sequence[object],
         ids: Sequence[tuple[Priority, int]] | None,
         delay_ms: int,
@@ -96,23 +103,23 @@ class Engine(Protocol):
     ) -> None: ...
 
     def renew(
-        self, topic: str, reader: Reader, claim: Sequence[object], then: Then[None]
+        self, topic: str, reader: ConsumerSpec, claim: Sequence[object], then: Then[None]
     ) -> None: ...
 
     def seek(
         self,
         topic: str,
-        reader: Reader,
+        reader: ConsumerSpec,
         positions: Mapping[Priority, int] | None,
         time_ms: int | None,
         then: Then[None],
     ) -> None: ...
 
-    def lag(self, topic: str, reader: Reader, then: Then[list[Lag]]) -> None: ...
+    def lag(self, topic: str, reader: ConsumerSpec, then: Then[list[PriorityLag]]) -> None: ...
 
     def groups(self, topic: str, then: Then[list[GroupInfo]]) -> None: ...
 
-    def forget_group(self, topic: str, reader: Reader, then: Then[None]) -> None: ...
+    def forget_group(self, topic: str, reader: ConsumerSpec, then: Then[None]) -> None: ...
 
     def dead(
         self, topic: str, group: str, limit: int, then: Then[list[tuple[MessageRow, str]]]

@@ -17,12 +17,12 @@ from headrace.core.topics.workers import Workers
 from headrace.errors import BodyTooLarge, EngineUnavailable, NoSuchTopic
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import (
+    ConsumerSpec,
     Entry,
     GroupInfo,
-    Lag,
-    Message,
-    Reader,
+    PriorityLag,
     SharedEngine,
+    StoredMessage,
     Taken,
     TopicInfo,
     TopicSpec,
@@ -211,7 +211,7 @@ class ThreadedEngine:
         self._run(lambda: self._engine.append(topic, entries), done)
 
     def read(
-        self, topic: str, reader: Reader, batch: int, wait_ms: int, then: Then[Batch]
+        self, topic: str, reader: ConsumerSpec, batch: int, wait_ms: int, then: Then[Batch]
     ) -> Cancel:
         until = self._timers.clock.now_ms() + wait_ms
         wait = _WaitingRead(self, topic, reader, batch, until, then)
@@ -232,7 +232,9 @@ class ThreadedEngine:
     def end(self, wait: _WaitingRead) -> None:
         self._waits.discard(wait)
 
-    def commit(self, topic: str, reader: Reader, claim: Sequence[object], then: Then[None]) -> None:
+    def commit(
+        self, topic: str, reader: ConsumerSpec, claim: Sequence[object], then: Then[None]
+    ) -> None:
         if claim:
             self._run(lambda: self._engine.commit(topic, reader, claim), then)
         else:
@@ -241,7 +243,7 @@ class ThreadedEngine:
     def nack(
         self,
         topic: str,
-        reader: Reader,
+        reader: ConsumerSpec,
         claim: Sequence[object],
         ids: Sequence[tuple[Priority, int]] | None,
         delay_ms: int,
@@ -250,7 +252,9 @@ class ThreadedEngine:
     ) -> None:
         self._run(lambda: self._engine.nack(topic, reader, claim, ids, delay_ms, reason), then)
 
-    def renew(self, topic: str, reader: Reader, claim: Sequence[object], then: Then[None]) -> None:
+    def renew(
+        self, topic: str, reader: ConsumerSpec, claim: Sequence[object], then: Then[None]
+    ) -> None:
         self._run(lambda: self._engine.renew(topic, reader, claim), then)
 
     # -- readers ---------------------------------------------------------------------------------
@@ -258,7 +262,7 @@ class ThreadedEngine:
     def seek(
         self,
         topic: str,
-        reader: Reader,
+        reader: ConsumerSpec,
         positions: Mapping[Priority, int] | None,
         time_ms: int | None,
         then: Then[None],
@@ -267,13 +271,13 @@ class ThreadedEngine:
             lambda: self._engine.seek(topic, reader, positions=positions, time_ms=time_ms), then
         )
 
-    def lag(self, topic: str, reader: Reader, then: Then[list[Lag]]) -> None:
+    def lag(self, topic: str, reader: ConsumerSpec, then: Then[list[PriorityLag]]) -> None:
         self._run(lambda: self._engine.lag(topic, reader), then)
 
     def groups(self, topic: str, then: Then[list[GroupInfo]]) -> None:
         self._run(lambda: self._engine.groups(topic), then)
 
-    def forget_group(self, topic: str, reader: Reader, then: Then[None]) -> None:
+    def forget_group(self, topic: str, reader: ConsumerSpec, then: Then[None]) -> None:
         self._run(lambda: self._engine.forget_group(topic, reader), then)
 
     def dead(
@@ -304,7 +308,7 @@ class _WaitingRead:
         self,
         engine: ThreadedEngine,
         topic: str,
-        reader: Reader,
+        reader: ConsumerSpec,
         batch: int,
         until: int,
         then: Then[Batch],
@@ -369,7 +373,7 @@ class _WaitingRead:
             self._pause = min(2 * self._pause, LAST_PAUSE_MS)
 
 
-def message_row(message: Message) -> MessageRow:
+def message_row(message: StoredMessage) -> MessageRow:
     return (
         message.id,
         message.lane,

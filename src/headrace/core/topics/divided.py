@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from headrace.core.topics.log_topic import LogTopic
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.partitions import Track
-from headrace.store.topics.engine import GroupInfo, Lag
+from headrace.store.topics.engine import GroupInfo, PriorityLag
 
 MembersOf = Callable[[str], Sequence[str]]
 
@@ -20,12 +20,12 @@ def groups_of(topic: LogTopic, members_of: MembersOf) -> list[GroupInfo]:
     ]
 
 
-def lag_of(topic: LogTopic, offsets: Mapping[Track, int]) -> tuple[Lag, ...]:
+def lag_of(topic: LogTopic, offsets: Mapping[Track, int]) -> tuple[PriorityLag, ...]:
     """One per lane; queues of which the group has said nothing are not counted."""
     return tuple(_lane_lag(topic, lane, offsets) for lane in BY_URGENCY)
 
 
-def _lane_lag(topic: LogTopic, lane: Priority, offsets: Mapping[Track, int]) -> Lag:
+def _lane_lag(topic: LogTopic, lane: Priority, offsets: Mapping[Track, int]) -> PriorityLag:
     position = end = 0
     times: list[int] = []
     for track, offset in offsets.items():
@@ -38,4 +38,4 @@ def _lane_lag(topic: LogTopic, lane: Priority, offsets: Mapping[Track, int]) -> 
         time = topic.time_at(track, at) if at < bound.end else None
         times += [time] if time is not None else []
     oldest = min(times, default=None)
-    return Lag(lane, position, end + 1, end - position, oldest_time=oldest)
+    return PriorityLag(lane, position, end + 1, end - position, oldest_time=oldest)

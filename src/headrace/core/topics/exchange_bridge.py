@@ -21,7 +21,7 @@ from headrace.model.message import PublishedRun, Route
 from headrace.model.retention import Retention, parse_retention
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import TopicSpec
-from headrace.store.topics.entry import Parts, decode_entry
+from headrace.store.topics.entry import EntryFields, decode_entry
 
 if TYPE_CHECKING:
     from headrace.core.vhost import Vhost
@@ -196,7 +196,7 @@ class Bridge:
         parts = [(lane, decode_entry(content)) for lane, content in appended]
         return self.give(topic, parts)
 
-    def give(self, topic: str, appended: Sequence[tuple[Priority, Parts]]) -> int:
+    def give(self, topic: str, appended: Sequence[tuple[Priority, EntryFields]]) -> int:
         """The same with entries that are decoded."""
         name = exchange_name(topic)
         exchange = self._vhost.exchanges.get(name)

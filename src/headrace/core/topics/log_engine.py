@@ -20,16 +20,16 @@ from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import message_id
 from headrace.store.api.message_log import CursorRow, RetryRow, TopicRow
 from headrace.store.topics.engine import (
+    ConsumerSpec,
     Entry,
     GroupInfo,
-    Lag,
-    Reader,
+    PriorityLag,
     TopicInfo,
     TopicSpec,
     refuse_options,
 )
 from headrace.store.topics.entry import decode_entry
-from headrace.store.topics.reads import Piece
+from headrace.store.topics.reads import DeliveredEntries
 
 if TYPE_CHECKING:
     from headrace.core.vhost import Vhost
@@ -138,7 +138,7 @@ class LogEngine:
         then(Answer(ids, position=position))
 
     def read(
-        self, topic: str, reader: Reader, batch: int, wait_ms: int, then: Then[Batch]
+        self, topic: str, reader: ConsumerSpec, batch: int, wait_ms: int, then: Then[Batch]
     ) -> Cancel:
         found = self.get(topic)
         _check_claims(found, reader)
@@ -167,14 +167,16 @@ class LogEngine:
         self._waiters[topic].try_all()
         then(Answer(ticket=self._vhost.storage.issued))
 
-    def commit(self, topic: str, reader: Reader, claim: Sequence[object], then: Then[None]) -> None:
+    def commit(
+        self, topic: str, reader: ConsumerSpec, claim: Sequence[object], then: Then[None]
+    ) -> None:
         self.get(topic).readers.commit(reader, claim, self._vhost.clock.now_ms())
         then(Answer(ticket=self._vhost.storage.issued))
 
     def nack(
         self,
         topic: str,
-        reader: Reader,
+        reader: ConsumerSpec,
         claim: Sequence[object],
         ids: Sequence[tuple[Priority, int]] | None,
         delay_ms: int,
@@ -187,14 +189,16 @@ class LogEngine:
             then,
         )
 
-    def renew(self, topic: str, reader: Reader, claim: Sequence[object], then: Then[None]) -> None:
+    def renew(
+        self, topic: str, reader: ConsumerSpec, claim: Sequence[object], then: Then[None]
+    ) -> None:
         self.get(topic).readers.renew(reader, claim, self._vhost.clock.now_ms())
         then(Answer())
 
     def seek(
         self,
         topic: str,
-        reader: Reader,
+        reader: ConsumerSpec,
         positions: Mapping[Priority, int] | None,
         time_ms: int | None,
         then: Then[None],
@@ -211,7 +215,7 @@ class LogEngine:
             then,
         )
 
-    def lag(self, topic: str, reader: Reader, then: Then[list[Lag]]) -> None:
+    def lag(self, topic: str, reader: ConsumerSpec, then: Then[list[PriorityLag]]) -> None:
         for one in queries_of(self._vhost, "topic", topic):
             if reader.group == one.group:
                 then(Answer(list(one.lag)))
@@ -228,7 +232,7 @@ class LogEngine:
         groups += divided.groups_of(known, self.members_of)
         then(Answer(groups + queries_of(self._vhost, "topic", topic)))
 
-    def forget_group(self, topic: str, reader: Reader, then: Then[None]) -> None:
+    def forget_group(self, topic: str, reader: ConsumerSpec, then: Then[None]) -> None:
         if reader.group is not None and reader.group.startswith(PREFIX):
             self._vhost.pins.remove(reader.group.removeprefix(PREFIX), "topic", topic)
         if reader.group:
@@ -247,7 +251,7 @@ class LogEngine:
             self.delete(name, lambda answer: None)
 
 
-def message_rows(piece: Piece) -> list[MessageRow]:
+def message_rows(piece: DeliveredEntries) -> list[MessageRow]:
     """The entries of a piece, decoded."""
     (lane, partition), attempts, time = piece.track, piece.attempts, piece.time
     base = message_id(partition, 0)
@@ -257,7 +261,7 @@ def message_rows(piece: Piece) -> list[MessageRow]:
     ]
 
 
-def _check_claims(topic: LogTopic, reader: Reader) -> None:
+def _check_claims(topic: LogTopic, reader: ConsumerSpec) -> None:
     """A group reads by claims or divides the queues: which of the two is fixed at its first use."""
     if reader.group and reader.group in topic.assigned.groups():
         raise BadTopicValue(

@@ -28,11 +28,17 @@ from headrace.model.topics.partitions import (
     place_of,
     queue_id,
 )
-from headrace.store.api.message_log import Extent, Journal, Level, Placed, TopicRow
-from headrace.store.topics.engine import Alike, Entry, Part, TopicInfo
+from headrace.store.api.message_log import (
+    DurabilityLevel,
+    MessageLog,
+    RecordDestination,
+    StoredExtent,
+    TopicRow,
+)
+from headrace.store.topics.engine import Entry, Part, TopicInfo, UniformEntries
 from headrace.store.topics.entry import encode_entries
-from headrace.store.topics.groups import Readers
-from headrace.store.topics.reads import Loaded
+from headrace.store.topics.groups import TopicGroups
+from headrace.store.topics.reads import LoadedEntries
 
 if TYPE_CHECKING:
     from headrace.core.vhost import Vhost
@@ -66,7 +72,7 @@ class LogTopic:
         assert storage.journal is not None, "a log topic needs a journal"
         self._vhost = vhost
         self._storage = storage
-        self._journal: Journal = storage.journal
+        self._journal: MessageLog = storage.journal
         self.name = row.name
         self.uuid = row.uuid
         self.queues = row.queues
@@ -82,7 +88,7 @@ class LogTopic:
         self.marked = False  # as sessions are: flushed when something is safe
         self.deleted = False
         self.notes = RowNotes(storage, vhost.clock, row.uuid)
-        self.readers = Readers(row.uuid, self, self.notes, boot, number)
+        self.readers = TopicGroups(row.uuid, self, self.notes, boot, number)
         self.assigned = Assigned(storage, row.uuid, self.bound)
 
     # -- what it is ------------------------------------------------------------------------------
@@ -144,7 +150,9 @@ class LogTopic:
         known = self._tracks.get(track)
         return None if known is None else known.number
 
-    def load(self, track: Track, start: int, stop: int, max_bytes: int) -> tuple[list[Loaded], int]:
+    def load(
+        self, track: Track, start: int, stop: int, max_bytes: int
+    ) -> tuple[list[LoadedEntries], int]:
         """Raw entries (store.topics.entry) of start .. stop - 1, and where to go on."""
         known = self._tracks.get(track)
         if known is None:
@@ -152,7 +160,7 @@ class LogTopic:
         found, at = self._journal.read_from(
             known.number, start, min(stop, known.end), max_bytes=max_bytes
         )
-        loaded = [Loaded(one.time, one.offsets, one.contents) for one in found]
+        loaded = [LoadedEntries(one.time, one.offsets, one.contents) for one in found]
         return loaded, at if at < min(stop, known.end) else stop
 
     def offset_at(self, track: Track, time_ms: int) -> int:
@@ -226,7 +234,7 @@ class LogTopic:
     def _by_track(self, entries: Sequence[Entry]) -> Mapping[Track, Sequence[int]]:
         """Which of the entries go to which track."""
         if self.queues == 1:
-            if isinstance(entries, Alike):
+            if isinstance(entries, UniformEntries):
                 lanes = {entries.lane}
             else:
                 lanes = {entry.lane for entry in entries}
@@ -262,8 +270,8 @@ class LogTopic:
             origin=0,
             ttl_ms=None,
             contents=contents,
-            placed=[Placed(known.number, first, len(contents))],
-            level=Level.FSYNC,
+            placed=[RecordDestination(known.number, first, len(contents))],
+            level=DurabilityLevel.FSYNC,
         )
         known.next = first + len(contents)
         if not self._pending:
@@ -332,7 +340,7 @@ class LogTopic:
             self._journal.settle(number, range(extent.first, extent.stop))
             kept -= extent.size
 
-    def _ages(self, track: _Track) -> Iterator[tuple[int, int, Extent]]:
+    def _ages(self, track: _Track) -> Iterator[tuple[int, int, StoredExtent]]:
         for extent in self._journal.extents(track.number, self._journal.floor(track.number)):
             if extent.stop <= track.end:
                 yield extent.time, track.number, extent

@@ -10,7 +10,7 @@ from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Track
 from headrace.model.topics.retries import Place, Retry
 from headrace.store.api.message_log import CursorRow, RetryRow
-from headrace.store.topics.groups import Cursor, Name, Readers
+from headrace.store.topics.groups import PartitionCursor, ReaderKey, TopicGroups
 
 
 class RowNotes:
@@ -21,7 +21,7 @@ class RowNotes:
         self._clock = clock
         self._uuid = uuid
 
-    def cursor(self, name: Name, track: Track, cursor: Cursor) -> None:
+    def cursor(self, name: ReaderKey, track: Track, cursor: PartitionCursor) -> None:
         ranges = tuple(edge for one in cursor.ranges for edge in one)
         self._storage.save(
             CursorRow(
@@ -55,22 +55,22 @@ class RowNotes:
             )
         )
 
-    def forget(self, name: Name) -> None:
+    def forget(self, name: ReaderKey) -> None:
         self._storage.forget_reader(self._uuid, name.group, name.token)
 
     def _wall_ahead(self) -> int:
         return self._clock.expiry_ms() - self._clock.now_ms()
 
     def restore(
-        self, readers: Readers, cursors: Iterable[CursorRow], retries: Iterable[RetryRow]
+        self, readers: TopicGroups, cursors: Iterable[CursorRow], retries: Iterable[RetryRow]
     ) -> None:
         """Readers go on where they were. What was handed out and not committed comes again, and
         counts as tried once more."""
         for row in cursors:
             pairs = zip(row.ranges[::2], row.ranges[1::2], strict=True)
-            cursor = Cursor(row.floor, tuple(pairs), row.epoch)
+            cursor = PartitionCursor(row.floor, tuple(pairs), row.epoch)
             track = (Priority(row.lane), row.partition)
-            readers.restore_cursor(Name(row.reader_group, row.token), track, cursor)
+            readers.restore_cursor(ReaderKey(row.reader_group, row.token), track, cursor)
         ahead, now = self._wall_ahead(), self._clock.now_ms()
         for one in retries:
             # Not before it was due.

@@ -13,8 +13,8 @@ from headrace.core.topics.async_engine import Answer, Batch, Cancel, MessageRow,
 from headrace.core.topics.exchange_bridge import Bridge
 from headrace.errors import BrokerError, NoSuchTopic
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import LATEST, Reader
-from headrace.store.topics.entry import Parts
+from headrace.store.topics.engine import LATEST, ConsumerSpec
+from headrace.store.topics.entry import EntryFields
 
 if TYPE_CHECKING:
     from headrace.core.clock import Timer, Timers
@@ -45,7 +45,7 @@ class Tail:
         self._bridge = bridge
         self._storage = storage
         self._timers = timers
-        self._reader = Reader(token, start=LATEST)
+        self._reader = ConsumerSpec(token, start=LATEST)
         self._cancel: Cancel | None = None
         self._timer: Timer | None = None
         self._claim: tuple[object, ...] = ()
@@ -140,6 +140,6 @@ class Tail:
         self._timer = self._timers.after(PAUSE_MS, self._read)
 
 
-def _parts_of(row: MessageRow) -> tuple[Priority, Parts]:
+def _parts_of(row: MessageRow) -> tuple[Priority, EntryFields]:
     fields: Any = row
-    return fields[1], Parts(*fields[4:12])
+    return fields[1], EntryFields(*fields[4:12])

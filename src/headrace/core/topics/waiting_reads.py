@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headrace.store.topics.engine import Reader
+from headrace.store.topics.engine import ConsumerSpec
 
 if TYPE_CHECKING:
     from headrace.core.clock import Timer, Timers
@@ -20,7 +20,9 @@ class Waiter:
 
     __slots__ = ("attempt", "deadline", "is_over", "reader", "timer")
 
-    def __init__(self, reader: Reader, deadline: int, attempt: Callable[[bool], bool]) -> None:
+    def __init__(
+        self, reader: ConsumerSpec, deadline: int, attempt: Callable[[bool], bool]
+    ) -> None:
         """``attempt`` tries to answer, and has to when it is called with True."""
         self.reader = reader
         self.deadline = deadline
@@ -32,7 +34,7 @@ class Waiter:
 class Waiters:
     """All waiting reads of a topic."""
 
-    def __init__(self, timers: Timers, next_event: Callable[[Reader], int | None]) -> None:
+    def __init__(self, timers: Timers, next_event: Callable[[ConsumerSpec], int | None]) -> None:
         self._timers = timers
         self._next_event = next_event
         self._all: list[Waiter] = []

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.bulk.order import Order
-from headrace.bulk.read_plan import Job, Piece
+from headrace.bulk.read_plan import Piece, ReadPlan
 from headrace.core.access.user import is_loopback
 from headrace.core.spark_support.pins import Held
 from headrace.errors import (
@@ -25,7 +25,7 @@ from headrace.model.epochs import end_of_epoch
 from headrace.model.permissions import READ
 from headrace.model.topics.partitions import track_of
 from headrace.server.native.channel import Channel
-from headrace.store.api.message_log import Journal, Stretch
+from headrace.store.api.message_log import MessageLog, Stretch
 from headrace.store.disk import File
 from headrace.wire.native.payloads import Op, Request
 
@@ -82,7 +82,7 @@ def _wanted(session: Session, request: Request) -> _Wanted:
     return _Wanted(Held("queue", name, queue.uuid, {0: queue.number}), {0: "middle"})
 
 
-def _journal(session: Session) -> Journal:
+def _journal(session: Session) -> MessageLog:
     journal = session.broker.storage.journal
     if journal is None:
         raise PreconditionFailed("this broker stores nothing")
@@ -206,7 +206,7 @@ def _file(file: File) -> list[object]:
         return [os.readlink(f"/proc/self/fd/{fd}"), known.st_dev, known.st_ino]
 
 
-def _job(session: Session, request: Request) -> tuple[Job, list[Stretch]]:
+def _job(session: Session, request: Request) -> tuple[ReadPlan, list[Stretch]]:
     """What the request wants to read, as far as one answer goes."""
     columns = tuple(request.texts("columns")) or COLUMNS
     unknown = [name for name in columns if name not in COLUMNS]
@@ -224,7 +224,7 @@ def _job(session: Session, request: Request) -> tuple[Job, list[Stretch]]:
     epoch = request.whole("epoch") if "epoch" in request.fields else None
     _check_seen(session, held, partition, start if epoch is None else end, epoch)
     stretches, following = journal.locate(number, start, end, synced)
-    job = Job(
+    job = ReadPlan(
         kind=held.kind,
         source=held.name,
         partition=partition,

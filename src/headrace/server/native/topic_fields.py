@@ -17,13 +17,13 @@ from headrace.store.topics.engine import (
     EARLIEST,
     LATEST,
     MAX_ATTEMPTS,
-    Alike,
+    ConsumerSpec,
     Entry,
     GroupInfo,
-    Lag,
-    Reader,
+    PriorityLag,
     TopicInfo,
     TopicSpec,
+    UniformEntries,
 )
 from headrace.wire.native.payloads import MAX_ARRAY, Request
 
@@ -49,7 +49,7 @@ def spec_of(request: Request) -> TopicSpec:
     return TopicSpec(request.text("name"), queues, retention, request.table("options"))
 
 
-def reader_of(request: Request, *, group_only: bool = False) -> Reader:
+def reader_of(request: Request, *, group_only: bool = False) -> ConsumerSpec:
     """Who reads. A group may be asked about without a token."""
     group = request.text("group", "")
     token = request.text("token", "")
@@ -60,7 +60,7 @@ def reader_of(request: Request, *, group_only: bool = False) -> Reader:
     start = request.text("start", EARLIEST)
     if start not in (EARLIEST, LATEST):
         raise BadTopicValue(f"start {start!r} is unknown: {EARLIEST} or {LATEST}")
-    return Reader(
+    return ConsumerSpec(
         token,
         group or None,
         start,
@@ -157,7 +157,7 @@ def entries_of(request: Request, max_body: int) -> Sequence[Entry]:
 _PLAIN = frozenset(("body", "priority"))
 
 
-def _alike(batch: list[dict[str, Any]], token: str, max_body: int) -> Alike | None:
+def _alike(batch: list[dict[str, Any]], token: str, max_body: int) -> UniformEntries | None:
     """A batch of bodies with one priority, looked at as a whole: one by one they cost more than
     storing them does. None for any other; what is wrong with it is said of the one it is in."""
     if not batch or not set().union(*batch) <= _PLAIN:
@@ -169,7 +169,7 @@ def _alike(batch: list[dict[str, Any]], token: str, max_body: int) -> Alike | No
     first = priorities[0]
     if priorities.count(first) != len(priorities) or not isinstance(first, str | None):
         return None
-    return Alike(bodies, Priority.MIDDLE if first is None else lane_named(first), token)
+    return UniformEntries(bodies, Priority.MIDDLE if first is None else lane_named(first), token)
 
 
 def _entry(fields: Mapping[str, Any], token: str, max_body: int) -> Entry:
@@ -268,7 +268,7 @@ def message_fields(row: MessageRow) -> tuple[object, ...]:
     return (row[0], lane.label, *row[2:])
 
 
-def lag_fields(lag: Lag) -> list[object]:
+def lag_fields(lag: PriorityLag) -> list[object]:
     return [
         lag.lane.label,
         lag.position,

@@ -11,7 +11,7 @@ from headrace.errors import NotAllowed
 from headrace.model.topics.message_priority import Priority
 from headrace.server.native import topic_fields as values
 from headrace.server.native.channel import Channel, WaitingRead
-from headrace.store.topics.engine import Lag, TopicInfo
+from headrace.store.topics.engine import PriorityLag, TopicInfo
 from headrace.wire.native.payloads import Op, Request
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _lag(session: Session, channel: Channel, request: Request) -> None:
     engine = _engine(session, "read", name)
     reader = values.reader_of(request, group_only=True)
 
-    def fields(lags: list[Lag]) -> dict[str, object]:
+    def fields(lags: list[PriorityLag]) -> dict[str, object]:
         return {"lag": [values.lag_fields(one) for one in lags]}
 
     engine.lag(name, reader, answer_with(session, channel, request, fields))

@@ -18,7 +18,7 @@ from headrace.server.remoting.message_mapping import (
 )
 from headrace.server.remoting.places import track_of
 from headrace.server.remoting.send_batcher import Appended
-from headrace.store.topics.reads import Loaded
+from headrace.store.topics.reads import LoadedEntries
 from headrace.wire.remoting.delays import LEVELS, delay_seconds
 from headrace.wire.remoting.names import SCHEDULE_TOPIC
 
@@ -92,7 +92,7 @@ class Delays:
                 self._let_go(number, one)
         self._arm(level, 1)
 
-    def _let_go(self, number: int, loaded: Loaded) -> None:
+    def _let_go(self, number: int, loaded: LoadedEntries) -> None:
         storage = self._hub.broker.storage
         assert storage.journal is not None, "it was read from there"
         due = [self._target(take_record(content)) for content in loaded.contents]

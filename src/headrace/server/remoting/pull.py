@@ -15,7 +15,7 @@ from headrace.server.remoting.message_mapping import sent_bytes, take_record
 from headrace.server.remoting.meters import GOT
 from headrace.server.remoting.places import physical_offset, queue_id_of, track_of
 from headrace.store.topics.entry import tags_of
-from headrace.store.topics.reads import Loaded
+from headrace.store.topics.reads import LoadedEntries
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.flags import PullFlag
@@ -215,7 +215,7 @@ def _collect(
     return pieces, at
 
 
-def _each(loaded: list[Loaded]) -> list[tuple[int, int, bytes]]:
+def _each(loaded: list[LoadedEntries]) -> list[tuple[int, int, bytes]]:
     return [
         (offset, one.time, content)
         for one in loaded

@@ -16,11 +16,11 @@ from typing import NamedTuple, Protocol
 
 from headrace.model.epochs import Epochs
 from headrace.model.retention import Retention
-from headrace.store.api.timings import Timings
+from headrace.store.api.timings import CommitTimings
 from headrace.store.disk import File
 
 
-class Level(enum.IntEnum):
+class DurabilityLevel(enum.IntEnum):
     """What a confirm of a queue promises."""
 
     MEMORY = 0  # the broker has it
@@ -235,7 +235,7 @@ class DamagedRow:
 
 
 @dataclass(slots=True)
-class Catalogue:
+class Declarations:
     """Everything declared, as read at start."""
 
     vhosts: list[str] = field(default_factory=list)
@@ -295,7 +295,7 @@ class Metadata(Protocol):
     committed: int
     issued: int  # the highest ticket given
 
-    def load(self) -> Catalogue: ...
+    def load(self) -> Declarations: ...
 
     def start(
         self,
@@ -330,7 +330,7 @@ class Metadata(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class RecordDestination:
     """Where messages of a batch went: ``count`` of them, from ``first`` on, in queue ``queue``."""
 
     queue: int
@@ -338,7 +338,7 @@ class Placed:
     count: int
 
 
-class Stored(NamedTuple):
+class StoredRun(NamedTuple):
     """Messages read back: of one record, delivered equally often."""
 
     exchange: str
@@ -351,7 +351,7 @@ class Stored(NamedTuple):
     contents: list[bytes]
 
 
-class Extent(NamedTuple):
+class StoredExtent(NamedTuple):
     """Messages that were stored together."""
 
     first: int
@@ -384,7 +384,7 @@ class Bounds:
     last_time: int | None = None
 
 
-class Journal(Protocol):
+class MessageLog(Protocol):
     """Messages and their fate. All methods are called on the loop; nothing here blocks on a sync.
 
     Positions rise with every append; ``durable`` is the position up to which everything is on
@@ -397,7 +397,7 @@ class Journal(Protocol):
     end: int
     durable: int
     synced: int
-    timings: Timings
+    timings: CommitTimings
     failed: Exception | None
     is_grouping: bool  # inside atomic(): what is appended cannot be read yet
 
@@ -419,8 +419,8 @@ class Journal(Protocol):
         origin: int,
         ttl_ms: int | None,
         contents: Sequence[bytes],
-        placed: Sequence[Placed],
-        level: Level,
+        placed: Sequence[RecordDestination],
+        level: DurabilityLevel,
     ) -> int:
         """Store messages once for all their queues; returns the position to wait for."""
 
@@ -444,7 +444,7 @@ class Journal(Protocol):
         *,
         max_bytes: int = ...,
         with_settled: bool = False,
-    ) -> tuple[list[Stored], int]:
+    ) -> tuple[list[StoredRun], int]:
         """Messages of start .. stop - 1 in order, about ``max_bytes`` of them, and where to go on.
 
         Damaged ones are reported and left out.
@@ -453,7 +453,7 @@ class Journal(Protocol):
     def floor(self, queue: int) -> int:
         """The lowest offset that is not settled."""
 
-    def extents(self, queue: int, start: int = 0) -> Iterator[Extent]:
+    def extents(self, queue: int, start: int = 0) -> Iterator[StoredExtent]:
         """What is stored of the queue from ``start`` on, in order."""
 
     def stored_bytes(self, queue: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.model.histogram import Histogram
 
 
-class Timings:
+class CommitTimings:
     """Written on the loop's thread only."""
 
     __slots__ = ("bytes", "commits", "confirm", "sync", "syncs", "write_seconds")

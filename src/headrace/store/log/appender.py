@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from headrace.store.log.group_commit import Buffer, Chunk
+from headrace.store.log.group_commit import Buffer, SegmentWrite
 from headrace.store.log.segment import Segment
-from headrace.store.log.segment_list import Segments
+from headrace.store.log.segment_list import SegmentList
 
 # Seed and synced bytes of a segment -> the record for it, in pieces, and its size, which does not
 # depend on them.
@@ -17,13 +17,13 @@ class Appender:
     """The log has two: one for what comes in, one for what compaction copies (``cold``)."""
 
     def __init__(
-        self, segments: Segments, on_full: Callable[[Segment], None], *, cold: bool = False
+        self, segments: SegmentList, on_full: Callable[[Segment], None], *, cold: bool = False
     ) -> None:
         self._segments = segments
         self._on_full = on_full
         self._cold = cold
         self.segment: Segment | None = None
-        self.chunks: list[Chunk] = []  # not handed to the writer yet
+        self.chunks: list[SegmentWrite] = []  # not handed to the writer yet
 
     def append(self, encode: Encode) -> tuple[int, int]:
         """Add a record; returns its position and size."""
@@ -36,13 +36,13 @@ class Appender:
             parts, size = encode(segment.seed, 0)
         chunks = self.chunks
         if not chunks or chunks[-1].segment is not segment:
-            chunks.append(Chunk(segment, segment.used))
+            chunks.append(SegmentWrite(segment, segment.used))
         chunks[-1].buffers += parts
         position = segment.base + segment.used
         segment.used += size
         return position, size
 
-    def take_chunks(self) -> list[Chunk]:
+    def take_chunks(self) -> list[SegmentWrite]:
         taken, self.chunks = self.chunks, []
         for chunk in taken:
             chunk.stop = chunk.segment.used

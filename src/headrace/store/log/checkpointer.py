@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 from headrace.store.disk import Disk
 from headrace.store.log.checkpoint import Checkpoint, checkpoint_bytes, write_checkpoint
-from headrace.store.log.log_index import Books
+from headrace.store.log.log_index import LogIndex
 from headrace.store.log.recovery import index_bytes, write_index
-from headrace.store.log.recovery_state import State
+from headrace.store.log.recovery_state import RecoveredState
 from headrace.store.log.segment import Segment
-from headrace.store.log.segment_list import Segments
+from headrace.store.log.segment_list import SegmentList
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +20,13 @@ class Checkpointer:
     """Knows the last checkpoint. The log decides which commit carries the next one."""
 
     def __init__(
-        self, disk: Disk, books: Books, segments: Segments, state: State, *, every: int
+        self,
+        disk: Disk,
+        books: LogIndex,
+        segments: SegmentList,
+        state: RecoveredState,
+        *,
+        every: int,
     ) -> None:
         self._disk = disk
         self._books = books

@@ -15,24 +15,31 @@ from headrace.errors import StoreError
 from headrace.model.epochs import Epochs
 from headrace.model.intervals import join_ranges
 from headrace.model.retention import Retention
-from headrace.store.api.message_log import Bounds, Extent, Level, Placed, Stored, Stretch
-from headrace.store.api.timings import Timings
+from headrace.store.api.message_log import (
+    Bounds,
+    DurabilityLevel,
+    RecordDestination,
+    StoredExtent,
+    StoredRun,
+    Stretch,
+)
+from headrace.store.api.timings import CommitTimings
 from headrace.store.disk import Disk
 from headrace.store.failpoints import passing
 from headrace.store.log import record as r
 from headrace.store.log.appender import Appender
 from headrace.store.log.checkpointer import Checkpointer
-from headrace.store.log.compaction import Compactor, Rule
-from headrace.store.log.disk_reserve import Reserve
-from headrace.store.log.group_commit import Job, Writer
+from headrace.store.log.compaction import CompactionRule, Compactor
+from headrace.store.log.disk_reserve import DiskReserve
+from headrace.store.log.group_commit import CommitJob, LogWriter
 from headrace.store.log.locator import Locator
-from headrace.store.log.log_index import Books
-from headrace.store.log.pending import Group, Notes, ranges_of
+from headrace.store.log.log_index import LogIndex
+from headrace.store.log.pending import AtomicGroup, PendingAcks, ranges_of
 from headrace.store.log.record_reader import LOAD_BYTES, RecordReader
 from headrace.store.log.recovery import recover
-from headrace.store.log.recovery_state import Report
+from headrace.store.log.recovery_state import RecoveryReport
 from headrace.store.log.segment import Segment
-from headrace.store.log.segment_list import Segments
+from headrace.store.log.segment_list import SegmentList
 
 SEGMENT_SIZE = 32 << 20
 CHECKPOINT_EVERY = 64 << 20  # bytes of log between checkpoints
@@ -49,7 +56,7 @@ class CommitLog:
         expiry_ms: Callable[[], int] | None = None,
         segment_size: int = SEGMENT_SIZE,
         checkpoint_every: int = CHECKPOINT_EVERY,
-        compaction: Rule | None = None,
+        compaction: CompactionRule | None = None,
         reserve: int = 0,
         whole_seed_from: int | None = 0,
     ) -> None:
@@ -59,11 +66,11 @@ class CommitLog:
         self._expiry_ms = expiry_ms or now_ms  # the time by which messages age
         self._reserve = reserve  # bytes set aside for a full disk
         state = recover(disk, whole_seed_from)
-        self.report: Report = state.report
+        self.report: RecoveryReport = state.report
         self.highest_queue = max(state.queues, default=0)  # as found
         # Behind the checkpoint too: its segments may be gone, and what lies before its position
         # would not be looked at after a crash.
-        self._segments = Segments(
+        self._segments = SegmentList(
             disk,
             state.segments,
             start=state.next_base,
@@ -72,14 +79,14 @@ class CommitLog:
         )
         for segment in state.unindexed:
             self._segments.index_later(segment)
-        self._books = Books(state.queues, self._segments)
+        self._books = LogIndex(state.queues, self._segments)
         self._locator = Locator(self._books, self._segments)
         self._reader = RecordReader(self._books, self._segments, self.settle)
         self.compactor = Compactor(
             self._books,
             self._segments,
             self._reader,
-            compaction or Rule(),
+            compaction or CompactionRule(),
             idle=self._idle_segments,
             commit=self._commit_cold,
         )
@@ -92,17 +99,17 @@ class CommitLog:
         self.end = self.durable = self.synced = self._segments.next_base
         self.last_time = self._books.last_time()  # of what is stored
         self._ends: dict[int, int] = {}  # by queue: written, and not synced yet
-        self._pending = Notes()
-        self._group: Group | None = None
+        self._pending = PendingAcks()
+        self._group: AtomicGroup | None = None
         self.is_grouping = False  # inside atomic(): what is appended cannot be read yet
         self._notes = self._pending  # where notes go: those of the group while there is one
         self._want_sync = False
-        self._writer: Writer | None = None
-        self._busy: Job | None = None
+        self._writer: LogWriter | None = None
+        self._busy: CommitJob | None = None
         self._on_durable: Callable[[], None] = lambda: None
         self.failed: Exception | None = None
         self.commits = 0
-        self.timings = Timings()
+        self.timings = CommitTimings()
         self._began: float | None = None  # when the first of the messages not committed came
         self._closed = False
 
@@ -124,9 +131,9 @@ class CommitLog:
 
         self._on_durable = on_durable
         self._checkpointer.start(self.end)
-        self._writer = Writer(self._disk, call_soon, failed, on_full)
+        self._writer = LogWriter(self._disk, call_soon, failed, on_full)
         if self._reserve:
-            self._writer.reserve = Reserve(self._disk, self._reserve)
+            self._writer.reserve = DiskReserve(self._disk, self._reserve)
         self._writer.start()
 
     def raise_next_offset(self, queue: int, offset: int) -> None:
@@ -169,7 +176,7 @@ class CommitLog:
         finally:
             self._segments.close()
 
-    def _finish(self, writer: Writer, *, clean: bool) -> None:
+    def _finish(self, writer: LogWriter, *, clean: bool) -> None:
         """Write what is left. When that fails there is no clean end, and nothing is tried again."""
         self._take_pending_records()
         writer.stop()
@@ -200,7 +207,7 @@ class CommitLog:
         """The lowest offset that is not settled."""
         return self._books.floor(queue)
 
-    def extents(self, queue: int, start: int = 0) -> Iterator[Extent]:
+    def extents(self, queue: int, start: int = 0) -> Iterator[StoredExtent]:
         """What is stored of the queue from ``start`` on, in order."""
         return self._books.extents(queue, start)
 
@@ -235,7 +242,7 @@ class CommitLog:
         *,
         max_bytes: int = LOAD_BYTES,
         with_settled: bool = False,
-    ) -> tuple[list[Stored], int]:
+    ) -> tuple[list[StoredRun], int]:
         """Messages of start .. stop - 1, about ``max_bytes`` of them, and where to go on."""
         return self._reader.read_from(
             queue, start, stop, max_bytes=max_bytes, with_settled=with_settled
@@ -278,17 +285,17 @@ class CommitLog:
         origin: int,
         ttl_ms: int | None,
         contents: Sequence[bytes],
-        placed: Sequence[Placed],
-        level: Level,
+        placed: Sequence[RecordDestination],
+        level: DurabilityLevel,
     ) -> int:
         """Store messages once for all their queues; returns the position to wait for."""
         if self.failed is not None:
             raise StoreError(f"the journal has failed: {self.failed}")
-        if level >= Level.FSYNC:
+        if level >= DurabilityLevel.FSYNC:
             self._want_sync = True
         if self._began is None:
             self._began = monotonic()
-        out = r.Outgoing(exchange, key, origin, ttl_ms, contents, placed, int(level))
+        out = r.OutgoingMessages(exchange, key, origin, ttl_ms, contents, placed, int(level))
         if self._group is not None:
             self._group.messages.append(out)
             # The group is appended as a whole when it is complete; wait for more than there is.
@@ -317,7 +324,7 @@ class CommitLog:
         if self._group is not None:
             yield
             return
-        group = self._group = Group()
+        group = self._group = AtomicGroup()
         self.is_grouping = True
         self._notes = group.notes
         try:
@@ -328,7 +335,7 @@ class CommitLog:
             self._notes = self._pending
             self._append_group(group)
 
-    def _append_group(self, group: Group) -> None:
+    def _append_group(self, group: AtomicGroup) -> None:
         if not group.messages:
             self._pending.add(group.notes)  # they need no company
             return
@@ -423,13 +430,13 @@ class CommitLog:
         sync: bool = False,
         task: Callable[[], None] | None = None,
         done: Callable[[], None] | None = None,
-    ) -> Job:
+    ) -> CommitJob:
         """Everything appended so far as one commit."""
         cold = self._cold.take_chunks()
         after, self._after_cold = self._after_cold, None
         sync = sync or self._want_sync or bool(cold)
 
-        def then(job: Job) -> None:
+        def then(job: CommitJob) -> None:
             if self._closed:
                 return  # the last checkpoint lists what this one would remove
             if done is not None:
@@ -438,19 +445,19 @@ class CommitLog:
                 after()
             self._committed(job)
 
-        job = Job(self._hot.take_chunks() + cold, self.end, sync=sync, then=then, task=task)
+        job = CommitJob(self._hot.take_chunks() + cold, self.end, sync=sync, then=then, task=task)
         self._want_sync = False
         job.ends, self._books.grown = self._books.grown, {}
         job.is_timed = self._began is not None
         job.began, self._began = self._began or monotonic(), None
         return job
 
-    def _submit(self, job: Job) -> None:
+    def _submit(self, job: CommitJob) -> None:
         assert self._writer is not None
         self._busy = job
         self._writer.submit(job)
 
-    def _note_times(self, job: Job) -> None:
+    def _note_times(self, job: CommitJob) -> None:
         timings = self.timings
         timings.commits += 1
         timings.bytes += job.size
@@ -461,7 +468,7 @@ class CommitLog:
         if job.is_timed:
             timings.confirm.observe(monotonic() - job.began)
 
-    def _committed(self, job: Job) -> None:
+    def _committed(self, job: CommitJob) -> None:
         """On the loop: the job is on disk as its messages asked."""
         self._busy = None
         self.commits += 1

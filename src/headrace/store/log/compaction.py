@@ -11,21 +11,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from headrace.model.intervals import join_ranges
-from headrace.store.api.message_log import Placed
+from headrace.store.api.message_log import RecordDestination
 from headrace.store.failpoints import passing
 from headrace.store.log import record as r
 from headrace.store.log.appender import Appender
-from headrace.store.log.log_index import Books
-from headrace.store.log.queue_index import Entry, entry_weight
+from headrace.store.log.log_index import LogIndex
+from headrace.store.log.queue_index import IndexEntry, entry_weight
 from headrace.store.log.record_reader import RecordReader
 from headrace.store.log.segment import Segment
-from headrace.store.log.segment_list import Segments
+from headrace.store.log.segment_list import SegmentList
 
 STEP_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class CompactionRule:
     """Which segments are worth it: big enough, and less than that share of it alive."""
 
     messages: int = 2000
@@ -40,12 +40,14 @@ class Rule:
 
 
 @dataclass(slots=True)
-class Move:
+class SegmentMove:
     """One segment on its way out."""
 
     segment: Segment
-    records: Iterator[tuple[int, list[tuple[int, Entry]]]]
-    entries: dict[int, list[Entry]] = field(default_factory=dict)  # by queue: where they are now
+    records: Iterator[tuple[int, list[tuple[int, IndexEntry]]]]
+    entries: dict[int, list[IndexEntry]] = field(
+        default_factory=dict
+    )  # by queue: where they are now
     end: int = 0  # job to wait for
     copied: bool = False
     messages: int = 0
@@ -56,10 +58,10 @@ class Compactor:
 
     def __init__(
         self,
-        books: Books,
-        segments: Segments,
+        books: LogIndex,
+        segments: SegmentList,
         reader: RecordReader,
-        rule: Rule,
+        rule: CompactionRule,
         *,
         idle: Callable[[], list[Segment]],
         commit: Callable[[Callable[[], None]], None],
@@ -74,7 +76,7 @@ class Compactor:
         self._commit = commit
         self._full: list[Segment] = []  # cold ones whose copies do not count yet
         self.cold = Appender(segments, self._full.append, cold=True)
-        self._move: Move | None = None
+        self._move: SegmentMove | None = None
         self.moved = 0  # messages, since the start
 
     def needs(self, segment: Segment) -> bool:
@@ -90,19 +92,19 @@ class Compactor:
                 self._let_go_of_dead_copies()
                 return False
             passing("compaction.begin")
-            self._move = Move(segment, self._records_in(segment))
+            self._move = SegmentMove(segment, self._records_in(segment))
         if not self._move.copied:
             self._copy(self._move)
         return True
 
     def _candidate(self, *, force: bool) -> Segment | None:
-        rule = Rule(0, 0, 1.0) if force else self.rule
+        rule = CompactionRule(0, 0, 1.0) if force else self.rule
         fitting = [one for one in self._idle() if rule.fits(one)]
         return min(fitting, key=lambda one: one.live_bytes, default=None)
 
-    def _records_in(self, segment: Segment) -> Iterator[tuple[int, list[tuple[int, Entry]]]]:
+    def _records_in(self, segment: Segment) -> Iterator[tuple[int, list[tuple[int, IndexEntry]]]]:
         """Positions of records that are still needed, and in which queues they are."""
-        holders: dict[int, list[tuple[int, Entry]]] = {}
+        holders: dict[int, list[tuple[int, IndexEntry]]] = {}
         for queue, entry in self._books.entries_in(segment):
             holders.setdefault(entry.position, []).append((queue, entry))
         return iter(sorted(holders.items()))
@@ -115,7 +117,7 @@ class Compactor:
 
     # -- copying --------------------------------------------------------------------------------
 
-    def _copy(self, move: Move) -> None:
+    def _copy(self, move: SegmentMove) -> None:
         size = 0
         for position, holders in move.records:
             size += self._copy_record(move, position, holders)
@@ -125,13 +127,18 @@ class Compactor:
         passing("compaction.copied")
         self._commit(lambda: self._swap(move))
 
-    def _copy_record(self, move: Move, position: int, holders: list[tuple[int, Entry]]) -> int:
+    def _copy_record(
+        self, move: SegmentMove, position: int, holders: list[tuple[int, IndexEntry]]
+    ) -> int:
         messages, contents = self._reader.read_record(position)
         copied = 0
         self._report_damage(position, holders, contents)
         for start, stop, queues in self._alive(holders, contents):
-            placed = [Placed(queue, entry.first + start, stop - start) for queue, entry in queues]
-            out = r.Outgoing(
+            placed = [
+                RecordDestination(queue, entry.first + start, stop - start)
+                for queue, entry in queues
+            ]
+            out = r.OutgoingMessages(
                 messages.exchange,
                 messages.key,
                 messages.origin,
@@ -146,19 +153,19 @@ class Compactor:
             copied += sum(map(len, out.contents))
         return copied
 
-    def _append(self, out: r.Outgoing, time: int) -> list[tuple[int, Entry]]:
+    def _append(self, out: r.OutgoingMessages, time: int) -> list[tuple[int, IndexEntry]]:
         """Copy messages to the cold segment; they count from the swap on."""
         position, size = self.cold.append(
             lambda seed, synced: r.messages_parts(out, seed=seed, time=time, synced=synced)
         )
         weight = entry_weight(size, len(out.contents), len(out.placed))
         return [
-            (one.queue, Entry(one.first, one.first + one.count, position, weight, time))
+            (one.queue, IndexEntry(one.first, one.first + one.count, position, weight, time))
             for one in out.placed
         ]
 
     def _report_damage(
-        self, position: int, holders: list[tuple[int, Entry]], contents: list[bytes | None]
+        self, position: int, holders: list[tuple[int, IndexEntry]], contents: list[bytes | None]
     ) -> None:
         """What cannot be read cannot be moved: that is its end, so it is told here."""
         for queue, entry in holders:
@@ -173,8 +180,8 @@ class Compactor:
                 self._reader.report_damage(queue, join_ranges(lost), why)
 
     def _alive(
-        self, holders: list[tuple[int, Entry]], contents: list[bytes | None]
-    ) -> Iterator[tuple[int, int, list[tuple[int, Entry]]]]:
+        self, holders: list[tuple[int, IndexEntry]], contents: list[bytes | None]
+    ) -> Iterator[tuple[int, int, list[tuple[int, IndexEntry]]]]:
         """Stretches of a record's messages that are whole, and alive in the same queues."""
         count = len(contents)
         if len(holders) == 1 and None not in contents:
@@ -183,7 +190,7 @@ class Compactor:
             for first, stop in self._books.kept(queue, entry.first, entry.stop):
                 yield first - entry.first, stop - entry.first, holders
             return
-        previous: list[tuple[int, Entry]] = []
+        previous: list[tuple[int, IndexEntry]] = []
         start = 0
         for number in range(count + 1):
             queues = [
@@ -201,7 +208,7 @@ class Compactor:
 
     # -- the copies are on disk -----------------------------------------------------------------
 
-    def _swap(self, move: Move) -> None:
+    def _swap(self, move: SegmentMove) -> None:
         """From now on they are the messages."""
         passing("compaction.synced")
         self._books.swap(move.segment, move.entries)

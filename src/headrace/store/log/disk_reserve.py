@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 NAME = "reserve"
 
 
-class Reserve:
+class DiskReserve:
     """One file of ``size`` bytes, there in good times and removed in bad ones."""
 
     def __init__(self, disk: Disk, size: int) -> None:

@@ -12,19 +12,19 @@ from zlib import crc32
 
 from headrace.model.intervals import Intervals
 from headrace.store.log import record as r
-from headrace.store.log.queue_index import Entry
+from headrace.store.log.queue_index import IndexEntry
 from headrace.store.log.segment import Segment
 
-Sound = Callable[[Entry], list[bool]]  # per message of the record: can it be read
+Sound = Callable[[IndexEntry], list[bool]]  # per message of the record: can it be read
 
 
 def without_duplicates(
-    found: list[tuple[int, Entry]], settled: Callable[[int], Intervals], sound: Sound
-) -> Iterator[tuple[int, Entry]]:
+    found: list[tuple[int, IndexEntry]], settled: Callable[[int], Intervals], sound: Sound
+) -> Iterator[tuple[int, IndexEntry]]:
     """Entries of all queues, in order, no two of them with the same offset of a queue."""
     found.sort(key=lambda one: (one[0], one[1].first, -one[1].stop))
     queue, stop = -1, 0
-    overlapping: list[Entry] = []
+    overlapping: list[IndexEntry] = []
     for number, entry in found:
         if number != queue or entry.first >= stop:
             yield from ((queue, one) for one in _chosen(overlapping, settled, queue, sound))
@@ -35,14 +35,14 @@ def without_duplicates(
 
 
 def _chosen(
-    entries: list[Entry], settled: Callable[[int], Intervals], queue: int, sound: Sound
-) -> list[Entry]:
+    entries: list[IndexEntry], settled: Callable[[int], Intervals], queue: int, sound: Sound
+) -> list[IndexEntry]:
     """Of entries that overlap those which do not, and together hold the most messages."""
     if len(entries) < 2:
         return entries
     entries = sorted(entries, key=lambda one: one.stop)
     stops = [entry.stop for entry in entries]
-    best: list[tuple[int, list[Entry]]] = [(0, [])]  # among the first n
+    best: list[tuple[int, list[IndexEntry]]] = [(0, [])]  # among the first n
     for number, entry in enumerate(entries):
         worth = _worth(entry, settled(queue), sound(entry))
         before = best[min(number, bisect_right(stops, entry.first))]
@@ -51,7 +51,7 @@ def _chosen(
     return best[-1][1]
 
 
-def _worth(entry: Entry, settled: Intervals, sound: list[bool]) -> int:
+def _worth(entry: IndexEntry, settled: Intervals, sound: list[bool]) -> int:
     """Above all, messages that are alive and whole.
 
     Then those alive but damaged, which will be reported when they are read; then settled ones,
@@ -64,7 +64,7 @@ def _worth(entry: Entry, settled: Intervals, sound: list[bool]) -> int:
     return (whole << 64) + (alive << 32) + sum(sound[: entry.stop - entry.first])
 
 
-def sound_messages(segment: Segment, entry: Entry) -> list[bool]:
+def sound_messages(segment: Segment, entry: IndexEntry) -> list[bool]:
     """Which messages of a record can be read."""
     start = segment.read(entry.position, r.HEAD_SIZE)
     head = r.read_head(start)
@@ -78,7 +78,7 @@ def sound_messages(segment: Segment, entry: Entry) -> list[bool]:
     return sound_contents(data, head, 0) or nothing
 
 
-def sound_contents(data: bytes, head: r.Head, at: int) -> list[bool] | None:
+def sound_contents(data: bytes, head: r.RecordHead, at: int) -> list[bool] | None:
     """Message by message whether its sum is right; None if the head cannot be decoded."""
     messages = r.decode_messages(data, head, at) if head.kind == r.MESSAGES else None
     if messages is None:

@@ -18,7 +18,7 @@ from typing import TypeVar, cast
 
 from headrace.store.disk import FULL, NO_DESCRIPTOR, Disk, File
 from headrace.store.failpoints import passing
-from headrace.store.log.disk_reserve import Reserve
+from headrace.store.log.disk_reserve import DiskReserve
 from headrace.store.log.segment import Segment
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ RETRY_SECONDS = 0.25
 Buffer = bytes | Callable[[], list[bytes]]  # what takes long to encode is encoded by the writer
 
 
-class Chunk:
+class SegmentWrite:
     """Bytes for one segment, to be written from ``offset`` on."""
 
     __slots__ = ("buffers", "offset", "segment", "stop")
@@ -47,7 +47,7 @@ class Chunk:
         return b"".join(cast("list[bytes]", self.buffers))
 
 
-class Job:
+class CommitJob:
     """One commit. ``then`` runs on the loop once it is done."""
 
     __slots__ = ("began", "chunks", "end", "ends", "is_timed", "size", "sync", "sync_seconds",
@@ -55,11 +55,11 @@ class Job:
 
     def __init__(
         self,
-        chunks: list[Chunk],
+        chunks: list[SegmentWrite],
         end: int,
         *,
         sync: bool,
-        then: Callable[[Job], None],
+        then: Callable[[CommitJob], None],
         task: Callable[[], None] | None = None,
     ) -> None:
         self.chunks = chunks
@@ -74,7 +74,7 @@ class Job:
         self.write_seconds = self.sync_seconds = 0.0
 
 
-class Writer:
+class LogWriter:
     """Takes jobs in order."""
 
     def __init__(
@@ -88,10 +88,10 @@ class Writer:
         self._call_soon = call_soon
         self._on_failure = on_failure
         self._on_full = on_full
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[CommitJob | None] = SimpleQueue()
         self._stopping = threading.Event()
         self.error: Exception | None = None
-        self.reserve: Reserve | None = None
+        self.reserve: DiskReserve | None = None
         self._is_full = False
         self._unsynced: dict[int, File] = {}  # by base: written since the last sync
         self._thread = threading.Thread(target=self._run, name="headrace-journal", daemon=True)
@@ -99,7 +99,7 @@ class Writer:
     def start(self) -> None:
         self._thread.start()
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: CommitJob) -> None:
         self._jobs.put(job)
 
     def stop(self, timeout: float | None = None) -> None:
@@ -121,7 +121,7 @@ class Writer:
             self.error = error
             self._call_soon(lambda error=error: self._on_failure(error))  # type: ignore[misc]
 
-    def _finished(self, job: Job) -> None:
+    def _finished(self, job: CommitJob) -> None:
         """On the loop. A log that has lost count of its commits must end, not wait silently."""
         try:
             job.then(job)
@@ -131,7 +131,7 @@ class Writer:
             self._jobs.put(None)
             self._on_failure(error)
 
-    def _next_job(self) -> Job | None:
+    def _next_job(self) -> CommitJob | None:
         while self._is_full:
             try:
                 return self._jobs.get(timeout=RETRY_SECONDS)
@@ -139,7 +139,7 @@ class Writer:
                 self._look_for_room()
         return self._jobs.get()
 
-    def carry_out(self, job: Job) -> None:
+    def carry_out(self, job: CommitJob) -> None:
         """Write, sync; raises when the disk fails."""
         began = monotonic()
         for chunk in job.chunks:

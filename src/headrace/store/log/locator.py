@@ -10,9 +10,9 @@ from itertools import groupby
 from headrace.model.intervals import Intervals
 from headrace.store.api.message_log import Bounds, Stretch
 from headrace.store.disk import File
-from headrace.store.log.log_index import Books
+from headrace.store.log.log_index import LogIndex
 from headrace.store.log.queue_index import Columns, QueueIndex
-from headrace.store.log.segment_list import Segments
+from headrace.store.log.segment_list import SegmentList
 
 MAX_RECORDS = 32_768  # of one answer: to find them must not take the loop long
 MAX_SEGMENTS = 32  # their files are open at once
@@ -21,7 +21,7 @@ MAX_SEGMENTS = 32  # their files are open at once
 class Locator:
     """Looks into the books; changes nothing."""
 
-    def __init__(self, books: Books, segments: Segments) -> None:
+    def __init__(self, books: LogIndex, segments: SegmentList) -> None:
         self._books = books
         self._segments = segments
 

@@ -7,17 +7,17 @@ from collections.abc import Iterable, Iterator
 from headrace.model.epochs import Epochs, current_epoch, with_epoch
 from headrace.model.intervals import Intervals
 from headrace.model.retention import Retention
-from headrace.store.api.message_log import Extent
+from headrace.store.api.message_log import StoredExtent
 from headrace.store.log import record as r
-from headrace.store.log.queue_index import Entry, QueueIndex, entry_weight
+from headrace.store.log.queue_index import IndexEntry, QueueIndex, entry_weight
 from headrace.store.log.segment import Segment
-from headrace.store.log.segment_list import Segments
+from headrace.store.log.segment_list import SegmentList
 
 
-class Books:
+class LogIndex:
     """The queues' indexes. Whatever changes them changes the counts of the segments with them."""
 
-    def __init__(self, queues: dict[int, QueueIndex], segments: Segments) -> None:
+    def __init__(self, queues: dict[int, QueueIndex], segments: SegmentList) -> None:
         self.queues = queues  # for checkpoints: look, do not touch
         self._segments = segments
         self.grown: dict[int, int] = {}  # queues with messages that no job has taken, their ends
@@ -50,12 +50,14 @@ class Books:
         index = self.queues.get(queue)
         return index.settled.floor if index is not None else 0
 
-    def extents(self, queue: int, start: int = 0) -> Iterator[Extent]:
+    def extents(self, queue: int, start: int = 0) -> Iterator[StoredExtent]:
         """What is stored of the queue from ``start`` on, in order."""
         index = self.queues.get(queue)
         if index is not None:
             for one in index.entries(start):
-                yield Extent(one.first, one.stop, one.time, (one.stop - one.first) * one.weight)
+                yield StoredExtent(
+                    one.first, one.stop, one.time, (one.stop - one.first) * one.weight
+                )
 
     def stored_bytes(self, queue: int) -> int:
         index = self.queues.get(queue)
@@ -75,7 +77,7 @@ class Books:
         index = self.queues.get(queue)
         return index.gone.missing(first, stop) if index is not None else ()
 
-    def entries_in(self, segment: Segment) -> list[tuple[int, Entry]]:
+    def entries_in(self, segment: Segment) -> list[tuple[int, IndexEntry]]:
         """(queue, entry) of the segment's records that are still needed."""
         return [
             (number, entry)
@@ -87,7 +89,7 @@ class Books:
 
     # -- messages come and go -------------------------------------------------------------------
 
-    def enter(self, out: r.Outgoing, position: int, size: int, time: int) -> None:
+    def enter(self, out: r.OutgoingMessages, position: int, size: int, time: int) -> None:
         """Messages were appended, as a record of ``size`` bytes."""
         segment = self._segments.at(position)
         weight = entry_weight(size, len(out.contents), len(out.placed))
@@ -96,7 +98,7 @@ class Books:
             if index is None:
                 index = self._new_index(one.queue)
             stop = one.first + one.count
-            index.add(Entry(one.first, stop, position, weight, time))
+            index.add(IndexEntry(one.first, stop, position, weight, time))
             self.grown[one.queue] = stop
             segment.note(one.queue, one.first, stop)
             segment.total += one.count
@@ -142,7 +144,7 @@ class Books:
         for entry in index.entries():
             self._lower(entry, index.gone.count_missing(entry.first, entry.stop))
 
-    def swap(self, segment: Segment, entries: dict[int, list[Entry]]) -> None:
+    def swap(self, segment: Segment, entries: dict[int, list[IndexEntry]]) -> None:
         """Copies, by queue, take the place of what is left in ``segment``."""
         for number, span in segment.spans.items():
             index = self.queues.get(number)
@@ -160,7 +162,7 @@ class Books:
             index.release()
         segment.live = segment.live_bytes = 0
 
-    def _lower(self, entry: Entry, count: int) -> None:
+    def _lower(self, entry: IndexEntry, count: int) -> None:
         segment = self._segments.at(entry.position)
         segment.live -= count
         segment.live_bytes -= count * entry.weight

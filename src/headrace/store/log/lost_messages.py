@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from headrace.model.intervals import join_ranges
 from headrace.store.log.queue_index import QueueIndex
-from headrace.store.log.recovery_state import Lost, Range, State
+from headrace.store.log.recovery_state import Lost, Range, RecoveredState
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ def unaccounted(
             yield low, high
 
 
-def lost_in(place: Lost, state: State) -> list[Range]:
+def lost_in(place: Lost, state: RecoveredState) -> list[Range]:
     """Exactly what an index says, else the offsets that are missing around that place."""
     if place.entries is None:
         return list(_missing_around(place, state))
@@ -42,7 +42,7 @@ def lost_in(place: Lost, state: State) -> list[Range]:
     ]
 
 
-def _missing_around(place: Lost, state: State) -> Iterator[Range]:
+def _missing_around(place: Lost, state: RecoveredState) -> Iterator[Range]:
     start, end = place.base + place.offset, place.base + place.offset + place.size
     for number, index in state.queues.items():
         for low, high in unaccounted(index, 0, index.next_offset):
@@ -53,7 +53,7 @@ def _missing_around(place: Lost, state: State) -> Iterator[Range]:
                 yield number, low, high
 
 
-def name_lost(state: State) -> None:
+def name_lost(state: RecoveredState) -> None:
     """Report the messages of all damaged places."""
     found: dict[tuple[int, bool], list[tuple[int, int]]] = {}  # by queue, known to have been stored
     for place in state.places:

@@ -8,7 +8,7 @@ from headrace.model.intervals import join_ranges
 from headrace.store.log import record as r
 
 
-class Notes:
+class PendingAcks:
     """Messages that were settled and returned."""
 
     __slots__ = ("returned", "settled")
@@ -28,7 +28,7 @@ class Notes:
             for start, stop in join_ranges(found)
         ]
 
-    def add(self, other: Notes) -> None:
+    def add(self, other: PendingAcks) -> None:
         for queue, ranges in other.settled.items():
             self.settled.setdefault(queue, []).extend(ranges)
         self.returned += other.returned
@@ -38,14 +38,14 @@ class Notes:
         self.returned = [one for one in self.returned if one[0] != queue]
 
 
-class Group:
+class AtomicGroup:
     """What happens inside atomic(): one record, found again as a whole or not at all."""
 
     __slots__ = ("messages", "notes", "settled", "spots")
 
     def __init__(self) -> None:
-        self.messages: list[r.Outgoing] = []
-        self.notes = Notes()
+        self.messages: list[r.OutgoingMessages] = []
+        self.notes = PendingAcks()
         self.spots: list[tuple[int, int]] = []  # once measured: where the messages are, their sizes
         self.settled: list[tuple[int, int, int]] = []  # once measured: notes.settled_ranges()
 

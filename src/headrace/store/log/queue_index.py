@@ -15,7 +15,7 @@ from headrace.model.retention import Retention
 _TRIM = 1024
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     """Consecutive offsets of one queue in one record (its messages 0 .. count - 1)."""
 
     first: int
@@ -84,7 +84,7 @@ class QueueIndex:
     def __len__(self) -> int:
         return len(self._firsts) - self._head
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: IndexEntry) -> None:
         """Note a record; offsets must rise from call to call."""
         self._firsts.append(entry.first)
         self._stops.append(entry.stop)
@@ -100,7 +100,7 @@ class QueueIndex:
         self.settled.add(self.next_offset, offset)
         self.next_offset = self.synced_end = offset
 
-    def entries(self, start: int = 0, stop: int | None = None) -> Iterator[Entry]:
+    def entries(self, start: int = 0, stop: int | None = None) -> Iterator[IndexEntry]:
         """Entries that hold offsets of start .. stop - 1, in order."""
         where = max(bisect_right(self._firsts, start, self._head) - 1, self._head)
         while where < len(self._firsts):
@@ -110,12 +110,12 @@ class QueueIndex:
                 yield self._at(where)
             where += 1
 
-    def backwards(self) -> Iterator[Entry]:
+    def backwards(self) -> Iterator[IndexEntry]:
         """All entries, the last one first."""
         return map(self._at, range(len(self._firsts) - 1, self._head - 1, -1))
 
-    def _at(self, where: int) -> Entry:
-        return Entry(
+    def _at(self, where: int) -> IndexEntry:
+        return IndexEntry(
             self._firsts[where],
             self._stops[where],
             self._positions[where],
@@ -149,7 +149,7 @@ class QueueIndex:
                 del column[:head]
             self._head = 0
 
-    def replace(self, positions: range, span: tuple[int, int], entries: list[Entry]) -> None:
+    def replace(self, positions: range, span: tuple[int, int], entries: list[IndexEntry]) -> None:
         """Entries with records at ``positions`` give way to others; all lie within ``span``."""
         low = bisect_left(self._firsts, span[0], self._head)
         high = bisect_left(self._firsts, span[1], low)

@@ -33,7 +33,7 @@ from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
-from headrace.store.api.message_log import Placed
+from headrace.store.api.message_log import RecordDestination
 
 MESSAGES, SETTLED, RETURNED, GROUP = 1, 2, 3, 4
 KINDS = frozenset((MESSAGES, SETTLED, RETURNED, GROUP))
@@ -54,7 +54,7 @@ assert array("I").itemsize == 4
 _PADDING = [bytes(n) for n in range(ALIGN)]
 
 
-class Head(NamedTuple):
+class RecordHead(NamedTuple):
     """The fixed part of every record."""
 
     crc: int
@@ -68,7 +68,7 @@ class Head(NamedTuple):
     time: int
 
 
-class Messages(NamedTuple):
+class MessagesHead(NamedTuple):
     """The head of a MESSAGES record, decoded."""
 
     exchange: str
@@ -76,7 +76,7 @@ class Messages(NamedTuple):
     origin: int
     ttl_ms: int | None
     time: int
-    placed: tuple[Placed, ...]
+    placed: tuple[RecordDestination, ...]
     lengths: Sequence[int]
     crcs: Sequence[int]
     head_size: int
@@ -108,7 +108,7 @@ def padding(size: int) -> bytes:
     return _PADDING[-size % ALIGN]
 
 
-class Outgoing(NamedTuple):
+class OutgoingMessages(NamedTuple):
     """Messages to be stored, once for all their queues."""
 
     exchange: str
@@ -116,12 +116,12 @@ class Outgoing(NamedTuple):
     origin: int
     ttl_ms: int | None
     contents: Sequence[bytes]
-    placed: Sequence[Placed]
+    placed: Sequence[RecordDestination]
     level: int
 
 
 def messages_parts(
-    out: Outgoing, *, seed: int, time: int, synced: int = 0
+    out: OutgoingMessages, *, seed: int, time: int, synced: int = 0
 ) -> tuple[list[bytes], int]:
     """A MESSAGES record as pieces to be written one after the other, and its size."""
     contents = out.contents
@@ -146,7 +146,7 @@ def messages_parts(
     return ([sealed, *contents, pad] if pad else [sealed, *contents]), size
 
 
-def messages_size(out: Outgoing) -> int:
+def messages_size(out: OutgoingMessages) -> int:
     """The size of the record that messages_parts() makes; raises what would keep it from that."""
     size = HEAD_SIZE + len(_route(out)) + 8 * len(out.contents) + sum(map(len, out.contents))
     return check_size(size + len(padding(size)), len(out.placed))
@@ -157,7 +157,7 @@ def check_size(size: int, destinations: int = 0) -> int:
     return size
 
 
-def _route(out: Outgoing) -> bytes:
+def _route(out: OutgoingMessages) -> bytes:
     """The head of a MESSAGES record between its fixed part and its tables."""
     exchange = out.exchange.encode("utf-8", "surrogateescape")
     key = out.key.encode("utf-8", "surrogateescape")
@@ -209,11 +209,11 @@ def group_head(body: bytes, count: int, *, seed: int, time: int) -> bytes:
 # -- reading ------------------------------------------------------------------------------------
 
 
-def read_head(data: bytes, offset: int = 0) -> Head | None:
+def read_head(data: bytes, offset: int = 0) -> RecordHead | None:
     """The fixed part at ``offset``; None unless it could be one. The sum is not checked yet."""
     if len(data) - offset < HEAD_SIZE:
         return None
-    head = Head(*_HEAD.unpack_from(data, offset))
+    head = RecordHead(*_HEAD.unpack_from(data, offset))
     sound = (
         head.kind in KINDS
         and HEAD_SIZE <= head.head_size <= head.size
@@ -223,7 +223,7 @@ def read_head(data: bytes, offset: int = 0) -> Head | None:
     return head if sound else None
 
 
-def head_is_good(data: bytes, head: Head, seed: int, offset: int = 0) -> bool:
+def head_is_good(data: bytes, head: RecordHead, seed: int, offset: int = 0) -> bool:
     """Whether the head's sum is right; ``data`` must hold the whole head."""
     stop = offset + head.head_size
     if len(data) < stop:
@@ -231,7 +231,7 @@ def head_is_good(data: bytes, head: Head, seed: int, offset: int = 0) -> bool:
     return crc32(data[offset + 4 : stop], seed) == head.crc
 
 
-def decode_messages(data: bytes, head: Head, offset: int = 0) -> Messages | None:
+def decode_messages(data: bytes, head: RecordHead, offset: int = 0) -> MessagesHead | None:
     """A MESSAGES head whose sum is good; None when its parts do not add up all the same."""
     ttl, origin, exchange_length, key_length, _ = _ROUTE.unpack_from(data, offset + HEAD_SIZE)
     at = offset + HEAD_SIZE + _ROUTE.size
@@ -243,14 +243,14 @@ def decode_messages(data: bytes, head: Head, offset: int = 0) -> Messages | None
     if at + head.destinations * _PLACED.size + 2 * table != offset + head.head_size:
         return None
     placed = tuple(
-        Placed(*_PLACED.unpack_from(data, at + index * _PLACED.size))
+        RecordDestination(*_PLACED.unpack_from(data, at + index * _PLACED.size))
         for index in range(head.destinations)
     )
     at += head.destinations * _PLACED.size
     lengths, crcs = array("I"), array("I")
     lengths.frombytes(data[at : at + table])
     crcs.frombytes(data[at + table : at + 2 * table])
-    return Messages(
+    return MessagesHead(
         exchange,
         key,
         origin,
@@ -263,16 +263,18 @@ def decode_messages(data: bytes, head: Head, offset: int = 0) -> Messages | None
     )
 
 
-def decode_settled(data: bytes, head: Head, offset: int = 0) -> Iterator[tuple[int, int, int]]:
+def decode_settled(
+    data: bytes, head: RecordHead, offset: int = 0
+) -> Iterator[tuple[int, int, int]]:
     return _SETTLED.iter_unpack(data[offset + HEAD_SIZE : offset + head.head_size])
 
 
 def decode_returned(
-    data: bytes, head: Head, offset: int = 0
+    data: bytes, head: RecordHead, offset: int = 0
 ) -> Iterator[tuple[int, int, int, int]]:
     return _RETURNED.iter_unpack(data[offset + HEAD_SIZE : offset + head.head_size])
 
 
-def group_is_good(data: bytes, head: Head, offset: int = 0) -> bool:
+def group_is_good(data: bytes, head: RecordHead, offset: int = 0) -> bool:
     """Whether the records of a group are all there; ``data`` must hold the whole group."""
     return crc32(data[offset + head.head_size : offset + head.size]) == head.body_crc

@@ -11,30 +11,30 @@ from itertools import accumulate, groupby, pairwise
 from zlib import crc32
 
 from headrace.model.intervals import Intervals
-from headrace.store.api.message_log import Stored
+from headrace.store.api.message_log import StoredRun
 from headrace.store.log import record as r
-from headrace.store.log.log_index import Books
-from headrace.store.log.queue_index import Entry, QueueIndex
+from headrace.store.log.log_index import LogIndex
+from headrace.store.log.queue_index import IndexEntry, QueueIndex
 from headrace.store.log.segment import Segment
-from headrace.store.log.segment_list import Segments
+from headrace.store.log.segment_list import SegmentList
 
 logger = logging.getLogger(__name__)
 
 LOAD_BYTES = 1 << 18
-_NOTHING = r.Messages("", "", 0, None, 0, (), (), (), 0)
+_NOTHING = r.MessagesHead("", "", 0, None, 0, (), (), (), 0)
 
 
 class RecordReader:
     """Finds messages by queue and offset, and records by position."""
 
     def __init__(
-        self, books: Books, segments: Segments, settle: Callable[[int, range], None]
+        self, books: LogIndex, segments: SegmentList, settle: Callable[[int, range], None]
     ) -> None:
         self._books = books
         self._segments = segments
         self._settle = settle
         # Position -> store time and messages. Whoever appends enters them.
-        self.unwritten: dict[int, tuple[int, r.Outgoing]] = {}
+        self.unwritten: dict[int, tuple[int, r.OutgoingMessages]] = {}
         self.damaged = 0  # messages that could not be read
         self._lost: dict[int, Intervals] = {}  # by queue: those already told
 
@@ -49,7 +49,7 @@ class RecordReader:
 
     def read_from(
         self, queue: int, start: int, stop: int, *, max_bytes: int, with_settled: bool
-    ) -> tuple[list[Stored], int]:
+    ) -> tuple[list[StoredRun], int]:
         """Messages of start .. stop - 1, record by record, about ``max_bytes`` of them.
 
         Returns them and the offset at which to go on. Damaged ones are counted and left out.
@@ -57,7 +57,7 @@ class RecordReader:
         index = self._books.queues.get(queue)
         if index is None:
             return [], stop
-        loaded: list[Stored] = []
+        loaded: list[StoredRun] = []
         size = 0
         for entry in index.entries(start, stop):
             if size >= max_bytes:
@@ -71,8 +71,8 @@ class RecordReader:
         return loaded, stop
 
     def _load(
-        self, queue: int, index: QueueIndex, entry: Entry, ranges: list[tuple[int, int]]
-    ) -> list[Stored]:
+        self, queue: int, index: QueueIndex, entry: IndexEntry, ranges: list[tuple[int, int]]
+    ) -> list[StoredRun]:
         """Some messages of a record: stretches without holes, each delivered equally often."""
         unwritten = self.unwritten.get(entry.position)
         if unwritten is not None:
@@ -85,17 +85,17 @@ class RecordReader:
         else:
             messages, stretches = self._read_stretches(queue, entry, ranges)
             route = messages[:5]
-        found: list[Stored] = []
+        found: list[StoredRun] = []
         for first, contents in stretches:
             offsets = range(first, first + len(contents))
             for start, stop, deliveries in index.deliveries_of(offsets.start, offsets.stop):
                 part = slice(start - first, stop - first)
-                found.append(Stored(*route, deliveries, offsets[part], contents[part]))
+                found.append(StoredRun(*route, deliveries, offsets[part], contents[part]))
         return found
 
     def _read_stretches(
-        self, queue: int, entry: Entry, ranges: list[tuple[int, int]]
-    ) -> tuple[r.Messages, list[tuple[int, list[bytes]]]]:
+        self, queue: int, entry: IndexEntry, ranges: list[tuple[int, int]]
+    ) -> tuple[r.MessagesHead, list[tuple[int, list[bytes]]]]:
         """(first offset, contents) for the ranges; a damaged message ends its stretch."""
         segment = self._segments.at(entry.position)
         messages = _read_head(segment, entry.position)
@@ -125,7 +125,7 @@ class RecordReader:
 
     # -- by position ----------------------------------------------------------------------------
 
-    def read_record(self, position: int) -> tuple[r.Messages, list[bytes | None]]:
+    def read_record(self, position: int) -> tuple[r.MessagesHead, list[bytes | None]]:
         """A whole record that is in its file; None for each damaged message."""
         segment = self._segments.at(position)
         messages = _read_head(segment, position)
@@ -151,7 +151,7 @@ class RecordReader:
             self._settle(queue, range(start, stop))
 
 
-def _read_head(segment: Segment, position: int) -> r.Messages | None:
+def _read_head(segment: Segment, position: int) -> r.MessagesHead | None:
     """None unless there is a sound head of messages, alone or in a group."""
     data = segment.read(position, 4096)
     head = r.read_head(data)
@@ -166,7 +166,7 @@ def _read_head(segment: Segment, position: int) -> r.Messages | None:
 
 
 def _read_contents(
-    segment: Segment, position: int, messages: r.Messages, low: int, high: int
+    segment: Segment, position: int, messages: r.MessagesHead, low: int, high: int
 ) -> list[bytes]:
     """Messages low .. high - 1 of a record, as they are."""
     lengths = messages.lengths

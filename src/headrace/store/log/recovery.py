@@ -20,10 +20,17 @@ from headrace.store.log import record as r
 from headrace.store.log.checkpoint import Checkpoint, load_checkpoints
 from headrace.store.log.duplicates import sound_messages, without_duplicates
 from headrace.store.log.lost_messages import name_lost
-from headrace.store.log.queue_index import Entry, QueueIndex
-from headrace.store.log.recovery_state import MISSING, SHORT, Lost, Report, State
-from headrace.store.log.segment import Found, Segment, base_of, index_name, segment_name, walk
-from headrace.store.log.segment_scan import Scan
+from headrace.store.log.queue_index import IndexEntry, QueueIndex
+from headrace.store.log.recovery_state import MISSING, SHORT, Lost, RecoveredState, RecoveryReport
+from headrace.store.log.segment import (
+    Segment,
+    SegmentRecord,
+    base_of,
+    index_name,
+    segment_name,
+    walk,
+)
+from headrace.store.log.segment_scan import SegmentScan
 
 logger = logging.getLogger(__name__)
 
@@ -34,10 +41,12 @@ _INDEX_HEAD = Struct("<8sIIQ")  # magic, crc32 of the rest, entries, used bytes
 _INDEX_ENTRY = Struct("<QQQQQQ")  # queue, first, stop, position, weight, time
 
 
-def recover(disk: Disk, whole_seed_from: int | None = 0) -> State:
+def recover(disk: Disk, whole_seed_from: int | None = 0) -> RecoveredState:
     """Read everything. Segments stay open for reading. ``whole_seed_from``: see store/format.py."""
-    checkpoint = _checkpoint(disk, report := Report(), is_version_2=whole_seed_from is not None)
-    state = State(
+    checkpoint = _checkpoint(
+        disk, report := RecoveryReport(), is_version_2=whole_seed_from is not None
+    )
+    state = RecoveredState(
         queues=dict(checkpoint.queues),
         position=checkpoint.position,
         sequence=checkpoint.sequence,
@@ -51,7 +60,7 @@ def recover(disk: Disk, whole_seed_from: int | None = 0) -> State:
     bases = _bases(disk)
     report.is_empty = not bases and not checkpoint.sequence
     state.has_missing = not checkpoint.segments.keys() <= set(bases)
-    pending: list[tuple[int, Entry]] = []
+    pending: list[tuple[int, IndexEntry]] = []
     if not checkpoint.sequence and state.whole_seed_from is not None:
         _report_short(disk, bases, state)  # nothing lists what must be there
     for base in sorted({*bases, *checkpoint.segments}):
@@ -63,7 +72,7 @@ def recover(disk: Disk, whole_seed_from: int | None = 0) -> State:
     return state
 
 
-def _report_short(disk: Disk, bases: list[int], state: State) -> None:
+def _report_short(disk: Disk, bases: list[int], state: RecoveredState) -> None:
     """Segments that do not reach the next one, and the last one."""
     for base, following in pairwise([*bases, _FAR]):
         with closing(disk.open(segment_name(base))) as file:
@@ -75,8 +84,8 @@ def _report_short(disk: Disk, bases: list[int], state: State) -> None:
 
 
 def _read_segment(
-    disk: Disk, base: int, checkpoint: Checkpoint, state: State
-) -> list[tuple[int, Entry]]:
+    disk: Disk, base: int, checkpoint: Checkpoint, state: RecoveredState
+) -> list[tuple[int, IndexEntry]]:
     """Open a segment; what it adds to the index."""
     listed = checkpoint.segments.get(base, 0)
     try:
@@ -99,7 +108,7 @@ def _read_segment(
         return entries
     if whole:
         state.report.rebuilt.append(base)
-    scan = Scan(segment, state, listed=listed, is_whole=whole, known=entries)
+    scan = SegmentScan(segment, state, listed=listed, is_whole=whole, known=entries)
     entries = scan.run()
     state.next_base = max(state.next_base, base + max(listed, segment.capacity))
     if scan.is_rubbish:
@@ -111,14 +120,14 @@ def _read_segment(
     return entries
 
 
-def _enter(found: list[tuple[int, Entry]], state: State) -> None:
+def _enter(found: list[tuple[int, IndexEntry]], state: RecoveredState) -> None:
     """Index the records. A crash during compaction leaves messages twice."""
     bases = [segment.base for segment in state.segments]
 
     def settled(queue: int) -> Intervals:
         return state.queues[queue].settled
 
-    def sound(entry: Entry) -> list[bool]:
+    def sound(entry: IndexEntry) -> list[bool]:
         segment = state.segments[bisect_right(bases, entry.position) - 1]
         return sound_messages(segment, entry)
 
@@ -129,7 +138,7 @@ def _enter(found: list[tuple[int, Entry]], state: State) -> None:
         state.queues[queue].add(entry)
 
 
-def _drop_empty(disk: Disk, state: State) -> None:
+def _drop_empty(disk: Disk, state: RecoveredState) -> None:
     """A segment without any record: its place is free again."""
     for segment in [one for one in state.segments if not one.used]:
         if segment in state.unindexed:
@@ -147,7 +156,7 @@ def _drop_empty(disk: Disk, state: State) -> None:
             disk.remove(index_name(segment.base))
 
 
-def _checkpoint(disk: Disk, report: Report, *, is_version_2: bool) -> Checkpoint:
+def _checkpoint(disk: Disk, report: RecoveryReport, *, is_version_2: bool) -> Checkpoint:
     found, wrong = load_checkpoints(disk)
     if found is None and not wrong and is_version_2 and _bases(disk):
         wrong.append(("checkpoint", "both checkpoints are missing"))
@@ -161,7 +170,9 @@ def _checkpoint(disk: Disk, report: Report, *, is_version_2: bool) -> Checkpoint
     return found or Checkpoint()
 
 
-def _whole_seed_from(checkpoint: Checkpoint, noted: int | None, report: Report) -> int | None:
+def _whole_seed_from(
+    checkpoint: Checkpoint, noted: int | None, report: RecoveryReport
+) -> int | None:
     """As the checkpoint says, if there is one: it has a sum, and an old format file may be put
     back."""
     known = checkpoint.whole_seed_from
@@ -182,7 +193,7 @@ def find_whole_seed(disk: Disk) -> int | None:
             data = file.read(FIRST_BYTES, 0)
         finally:
             file.close()
-        if any(isinstance(step, Found) for step in walk(data, base, r.segment_seed(base))):
+        if any(isinstance(step, SegmentRecord) for step in walk(data, base, r.segment_seed(base))):
             return base
     return None
 
@@ -191,7 +202,7 @@ def _bases(disk: Disk) -> list[int]:
     return sorted(base for name in disk.names() if (base := base_of(name)) is not None)
 
 
-def _count(state: State) -> None:
+def _count(state: RecoveredState) -> None:
     """How much of each segment is alive."""
     by_base = {segment.base: segment for segment in state.segments}
     bases = sorted(by_base)
@@ -209,7 +220,7 @@ def _count(state: State) -> None:
 # -- index files --------------------------------------------------------------------------------
 
 
-def index_bytes(entries: list[tuple[int, Entry]], used: int) -> bytes:
+def index_bytes(entries: list[tuple[int, IndexEntry]], used: int) -> bytes:
     """The index of a sealed segment."""
     body = b"".join(
         [
@@ -221,7 +232,7 @@ def index_bytes(entries: list[tuple[int, Entry]], used: int) -> bytes:
     return _INDEX_MAGIC + crc32(rest).to_bytes(4, "little") + rest
 
 
-def read_index(disk: Disk, segment: Segment) -> list[tuple[int, Entry]] | None:
+def read_index(disk: Disk, segment: Segment) -> list[tuple[int, IndexEntry]] | None:
     """The index of a sealed segment; None when it is missing or damaged: it can be made again."""
     try:
         file = disk.open(index_name(segment.base))
@@ -237,7 +248,7 @@ def read_index(disk: Disk, segment: Segment) -> list[tuple[int, Entry]] | None:
     if len(data) != _INDEX_HEAD.size + count * _INDEX_ENTRY.size:
         return None
     rows = _INDEX_ENTRY.iter_unpack(data[_INDEX_HEAD.size :])
-    entries = [(queue, Entry(*rest)) for queue, *rest in rows]
+    entries = [(queue, IndexEntry(*rest)) for queue, *rest in rows]
     if any(not 0 <= one.position - segment.base < used for _, one in entries):
         return None  # of another segment
     segment.used = used

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headrace.store.log import record as r
-from headrace.store.log.queue_index import Entry, QueueIndex
+from headrace.store.log.queue_index import IndexEntry, QueueIndex
 from headrace.store.log.segment import Segment
 
 logger = logging.getLogger(__name__)
@@ -27,11 +27,11 @@ class Lost(NamedTuple):
     offset: int  # in the segment
     size: int
     what: str
-    entries: list[tuple[int, Entry]] | None = None  # what was there, if an index says it
+    entries: list[tuple[int, IndexEntry]] | None = None  # what was there, if an index says it
 
 
 @dataclass(slots=True)
-class Report:
+class RecoveryReport:
     """What recovery met."""
 
     segments: int = 0
@@ -55,7 +55,7 @@ class Report:
 
 
 @dataclass(slots=True)
-class State:
+class RecoveredState:
     """The journal as found."""
 
     segments: list[Segment] = field(default_factory=list)
@@ -69,7 +69,7 @@ class State:
     places: list[Lost] = field(default_factory=list)  # damaged ones
     has_missing: bool = False  # a segment of the checkpoint: another file may be it
     torn: set[int] = field(default_factory=set)  # positions of unfinished writes between records
-    report: Report = field(default_factory=Report)
+    report: RecoveryReport = field(default_factory=RecoveryReport)
 
     def seed(self, base: int) -> int:
         """Of the sums in a segment."""

@@ -98,11 +98,11 @@ def used_length(data: bytes) -> int:
     return start + len(data[start:end].rstrip(b"\x00"))
 
 
-class Found(NamedTuple):
+class SegmentRecord(NamedTuple):
     """A record met on a walk through a segment."""
 
     position: int
-    head: r.Head
+    head: r.RecordHead
     data: bytes  # the segment's bytes; the record begins at ``at``
     at: int
     seed: int  # of its sum
@@ -115,7 +115,7 @@ class Damage(NamedTuple):
     size: int
 
 
-def walk(data: bytes, base: int, seed: int, start: int = 0) -> Iterator[Found | Damage]:
+def walk(data: bytes, base: int, seed: int, start: int = 0) -> Iterator[SegmentRecord | Damage]:
     """The records of a segment's bytes, nested ones left inside their groups.
 
     Ends at the first place behind which there is no good record any more. Where the bytes are
@@ -128,7 +128,7 @@ def walk(data: bytes, base: int, seed: int, start: int = 0) -> Iterator[Found | 
         if head is not None and r.head_is_good(data, head, seed, at):
             if at + head.size > len(data):
                 return  # cut off by the end of the file
-            yield Found(base + at, head, data, at, seed)
+            yield SegmentRecord(base + at, head, data, at, seed)
             at += head.size
             continue
         following = _next_good(data, seed, at + _STEP, limit)
@@ -148,7 +148,7 @@ def _next_good(data: bytes, seed: int, at: int, limit: int) -> int | None:
     return None
 
 
-def parts_of(found: Found) -> Iterator[Found]:
+def parts_of(found: SegmentRecord) -> Iterator[SegmentRecord]:
     """The record itself, or the records of a group."""
     if found.head.kind != r.GROUP:
         yield found
@@ -161,5 +161,5 @@ def parts_of(found: Found) -> Iterator[Found]:
         # Behind a checkpoint the group's own sum does not count, so each part must show its own.
         if head is None or not r.head_is_good(found.data, head, inner, at):
             return
-        yield Found(found.position + at - found.at, head, found.data, at, inner)
+        yield SegmentRecord(found.position + at - found.at, head, found.data, at, inner)
         at += head.size

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 REMOVED_AT_ONCE = 32  # files; the loop must not wait long
 
 
-class Segments:
+class SegmentList:
     """A position is given once: a new segment begins behind all that there ever were."""
 
     def __init__(

@@ -14,25 +14,25 @@ from zlib import crc32
 
 from headrace.store.failpoints import passing
 from headrace.store.log import record as r
-from headrace.store.log.queue_index import Entry, QueueIndex, entry_weight
-from headrace.store.log.recovery_state import FOREIGN, Lost, State
-from headrace.store.log.segment import Damage, Found, Segment, parts_of, used_length, walk
+from headrace.store.log.queue_index import IndexEntry, QueueIndex, entry_weight
+from headrace.store.log.recovery_state import FOREIGN, Lost, RecoveredState
+from headrace.store.log.segment import Damage, Segment, SegmentRecord, parts_of, used_length, walk
 
 SECTOR = 512
 
 
-class Scan:
+class SegmentScan:
     """``listed`` bytes of the segment must be there; it is whole when a checkpoint lies behind it,
     otherwise its end may be unfinished."""
 
     def __init__(
         self,
         segment: Segment,
-        state: State,
+        state: RecoveredState,
         *,
         listed: int,
         is_whole: bool,
-        known: list[tuple[int, Entry]] | None,
+        known: list[tuple[int, IndexEntry]] | None,
     ) -> None:
         """``known`` is what an index says of it."""
         self._segment = segment
@@ -48,12 +48,12 @@ class Scan:
         is_older = state.whole_seed_from is None or used_length(self._data) <= listed
         self._is_whole = is_whole and is_older
         self.is_rubbish = False  # there is something, and no record in it
-        self._entries: list[tuple[int, Entry]] = []
+        self._entries: list[tuple[int, IndexEntry]] = []
         self._used = 0
-        self._unsure: deque[Found] = deque()  # messages that no sync is known to cover
-        self._gaps: list[Damage | Found] = []  # no records; groups that are not whole
+        self._unsure: deque[SegmentRecord] = deque()  # messages that no sync is known to cover
+        self._gaps: list[Damage | SegmentRecord] = []  # no records; groups that are not whole
 
-    def run(self) -> list[tuple[int, Entry]]:
+    def run(self) -> list[tuple[int, IndexEntry]]:
         """What the segment adds to the index."""
         segment, report = self._segment, self._state.report
         report.scanned_bytes += len(self._data)
@@ -75,12 +75,12 @@ class Scan:
         self._end()
         return self._entries
 
-    def _is_good(self, step: Found, *, is_fresh: bool) -> bool:
+    def _is_good(self, step: SegmentRecord, *, is_fresh: bool) -> bool:
         """Behind the checkpoint the parts of a group count one by one, as in the books."""
         group = step.head.kind == r.GROUP
         return not (group and is_fresh) or r.group_is_good(self._data, step.head, step.at)
 
-    def _take(self, step: Found, *, is_fresh: bool) -> None:
+    def _take(self, step: SegmentRecord, *, is_fresh: bool) -> None:
         self._used = step.at + step.head.size
         for part in parts_of(step):
             if part.head.kind != r.GROUP:
@@ -95,10 +95,10 @@ class Scan:
 
     # -- damaged or unfinished ------------------------------------------------------------------
 
-    def _judge_gap(self, gap: Damage | Found) -> None:
+    def _judge_gap(self, gap: Damage | SegmentRecord) -> None:
         at = gap.position - self._segment.base
-        group = gap if isinstance(gap, Found) else None
-        size = gap.head.size if isinstance(gap, Found) else gap.size
+        group = gap if isinstance(gap, SegmentRecord) else None
+        size = gap.head.size if isinstance(gap, SegmentRecord) else gap.size
         if self._is_torn(at, at + size):
             if at < self._used:
                 self._state.report.unfinished(f"an unfinished write at {gap.position}")
@@ -113,7 +113,7 @@ class Scan:
         self._state.lose(Lost(base, at, size, "a group of records is incomplete", entries))
         self._write(at, bytes(r.HEAD_SIZE))  # also behind later checkpoints it does not count
 
-    def _judge(self, step: Found) -> None:
+    def _judge(self, step: SegmentRecord) -> None:
         """Messages that no sync is known to cover, the last ones first."""
         bad = list(self._bad_contents(step))
         if not bad:
@@ -135,7 +135,7 @@ class Scan:
             self._state.report.unfinished(f"an unfinished record at {step.position}")
             self._fill(step.at, step.head.size)
 
-    def _bad_contents(self, step: Found) -> Iterator[tuple[int, int, int]]:
+    def _bad_contents(self, step: SegmentRecord) -> Iterator[tuple[int, int, int]]:
         """Number in the record, start and stop of each content whose sum is wrong."""
         messages = r.decode_messages(self._data, step.head, step.at)
         if messages is None:
@@ -214,7 +214,7 @@ class Scan:
         return max(end + -end % r.ALIGN, used + size)
 
 
-def _apply(part: Found, state: State) -> None:
+def _apply(part: SegmentRecord, state: RecoveredState) -> None:
     """Acknowledgements and returns; messages are entered through the index."""
     if part.head.kind == r.SETTLED:
         for queue, first, stop in r.decode_settled(part.data, part.head, part.at):
@@ -228,7 +228,7 @@ def _apply(part: Found, state: State) -> None:
             index.next_offset = max(index.next_offset, stop)
 
 
-def entries_of(part: Found) -> Iterator[tuple[int, Entry]]:
+def entries_of(part: SegmentRecord) -> Iterator[tuple[int, IndexEntry]]:
     """What a record adds to the index, per queue."""
     if part.head.kind != r.MESSAGES:
         return
@@ -239,5 +239,5 @@ def entries_of(part: Found) -> Iterator[tuple[int, Entry]]:
     for one in messages.placed:
         yield (
             one.queue,
-            Entry(one.first, one.first + one.count, part.position, weight, part.head.time),
+            IndexEntry(one.first, one.first + one.count, part.position, weight, part.head.time),
         )

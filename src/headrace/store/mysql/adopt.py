@@ -15,7 +15,7 @@ from headrace.errors import BadTopicValue, NoSuchTopic, TopicConflict
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import tables
 from headrace.store.mysql.catalog import make_states
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.groups import cursors
 from headrace.store.mysql.message_rows import TOMBSTONE
 
@@ -32,7 +32,7 @@ _MESSAGE_COLUMNS: Final = (
 )
 
 
-def adopt(session: Session, topic: str) -> None:
+def adopt(session: DbConnection, topic: str) -> None:
     """Make the topic out of its old tables. The caller holds the lock of the schema."""
     if session.rows("SELECT 1 FROM `msg_topic` WHERE topic=%s AND state='ready'", (topic,)):
         raise TopicConflict(f"topic {topic!r} is in the catalogue already; nothing was changed")
@@ -60,7 +60,7 @@ def adopt(session: Session, topic: str) -> None:
 # -- before anything is changed ----------------------------------------------------------------
 
 
-def _check(session: Session, topic: str) -> None:
+def _check(session: DbConnection, topic: str) -> None:
     """All of the seed's tables and columns, and nothing in them that does not fit."""
     wanted = {tables.messages(topic, lane): _SEED_MESSAGES for lane in BY_URGENCY}
     wanted[tables.cursors(topic)] = _SEED_CURSORS
@@ -85,7 +85,7 @@ _SEED_MESSAGES: Final = {"id", "body", "token", "ref_key"}
 _SEED_CURSORS: Final = {"id", "group_id", "offset", "token", "priority"}
 
 
-def _columns(session: Session, table: str) -> dict[str, str]:
+def _columns(session: DbConnection, table: str) -> dict[str, str]:
     rows = session.rows(
         "SELECT COLUMN_NAME,COLUMN_TYPE FROM information_schema.COLUMNS "
         "WHERE TABLE_SCHEMA=DATABASE() AND TABLE_NAME=%s",
@@ -97,7 +97,7 @@ def _columns(session: Session, table: str) -> dict[str, str]:
 # -- messages ----------------------------------------------------------------------------------
 
 
-def _upgrade_messages(session: Session, table: str) -> None:
+def _upgrade_messages(session: DbConnection, table: str) -> None:
     found = _columns(session, table)
     changes = [f"ADD COLUMN {one}" for one in _MESSAGE_COLUMNS if one.split()[0] not in found]
     if not found["id"].startswith("bigint"):
@@ -118,7 +118,7 @@ def _upgrade_messages(session: Session, table: str) -> None:
         session.run(f"ALTER TABLE {table} DROP COLUMN old_ip")
 
 
-def _convert_addresses(session: Session, table: str) -> None:
+def _convert_addresses(session: DbConnection, table: str) -> None:
     """Numbers to bytes, batch by batch. Addresses from 128.0.0.0 on may be stored below zero."""
     at = 0
     while True:
@@ -137,7 +137,7 @@ def _convert_addresses(session: Session, table: str) -> None:
         at = end
 
 
-def _close_holes(session: Session, table: str) -> tuple[int, int]:
+def _close_holes(session: DbConnection, table: str) -> tuple[int, int]:
     """Stable and lowest id. Nobody is at work, so every missing id is dead: tombstones."""
     [(low, high)] = session.rows(f"SELECT MIN(id),MAX(id) FROM {table}")
     [(following,)] = session.rows(
@@ -179,7 +179,7 @@ def _portions(holes: list[tuple[int, ...]]) -> Iterator[list[int]]:
 # -- progress ----------------------------------------------------------------------------------
 
 
-def _upgrade_cursors(session: Session, table: str) -> None:
+def _upgrade_cursors(session: DbConnection, table: str) -> None:
     found = _columns(session, table)
     if _TYPO in found["priority"]:
         session.run(
@@ -215,7 +215,7 @@ def _upgrade_cursors(session: Session, table: str) -> None:
         session.run(f"ALTER TABLE {table} {', '.join(changes)}")
 
 
-def _move_offsets(session: Session, topic: str, ends: dict[str, int]) -> None:
+def _move_offsets(session: DbConnection, topic: str, ends: dict[str, int]) -> None:
     """Members become one row of their group, at the largest offset of any of them: up to there
     every message was given to some member. Single consumers keep theirs."""
     table = tables.cursors(topic)
@@ -242,7 +242,7 @@ def _move_offsets(session: Session, topic: str, ends: dict[str, int]) -> None:
             )
 
 
-def positions(session: Session, topic: str) -> dict[tuple[str, str, Priority], int]:
+def positions(session: DbConnection, topic: str) -> dict[tuple[str, str, Priority], int]:
     """Group, token and lane of every row, with its offset: for the operator to look at."""
     rows = session.rows(
         f"SELECT group_key,token,priority,`offset` FROM {tables.cursors(topic)} ORDER BY id"

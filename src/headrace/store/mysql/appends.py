@@ -16,8 +16,8 @@ from typing import Final
 from headrace.errors import BrokerError, EngineUnavailable
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import tables
-from headrace.store.mysql.catalog import Topic
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.catalog import CatalogTopic
+from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.faults import Fault
 from headrace.store.mysql.message_rows import COLUMNS, Values
 from headrace.store.mysql.pool import Pool
@@ -55,7 +55,7 @@ def portions(rows: Sequence[Values], max_rows: int, max_bytes: int) -> list[list
 
 
 @dataclass(eq=False, slots=True)
-class _Order:
+class _PendingRows:
     rows: Sequence[Values]
     size: int
     woken: threading.Event = field(default_factory=threading.Event)
@@ -68,7 +68,7 @@ class _Order:
         return self.ids is not None or self.error is not None
 
 
-class LaneAppender:
+class PriorityAppender:
     """The appends of one lane of one topic. May be used from any thread.
 
     There are at most two leaders. Each sends one portion and makes another waiting thread the
@@ -79,11 +79,11 @@ class LaneAppender:
         self._store = store
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._waiting: deque[_Order] = deque()
+        self._waiting: deque[_PendingRows] = deque()
         self._leaders = 0
 
     def append(self, rows: Sequence[Values]) -> list[int]:
-        order = _Order(rows, sum(map(size_of, rows)))
+        order = _PendingRows(rows, sum(map(size_of, rows)))
         with self._lock:
             self._waiting.append(order)
             if self._leaders < _IN_FLIGHT:
@@ -116,8 +116,8 @@ class LaneAppender:
                     heir.leads = True
                     heir.woken.set()
 
-    def _take(self) -> list[_Order]:
-        taken: list[_Order] = []
+    def _take(self) -> list[_PendingRows]:
+        taken: list[_PendingRows] = []
         count = size = 0
         with self._lock:
             while self._waiting:
@@ -128,7 +128,7 @@ class LaneAppender:
                 taken.append(self._waiting.popleft())
         return taken
 
-    def _flush(self, orders: list[_Order]) -> None:
+    def _flush(self, orders: list[_PendingRows]) -> None:
         if not orders:
             return
         try:
@@ -150,7 +150,7 @@ class LaneAppender:
             self._settle(orders, ids, None)
 
     def _settle(
-        self, orders: list[_Order], ids: list[int] | None, error: BaseException | None
+        self, orders: list[_PendingRows], ids: list[int] | None, error: BaseException | None
     ) -> None:
         at = 0
         with self._lock:
@@ -162,10 +162,10 @@ class LaneAppender:
                 order.woken.set()
 
 
-class Writer:
+class RowWriter:
     """Stores rows of one lane: one statement, or several in one transaction."""
 
-    def __init__(self, pool: Pool, topic: Topic, lane: Priority, packet: int) -> None:
+    def __init__(self, pool: Pool, topic: CatalogTopic, lane: Priority, packet: int) -> None:
         self._pool = pool
         self._topic = topic
         self._lane = lane
@@ -177,7 +177,7 @@ class Writer:
         parts = portions(rows, MAX_ROWS, self.max_bytes)
         is_counted = self._topic.append_mode == "counter"
 
-        def work(session: Session) -> list[int]:
+        def work(session: DbConnection) -> list[int]:
             if len(parts) == 1:
                 store = self._counted if is_counted else self._plain
                 return store(session, parts[0])
@@ -188,7 +188,7 @@ class Writer:
 
         return self._pool.call(work, unknown=UNKNOWN)
 
-    def _plain(self, session: Session, rows: list[Values]) -> list[int]:
+    def _plain(self, session: DbConnection, rows: list[Values]) -> list[int]:
         places = ",".join([_PLACES] * len(rows))
         first = session.insert(
             f"INSERT INTO {self._table} ({COLUMNS}) VALUES {places}",
@@ -196,7 +196,7 @@ class Writer:
         )
         return list(range(first, first + len(rows)))
 
-    def _counted(self, session: Session, rows: list[Values]) -> list[int]:
+    def _counted(self, session: DbConnection, rows: list[Values]) -> list[int]:
         """In one packet, so that no pause of this process can sit on the lock of the counter."""
         count = len(rows)
         places = ",".join(
@@ -217,7 +217,7 @@ class Writer:
             raise
         return list(range(last - count + 1, last + 1))
 
-    def _counted_parts(self, session: Session, parts: list[list[Values]]) -> list[int]:
+    def _counted_parts(self, session: DbConnection, parts: list[list[Values]]) -> list[int]:
         count = sum(map(len, parts))
         last = session.insert(
             "UPDATE `msg_topic_state` SET last_id=LAST_INSERT_ID(last_id+%s) "

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any, Final
 
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.message_rows import SELECTED, TOMBSTONE
 
 logger = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ _LOOK_AGAIN_S: Final = 0.02
 _BODY, _FLAGS = 1, 6
 
 
-class Sizes:
+class BodySizes:
     """How large the messages of each table are, as far as seen: decides how many to ask for."""
 
     def __init__(self) -> None:
@@ -34,10 +34,10 @@ class Sizes:
             self._largest[table] = max(largest, self._largest.get(table, 0) * 7 // 8, 1)
 
 
-class Bodies:
+class BodyReader:
     """Reads rows of one batch; stops when the bodies become too many bytes."""
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: BodySizes) -> None:
         self._sizes = sizes
         self.left = MAX_BYTES
 
@@ -45,7 +45,7 @@ class Bodies:
     def is_full(self) -> bool:
         return self.left <= 0
 
-    def after(self, session: Session, table: str, position: int, end: int, limit: int) -> (
+    def after(self, session: DbConnection, table: str, position: int, end: int, limit: int) -> (
         list[tuple[Any, ...]]
     ):  # fmt: skip
         """At most ``limit`` messages with ids above ``position`` up to ``end``."""
@@ -65,7 +65,7 @@ class Bodies:
         return found
 
     def range(
-        self, session: Session, table: str, start: int, end: int
+        self, session: DbConnection, table: str, start: int, end: int
     ) -> tuple[list[tuple[Any, ...]], int]:
         """The rows of a range, tombstones included, and the id up to which it was read."""
         found: list[tuple[Any, ...]] = []
@@ -78,7 +78,7 @@ class Bodies:
         return found, start - 1
 
     def _complete(
-        self, session: Session, table: str, start: int, last: int
+        self, session: DbConnection, table: str, start: int, last: int
     ) -> list[tuple[Any, ...]]:
         """Every id up to the stable one has a row, unless somebody deleted it by hand."""
         sql = f"SELECT {SELECTED} FROM {table} WHERE id BETWEEN %s AND %s ORDER BY id"

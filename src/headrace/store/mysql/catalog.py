@@ -18,7 +18,7 @@ from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import BY_URGENCY
 from headrace.model.topics.names import check_topic
 from headrace.store.mysql import tables
-from headrace.store.mysql.connection import Session, check_version
+from headrace.store.mysql.connection import DbConnection, check_version
 from headrace.store.mysql.pool import Pool
 from headrace.store.topics.engine import TopicSpec
 
@@ -31,7 +31,7 @@ _COLUMNS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class CatalogTopic:
     """A row of the catalogue."""
 
     name: str
@@ -46,7 +46,7 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class TopicOptions:
     """The engine's own options of a topic."""
 
     append_mode: str = "auto"
@@ -55,7 +55,7 @@ class Options:
     keep_unread: bool = False
 
 
-def parse_options(options: Mapping[str, object]) -> Options:
+def parse_options(options: Mapping[str, object]) -> TopicOptions:
     """BadTopicValue for what is unknown or out of bounds."""
     known = {"append_mode", "partition_rows", "first_id", "keep_unread"}
     if unknown := sorted(set(options) - known):
@@ -66,7 +66,7 @@ def parse_options(options: Mapping[str, object]) -> Options:
     if mode not in ("auto", "counter"):
         raise BadTopicValue(f"append_mode {mode!r} is unknown: auto or counter")
     rows = options.get("partition_rows")
-    return Options(
+    return TopicOptions(
         str(mode),
         None if rows is None else _whole("partition_rows", rows, 1000),
         _whole("first_id", options.get("first_id", 1), 1),
@@ -80,7 +80,7 @@ def _whole(name: str, value: object, least: int) -> int:
     return value
 
 
-class Catalogue:
+class TopicCatalog:
     """May be used from any thread. Topics are remembered for a moment."""
 
     def __init__(self, pool: Pool, ddl: Pool, database: str, *, lazily: bool = False) -> None:
@@ -89,7 +89,7 @@ class Catalogue:
         self._ddl = ddl  # its sessions have the patience for changes of large tables
         self._lock_name = (tables.LOCK + database)[:64]
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[float, Topic]] = {}
+        self._known: dict[str, tuple[float, CatalogTopic]] = {}
         self.packet: int | None = None  # the largest statement, when the server was reached
         if not lazily:
             self.prepare()
@@ -100,7 +100,7 @@ class Catalogue:
             self.packet = self._pool.call(self._prepare, repeatable=True)
         return self.packet
 
-    def _prepare(self, session: Session) -> int:
+    def _prepare(self, session: DbConnection) -> int:
         check_version(str(session.version))
         found = tables.find_version(session)
         if found is None:
@@ -115,7 +115,7 @@ class Catalogue:
 
     # -- finding ---------------------------------------------------------------------------------
 
-    def get(self, name: str) -> Topic:
+    def get(self, name: str) -> CatalogTopic:
         """NoSuchTopic when it is not there; what was found a moment ago is believed."""
         found_at, topic = self._known.get(name, (0.0, None))
         if topic is not None and time.monotonic() - found_at < _FRESH_S:
@@ -130,7 +130,7 @@ class Catalogue:
             raise NoSuchTopic(f"there is no such topic: {error}") from None
         self.prepare()
 
-    def look(self, name: str) -> Topic:
+    def look(self, name: str) -> CatalogTopic:
         self.check(name)
         topic = self._pool.call(lambda session: _find(session, name), repeatable=True)
         with self._lock:
@@ -144,7 +144,7 @@ class Catalogue:
         with self._lock:
             self._known.pop(name, None)
 
-    def all(self) -> list[Topic]:
+    def all(self) -> list[CatalogTopic]:
         self.prepare()
         sql = f"SELECT {_COLUMNS} FROM `msg_topic` WHERE state='ready' ORDER BY topic"
         rows = self._pool.call(lambda session: session.rows(sql), repeatable=True)
@@ -152,7 +152,7 @@ class Catalogue:
 
     # -- making ----------------------------------------------------------------------------------
 
-    def create(self, spec: TopicSpec) -> Topic:
+    def create(self, spec: TopicSpec) -> CatalogTopic:
         check_topic(spec.name)
         options = parse_options(spec.options)
         if not 1 <= spec.queues <= MAX_QUEUES:
@@ -160,7 +160,9 @@ class Catalogue:
         self.prepare()
         return self._ddl.call(lambda session: self._create(session, spec, options))
 
-    def _create(self, session: Session, spec: TopicSpec, options: Options) -> Topic:
+    def _create(
+        self, session: DbConnection, spec: TopicSpec, options: TopicOptions
+    ) -> CatalogTopic:
         with session.named_lock(self._lock_name):
             found = _find(session, spec.name)
             if found is not None and found.state == "ready":
@@ -179,7 +181,7 @@ class Catalogue:
         assert created is not None
         return created
 
-    def _make(self, session: Session, spec: TopicSpec, options: Options) -> None:
+    def _make(self, session: DbConnection, spec: TopicSpec, options: TopicOptions) -> None:
         retention = spec.retention or Retention()
         session.run(
             "INSERT INTO `msg_topic` (topic,uuid,queues,append_mode,retention_ms,retention_bytes,"
@@ -198,12 +200,12 @@ class Catalogue:
         make_states(session, spec.name, {lane.label: (first - 1, first) for lane in BY_URGENCY})
         session.run("UPDATE `msg_topic` SET state='ready' WHERE topic=%s", (spec.name,))
 
-    def locked(self, name: str, work: Callable[[Session, str], None]) -> None:
+    def locked(self, name: str, work: Callable[[DbConnection, str], None]) -> None:
         """Work on the tables of a name while no other process does."""
         check_topic(name)
         self.prepare()
 
-        def do(session: Session) -> None:
+        def do(session: DbConnection) -> None:
             with session.named_lock(self._lock_name):
                 work(session, name)
 
@@ -215,7 +217,7 @@ class Catalogue:
     def delete(self, name: str) -> None:
         self.check(name)
 
-        def work(session: Session) -> None:
+        def work(session: DbConnection) -> None:
             with session.named_lock(self._lock_name):
                 found = _find(session, name)
                 if found is None or found.state == "making":
@@ -226,14 +228,14 @@ class Catalogue:
         self.forget(name)
         self._ddl.call(work, repeatable=True)
 
-    def _drop(self, session: Session, name: str) -> None:
+    def _drop(self, session: DbConnection, name: str) -> None:
         for table in tables.tables(name):
             session.run(f"DROP TABLE IF EXISTS {table}")
         session.run("DELETE FROM `msg_topic_state` WHERE topic=%s", (name,))
         session.run("DELETE FROM `msg_topic` WHERE topic=%s", (name,))
 
 
-def make_states(session: Session, name: str, ends: Mapping[str, tuple[int, int]]) -> None:
+def make_states(session: DbConnection, name: str, ends: Mapping[str, tuple[int, int]]) -> None:
     """Stable and lowest id of each lane."""
     for label, (stable, low) in ends.items():
         session.run(
@@ -243,15 +245,15 @@ def make_states(session: Session, name: str, ends: Mapping[str, tuple[int, int]]
         )
 
 
-def _find(session: Session, name: str) -> Topic | None:
+def _find(session: DbConnection, name: str) -> CatalogTopic | None:
     rows = session.rows(f"SELECT {_COLUMNS} FROM `msg_topic` WHERE topic=%s", (name,))
     return _topic(rows[0]) if rows else None
 
 
-def _topic(row: tuple[object, ...]) -> Topic:
+def _topic(row: tuple[object, ...]) -> CatalogTopic:
     name, its_uuid, state, queues, mode, ms, size, keep, rows, created = row
     retention = None if ms is None and size is None else Retention(_number(ms), _number(size))
-    return Topic(
+    return CatalogTopic(
         str(name),
         str(its_uuid),
         str(state),
@@ -268,7 +270,7 @@ def _number(value: object) -> int | None:
     return None if value is None else int(str(value))
 
 
-def _same(found: Topic, spec: TopicSpec, options: Options) -> Topic:
+def _same(found: CatalogTopic, spec: TopicSpec, options: TopicOptions) -> CatalogTopic:
     """TopicConflict unless it is what is asked for; of the options, those that are named."""
     if (found.queues, found.retention) != (spec.queues, spec.retention):
         raise TopicConflict(
@@ -284,7 +286,7 @@ def _same(found: Topic, spec: TopicSpec, options: Options) -> Topic:
     return found
 
 
-def _refuse_strangers(session: Session, name: str) -> None:
+def _refuse_strangers(session: DbConnection, name: str) -> None:
     wanted = [table.strip("`") for table in tables.tables(name)]
     rows = session.rows(
         "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA=DATABASE() "

@@ -9,7 +9,7 @@ from headrace.errors import BadTopicValue
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.names import check_token
 from headrace.store.mysql.stable_ids import Bounds
-from headrace.store.topics.engine import EARLIEST, LATEST, Reader
+from headrace.store.topics.engine import EARLIEST, LATEST, ConsumerSpec
 
 MAX_BATCH: Final = 100_000
 MAX_LEASE_MS: Final = 366 * 24 * 3_600_000
@@ -26,7 +26,7 @@ def check_delay(delay_ms: int) -> None:
         raise BadTopicValue(f"a delay is from 0 to {MAX_DELAY_MS} ms, not {delay_ms}")
 
 
-def check_reader(reader: Reader, *, as_group: bool = False) -> None:
+def check_reader(reader: ConsumerSpec, *, as_group: bool = False) -> None:
     """BadTopicValue for what no reader can be. A group needs no token to be asked about."""
     if reader.token or reader.group is None or not as_group:
         check_token(reader.token)

@@ -17,8 +17,8 @@ from importlib.util import find_spec
 from typing import Any, Final, TypeVar
 
 from headrace.errors import ConfigError
-from headrace.store.mysql.faults import Fault, Kind
-from headrace.store.mysql.url import Settings
+from headrace.store.mysql.faults import Fault, FaultKind
+from headrace.store.mysql.url import MySqlSettings
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -35,10 +35,10 @@ MIN_MARIADB: Final = (10, 6)
 MIN_MYSQL: Final = (8, 0)
 
 
-class Session:
+class DbConnection:
     """One connection. Used by one thread at a time."""
 
-    def __init__(self, settings: Settings, lock_wait_s: int = _LOCK_WAIT_S) -> None:
+    def __init__(self, settings: MySqlSettings, lock_wait_s: int = _LOCK_WAIT_S) -> None:
         self._settings = settings
         self._errors, self._raw = _connect(settings)
         self._cursor = self._raw.cursor()
@@ -101,7 +101,7 @@ class Session:
             try:
                 return work()
             except Fault as fault:
-                if fault.kind is not Kind.AGAIN or attempt == TRIES - 1:
+                if fault.kind is not FaultKind.AGAIN or attempt == TRIES - 1:
                     raise
                 time.sleep(random.uniform(0, 0.002) * attempt)
         raise AssertionError("unreachable")
@@ -153,7 +153,7 @@ class Session:
         except self._errors as error:
             fault = _fault(error)
             # Read-only: after a failover the name leads to another server, this socket does not.
-            self.is_broken = self.is_broken or fault.kind in (Kind.LOST, Kind.READ_ONLY)
+            self.is_broken = self.is_broken or fault.kind in (FaultKind.LOST, FaultKind.READ_ONLY)
             raise fault from None
         except BaseException:
             # Interrupted in the middle: the next answer would be that of this statement.
@@ -167,7 +167,7 @@ def _fault(error: BaseException) -> Fault:
     return Fault(code, text or "the connection is closed")
 
 
-def _connect(settings: Settings) -> tuple[type[Exception], Any]:
+def _connect(settings: MySqlSettings) -> tuple[type[Exception], Any]:
     driver = settings.driver
     if driver == "auto":
         driver = "mysqlclient" if find_spec("MySQLdb") else "pymysql"
@@ -180,7 +180,7 @@ def _connect(settings: Settings) -> tuple[type[Exception], Any]:
         ) from None
 
 
-def _common(settings: Settings) -> dict[str, Any]:
+def _common(settings: MySqlSettings) -> dict[str, Any]:
     found: dict[str, Any] = {
         "host": settings.host,
         "port": settings.port,
@@ -197,7 +197,7 @@ def _common(settings: Settings) -> dict[str, Any]:
     return found
 
 
-def _is_local(settings: Settings) -> bool:
+def _is_local(settings: MySqlSettings) -> bool:
     return bool(settings.unix_socket) or settings.host in ("localhost", "127.0.0.1", "::1")
 
 
@@ -210,7 +210,7 @@ def _tls(ca: str) -> ssl.SSLContext:
         raise ConfigError(f"ssl_ca of the mysql:// URL cannot be read: {error}") from None
 
 
-def _pymysql(settings: Settings) -> tuple[type[Exception], Any]:
+def _pymysql(settings: MySqlSettings) -> tuple[type[Exception], Any]:
     import pymysql
 
     options = _common(settings)
@@ -225,7 +225,7 @@ def _pymysql(settings: Settings) -> tuple[type[Exception], Any]:
     return pymysql.MySQLError, raw
 
 
-def _mysqlclient(settings: Settings) -> tuple[type[Exception], Any]:
+def _mysqlclient(settings: MySqlSettings) -> tuple[type[Exception], Any]:
     import MySQLdb
 
     options = _common(settings)

@@ -8,15 +8,15 @@ from typing import Final, TypeVar
 
 from headrace.errors import BrokerError, NoSuchTopic, StoreError
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
-from headrace.store.mysql.bodies import Sizes
-from headrace.store.mysql.catalog import Catalogue, Topic
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.bodies import BodySizes
+from headrace.store.mysql.catalog import CatalogTopic, TopicCatalog
+from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.faults import Fault
 from headrace.store.mysql.housekeeper import Housekeeper
-from headrace.store.mysql.nodes import Node
+from headrace.store.mysql.nodes import EngineNode
 from headrace.store.mysql.pool import Pool
-from headrace.store.mysql.stable_ids import Advancer, Bounds, Fencer
-from headrace.store.mysql.url import Settings, parse_url
+from headrace.store.mysql.stable_ids import Bounds, Fencer, StableIds
+from headrace.store.mysql.url import MySqlSettings, parse_url
 
 T = TypeVar("T")
 MAX_BODY: Final = (16 << 20) - 1  # of a MEDIUMBLOB
@@ -26,21 +26,21 @@ COMMITTED: Final = (
 _DDL_S: Final = 3600  # an ALTER of a large table takes its time
 
 
-class Foundation:
+class MySqlContext:
     """Pools, catalogue and the threads of the engine."""
 
-    def __init__(self, url: str | Settings, *, lazily: bool = False) -> None:
+    def __init__(self, url: str | MySqlSettings, *, lazily: bool = False) -> None:
         """EngineUnavailable when there is no server; not yet, if ``lazily``."""
         self.settings = settings = parse_url(url) if isinstance(url, str) else url
         self._readers = Pool(settings, settings.readers)
         self._writers = Pool(settings, settings.writers)
         self._fencing = Pool(settings, 1, lock_wait_s=1)
         self._ddl = Pool(replace(settings, timeout=_DDL_S), 1)
-        self._catalogue = Catalogue(self._readers, self._ddl, settings.database, lazily=lazily)
+        self._catalogue = TopicCatalog(self._readers, self._ddl, settings.database, lazily=lazily)
         self._fencer = Fencer(self._fencing, settings.grace_ms / 1000)
-        self._advancer = Advancer(self._fencer)
-        self._sizes = Sizes()
-        self.node = Node()
+        self._advancer = StableIds(self._fencer)
+        self._sizes = BodySizes()
+        self.node = EngineNode()
         self._housekeeper: Housekeeper | None = None
         if settings.housekeeping:
             self._housekeeper = Housekeeper(self._readers, self._catalogue, self._bounds, self.node)
@@ -64,7 +64,7 @@ class Foundation:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _bounds(self, session: Session, topic: Topic) -> dict[Priority, Bounds]:
+    def _bounds(self, session: DbConnection, topic: CatalogTopic) -> dict[Priority, Bounds]:
         bounds = self._advancer.advance(session, topic)
         if len(bounds) < len(BY_URGENCY):
             raise self._gone(topic.name)
@@ -73,7 +73,7 @@ class Foundation:
     def _on(
         self,
         topic: str,
-        work: Callable[[Session], T],
+        work: Callable[[DbConnection], T],
         *,
         unknown: str = "it may have been done",
         repeatable: bool = False,

@@ -11,30 +11,30 @@ from headrace.errors import BadTopicValue, NoSuchTopic, StoreError
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.names import check_token
 from headrace.store.mysql import single_consumer
-from headrace.store.mysql.appends import LaneAppender, Writer
-from headrace.store.mysql.bodies import Bodies
-from headrace.store.mysql.catalog import Topic
+from headrace.store.mysql.appends import PriorityAppender, RowWriter
+from headrace.store.mysql.bodies import BodyReader
+from headrace.store.mysql.catalog import CatalogTopic
 from headrace.store.mysql.checks import (
     check_batch,
     check_delay,
     check_reader,
     checked_positions,
 )
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.context import COMMITTED
 from headrace.store.mysql.extras import Extras
 from headrace.store.mysql.faults import Fault
 from headrace.store.mysql.groups import cursors, group_rows, grouping, offset_reset, retries
 from headrace.store.mysql.groups import lag as progress
 from headrace.store.mysql.message_rows import Values, queue_of, values_of
-from headrace.store.mysql.url import Settings
+from headrace.store.mysql.url import MySqlSettings
 from headrace.store.topics.engine import (
+    ConsumerSpec,
     Entry,
     GroupInfo,
-    Lag,
-    Message,
     Part,
-    Reader,
+    PriorityLag,
+    StoredMessage,
     Taken,
     TopicInfo,
     TopicSpec,
@@ -48,10 +48,10 @@ class MySqlEngine(Extras):
 
     name = "mysql"
 
-    def __init__(self, url: str | Settings, *, lazily: bool = False) -> None:
+    def __init__(self, url: str | MySqlSettings, *, lazily: bool = False) -> None:
         super().__init__(url, lazily=lazily)
         self._lock = threading.Lock()
-        self._lanes: dict[tuple[str, Priority], LaneAppender] = {}
+        self._lanes: dict[tuple[str, Priority], PriorityAppender] = {}
         self._turns = itertools.count()
 
     # -- topics ----------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class MySqlEngine(Extras):
     def uuids(self) -> dict[str, str]:
         return {topic.name: topic.uuid for topic in self._catalogue.all()}
 
-    def _info(self, session: Session, topic: Topic) -> TopicInfo:
+    def _info(self, session: DbConnection, topic: CatalogTopic) -> TopicInfo:
         bounds = self._bounds(session, topic)
         parts = tuple(
             Part(
@@ -117,19 +117,19 @@ class MySqlEngine(Extras):
                 ids[number] = one
         return ids
 
-    def _append(self, topic: Topic, lane: Priority, rows: Sequence[Values]) -> list[int]:
+    def _append(self, topic: CatalogTopic, lane: Priority, rows: Sequence[Values]) -> list[int]:
         try:
             return self._appender(topic, lane).append(rows)
         except Fault as fault:
             raise self._without_table(topic.name, fault) from None
 
-    def _appender(self, topic: Topic, lane: Priority) -> LaneAppender:
+    def _appender(self, topic: CatalogTopic, lane: Priority) -> PriorityAppender:
         key = (topic.uuid, lane)
         with self._lock:
             found = self._lanes.get(key)
             if found is None:
-                writer = Writer(self._writers, topic, lane, self._catalogue.prepare())
-                found = self._lanes[key] = LaneAppender(writer, writer.max_bytes)
+                writer = RowWriter(self._writers, topic, lane, self._catalogue.prepare())
+                found = self._lanes[key] = PriorityAppender(writer, writer.max_bytes)
         return found
 
     def _queue(self, entry: Entry, queues: int) -> int:
@@ -139,11 +139,11 @@ class MySqlEngine(Extras):
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def read(self, topic: str, reader: Reader, batch: int) -> Taken:
+    def read(self, topic: str, reader: ConsumerSpec, batch: int) -> Taken:
         return self._read(topic, reader, batch, ())
 
     def commit_and_read(
-        self, topic: str, reader: Reader, claim: Sequence[object], batch: int
+        self, topic: str, reader: ConsumerSpec, claim: Sequence[object], batch: int
     ) -> Taken:
         """commit() and read(), for a group in one transaction."""
         if reader.group is None:
@@ -152,15 +152,15 @@ class MySqlEngine(Extras):
         return self._read(topic, reader, batch, group_rows.parse(claim, reader))
 
     def _read(
-        self, topic: str, reader: Reader, batch: int, acks: Sequence[group_rows.Key]
+        self, topic: str, reader: ConsumerSpec, batch: int, acks: Sequence[group_rows.Key]
     ) -> Taken:
         check_reader(reader)
         check_batch(batch)
         found = self._catalogue.get(topic)
 
-        def work(session: Session) -> Taken:
+        def work(session: DbConnection) -> Taken:
             bounds = self._bounds(session, found)
-            bodies = Bodies(self._sizes)
+            bodies = BodyReader(self._sizes)
             if reader.group is None:
                 return single_consumer.read(session, topic, reader, bounds, batch, bodies)
             return grouping.read(session, topic, reader, bounds, batch, bodies, acks)
@@ -169,7 +169,7 @@ class MySqlEngine(Extras):
 
     # -- settling --------------------------------------------------------------------------------
 
-    def commit(self, topic: str, reader: Reader, claim: Sequence[object]) -> None:
+    def commit(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
         check_reader(reader)
         if not claim:
             return
@@ -183,7 +183,7 @@ class MySqlEngine(Extras):
     def nack(
         self,
         topic: str,
-        reader: Reader,
+        reader: ConsumerSpec,
         claim: Sequence[object],
         ids: Sequence[tuple[Priority, int]] | None,
         delay_ms: int,
@@ -200,7 +200,7 @@ class MySqlEngine(Extras):
             lambda session: retries.nack(session, topic, reader, keys, ids, delay_ms, reason),
         )
 
-    def renew(self, topic: str, reader: Reader, claim: Sequence[object]) -> None:
+    def renew(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
         check_reader(reader)
         if not claim:
             return
@@ -215,7 +215,7 @@ class MySqlEngine(Extras):
     def seek(
         self,
         topic: str,
-        reader: Reader,
+        reader: ConsumerSpec,
         *,
         positions: Mapping[Priority, int] | None = None,
         time_ms: int | None = None,
@@ -225,7 +225,7 @@ class MySqlEngine(Extras):
             raise BadTopicValue("seek to positions or to a time, one of the two")
         found = self._catalogue.get(topic)
 
-        def work(session: Session) -> None:
+        def work(session: DbConnection) -> None:
             bounds = self._bounds(session, found)
             target = {
                 lane: offset_reset.position_at(session, topic, lane, its, time_ms)
@@ -239,7 +239,7 @@ class MySqlEngine(Extras):
 
         self._on(topic, work, repeatable=True)
 
-    def lag(self, topic: str, reader: Reader) -> list[Lag]:
+    def lag(self, topic: str, reader: ConsumerSpec) -> list[PriorityLag]:
         check_reader(reader, as_group=True)
         found = self._catalogue.get(topic)
         return self._on(
@@ -256,8 +256,8 @@ class MySqlEngine(Extras):
             repeatable=True,
         )
 
-    def forget_group(self, topic: str, reader: Reader) -> None:
-        def work(session: Session) -> None:
+    def forget_group(self, topic: str, reader: ConsumerSpec) -> None:
+        def work(session: DbConnection) -> None:
             with session.transaction():
                 cursors.forget(session, topic, reader)
 
@@ -265,7 +265,7 @@ class MySqlEngine(Extras):
         self._catalogue.get(topic)
         self._on(topic, work, repeatable=True)
 
-    def dead(self, topic: str, group: str, limit: int = 100) -> list[tuple[Message, str]]:
+    def dead(self, topic: str, group: str, limit: int = 100) -> list[tuple[StoredMessage, str]]:
         check_token(group, "group")
         self._catalogue.get(topic)
         return self._on(

@@ -10,18 +10,18 @@ from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.names import check_token
 from headrace.store.mysql import adopt, pins
 from headrace.store.mysql.checks import check_reader
-from headrace.store.mysql.connection import Session
-from headrace.store.mysql.context import COMMITTED, Foundation
+from headrace.store.mysql.connection import DbConnection
+from headrace.store.mysql.context import COMMITTED, MySqlContext
 from headrace.store.mysql.groups import offset_reset, queue_leases
 from headrace.store.mysql.groups.queue_leases import QueueLease
 from headrace.store.mysql.housekeeper import Housekeeper
 from headrace.store.mysql.stable_ids import Bounds
-from headrace.store.topics.engine import DEFAULT_LEASE_MS, Message, Reader
+from headrace.store.topics.engine import DEFAULT_LEASE_MS, ConsumerSpec, StoredMessage
 
 T = TypeVar("T")
 
 
-class Extras(Foundation):
+class Extras(MySqlContext):
     """All methods may be called from any thread."""
 
     def adopt(self, topic: str) -> None:
@@ -61,7 +61,7 @@ class Extras(Foundation):
         """The id of the first message of each lane stored at that time or later."""
         found = self._catalogue.get(topic)
 
-        def work(session: Session) -> dict[Priority, int]:
+        def work(session: DbConnection) -> dict[Priority, int]:
             return {
                 lane: offset_reset.position_at(session, topic, lane, its, time_ms) + 1
                 for lane, its in self._bounds(session, found).items()
@@ -69,7 +69,7 @@ class Extras(Foundation):
 
         return self._on(topic, work, repeatable=True)
 
-    def on_writer(self, work: Callable[[Session], T], *, repeatable: bool = False) -> T:
+    def on_writer(self, work: Callable[[DbConnection], T], *, repeatable: bool = False) -> T:
         """Work of batch writers, on a connection for appends."""
         return self._writers.call(work, unknown="it may have been done", repeatable=repeatable)
 
@@ -84,7 +84,7 @@ class Extras(Foundation):
         self._on(topic, lambda session: pins.unpin(session, topic, query, token), repeatable=True)
 
     def lease_queue(
-        self, topic: str, reader: Reader, lane: Priority, queue: int
+        self, topic: str, reader: ConsumerSpec, lane: Priority, queue: int
     ) -> QueueLease | None:
         """Orderly reading: the queue, when no other member of the group holds it."""
         check_reader(reader)
@@ -92,7 +92,7 @@ class Extras(Foundation):
         if not 0 <= queue < found.queues:
             raise BadTopicValue(f"topic {topic!r} has the queues 0 to {found.queues - 1}")
 
-        def work(session: Session) -> QueueLease | None:
+        def work(session: DbConnection) -> QueueLease | None:
             bounds = self._bounds(session, found)[lane]
             return queue_leases.lease(session, topic, reader, lane, queue, bounds)
 
@@ -100,7 +100,7 @@ class Extras(Foundation):
 
     def read_queue(
         self, topic: str, held: QueueLease, batch: int, after: int | None = None
-    ) -> list[Message]:
+    ) -> list[StoredMessage]:
         """The next messages of a leased queue, in order: behind what was committed when it was
         leased, or behind the id ``after``."""
         found = self._catalogue.get(topic)

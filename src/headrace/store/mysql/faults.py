@@ -8,7 +8,7 @@ from typing import Final
 from headrace.errors import BodyTooLarge, BrokerError, EngineUnavailable, StoreError
 
 
-class Kind(Enum):
+class FaultKind(Enum):
     AGAIN = "nothing was done, it may be tried again at once"
     LOST = "the connection ended before the answer: the outcome is unknown"
     UNREACHABLE = "nothing was done, there is no connection"
@@ -20,17 +20,19 @@ class Kind(Enum):
 
 
 _CODES: Final = {
-    **dict.fromkeys((1062, 1205, 1213), Kind.AGAIN),
+    **dict.fromkeys((1062, 1205, 1213), FaultKind.AGAIN),
     # 1053 shutting down, 1180 failed while committing, 1317 interrupted, 1927 and 3024 killed, the
     # rest said by the driver.
-    **dict.fromkeys((0, 1053, 1180, 1317, 1927, 2006, 2013, 2014, 2055, 3024, 4031), Kind.LOST),
+    **dict.fromkeys(
+        (0, 1053, 1180, 1317, 1927, 2006, 2013, 2014, 2055, 3024, 4031), FaultKind.LOST
+    ),
     # 1040, 1203 and 1226 too many connections, 1129 blocked for a while, the rest of the driver.
-    **dict.fromkeys((1040, 1129, 1203, 1226, 2002, 2003, 2005, 2026), Kind.UNREACHABLE),
+    **dict.fromkeys((1040, 1129, 1203, 1226, 2002, 2003, 2005, 2026), FaultKind.UNREACHABLE),
     # 1049 no such database, the rest wrong passwords and missing rights.
-    **dict.fromkeys((1044, 1045, 1049, 1130, 1698), Kind.DENIED),
-    **dict.fromkeys((1290, 1792, 1836), Kind.READ_ONLY),
-    **dict.fromkeys((1051, 1146), Kind.NO_TABLE),
-    1153: Kind.TOO_LARGE,
+    **dict.fromkeys((1044, 1045, 1049, 1130, 1698), FaultKind.DENIED),
+    **dict.fromkeys((1290, 1792, 1836), FaultKind.READ_ONLY),
+    **dict.fromkeys((1051, 1146), FaultKind.NO_TABLE),
+    1153: FaultKind.TOO_LARGE,
 }
 
 
@@ -40,24 +42,24 @@ class Fault(Exception):
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{text} (error {code})")
         self.code = code
-        self.kind = _CODES.get(code, Kind.OTHER)
+        self.kind = _CODES.get(code, FaultKind.OTHER)
 
 
 def refusal(fault: Fault, place: str, unknown: str) -> BrokerError:
     """What a caller is told. ``unknown`` says what may have been done when the connection ended."""
-    if fault.kind in (Kind.UNREACHABLE, Kind.DENIED):
+    if fault.kind in (FaultKind.UNREACHABLE, FaultKind.DENIED):
         told = EngineUnavailable(f"no connection to {place}: {fault}; nothing was done")
-        told.is_denied = fault.kind is Kind.DENIED
+        told.is_denied = fault.kind is FaultKind.DENIED
         return told
-    if fault.kind is Kind.READ_ONLY:
+    if fault.kind is FaultKind.READ_ONLY:
         return EngineUnavailable(f"{place} takes no changes at present: {fault}; nothing was done")
-    if fault.kind is Kind.LOST:
+    if fault.kind is FaultKind.LOST:
         return EngineUnavailable(f"the connection to {place} was lost: {fault}; {unknown}")
-    if fault.kind is Kind.AGAIN:
+    if fault.kind is FaultKind.AGAIN:
         return EngineUnavailable(
             f"{place} is too busy, the statement was refused again and again: {fault}; "
             "nothing was done"
         )
-    if fault.kind is Kind.TOO_LARGE:
+    if fault.kind is FaultKind.TOO_LARGE:
         return BodyTooLarge(f"{place} takes no statement of that size: raise max_allowed_packet")
     return StoreError(f"{place} refused a statement: {fault}; nothing was done")

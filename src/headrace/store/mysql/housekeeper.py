@@ -14,11 +14,11 @@ from typing import Final
 from headrace.errors import BrokerError
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import retention
-from headrace.store.mysql.catalog import Catalogue, Topic
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.catalog import CatalogTopic, TopicCatalog
+from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.faults import Fault
 from headrace.store.mysql.groups import group_rows
-from headrace.store.mysql.nodes import HEARTBEAT_S, Node
+from headrace.store.mysql.nodes import HEARTBEAT_S, EngineNode
 from headrace.store.mysql.pool import Pool
 from headrace.store.mysql.stable_ids import Bounds
 
@@ -33,15 +33,15 @@ class Housekeeper:
     def __init__(
         self,
         pool: Pool,
-        catalogue: Catalogue,
-        bounds: Callable[[Session, Topic], dict[Priority, Bounds]],
-        node: Node,
+        catalogue: TopicCatalog,
+        bounds: Callable[[DbConnection, CatalogTopic], dict[Priority, Bounds]],
+        node: EngineNode,
     ) -> None:
         self._pool = pool
         self._catalogue = catalogue
         self._bounds = bounds
         self._node = node
-        self._counts = retention.Counts()
+        self._counts = retention.ByteCounts()
         self._stopped = threading.Event()
         self._thread = threading.Thread(
             target=self._run, name="headrace-mysql-housekeeper", daemon=True
@@ -84,7 +84,7 @@ class Housekeeper:
             with self._pool.session() as session:
                 self._keep(session, topic)
 
-    def _keep(self, session: Session, topic: Topic) -> None:
+    def _keep(self, session: DbConnection, topic: CatalogTopic) -> None:
         if not self._node.leads(session, _LEASE + topic.name):
             return
         try:

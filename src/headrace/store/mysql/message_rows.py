@@ -11,7 +11,7 @@ from typing import Any, Final
 from headrace.errors import BadTopicValue, BodyTooLarge
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.names import check_token
-from headrace.store.topics.engine import Entry, Message
+from headrace.store.topics.engine import Entry, StoredMessage
 
 MAX_KEY: Final = 255
 MAX_PROPS: Final = 1 << 20
@@ -81,11 +81,11 @@ def _props(entry: Entry) -> bytes | None:
     return packed
 
 
-def message_of(row: tuple[Any, ...], lane: Priority, attempts: int) -> Message:
+def message_of(row: tuple[Any, ...], lane: Priority, attempts: int) -> StoredMessage:
     """The message of a row of SELECTED."""
     number, body, address, token, key, queue, _flags, props, time_ms = row
     found = json.loads(props) if props else {}
-    return Message(
+    return StoredMessage(
         id=number,
         lane=lane,
         partition=queue,

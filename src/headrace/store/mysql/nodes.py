@@ -10,7 +10,7 @@ import socket
 import uuid
 from typing import Final
 
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.tables import NOW
 
 HEARTBEAT_S: Final = 3.0
@@ -18,14 +18,14 @@ LEASE_MS: Final = 10_000  # three heartbeats and a little
 _FORGET_MS: Final = 24 * 3_600_000
 
 
-class Node:
+class EngineNode:
     """This process."""
 
     def __init__(self) -> None:
         self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"[:255]
         self._epochs: dict[str, int] = {}
 
-    def beat(self, session: Session) -> None:
+    def beat(self, session: DbConnection) -> None:
         session.run(
             "INSERT INTO `msg_node` (node_id,address,epoch,heartbeat_ms) "
             f"VALUES (%s,%s,1,{NOW}) ON DUPLICATE KEY UPDATE heartbeat_ms=VALUES(heartbeat_ms)",
@@ -33,19 +33,19 @@ class Node:
         )
         session.run(f"DELETE FROM `msg_node` WHERE heartbeat_ms<{NOW}-{_FORGET_MS}")
 
-    def leave(self, session: Session) -> None:
+    def leave(self, session: DbConnection) -> None:
         session.run("DELETE FROM `msg_node` WHERE node_id=%s", (self.id,))
         session.run(
             "UPDATE `msg_lease` SET owner=NULL, lease_until_ms=0 WHERE owner=%s", (self.id,)
         )
 
-    def alive(self, session: Session) -> list[str]:
+    def alive(self, session: DbConnection) -> list[str]:
         rows = session.rows(
             f"SELECT node_id FROM `msg_node` WHERE heartbeat_ms>={NOW}-%s ORDER BY 1", (LEASE_MS,)
         )
         return [str(node) for (node,) in rows]
 
-    def leads(self, session: Session, name: str) -> bool:
+    def leads(self, session: DbConnection, name: str) -> bool:
         """Whether this node holds the lease ``name``, which it takes if it is free."""
         session.run("INSERT IGNORE INTO `msg_lease` (name) VALUES (%s)", (name,))
         count = session.run(

@@ -7,9 +7,9 @@ from typing import Final
 
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import tables
-from headrace.store.mysql.catalog import Topic
-from headrace.store.mysql.connection import Session
-from headrace.store.mysql.faults import Fault, Kind
+from headrace.store.mysql.catalog import CatalogTopic
+from headrace.store.mysql.connection import DbConnection
+from headrace.store.mysql.faults import Fault, FaultKind
 
 logger = logging.getLogger(__name__)
 
@@ -17,7 +17,7 @@ AHEAD: Final = 2  # empty ones kept ready
 _LAST: Final = "pmax"
 
 
-def bounds_of(session: Session, topic: str, lane: Priority) -> list[int]:
+def bounds_of(session: DbConnection, topic: str, lane: Priority) -> list[int]:
     """The ids at which partitions end, without the last one."""
     rows = session.rows(
         "SELECT PARTITION_NAME FROM information_schema.PARTITIONS WHERE TABLE_SCHEMA=DATABASE() "
@@ -27,7 +27,7 @@ def bounds_of(session: Session, topic: str, lane: Priority) -> list[int]:
     return sorted(int(name[1:]) for (name,) in rows if name != _LAST)
 
 
-def keep_ahead(session: Session, topic: Topic, lane: Priority, stable: int) -> None:
+def keep_ahead(session: DbConnection, topic: CatalogTopic, lane: Priority, stable: int) -> None:
     """Split the last partition while it is empty, which costs next to nothing."""
     assert topic.partition_rows
     known = bounds_of(session, topic.name, lane)
@@ -44,7 +44,7 @@ def keep_ahead(session: Session, topic: Topic, lane: Priority, stable: int) -> N
         )
 
 
-def drop_below(session: Session, topic: str, lane: Priority, low: int) -> int:
+def drop_below(session: DbConnection, topic: str, lane: Priority, low: int) -> int:
     """Drop partitions of which everything lies below; how many went."""
     old = [bound for bound in bounds_of(session, topic, lane) if bound <= low]
     if not old:
@@ -54,14 +54,14 @@ def drop_below(session: Session, topic: str, lane: Priority, low: int) -> int:
     return len(old) if done else 0
 
 
-def _alter(session: Session, statement: str) -> bool:
+def _alter(session: DbConnection, statement: str) -> bool:
     """Everything queues behind an ALTER that waits for an open reader: it waits one second, and
     the next round tries again."""
     session.run("SET SESSION lock_wait_timeout=1")
     try:
         session.run(statement)
     except Fault as fault:
-        if fault.kind is not Kind.AGAIN:
+        if fault.kind is not FaultKind.AGAIN:
             raise
         logger.info("a table is in use, its partitions stay for now: %s", fault)
         return False

@@ -11,14 +11,14 @@ from typing import Final
 
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import tables
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.connection import DbConnection
 
 PREFIX: Final = "spark."
 _MARK: Final = "pin"
 
 
 def pin(
-    session: Session,
+    session: DbConnection,
     topic: str,
     query: str,
     token: str,
@@ -39,7 +39,7 @@ def pin(
         )
 
 
-def pinned(session: Session, topic: str, query: str, token: str) -> dict[Priority, int]:
+def pinned(session: DbConnection, topic: str, query: str, token: str) -> dict[Priority, int]:
     """What the query has done with, by lane."""
     rows = session.rows(
         f"SELECT priority,`offset` FROM {tables.cursors(topic)} "
@@ -49,7 +49,7 @@ def pinned(session: Session, topic: str, query: str, token: str) -> dict[Priorit
     return {Priority[str(label).upper()]: int(str(at)) for label, at in rows}
 
 
-def unpin(session: Session, topic: str, query: str, token: str) -> None:
+def unpin(session: DbConnection, topic: str, query: str, token: str) -> None:
     """The query will not read any more."""
     session.run(
         f"DELETE FROM {tables.cursors(topic)} WHERE group_key=%s AND token=%s AND owner=%s",

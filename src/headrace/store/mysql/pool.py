@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from headrace.errors import EngineUnavailable
-from headrace.store.mysql.connection import TRIES, Session
-from headrace.store.mysql.faults import Fault, Kind, refusal
-from headrace.store.mysql.url import Settings
+from headrace.store.mysql.connection import TRIES, DbConnection
+from headrace.store.mysql.faults import Fault, FaultKind, refusal
+from headrace.store.mysql.url import MySqlSettings
 
 T = TypeVar("T")
 _STALE_S: Final = 30.0  # idle for longer: ask the server whether the connection lives
@@ -23,7 +23,7 @@ _UNKNOWN: Final = "it may have been done"
 class Pool:
     """At most ``size`` connections, opened when needed. May be used from any thread."""
 
-    def __init__(self, settings: Settings, size: int, lock_wait_s: int = 3) -> None:
+    def __init__(self, settings: MySqlSettings, size: int, lock_wait_s: int = 3) -> None:
         self.place = settings.place
         self._settings = settings
         self._size = size
@@ -35,12 +35,16 @@ class Pool:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._room = threading.Semaphore(self._size)
-        self._idle: list[Session] = []
+        self._idle: list[DbConnection] = []
 
     # -- for the engine --------------------------------------------------------------------------
 
     def call(
-        self, work: Callable[[Session], T], *, unknown: str = _UNKNOWN, repeatable: bool = False
+        self,
+        work: Callable[[DbConnection], T],
+        *,
+        unknown: str = _UNKNOWN,
+        repeatable: bool = False,
     ) -> T:
         """Do it, again when nothing was done; deliberate errors instead of faults.
 
@@ -53,17 +57,17 @@ class Pool:
                 with self.session() as session:
                     return work(session)
             except Fault as fault:
-                if fault.kind is Kind.NO_TABLE:
+                if fault.kind is FaultKind.NO_TABLE:
                     raise
-                lost += fault.kind is Kind.LOST
-                again = fault.kind is Kind.AGAIN or (repeatable and 0 < lost < 3)
+                lost += fault.kind is FaultKind.LOST
+                again = fault.kind is FaultKind.AGAIN or (repeatable and 0 < lost < 3)
                 if not again or attempt == TRIES - 1:
                     raise refusal(fault, self.place, unknown) from None
                 time.sleep(random.uniform(0, 0.002) * attempt)
         raise AssertionError("unreachable")
 
     @contextmanager
-    def session(self) -> Iterator[Session]:
+    def session(self) -> Iterator[DbConnection]:
         """A connection for one thread; Fault when there is none."""
         if self._pid != os.getpid():
             self._reset()  # a forked child must not speak on its parent's sockets
@@ -83,20 +87,20 @@ class Pool:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _take(self) -> Session:
+    def _take(self) -> DbConnection:
         while True:
             with self._lock:
                 if self._is_closed:
                     raise EngineUnavailable(f"the engine of {self.place} is closed")
                 session = self._idle.pop() if self._idle else None
             if session is None:
-                return Session(self._settings, self._lock_wait_s)
+                return DbConnection(self._settings, self._lock_wait_s)
             is_fresh = time.monotonic() - session.used_at < _STALE_S
             if not session.was_left() and (is_fresh or session.is_alive()):
                 return session
             session.close()
 
-    def _give_back(self, session: Session) -> None:
+    def _give_back(self, session: DbConnection) -> None:
         with self._lock:
             if not session.is_broken and not self._is_closed:
                 self._idle.append(session)

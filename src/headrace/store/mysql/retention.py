@@ -13,8 +13,8 @@ from headrace.model.retaining import RetentionChunk, over_limit, pairs, removabl
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, lane_named
 from headrace.store.mysql import partitions, tables
-from headrace.store.mysql.catalog import Topic
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.catalog import CatalogTopic
+from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.groups import offset_reset
 from headrace.store.mysql.groups.group_rows import FREE
 from headrace.store.mysql.stable_ids import Bounds
@@ -29,21 +29,25 @@ FEW: Final = 2000  # messages of a lane that are counted one by one, each time
 MANY: Final = 50_000  # chunks
 
 
-class Counts:
+class ByteCounts:
     """Bytes of the messages of topics, counted once in chunks. Not for several threads."""
 
     def __init__(self) -> None:
         self._chunks: dict[tuple[str, Priority], list[RetentionChunk]] = {}
 
     def over(
-        self, session: Session, topic: Topic, bounds: Mapping[Priority, Bounds], limit: int
+        self,
+        session: DbConnection,
+        topic: CatalogTopic,
+        bounds: Mapping[Priority, Bounds],
+        limit: int,
     ) -> dict[Priority, int]:
         """Up to which id each lane must go."""
         found = {lane: self._lane(session, topic, lane, bounds[lane]) for lane in BY_URGENCY}
         return over_limit(found, limit)
 
     def _lane(
-        self, session: Session, topic: Topic, lane: Priority, bounds: Bounds
+        self, session: DbConnection, topic: CatalogTopic, lane: Priority, bounds: Bounds
     ) -> list[RetentionChunk]:
         table = tables.messages(topic.name, lane)
         if bounds.stable - bounds.low < FEW:
@@ -61,7 +65,7 @@ class Counts:
 
 
 def _count(
-    session: Session, table: str, position: int, end: int, chunk: int
+    session: DbConnection, table: str, position: int, end: int, chunk: int
 ) -> list[RetentionChunk]:
     rows = session.rows(
         "SELECT MAX(id),CAST(SUM(OCTET_LENGTH(body)) AS SIGNED),"
@@ -73,7 +77,10 @@ def _count(
 
 
 def apply(
-    session: Session, topic: Topic, bounds: Mapping[Priority, Bounds], counts: Counts
+    session: DbConnection,
+    topic: CatalogTopic,
+    bounds: Mapping[Priority, Bounds],
+    counts: ByteCounts,
 ) -> dict[Priority, int]:
     """Remove what the policy gives up; how many ids of each lane went."""
     retention = topic.retention
@@ -98,10 +105,10 @@ def apply(
 
 
 def _policy(
-    session: Session,
-    topic: Topic,
+    session: DbConnection,
+    topic: CatalogTopic,
     bounds: Mapping[Priority, Bounds],
-    counts: Counts,
+    counts: ByteCounts,
     retention: Retention,
 ) -> dict[Priority, int]:
     ends = {lane: its.low - 1 for lane, its in bounds.items()}
@@ -117,7 +124,7 @@ def _policy(
     return ends
 
 
-def held(session: Session, topic: Topic) -> dict[Priority, list[int]]:
+def held(session: DbConnection, topic: CatalogTopic) -> dict[Priority, list[int]]:
     """What nobody may remove: ranges that outside readers have pinned; when the topic keeps what
     is unread, everything behind the slowest reader."""
     found: dict[Priority, list[int]] = {lane: [] for lane in BY_URGENCY}
@@ -139,7 +146,7 @@ def held(session: Session, topic: Topic) -> dict[Priority, list[int]]:
     return found
 
 
-def raise_low(session: Session, topic: str, lane: Priority, low: int) -> None:
+def raise_low(session: DbConnection, topic: str, lane: Priority, low: int) -> None:
     session.run(
         "UPDATE `msg_topic_state` SET low_id=%s WHERE topic=%s AND priority=%s AND low_id<%s",
         (low, topic, lane.label, low),
@@ -153,7 +160,7 @@ def raise_low(session: Session, topic: str, lane: Priority, low: int) -> None:
     )
 
 
-def delete_below(session: Session, topic: str, lane: Priority, low: int) -> int:
+def delete_below(session: DbConnection, topic: str, lane: Priority, low: int) -> int:
     """In small statements: none holds its locks for long."""
     table = tables.messages(topic, lane)
     removed = 0

@@ -9,12 +9,12 @@ from typing import Any, Final
 from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, lane_named, shares
 from headrace.store.mysql import tables
-from headrace.store.mysql.bodies import Bodies
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.bodies import BodyReader
+from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.groups import cursors
 from headrace.store.mysql.message_rows import message_of
 from headrace.store.mysql.stable_ids import Bounds
-from headrace.store.topics.engine import Reader, Taken
+from headrace.store.topics.engine import ConsumerSpec, Taken
 
 logger = logging.getLogger(__name__)
 
@@ -22,12 +22,12 @@ KIND: Final = "alone"
 
 
 def read(
-    session: Session,
+    session: DbConnection,
     topic: str,
-    reader: Reader,
+    reader: ConsumerSpec,
     bounds: Mapping[Priority, Bounds],
     batch: int,
-    bodies: Bodies,
+    bodies: BodyReader,
 ) -> Taken:
     """The next messages; the position stays until they are committed."""
     found = cursors.find_or_make(session, topic, reader, bounds)
@@ -58,13 +58,13 @@ def read(
 
 
 def _fill(
-    session: Session,
+    session: DbConnection,
     topic: str,
     positions: Mapping[Priority, int],
     bounds: Mapping[Priority, Bounds],
     room: int,
     min_share: int,
-    bodies: Bodies,
+    bodies: BodyReader,
 ) -> dict[Priority, list[tuple[Any, ...]]]:
     """Rows of each lane. Tombstones make a lane seem fuller than it is: then others get more."""
     rows: dict[Priority, list[tuple[Any, ...]]] = {lane: [] for lane in BY_URGENCY}
@@ -99,7 +99,9 @@ def overtaken(topic: str, who: str, lane: Priority, position: int, bounds: Bound
     return bounds.low - 1
 
 
-def _move(session: Session, topic: str, reader: Reader, positions: Mapping[Priority, int]) -> None:
+def _move(
+    session: DbConnection, topic: str, reader: ConsumerSpec, positions: Mapping[Priority, int]
+) -> None:
     """Forward only."""
     with session.transaction():
         for lane, position in positions.items():
@@ -110,7 +112,9 @@ def _move(session: Session, topic: str, reader: Reader, positions: Mapping[Prior
             )
 
 
-def commit(session: Session, topic: str, reader: Reader, claim: Sequence[object]) -> None:
+def commit(
+    session: DbConnection, topic: str, reader: ConsumerSpec, claim: Sequence[object]
+) -> None:
     """All lanes in one statement of one transaction; a late commit lowers nothing."""
     moved = _parse(claim, reader)
     choices = " ".join(["WHEN %s THEN %s"] * len(moved))
@@ -129,21 +133,21 @@ def commit(session: Session, topic: str, reader: Reader, claim: Sequence[object]
             raise _lost(topic, reader)
 
 
-def renew(session: Session, topic: str, reader: Reader, claim: Sequence[object]) -> None:
+def renew(session: DbConnection, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
     """Nobody takes anything away from a consumer on its own; ClaimLost as for commit."""
     found = {lane.label: one.epoch for lane, one in cursors.find(session, topic, reader).items()}
     if any(found.get(label) != epoch for label, _, epoch in _parse(claim, reader)):
         raise _lost(topic, reader)
 
 
-def _lost(topic: str, reader: Reader) -> ClaimLost:
+def _lost(topic: str, reader: ConsumerSpec) -> ClaimLost:
     return ClaimLost(
         f"the position of {reader.token!r} in topic {topic!r} was set anew since this was read; "
         "nothing was committed, read again"
     )
 
 
-def _parse(claim: Sequence[object], reader: Reader) -> list[tuple[str, int, int]]:
+def _parse(claim: Sequence[object], reader: ConsumerSpec) -> list[tuple[str, int, int]]:
     match claim:
         case [kind, token, [_, *_] as moved] if kind == KIND and token == reader.token:
             return [_lane(one) for one in moved]
@@ -159,7 +163,9 @@ def _lane(one: object) -> tuple[str, int, int]:
     raise ClaimLost("the claim is none that a read has given; nothing was committed")
 
 
-def seek(session: Session, topic: str, reader: Reader, positions: Mapping[Priority, int]) -> None:
+def seek(
+    session: DbConnection, topic: str, reader: ConsumerSpec, positions: Mapping[Priority, int]
+) -> None:
     """Set the positions; claims read before do not fit any more."""
     with session.transaction():
         session.run(

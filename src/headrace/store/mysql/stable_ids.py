@@ -18,8 +18,8 @@ from typing import Final
 from headrace.errors import BrokerError
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, lane_named
 from headrace.store.mysql import tables
-from headrace.store.mysql.catalog import Topic
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.catalog import CatalogTopic
+from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.contiguity import Hole, fence
 from headrace.store.mysql.faults import Fault
 from headrace.store.mysql.message_rows import TOMBSTONE
@@ -42,7 +42,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class HoleScan:
     """What one look behind the stable id has shown."""
 
     bounds: Bounds
@@ -50,7 +50,7 @@ class Look:
     is_full: bool = False  # there may be more behind the window
 
 
-def load(session: Session, topic: str) -> dict[Priority, Bounds]:
+def load(session: DbConnection, topic: str) -> dict[Priority, Bounds]:
     """As it is written down; nothing when the topic is gone."""
     rows = session.rows(
         "SELECT priority,stable_id,low_id FROM `msg_topic_state` WHERE topic=%s", (topic,)
@@ -58,7 +58,9 @@ def load(session: Session, topic: str) -> dict[Priority, Bounds]:
     return {lane_named(label): Bounds(stable, low) for label, stable, low in rows}
 
 
-def look(session: Session, topic: Topic, found: dict[Priority, Bounds]) -> dict[Priority, Look]:
+def look(
+    session: DbConnection, topic: CatalogTopic, found: dict[Priority, Bounds]
+) -> dict[Priority, HoleScan]:
     """Where the ids end without a hole, in one statement for all lanes.
 
     While a hole is right behind the stable id its lane costs two dives into the index and nothing
@@ -79,17 +81,17 @@ def look(session: Session, topic: Topic, found: dict[Priority, Bounds]) -> dict[
         lane = lane_named(label)
         bounds = found[lane]
         if first is None:
-            looks[lane] = Look(bounds)
+            looks[lane] = HoleScan(bounds)
         elif first > bounds.stable + 1:
-            looks[lane] = Look(bounds, Hole(bounds.stable + 1, first - 1))
+            looks[lane] = HoleScan(bounds, Hole(bounds.stable + 1, first - 1))
         elif count and count == last - bounds.stable:
-            looks[lane] = Look(Bounds(last, bounds.low), is_full=end > last)
+            looks[lane] = HoleScan(Bounds(last, bounds.low), is_full=end > last)
         else:
             looks[lane] = _look_closely(session, tables.messages(topic.name, lane), bounds)
     return looks
 
 
-def _look_closely(session: Session, table: str, bounds: Bounds) -> Look:
+def _look_closely(session: DbConnection, table: str, bounds: Bounds) -> HoleScan:
     """There is a hole in the window: up to where an id is as high as there are ids before it. The
     server counts: fetching thousands of ids takes three times as long, and all of it is Python."""
     stable = bounds.stable
@@ -102,10 +104,10 @@ def _look_closely(session: Session, table: str, bounds: Bounds) -> Look:
     if last is None:
         last = stable
     hole = None if behind is None else Hole(last + 1, behind - 1)
-    return Look(Bounds(last, bounds.low), hole, is_full=hole is None)
+    return HoleScan(Bounds(last, bounds.low), hole, is_full=hole is None)
 
 
-def keep(session: Session, topic: str, stable: Mapping[Priority, int]) -> None:
+def keep(session: DbConnection, topic: str, stable: Mapping[Priority, int]) -> None:
     """Write them down; they only grow. One statement, because each is a sync of the server."""
     values: list[object] = [value for lane, one in stable.items() for value in (lane.label, one)]
     session.run(
@@ -116,13 +118,13 @@ def keep(session: Session, topic: str, stable: Mapping[Priority, int]) -> None:
     )
 
 
-class Advancer:
+class StableIds:
     """Moves the stable ids, for as many topics as there are. May be used from any thread."""
 
     def __init__(self, fencer: Fencer) -> None:
         self._fencer = fencer
 
-    def advance(self, session: Session, topic: Topic) -> dict[Priority, Bounds]:
+    def advance(self, session: DbConnection, topic: CatalogTopic) -> dict[Priority, Bounds]:
         """What may be read now. Holes found are left to the fencer."""
         bounds = load(session, topic.name)
         left = dict(bounds)
@@ -211,7 +213,7 @@ class Fencer:
         return None
 
 
-def close_hole(session: Session, topic: str, lane: Priority, hole: Hole) -> int:
+def close_hole(session: DbConnection, topic: str, lane: Priority, hole: Hole) -> int:
     """Tombstones at ids that are missing. How many were set; look again before believing it."""
     if len(hole) > MAX_HOLE:
         logger.error(

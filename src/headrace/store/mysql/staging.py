@@ -11,7 +11,7 @@ from typing import Final
 
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import tables
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.message_rows import COLUMNS, Values
 
 _WORD: Final = "CHARACTER SET ascii COLLATE ascii_bin"
@@ -34,14 +34,14 @@ _KEEP_STAGED_H: Final = 24
 _PORTION: Final = 1023  # 1 + 2 + 4 + ... + 512
 
 
-def make_tables(session: Session) -> None:
+def make_tables(session: DbConnection) -> None:
     """Where batches are put aside; made when the first one is."""
     for statement in _TABLES:
         session.run(statement)
 
 
 def stage(
-    session: Session,
+    session: DbConnection,
     topic: str,
     query: str,
     batch: int,
@@ -58,7 +58,9 @@ def stage(
     )
 
 
-def publish(session: Session, topic: str, query: str, batch: int, attempts: Sequence[str]) -> bool:
+def publish(
+    session: DbConnection, topic: str, query: str, batch: int, attempts: Sequence[str]
+) -> bool:
     """Append what these attempts staged; False when the batch was published before."""
     with session.transaction():
         new = session.run(
@@ -76,7 +78,12 @@ def publish(session: Session, topic: str, query: str, batch: int, attempts: Sequ
 
 
 def _append(
-    session: Session, topic: str, lane: Priority, query: str, batch: int, attempts: Sequence[str]
+    session: DbConnection,
+    topic: str,
+    lane: Priority,
+    query: str,
+    batch: int,
+    attempts: Sequence[str],
 ) -> None:
     """In portions: a statement of unknown length takes 1, 2, 4 ... ids at a time and leaves what
     it does not use as holes, which have to be fenced. Whole portions leave none."""
@@ -99,7 +106,12 @@ def _append(
 
 
 def _append_counted(
-    session: Session, topic: str, lane: Priority, query: str, batch: int, attempts: Sequence[str]
+    session: DbConnection,
+    topic: str,
+    lane: Priority,
+    query: str,
+    batch: int,
+    attempts: Sequence[str],
 ) -> None:
     """With ids of the topic's counter: others would collide with what is appended next."""
     which, values = _chosen(topic, lane, query, batch, attempts)
@@ -126,7 +138,7 @@ def _chosen(
     return which, (query, batch, *attempts, topic, lane.label)
 
 
-def discard(session: Session, query: str, batch: int) -> None:
+def discard(session: DbConnection, query: str, batch: int) -> None:
     """Forget what was staged, and what others have left behind long ago."""
     session.run("DELETE FROM `msg_staged` WHERE query=%s AND batch=%s", (query, batch))
     session.run(

@@ -9,7 +9,7 @@ from typing import Final
 
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.names import check_topic
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.connection import DbConnection
 
 VERSION: Final = 1
 LOCK: Final = "headrace.schema."  # and the name of the database
@@ -68,7 +68,7 @@ def tables(topic: str) -> list[str]:
 # -- statements ------------------------------------------------------------------------------
 
 
-def find_version(session: Session) -> int | None:
+def find_version(session: DbConnection) -> int | None:
     """Of the tables that all topics share; None when they are not there yet."""
     if not session.rows("SHOW TABLES LIKE 'msg_schema'"):
         return None
@@ -76,7 +76,7 @@ def find_version(session: Session) -> int | None:
     return None if version is None else int(version)
 
 
-def make_shared(session: Session) -> int:
+def make_shared(session: DbConnection) -> int:
     """Make the tables that all topics share; the version is written when all are there."""
     for statement in _SHARED:
         session.run(statement)

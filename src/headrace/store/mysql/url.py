@@ -23,7 +23,7 @@ _SWITCH: Final = {"on": True, "off": False}
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class MySqlSettings:
     """A database and how to use it."""
 
     host: str = "127.0.0.1"
@@ -52,7 +52,7 @@ class Settings:
         return f"{self.unix_socket or f'{self.host}:{self.port}'}/{self.database}"
 
 
-def parse_url(url: str) -> Settings:
+def parse_url(url: str) -> MySqlSettings:
     """The settings of a URL; ConfigError when it is none. Its text is never repeated."""
     try:
         parts = urlsplit(url)
@@ -62,7 +62,7 @@ def parse_url(url: str) -> Settings:
     database = unquote(parts.path.lstrip("/"))
     if parts.scheme != "mysql" or not database or "/" in database:
         raise ConfigError("a database is named as mysql://user:password@host:port/database")
-    return Settings(
+    return MySqlSettings(
         host=parts.hostname or "127.0.0.1",
         port=port,
         user=unquote(parts.username or "root"),

@@ -37,14 +37,14 @@ def is_damage(error: Exception) -> bool:
     return is_garbled or code & 0xFF in _DAMAGE or code == sqlite3.SQLITE_IOERR_READ
 
 
-class Scan(NamedTuple):
+class ChecksumScan(NamedTuple):
     """The rows of one table: values and what they mean; and those that cannot be trusted."""
 
     good: list[tuple[list[Any], Row | str]]
     damaged: list[DamagedRow]
 
 
-def scan(connection: sqlite3.Connection, table: str) -> Scan:
+def scan(connection: sqlite3.Connection, table: str) -> ChecksumScan:
     """Read a table and compare all its sums."""
     rows, damaged = _read(connection, table)
     good = []
@@ -59,7 +59,7 @@ def scan(connection: sqlite3.Connection, table: str) -> Scan:
         damaged.append(DamagedRow(table, f"{len(rows)} rows are there, not {count} as noted"))
     elif not damaged and total != sum(row[-1] for row in rows):
         damaged.append(DamagedRow(table, "the rows are not those whose sum is noted"))
-    return Scan(good, damaged)
+    return ChecksumScan(good, damaged)
 
 
 def counters(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:

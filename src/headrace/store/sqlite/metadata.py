@@ -16,7 +16,7 @@ from threading import Condition, Thread
 from typing import Any, NamedTuple
 
 from headrace.errors import BrokerError, StoreError
-from headrace.store.api.message_log import Catalogue, DamagedRow, Row
+from headrace.store.api.message_log import DamagedRow, Declarations, Row
 from headrace.store.failpoints import passing
 from headrace.store.sqlite import statements
 from headrace.store.sqlite.checksums import counter, kept_aside, row_sum, scan, set_aside_values
@@ -38,22 +38,22 @@ RETRY_SECONDS = 0.25
 ORPHAN = "journal"  # where messages are whose queue is missing; the rest of `origin` are tables
 
 
-class Change(NamedTuple):
+class PendingChange(NamedTuple):
     """The statements of one change, and the values they take by name."""
 
     statements: tuple[str, ...]
     values: Mapping[str, Kept]
 
 
-def _saving(row: Row) -> Change:
+def _saving(row: Row) -> PendingChange:
     values = row_values(row)
     values["sum"] = row_sum(statements.TABLES[type(row)], *values.values())
-    return Change(statements.SAVE[type(row)], values)
+    return PendingChange(statements.SAVE[type(row)], values)
 
 
-def _saving_vhost(name: str) -> Change:
+def _saving_vhost(name: str) -> PendingChange:
     kept = utf8(name)
-    return Change(statements.SAVE_VHOST, {"vhost": kept, "sum": row_sum("vhosts", kept)})
+    return PendingChange(statements.SAVE_VHOST, {"vhost": kept, "sum": row_sum("vhosts", kept)})
 
 
 class SqliteMetadata:
@@ -66,13 +66,13 @@ class SqliteMetadata:
         self._path = directory / FILE_NAME
         self._connection = open_database(self._path)
         self._wake = Condition()
-        self._queued: list[Change] = []
+        self._queued: list[PendingChange] = []
         self._writer: Thread | None = None
         self._closed = False
         self._failure: StoreError | None = None
         self._is_full = False
 
-    def load(self) -> Catalogue:
+    def load(self) -> Declarations:
         """Everything declared; StoreError when it is called too late or something is damaged."""
         if self._writer is not None or self._closed:
             raise StoreError("the catalogue is read before the metadata store starts")
@@ -93,27 +93,29 @@ class SqliteMetadata:
         """Before start: move rows to where a repair finds them; ``generation``: at least that."""
         changes = []
         for row, one in strays:
-            changes.append(Change((statements.REMOVE[type(row)],), row_values(row)))
-            changes.append(Change((statements.SET_ASIDE,), set_aside_values(one)))
+            changes.append(PendingChange((statements.REMOVE[type(row)],), row_values(row)))
+            changes.append(PendingChange((statements.SET_ASIDE,), set_aside_values(one)))
         self._commit_now(changes, generation)
 
     def note_orphans(self, numbers: Iterable[int]) -> None:
         """Before start: the messages of these stay until a repair, also when numbers are given
         that are higher."""
         noted = [DamagedRow(ORPHAN, "", (one,)) for one in numbers]
-        self._commit_now([Change((statements.SET_ASIDE,), set_aside_values(one)) for one in noted])
+        self._commit_now(
+            [PendingChange((statements.SET_ASIDE,), set_aside_values(one)) for one in noted]
+        )
 
     def accept(self, rows: Iterable[Row], vhosts: Iterable[str], generation: int) -> None:
         """Before start: take rows as they are, and forget what was kept aside."""
         changes = [_saving(row) for row in rows]
         changes += [_saving_vhost(name) for name in vhosts]
-        changes.append(Change(("DELETE FROM damaged_rows",), {}))
+        changes.append(PendingChange(("DELETE FROM damaged_rows",), {}))
         self._commit_now(changes, generation)
 
-    def _commit_now(self, changes: list[Change], generation: int = 0) -> None:
+    def _commit_now(self, changes: list[PendingChange], generation: int = 0) -> None:
         if generation > self.generation:
             at_least: dict[str, Any] = {"name": "generation", "value": generation}
-            changes.append(Change((statements.RAISE_TO,), at_least))
+            changes.append(PendingChange((statements.RAISE_TO,), at_least))
             self.generation = generation
         try:
             if changes:
@@ -144,18 +146,18 @@ class SqliteMetadata:
         return self._queue(_saving(row))
 
     def delete(self, row: Row) -> int:
-        return self._queue(Change(statements.DELETE[type(row)], row_values(row)))
+        return self._queue(PendingChange(statements.DELETE[type(row)], row_values(row)))
 
     def forget_reader(self, topic: str, reader_group: str, token: str) -> int:
         names = {"topic": topic, "reader_group": reader_group, "token": token}
         values = {name: utf8(text) for name, text in names.items()}
-        return self._queue(Change(statements.FORGET_READER, values))
+        return self._queue(PendingChange(statements.FORGET_READER, values))
 
     def save_vhost(self, name: str) -> int:
         return self._queue(_saving_vhost(name))
 
     def delete_vhost(self, name: str) -> int:
-        return self._queue(Change(statements.DELETE_VHOST, {"vhost": utf8(name)}))
+        return self._queue(PendingChange(statements.DELETE_VHOST, {"vhost": utf8(name)}))
 
     def close(self) -> None:
         """Commit what is queued, then stop; waits for both. A failure is told by on_failure."""
@@ -177,7 +179,7 @@ class SqliteMetadata:
 
     # -- on the caller's thread -------------------------------------------------------------------
 
-    def _queue(self, change: Change) -> int:
+    def _queue(self, change: PendingChange) -> int:
         with self._wake:
             if self._failure is not None:
                 raise StoreError(f"metadata is no longer stored: {self._failure}")
@@ -188,7 +190,7 @@ class SqliteMetadata:
             self._wake.notify()
             return self.issued
 
-    def _read_catalogue(self) -> Catalogue | None:
+    def _read_catalogue(self) -> Declarations | None:
         """Everything declared; None when something in the file is damaged."""
         connection = self._connection
         scans = {table: scan(connection, table) for table in statements.KINDS}
@@ -202,7 +204,7 @@ class SqliteMetadata:
         rows: dict[str, Any] = {table: [row for _, row in one.good] for table, one in scans.items()}
         self.generation = generation
         aside = kept_aside(connection)
-        return Catalogue(
+        return Declarations(
             **rows,
             next_queue_id=highest + 1,
             generation=generation,
@@ -224,7 +226,7 @@ class SqliteMetadata:
         except Exception as error:
             self._fail(error)
 
-    def _take(self) -> list[Change]:
+    def _take(self) -> list[PendingChange]:
         """All that is queued, at least one change; nothing when the store is closed."""
         with self._wake:
             while not self._queued and not self._closed:
@@ -233,7 +235,7 @@ class SqliteMetadata:
             changes, self._queued = self._queued, []
             return changes
 
-    def _commit_patiently(self, changes: Sequence[Change]) -> None:
+    def _commit_patiently(self, changes: Sequence[PendingChange]) -> None:
         """Try again while the disk is full; what is queued meanwhile comes after it."""
         while True:
             try:
@@ -259,7 +261,7 @@ class SqliteMetadata:
             )  # fmt: skip
             self._tell(partial(self._on_full, full))
 
-    def _commit(self, changes: Sequence[Change]) -> None:
+    def _commit(self, changes: Sequence[PendingChange]) -> None:
         """Make all changes in one transaction. Tests put a failing disk here."""
         with self._transaction():
             for change in changes:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import StoreError
-from headrace.store.api.message_log import Catalogue
+from headrace.store.api.message_log import Declarations
 from headrace.store.data_directory import JOURNAL, need_catalogue
 from headrace.store.disk import extents
 from headrace.store.format import NAME as FORMAT_FILE
@@ -31,7 +31,7 @@ from headrace.store.log.checkpoint import read_checkpoint, with_new_epoch
 from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX, segment_name
 from headrace.store.positions import set_back
 from headrace.store.sqlite.metadata import FILE_NAME, SqliteMetadata
-from headrace.store.tools.findings import Remedy
+from headrace.store.tools.findings import RepairAction
 from headrace.store.tools.fsck import check
 from headrace.store.tools.offline import check_format, held, require_plain_files
 
@@ -43,7 +43,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class CopySummary:
     """What a backup or a restore copied."""
 
     segments: int
@@ -58,7 +58,7 @@ class _Snapshot:
         self.files = files
 
 
-def backup(path: Path, target: Path, progress: Progress = lambda done, total: None) -> Copied:
+def backup(path: Path, target: Path, progress: Progress = lambda done, total: None) -> CopySummary:
     """Copy a data directory to ``target``, which must not exist; complete, or not there at all."""
     check_format(path)
     need_catalogue(path)
@@ -86,16 +86,18 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, total: No
     return copied
 
 
-def restore(source: Path, target: Path, progress: Progress = lambda done, total: None) -> Copied:
+def restore(
+    source: Path, target: Path, progress: Progress = lambda done, total: None
+) -> CopySummary:
     """Put a backup into ``target``, which must be empty or absent. Damaged ones are refused."""
     _require_empty(target)
     require_plain_files(source)
     with held(source):
         findings = check(source)
         # Readers that are ahead of the log are no hindrance: the start of a broker sees to them.
-        damaged = [place for place in findings.places if place.remedy is not Remedy.RAISE]
+        damaged = [place for place in findings.places if place.remedy is not RepairAction.RAISE]
         if damaged:
-            hopeless = any(place.remedy is Remedy.NONE for place in damaged)
+            hopeless = any(place.remedy is RepairAction.NONE for place in damaged)
             way_out = "take another backup" if hopeless else "with --repair it can be used"
             raise StoreError(f"{source} is damaged: see `headrace fsck {source}`; {way_out}")
         try:
@@ -121,7 +123,7 @@ def _require_empty(target: Path) -> None:
         raise StoreError(f"{target} is not empty: nothing there is overwritten")
 
 
-def _copy_all(source: Path, target: Path, progress: Progress) -> Copied:
+def _copy_all(source: Path, target: Path, progress: Progress) -> CopySummary:
     journal = target / JOURNAL
     journal.mkdir(mode=0o700)
     size = 0
@@ -140,7 +142,7 @@ def _copy_all(source: Path, target: Path, progress: Progress) -> Copied:
         set_back(target, positions)
         _end_wal(target / FILE_NAME)
     _sync_directory(journal)
-    return Copied(segments, size)
+    return CopySummary(segments, size)
 
 
 def _copy_format(source: Path, target: Path) -> None:
@@ -255,7 +257,7 @@ def _end_wal(file: Path) -> None:
         os.close(fd)
 
 
-def _catalogue_now(file: Path) -> Catalogue | None:
+def _catalogue_now(file: Path) -> Declarations | None:
     """Everything in a meta.db that is in use; None when there is no such file."""
     if not file.exists():
         return None

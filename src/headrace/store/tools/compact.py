@@ -10,12 +10,12 @@ from pathlib import Path
 from headrace.errors import StoreError
 from headrace.model.arguments import queue_settings
 from headrace.model.policy import Policy, effective
-from headrace.store.api.message_log import Catalogue
+from headrace.store.api.message_log import Declarations
 from headrace.store.data_directory import JOURNAL
 from headrace.store.disk import RealDisk
 from headrace.store.format import read_format, write_format
 from headrace.store.log.commit_log import CommitLog
-from headrace.store.log.compaction import Rule
+from headrace.store.log.compaction import CompactionRule
 from headrace.store.log.disk_reserve import NAME as RESERVE
 from headrace.store.log.segment import Segment
 from headrace.store.orphans import retained
@@ -25,7 +25,7 @@ _WORTH_IT = 0.9  # less of a segment alive than that: it is written again
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class SpaceUsed:
     """What a journal takes."""
 
     segments: int
@@ -37,7 +37,7 @@ class Space:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chosen(Rule):
+class _ChosenSegments(CompactionRule):
     """Only segments that were there at the beginning: what is written now is as small as it is."""
 
     bases: frozenset[int] = frozenset()
@@ -46,7 +46,7 @@ class _Chosen(Rule):
         return segment.live > 0 and segment.base in self.bases
 
 
-def compact(path: Path, progress: Callable[[int, int], None]) -> tuple[Space, Space]:
+def compact(path: Path, progress: Callable[[int, int], None]) -> tuple[SpaceUsed, SpaceUsed]:
     """Before and after. The directory must be held."""
     journal = path / JOURNAL
     catalogue = read_catalogue(path)
@@ -68,10 +68,10 @@ def compact(path: Path, progress: Callable[[int, int], None]) -> tuple[Space, Sp
         after = _files(journal)
     except OSError as error:
         raise StoreError(f"cannot compact {path}: {error}") from error
-    return Space(*before, messages), Space(*after, alive)
+    return SpaceUsed(*before, messages), SpaceUsed(*after, alive)
 
 
-def _retain(log: CommitLog, catalogue: Catalogue) -> None:
+def _retain(log: CommitLog, catalogue: Declarations) -> None:
     """Acknowledged messages that a queue still keeps are not dead."""
     policies: dict[str, list[Policy]] = {}
     for row in catalogue.policies:
@@ -86,7 +86,7 @@ def _retain(log: CommitLog, catalogue: Catalogue) -> None:
 
 def _run(log: CommitLog, progress: Callable[[int, int], None]) -> None:
     chosen = [one.base for one in log.segments() if _is_wasteful(one)]
-    log.compactor.rule = _Chosen(bases=frozenset(chosen))
+    log.compactor.rule = _ChosenSegments(bases=frozenset(chosen))
     driver = LogDriver(log)
     while log.compactor.step():
         driver.wait_for(lambda: not log.is_writing)

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from headrace.store.api.message_log import Catalogue
-from headrace.store.log.recovery_state import Range, State
+from headrace.store.api.message_log import Declarations
+from headrace.store.log.recovery_state import Range, RecoveredState
 
 
-class Remedy(enum.Enum):
+class RepairAction(enum.Enum):
     """What a repair does about a damaged place."""
 
     FILL = "overwrite with an empty record"
@@ -28,14 +28,14 @@ class Remedy(enum.Enum):
 
 
 @dataclass(slots=True)
-class Place:
+class DamagedRange:
     """Damaged bytes, and the messages that are lost with them as far as that can be known."""
 
     file: str
     offset: int
     size: int
     what: str
-    remedy: Remedy
+    remedy: RepairAction
     lost: list[Range] = field(default_factory=list)
     target: str = ""  # the new name of the file
 
@@ -65,12 +65,12 @@ class Findings:
     position: int = 0  # of the checkpoint
     is_clean_end: bool = False
     segments: list[SegmentFindings] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
+    places: list[DamagedRange] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     orphans: dict[int, int] = field(default_factory=dict)  # number of a queue: messages
     kept: set[int] = field(default_factory=set)  # orphans whose queue may not have been deleted
-    catalogue: Catalogue = field(default_factory=Catalogue)  # what is declared
-    state: State = field(default_factory=State)  # as recovery found it
+    catalogue: Declarations = field(default_factory=Declarations)  # what is declared
+    state: RecoveredState = field(default_factory=RecoveredState)  # as recovery found it
 
     @property
     def is_sound(self) -> bool:
@@ -96,7 +96,7 @@ class Findings:
             "notes": self.notes,
         }
 
-    def _place_json(self, place: Place) -> dict[str, object]:
+    def _place_json(self, place: DamagedRange) -> dict[str, object]:
         return {
             "file": place.file,
             "offset": place.offset,

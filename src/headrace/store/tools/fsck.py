@@ -13,21 +13,21 @@ from pathlib import Path
 
 from headrace.errors import StoreError
 from headrace.model.intervals import join_ranges
-from headrace.store.api.message_log import Catalogue
+from headrace.store.api.message_log import Declarations
 from headrace.store.data_directory import JOURNAL
 from headrace.store.disk import RealDisk
 from headrace.store.format import NAME as FORMAT_FILE
 from headrace.store.format import DamagedFormat, read_format
 from headrace.store.log.checkpoint import load_checkpoints
 from headrace.store.log.lost_messages import lost_in, unaccounted
-from headrace.store.log.queue_index import Entry, QueueIndex
+from headrace.store.log.queue_index import IndexEntry, QueueIndex
 from headrace.store.log.recovery import FIRST_BYTES, find_whole_seed, recover
 from headrace.store.log.recovery_state import SHORT, UNUSABLE, Range
 from headrace.store.log.segment import (
     INDEX_SUFFIX,
     SUFFIX,
-    Found,
     Segment,
+    SegmentRecord,
     base_of,
     segment_name,
     walk,
@@ -35,7 +35,7 @@ from headrace.store.log.segment import (
 from headrace.store.orphans import older_copy, separate_strays
 from headrace.store.positions import readers_ahead
 from headrace.store.sqlite.metadata import FILE_NAME
-from headrace.store.tools.findings import Findings, Place, Remedy
+from headrace.store.tools.findings import DamagedRange, Findings, RepairAction
 from headrace.store.tools.offline import ReadOnlyDisk, read_catalogue
 from headrace.store.tools.segment_check import SegmentCheck
 
@@ -56,14 +56,14 @@ def check(path: Path, progress: Progress = lambda done, total: None) -> Findings
     is_old = whole_seed_from is None and (path / JOURNAL).is_dir()
     if findings.queues and not is_old and state.report.is_empty:
         what = f"it is gone, with all messages of {len(findings.queues)} queues"
-        findings.places.append(Place(JOURNAL, 0, 0, what, Remedy.NOTE))
+        findings.places.append(DamagedRange(JOURNAL, 0, 0, what, RepairAction.NOTE))
     if state.whole_seed_from != whole_seed_from:
         what = "it does not belong to this journal"
-        findings.places.append(Place(FORMAT_FILE, 0, 0, what, Remedy.RENEW))
+        findings.places.append(DamagedRange(FORMAT_FILE, 0, 0, what, RepairAction.RENEW))
     _check_positions(catalogue, findings)
     older = older_copy(catalogue, findings.state.catalog_generation)
     if older is not None and findings.queues is not None:  # else it is not there at all
-        findings.places.append(Place(FILE_NAME, 0, 0, older, Remedy.ACCEPT))
+        findings.places.append(DamagedRange(FILE_NAME, 0, 0, older, RepairAction.ACCEPT))
     return findings
 
 
@@ -75,25 +75,25 @@ def _check_format(path: Path, findings: Findings) -> int | None:
         what = "the file is missing"
     except DamagedFormat:
         what = "it is damaged"
-    findings.places.append(Place(FORMAT_FILE, 0, 0, what, Remedy.RENEW))
+    findings.places.append(DamagedRange(FORMAT_FILE, 0, 0, what, RepairAction.RENEW))
     return find_whole_seed(ReadOnlyDisk(path / JOURNAL))
 
 
-def _check_metadata(path: Path, findings: Findings) -> Catalogue:
+def _check_metadata(path: Path, findings: Findings) -> Declarations:
     try:
         catalogue = read_catalogue(path)
     except StoreError as error:
-        findings.places.append(Place(FILE_NAME, 0, 0, str(error), Remedy.NONE))
-        return Catalogue()
+        findings.places.append(DamagedRange(FILE_NAME, 0, 0, str(error), RepairAction.NONE))
+        return Declarations()
     separate_strays(catalogue)
     findings.queues = catalogue.destinations()
     findings.catalogue = catalogue
     for one in catalogue.damaged:
-        findings.places.append(Place(FILE_NAME, 0, 0, str(one), Remedy.ACCEPT))
+        findings.places.append(DamagedRange(FILE_NAME, 0, 0, str(one), RepairAction.ACCEPT))
     return catalogue
 
 
-def _check_positions(catalogue: Catalogue, findings: Findings) -> None:
+def _check_positions(catalogue: Declarations, findings: Findings) -> None:
     queues = findings.state.queues
 
     def next_offset(number: int) -> int:
@@ -101,7 +101,7 @@ def _check_positions(catalogue: Catalogue, findings: Findings) -> None:
 
     for one in readers_ahead(catalogue, next_offset):
         lost = [(one.number, one.end, one.offset)]
-        findings.places.append(Place(FILE_NAME, 0, 0, str(one), Remedy.RAISE, lost))
+        findings.places.append(DamagedRange(FILE_NAME, 0, 0, str(one), RepairAction.RAISE, lost))
 
 
 def _check_checkpoints(journal: Path, findings: Findings) -> None:
@@ -111,7 +111,7 @@ def _check_checkpoints(journal: Path, findings: Findings) -> None:
             why += ": messages that were acknowledged may come again"
         file = journal / name
         size = file.stat().st_size if file.exists() else 0
-        findings.places.append(Place(f"{JOURNAL}/{name}", 0, size, why, Remedy.RENEW))
+        findings.places.append(DamagedRange(f"{JOURNAL}/{name}", 0, size, why, RepairAction.RENEW))
     if found is not None:
         findings.position = found.position
         findings.is_clean_end = found.clean
@@ -142,7 +142,7 @@ def _check_journal(
     _count_orphans(findings)
     disk = RealDisk(directory)
     bases = _check_names(disk, bases, findings)
-    books = Books(findings, bases)
+    books = RecoveredIndex(findings, bases)
     for base in bases:
         one = SegmentCheck(disk, base, used.get(base, 0), findings, books)
         findings.segments.append(one.run())
@@ -156,18 +156,20 @@ def _check_names(disk: RealDisk, bases: list[int], findings: Findings) -> list[i
     wrong = {one.base: one for one in state.places if not one.offset and one.what in UNUSABLE}
     for base, place in wrong.items():
         name = f"{JOURNAL}/{segment_name(base)}"
-        lost, remedy, target = lost_in(place, state), Remedy.NOTE, ""
+        lost, remedy, target = lost_in(place, state), RepairAction.NOTE, ""
         if base in bases:
             right = _right_base(disk, base, wrong, findings)
-            remedy = Remedy.MOVE if right is None else Remedy.RENAME
+            remedy = RepairAction.MOVE if right is None else RepairAction.RENAME
             target = "" if right is None else segment_name(right)
         size = place.size if base in bases else 0
-        findings.places.append(Place(name, 0, size, place.what, remedy, lost, target))
+        findings.places.append(DamagedRange(name, 0, size, place.what, remedy, lost, target))
     for place in state.places:
         if place.what == SHORT:
             name = f"{JOURNAL}/{segment_name(place.base)}"
             lost = lost_in(place, state)
-            findings.places.append(Place(name, place.offset, 0, SHORT, Remedy.NOTE, lost))
+            findings.places.append(
+                DamagedRange(name, place.offset, 0, SHORT, RepairAction.NOTE, lost)
+            )
     return [base for base in bases if base not in wrong]
 
 
@@ -179,7 +181,9 @@ def _right_base(
     with closing(file):
         data = Segment(base, file.size(), file).read(base, min(file.size(), FIRST_BYTES))
     for one in candidates:
-        if any(isinstance(step, Found) for step in walk(data, one, findings.state.seed(one))):
+        if any(
+            isinstance(step, SegmentRecord) for step in walk(data, one, findings.state.seed(one))
+        ):
             return one
     return None
 
@@ -207,14 +211,14 @@ def _segment_of(index: str) -> str:
     return index.removesuffix(INDEX_SUFFIX) + SUFFIX
 
 
-class Books:
+class RecoveredIndex:
     """What recovery knows about the messages: which are alive, and where they are."""
 
     def __init__(self, findings: Findings, bases: list[int]) -> None:
         self._declared = findings.queues
         self._queues = findings.state.queues
         self._bases = bases
-        self._by_base: dict[int, list[tuple[int, Entry, int]]] = {}
+        self._by_base: dict[int, list[tuple[int, IndexEntry, int]]] = {}
         for number, index in self._queues.items():
             if not self.is_declared(number):
                 continue
@@ -227,7 +231,7 @@ class Books:
     def is_declared(self, queue: int) -> bool:
         return self._declared is None or queue in self._declared
 
-    def alive_in(self, base: int) -> list[tuple[int, Entry, int]]:
+    def alive_in(self, base: int) -> list[tuple[int, IndexEntry, int]]:
         """(queue, entry, live messages) of a segment."""
         return self._by_base.get(base, [])
 

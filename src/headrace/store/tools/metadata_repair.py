@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
-from headrace.store.api.message_log import Catalogue, DamagedRow, QueueRow, Row, TopicRow
+from headrace.store.api.message_log import DamagedRow, Declarations, QueueRow, Row, TopicRow
 from headrace.store.data_directory import JOURNAL
 from headrace.store.log import record as r
 from headrace.store.log.queue_index import QueueIndex
@@ -20,7 +20,7 @@ from headrace.store.sqlite.checksums import decoded
 from headrace.store.sqlite.database import LOST_AND_FOUND
 from headrace.store.sqlite.metadata import FILE_NAME, SqliteMetadata
 from headrace.store.sqlite.rows import IDENTITY
-from headrace.store.tools.findings import Findings, Remedy
+from headrace.store.tools.findings import Findings, RepairAction
 
 # Whose damaged rows are taken as they read. Rights are not: they would be given to the wrong
 # user, or be wider. Positions of readers are not: they would skip messages.
@@ -31,7 +31,7 @@ _VHOST = "/"
 
 def repair_metadata(path: Path, findings: Findings) -> Iterator[str]:
     """Do what the findings ask for; yields what was done. The directory must be held."""
-    if not findings.kept and all(one.remedy is not Remedy.ACCEPT for one in findings.places):
+    if not findings.kept and all(one.remedy is not RepairAction.ACCEPT for one in findings.places):
         return
     metadata = SqliteMetadata(path)
     try:
@@ -70,7 +70,7 @@ def _readable(one: DamagedRow) -> Row | str | None:
     return row if all(isinstance(number, int) for number in numbers) else None
 
 
-def _add(catalogue: Catalogue, damaged: list[DamagedRow]) -> None:
+def _add(catalogue: Declarations, damaged: list[DamagedRow]) -> None:
     """Rows that can be read, unless there is another of their name or number by now."""
     taken = set(catalogue.destinations())
     for one in damaged:

@@ -13,7 +13,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from headrace.errors import BrokerError, StoreError
-from headrace.store.api.message_log import Catalogue
+from headrace.store.api.message_log import Declarations
 from headrace.store.data_directory import JOURNAL, lock_directory, need_catalogue
 from headrace.store.disk import OpenFiles, RealFile, copy_readable, data_size
 from headrace.store.format import NAME as FORMAT_FILE
@@ -80,11 +80,11 @@ def check_format(path: Path, *, strict: bool = True) -> None:
             raise
 
 
-def read_catalogue(path: Path) -> Catalogue:
+def read_catalogue(path: Path) -> Declarations:
     """What is declared, and what is damaged, from a copy of meta.db; StoreError if nothing is."""
     need_catalogue(path)
     if not (path / FILE_NAME).exists():
-        return Catalogue()
+        return Declarations()
     with tempfile.TemporaryDirectory(prefix="headrace-") as name:
         copy = Path(name)
         try:

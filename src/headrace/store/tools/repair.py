@@ -19,15 +19,15 @@ from headrace.store.format import NAME as FORMAT_FILE
 from headrace.store.format import write_format
 from headrace.store.log import record as r
 from headrace.store.log.checkpoint import Checkpoint, checkpoint_bytes, write_checkpoint
-from headrace.store.log.queue_index import Entry, QueueIndex
+from headrace.store.log.queue_index import IndexEntry, QueueIndex
 from headrace.store.log.recovery import index_bytes, write_index
-from headrace.store.log.segment import Found, base_of, index_name, segment_name, walk
+from headrace.store.log.segment import SegmentRecord, base_of, index_name, segment_name, walk
 from headrace.store.sqlite.database import LOST_AND_FOUND
-from headrace.store.tools.findings import Findings, Place, Remedy, SegmentFindings
+from headrace.store.tools.findings import DamagedRange, Findings, RepairAction, SegmentFindings
 from headrace.store.tools.fsck import check
 from headrace.store.tools.metadata_repair import repair_metadata
 
-_WHOLE_FILES = (Remedy.COPY, Remedy.RENAME, Remedy.MOVE)
+_WHOLE_FILES = (RepairAction.COPY, RepairAction.RENAME, RepairAction.MOVE)
 _CHUNK = 1 << 20
 
 
@@ -46,16 +46,16 @@ def _put_right(path: Path, findings: Findings) -> Iterator[str]:
     """Files as a whole: what is left is checked again after that."""
     places = [one for one in findings.places if one.remedy in _WHOLE_FILES]
     for place in places:
-        if place.remedy is Remedy.RENAME:  # two may have been swapped
+        if place.remedy is RepairAction.RENAME:  # two may have been swapped
             (path / place.file).rename(path / f"{place.file}.moved")
-    for file in {one.file for one in places if one.remedy is Remedy.COPY}:
+    for file in {one.file for one in places if one.remedy is RepairAction.COPY}:
         _copy_around(path / file)
         yield f"copied {file} around what the disk cannot read"
     for place in places:
-        if place.remedy is Remedy.RENAME:
+        if place.remedy is RepairAction.RENAME:
             (path / f"{place.file}.moved").rename(path / JOURNAL / place.target)
             yield f"renamed {place.file} to {place.target}"
-        elif place.remedy is Remedy.MOVE:
+        elif place.remedy is RepairAction.MOVE:
             (path / LOST_AND_FOUND).mkdir(mode=0o700, exist_ok=True)
             (path / place.file).rename(path / LOST_AND_FOUND / Path(place.file).name)
             yield f"moved {place.file} to {LOST_AND_FOUND}"
@@ -78,7 +78,7 @@ class _Repair:
     def __init__(self, path: Path, findings: Findings) -> None:
         self._path = path
         self._findings = findings
-        elsewhere = (Remedy.NONE, Remedy.ACCEPT)
+        elsewhere = (RepairAction.NONE, RepairAction.ACCEPT)
         self._places = [one for one in findings.places if one.remedy not in elsewhere]
         ends = [one.base + one.size for one in findings.segments]
         self._position = max([findings.position, *ends])
@@ -87,7 +87,7 @@ class _Repair:
 
     def run(self) -> Iterator[str]:
         for place in self._findings.places:
-            if place.remedy is Remedy.NONE:
+            if place.remedy is RepairAction.NONE:
                 yield f"{place.file} cannot be repaired: restore a backup"
         if not self._places and not self._findings.notes:
             return
@@ -109,7 +109,7 @@ class _Repair:
         yield from self._remove_leftovers(disk)
         disk.sync_directory()
 
-    def _put_aside(self, place: Place) -> Iterator[str]:
+    def _put_aside(self, place: DamagedRange) -> Iterator[str]:
         if not place.size or place.file.endswith(".idx"):
             return  # an index holds nothing of its own
         directory = self._path / LOST_AND_FOUND
@@ -125,9 +125,9 @@ class _Repair:
             os.fsync(fd)
         yield f"put {len(data)} bytes aside in {LOST_AND_FOUND}/{copy.name}"
 
-    def _fill(self, place: Place) -> Iterator[str]:
+    def _fill(self, place: DamagedRange) -> Iterator[str]:
         """A group of no records says nothing, in as many bytes as it is given."""
-        if place.remedy is not Remedy.FILL:
+        if place.remedy is not RepairAction.FILL:
             return
         base = base_of(Path(place.file).name)
         assert base is not None
@@ -145,15 +145,15 @@ class _Repair:
             os.fsync(file.fileno())
         yield f"made {place.size} bytes at {place.offset} of {place.file} an empty record"
 
-    def _settle(self, place: Place) -> Iterator[str]:
-        if place.remedy is not Remedy.SETTLE:
+    def _settle(self, place: DamagedRange) -> Iterator[str]:
+        if place.remedy is not RepairAction.SETTLE:
             return
         for queue, first, stop in place.lost:
             self._findings.state.queues[queue].settled.add(first, stop)
         yield f"marked {place.messages} damaged messages of {place.file} as done with"
 
-    def _raise(self, place: Place) -> Iterator[str]:
-        if place.remedy is Remedy.RAISE:
+    def _raise(self, place: DamagedRange) -> Iterator[str]:
+        if place.remedy is RepairAction.RAISE:
             for queue, _, stop in place.lost:
                 index = self._findings.state.queues.setdefault(queue, QueueIndex())
                 if stop > index.next_offset:
@@ -203,7 +203,7 @@ class _Repair:
                 disk.remove(name)
             return
         low, high = segment.base, segment.base + segment.used
-        entries: list[tuple[int, Entry]] = [
+        entries: list[tuple[int, IndexEntry]] = [
             (number, entry)
             for number, index in self._findings.state.queues.items()
             for entry in index.entries()
@@ -224,6 +224,6 @@ class _Repair:
 def _is_nested(data: bytes, base: int, seed: int, at: int) -> bool:
     """Whether that place is inside a group; sums there have another seed."""
     return any(
-        isinstance(step, Found) and step.at < at < step.at + step.head.size
+        isinstance(step, SegmentRecord) and step.at < at < step.at + step.head.size
         for step in walk(data, base, seed)
     )

@@ -9,13 +9,13 @@ from zlib import crc32
 from headrace.store.disk import Disk
 from headrace.store.log import record as r
 from headrace.store.log.lost_messages import lost_in
-from headrace.store.log.queue_index import Entry
+from headrace.store.log.queue_index import IndexEntry
 from headrace.store.log.recovery import read_index
 from headrace.store.log.recovery_state import Lost, Range
 from headrace.store.log.segment import (
     Damage,
-    Found,
     Segment,
+    SegmentRecord,
     index_name,
     parts_of,
     segment_name,
@@ -23,10 +23,10 @@ from headrace.store.log.segment import (
     walk,
 )
 from headrace.store.log.segment_scan import entries_of
-from headrace.store.tools.findings import Findings, Place, Remedy, SegmentFindings
+from headrace.store.tools.findings import DamagedRange, Findings, RepairAction, SegmentFindings
 
 if TYPE_CHECKING:
-    from headrace.store.tools.fsck import Books
+    from headrace.store.tools.fsck import RecoveredIndex
 
 JOURNAL = "journal"
 
@@ -34,7 +34,9 @@ JOURNAL = "journal"
 class SegmentCheck:
     """``used`` is how far recovery goes in it; what follows is an unfinished write, or damage."""
 
-    def __init__(self, disk: Disk, base: int, used: int, findings: Findings, books: Books) -> None:
+    def __init__(
+        self, disk: Disk, base: int, used: int, findings: Findings, books: RecoveredIndex
+    ) -> None:
         self._disk = disk
         self._base = base
         self._used = used
@@ -49,8 +51,10 @@ class SegmentCheck:
             file.close()
         for low, high in segment.unreadable:
             what = "the disk cannot read it"
-            findings.places.append(Place(self._name, low, high - low, what, Remedy.COPY))
-        self._entries: set[tuple[int, Entry]] = set()  # as the records say
+            findings.places.append(
+                DamagedRange(self._name, low, high - low, what, RepairAction.COPY)
+            )
+        self._entries: set[tuple[int, IndexEntry]] = set()  # as the records say
         self._index_used = 0
         self._index = self._read_index()
 
@@ -79,7 +83,7 @@ class SegmentCheck:
 
     # -- records --------------------------------------------------------------------------------
 
-    def _check_record(self, step: Found) -> None:
+    def _check_record(self, step: SegmentRecord) -> None:
         group = step.head.kind == r.GROUP
         whole = not group or r.group_is_good(step.data, step.head, step.at)
         if not whole and step.position >= self._findings.position:
@@ -98,7 +102,7 @@ class SegmentCheck:
             left = step.at + step.head.size - end
             self._damaged(end, left, "records of a group cannot be read here")
 
-    def _check_part(self, part: Found) -> None:
+    def _check_part(self, part: SegmentRecord) -> None:
         if part.head.kind != r.MESSAGES:
             return  # the sum of the head, which the walk has checked, is over all of it
         entries = list(entries_of(part))
@@ -114,7 +118,11 @@ class SegmentCheck:
             at += length
 
     def _check_content(
-        self, part: Found, number: int, where: tuple[int, int], entries: list[tuple[int, Entry]]
+        self,
+        part: SegmentRecord,
+        number: int,
+        where: tuple[int, int],
+        entries: list[tuple[int, IndexEntry]],
     ) -> None:
         holders = [
             (queue, one.first + number, one.first + number + 1)
@@ -125,7 +133,9 @@ class SegmentCheck:
         lost = self._books.lost(holders, part.position)
         if lost:
             what = "the content of a message is not what was stored"
-            self._findings.places.append(Place(self._name, at, size, what, Remedy.SETTLE, lost))
+            self._findings.places.append(
+                DamagedRange(self._name, at, size, what, RepairAction.SETTLE, lost)
+            )
         else:
             self._findings.notes.append(
                 f"{self._name}: a message at {at} is damaged, but it was done with already"
@@ -136,7 +146,9 @@ class SegmentCheck:
         low, high = self._base + at, self._base + at + size
         inside = [one for one in self._index or () if low <= one[1].position < high]
         lost = self._books.lost([*told, *_ranges(inside)])
-        self._findings.places.append(Place(self._name, at, size, what, Remedy.FILL, lost))
+        self._findings.places.append(
+            DamagedRange(self._name, at, size, what, RepairAction.FILL, lost)
+        )
 
     def _check_tail(self, used: int) -> None:
         """What lies behind the last good record."""
@@ -152,7 +164,9 @@ class SegmentCheck:
             lost = self._books.lost([*_ranges(beyond)])
             if self._index is None:
                 lost = lost_in(Lost(self._base, used, known - used, what), self._findings.state)
-            self._findings.places.append(Place(self._name, used, size, what, Remedy.CUT, lost))
+            self._findings.places.append(
+                DamagedRange(self._name, used, size, what, RepairAction.CUT, lost)
+            )
         elif left > 0:
             self._findings.notes.append(
                 f"{self._name}: {left} bytes at {used} are an unfinished write"
@@ -160,7 +174,7 @@ class SegmentCheck:
 
     # -- index ----------------------------------------------------------------------------------
 
-    def _read_index(self) -> list[tuple[int, Entry]] | None:
+    def _read_index(self) -> list[tuple[int, IndexEntry]] | None:
         if index_name(self._base) not in self._disk.names():
             return None
         segment = Segment(self._base, len(self._data))
@@ -202,14 +216,14 @@ class SegmentCheck:
     def _bad_index(self, what: str) -> None:
         name = f"{JOURNAL}/{index_name(self._base)}"
         size = len(self._index or ())
-        self._findings.places.append(Place(name, 0, size, what, Remedy.RENEW))
+        self._findings.places.append(DamagedRange(name, 0, size, what, RepairAction.RENEW))
 
 
-def _ranges(entries: Iterable[tuple[int, Entry]]) -> Iterator[Range]:
+def _ranges(entries: Iterable[tuple[int, IndexEntry]]) -> Iterator[Range]:
     for queue, entry in entries:
         yield queue, entry.first, entry.stop
 
 
-def _place(queue: int, entry: Entry) -> tuple[int, int, int, int]:
+def _place(queue: int, entry: IndexEntry) -> tuple[int, int, int, int]:
     """What an index must have right; weight and time only help."""
     return queue, entry.first, entry.stop, entry.position

@@ -85,7 +85,7 @@ class Entry(NamedTuple):
     properties: Mapping[str, str] = NO_PROPERTIES
 
 
-class Alike(Sequence[Entry]):
+class UniformEntries(Sequence[Entry]):
     """Entries that have a body and are alike in everything else: the usual batch. Those who know
     it need not look at each; for the others it is a sequence like any."""
 
@@ -104,10 +104,10 @@ class Alike(Sequence[Entry]):
     @overload
     def __getitem__(self, at: int) -> Entry: ...
     @overload
-    def __getitem__(self, at: slice) -> Alike: ...
-    def __getitem__(self, at: int | slice) -> Entry | Alike:
+    def __getitem__(self, at: slice) -> UniformEntries: ...
+    def __getitem__(self, at: int | slice) -> Entry | UniformEntries:
         if isinstance(at, slice):
-            return Alike(self.bodies[at], self.lane, self.token)
+            return UniformEntries(self.bodies[at], self.lane, self.token)
         return Entry(self.bodies[at], self.lane, self.token)
 
     def __iter__(self) -> Iterator[Entry]:
@@ -115,7 +115,7 @@ class Alike(Sequence[Entry]):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class StoredMessage:
     """A message read back."""
 
     id: int
@@ -134,7 +134,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ConsumerSpec:
     """Who reads: alone when there is no group."""
 
     token: str
@@ -153,12 +153,12 @@ class Taken:
     read.
     """
 
-    messages: tuple[Message, ...] = ()
+    messages: tuple[StoredMessage, ...] = ()
     claim: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Lag:
+class PriorityLag:
     """How far a reader is behind in one lane."""
 
     lane: Priority
@@ -178,7 +178,7 @@ class GroupInfo:
     group: str
     token: str  # of a consumer on its own
     members: tuple[str, ...]
-    lag: tuple[Lag, ...]
+    lag: tuple[PriorityLag, ...]
 
 
 class TopicEngine(Protocol):
@@ -203,18 +203,18 @@ class TopicEngine(Protocol):
     def append(self, topic: str, entries: Sequence[Entry]) -> list[int]:
         """Their ids, in order, when all are safe. All or nothing per lane."""
 
-    def read(self, topic: str, reader: Reader, batch: int) -> Taken:
+    def read(self, topic: str, reader: ConsumerSpec, batch: int) -> Taken:
         """At most ``batch`` messages: high, then middle, then low. Exactly that many when there
         are enough. Does not wait for messages to come."""
 
-    def commit(self, topic: str, reader: Reader, claim: Sequence[object]) -> None:
+    def commit(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
         """All lanes of the claim, in one step. Raises ClaimLost, and changes nothing, when the
         claim is not this reader's (any more)."""
 
     def nack(
         self,
         topic: str,
-        reader: Reader,
+        reader: ConsumerSpec,
         claim: Sequence[object],
         ids: Sequence[tuple[Priority, int]] | None,
         delay_ms: int,
@@ -225,13 +225,13 @@ class TopicEngine(Protocol):
         Without ids it is the whole claim, which ends with that.
         """
 
-    def renew(self, topic: str, reader: Reader, claim: Sequence[object]) -> None:
+    def renew(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
         """The lease begins anew; ClaimLost as for commit."""
 
     def seek(
         self,
         topic: str,
-        reader: Reader,
+        reader: ConsumerSpec,
         *,
         positions: Mapping[Priority, int] | None = None,
         time_ms: int | None = None,
@@ -239,15 +239,15 @@ class TopicEngine(Protocol):
         """The next message read is the first with an id above the position, or stored at that
         time or later. Claims that are out become void."""
 
-    def lag(self, topic: str, reader: Reader) -> list[Lag]:
+    def lag(self, topic: str, reader: ConsumerSpec) -> list[PriorityLag]:
         """One per lane, high first. Does not make the reader known."""
 
     def groups(self, topic: str) -> list[GroupInfo]: ...
 
-    def forget_group(self, topic: str, reader: Reader) -> None:
+    def forget_group(self, topic: str, reader: ConsumerSpec) -> None:
         """The group's (or single consumer's) progress is deleted."""
 
-    def dead(self, topic: str, group: str, limit: int = 100) -> list[tuple[Message, str]]:
+    def dead(self, topic: str, group: str, limit: int = 100) -> list[tuple[StoredMessage, str]]:
         """Messages the group has given up, with the reason."""
 
     def close(self) -> None: ...

@@ -25,7 +25,7 @@ import msgpack
 from headrace.errors import BadTopicValue, StoreError
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import message_id
-from headrace.store.topics.engine import Alike, Entry, Message
+from headrace.store.topics.engine import Entry, StoredMessage, UniformEntries
 
 VERSION: Final = 1
 _HEAD: Final = Struct("<BBHHHHHIqQ")
@@ -33,7 +33,7 @@ HEAD_SIZE: Final = _HEAD.size
 assert HEAD_SIZE == 32
 
 
-class Has:
+class EntryFlags:
     """Which fields an entry has. Plain numbers: an enumeration's would cost more than the rest."""
 
     KEY: Final = 1
@@ -48,7 +48,7 @@ _NOTHING: Final[list[object]] = [None] * 5  # no key, tags, source ip, message i
 _NO_PROPERTIES: Mapping[str, str] = {}
 
 
-class Parts(NamedTuple):
+class EntryFields(NamedTuple):
     """An entry taken apart; fields in the order of store.topics.engine.Message."""
 
     body: bytes
@@ -77,7 +77,7 @@ def encode_entry(entry: Entry) -> bytes:
 
 def encode_entries(entries: Iterable[Entry]) -> list[bytes]:
     """The same for many: those which have only a body and a token share their head."""
-    if isinstance(entries, Alike):
+    if isinstance(entries, UniformEntries):
         head = encode_parts(b"", entries.token, None, None, None, None, None, {})
         return [head + body for body in entries.bodies]
     heads: dict[str, bytes] = {}
@@ -111,11 +111,11 @@ def encode_parts(
     if max(lengths) > _LONGEST:
         raise BadTopicValue(f"a key, tag, token or message id has more than {_LONGEST} bytes")
     flags = (
-        (Has.KEY if key is not None else 0)
-        | (Has.TAGS if tags is not None else 0)
-        | (Has.SOURCE_IP if source_ip is not None else 0)
-        | (Has.MESSAGE_ID if message_id is not None else 0)
-        | (Has.BORN if born is not None else 0)
+        (EntryFlags.KEY if key is not None else 0)
+        | (EntryFlags.TAGS if tags is not None else 0)
+        | (EntryFlags.SOURCE_IP if source_ip is not None else 0)
+        | (EntryFlags.MESSAGE_ID if message_id is not None else 0)
+        | (EntryFlags.BORN if born is not None else 0)
     )
     head = _HEAD.pack(VERSION, flags, *lengths, len(packed), born or 0, 0)
     return b"".join((head, *texts, packed, body))
@@ -129,7 +129,7 @@ def around_message_id(content: bytes, body_size: int) -> tuple[bytes, bytes]:
     return content[:at], content[at + name : len(content) - body_size]
 
 
-def decode_entry(content: bytes) -> Parts:
+def decode_entry(content: bytes) -> EntryFields:
     """The inverse; StoreError when the bytes are no entry."""
     try:
         version, flags, key, tags, name, token, address, size, born, _ = _HEAD.unpack_from(content)
@@ -146,14 +146,14 @@ def decode_entry(content: bytes) -> Parts:
             raise StoreError("an entry of a topic is shorter than its head says")
     except (StructError, ValueError, msgpack.UnpackException) as error:
         raise StoreError(f"an entry of a topic cannot be decoded: {error}") from error
-    return Parts(
+    return EntryFields(
         content[at:],
         texts[3],
-        texts[0] if flags & Has.KEY else None,
-        texts[1] if flags & Has.TAGS else None,
-        texts[4] if flags & Has.SOURCE_IP else None,
-        texts[2] if flags & Has.MESSAGE_ID else None,
-        born if flags & Has.BORN else None,
+        texts[0] if flags & EntryFlags.KEY else None,
+        texts[1] if flags & EntryFlags.TAGS else None,
+        texts[4] if flags & EntryFlags.SOURCE_IP else None,
+        texts[2] if flags & EntryFlags.MESSAGE_ID else None,
+        born if flags & EntryFlags.BORN else None,
         properties,
     )
 
@@ -161,17 +161,19 @@ def decode_entry(content: bytes) -> Parts:
 def tags_of(content: bytes) -> str | None:
     """Only the tags of an entry."""
     _, flags, key, tags, *_ = _HEAD.unpack_from(content)
-    if not flags & Has.TAGS:
+    if not flags & EntryFlags.TAGS:
         return None
     return content[HEAD_SIZE + key : HEAD_SIZE + key + tags].decode()
 
 
 def message_of(
     content: bytes, *, lane: Priority, partition: int, offset: int, time: int, attempts: int = 1
-) -> Message:
+) -> StoredMessage:
     """An entry as it is read back."""
     parts = decode_entry(content)
-    return Message(message_id(partition, offset), lane, partition, time, *parts, attempts=attempts)
+    return StoredMessage(
+        message_id(partition, offset), lane, partition, time, *parts, attempts=attempts
+    )
 
 
 def _text(text: str | None) -> bytes:

@@ -17,20 +17,20 @@ from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.partitions import MAX_OFFSET, Bound, Bounds, Track, place_of
 from headrace.model.topics.positions import ConsumerPositions
 from headrace.model.topics.retries import Place, Retry
-from headrace.store.topics.engine import LATEST, GroupInfo, Lag, Reader
-from headrace.store.topics.reads import READ_BYTES, Piece, Shelf, read_plan
+from headrace.store.topics.engine import LATEST, ConsumerSpec, GroupInfo, PriorityLag
+from headrace.store.topics.reads import READ_BYTES, DeliveredEntries, TopicLog, read_plan
 
 FIRST_TRACK: Track = (Priority.MIDDLE, 0)  # noted for every reader, so that it is known
 
 
-class Name(NamedTuple):
+class ReaderKey(NamedTuple):
     """Who: a group, or a consumer on its own (then the group is empty)."""
 
     group: str
     token: str
 
 
-class Cursor(NamedTuple):
+class PartitionCursor(NamedTuple):
     """Progress in one track: everything below ``floor`` is done, and these ranges."""
 
     floor: int
@@ -38,30 +38,30 @@ class Cursor(NamedTuple):
     epoch: int = 0
 
 
-class Notes(Protocol):
+class ProgressStore(Protocol):
     """Keeps what must survive a restart."""
 
-    def cursor(self, name: Name, track: Track, cursor: Cursor) -> None: ...
+    def cursor(self, name: ReaderKey, track: Track, cursor: PartitionCursor) -> None: ...
 
     def retry(self, group: str, place: Place, retry: Retry | None) -> None:
         """None: it is not to be tried again."""
 
-    def forget(self, name: Name) -> None:
+    def forget(self, name: ReaderKey) -> None:
         """All of the reader's cursors and retries are gone."""
 
 
 class Given(NamedTuple):
     """What one read gave."""
 
-    pieces: list[Piece]
+    pieces: list[DeliveredEntries]
     claim: tuple[object, ...]
 
 
-class Readers:
+class TopicGroups:
     """See store.topics.engine.TopicEngine for what each call promises."""
 
     def __init__(
-        self, uuid: str, shelf: Shelf, notes: Notes, boot: str, number: Callable[[], int]
+        self, uuid: str, shelf: TopicLog, notes: ProgressStore, boot: str, number: Callable[[], int]
     ) -> None:
         self._uuid = uuid
         self._shelf = shelf
@@ -73,13 +73,17 @@ class Readers:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def read(self, reader: Reader, batch: int, now: int, max_bytes: int = READ_BYTES) -> Given:
+    def read(
+        self, reader: ConsumerSpec, batch: int, now: int, max_bytes: int = READ_BYTES
+    ) -> Given:
         """At most ``batch`` messages, and about ``max_bytes``."""
         if reader.group:
             return self._read_group(reader, reader.group, batch, now, max_bytes)
         return self._read_alone(reader, batch, max_bytes)
 
-    def _read_group(self, reader: Reader, name: str, batch: int, now: int, max_bytes: int) -> Given:
+    def _read_group(
+        self, reader: ConsumerSpec, name: str, batch: int, now: int, max_bytes: int
+    ) -> Given:
         group = self._groups.get(name) or self._new_group(name, reader.start)
         bounds = self._shelf.bounds()
         changed = group.bury(reader.max_attempts, now, bounds, batch)
@@ -97,7 +101,7 @@ class Readers:
         group.take(number, reader.token, read.spans, now, reader.lease_ms)
         return Given(read.pieces, ("g", self._boot, number))
 
-    def _read_alone(self, reader: Reader, batch: int, max_bytes: int) -> Given:
+    def _read_alone(self, reader: ConsumerSpec, batch: int, max_bytes: int) -> Given:
         alone = self._alone.get(reader.token) or self._new_alone(reader.token, reader.start)
         bounds = self._shelf.bounds()
         while True:
@@ -114,7 +118,7 @@ class Readers:
 
     # -- what readers say ------------------------------------------------------------------------
 
-    def commit(self, reader: Reader, claim: Sequence[object], now: int) -> None:
+    def commit(self, reader: ConsumerSpec, claim: Sequence[object], now: int) -> None:
         """ClaimLost unless the claim is this reader's. Nothing to commit is no error."""
         if not claim:
             return
@@ -128,7 +132,7 @@ class Readers:
 
     def nack(
         self,
-        reader: Reader,
+        reader: ConsumerSpec,
         claim: Sequence[object],
         ids: Iterable[tuple[Priority, int]] | None,
         delay_ms: int,
@@ -146,7 +150,7 @@ class Readers:
         changed = nack(due=now + delay_ms, now=now, max_attempts=reader.max_attempts, reason=reason)
         self._note(reader.group, group, changed)
 
-    def renew(self, reader: Reader, claim: Sequence[object], now: int) -> None:
+    def renew(self, reader: ConsumerSpec, claim: Sequence[object], now: int) -> None:
         if reader.group:
             group, number = self._claimed(reader.group, claim)
             group.renew(number, reader.token, now, reader.lease_ms)
@@ -155,7 +159,7 @@ class Readers:
 
     def seek(
         self,
-        reader: Reader,
+        reader: ConsumerSpec,
         now: int,
         *,
         positions: Mapping[Priority, int] | None = None,
@@ -182,14 +186,14 @@ class Readers:
         for track in {FIRST_TRACK, *targets}:
             self._note_alone(reader.token, alone, track)
 
-    def forget(self, reader: Reader) -> None:
+    def forget(self, reader: ConsumerSpec) -> None:
         """The reader's progress is deleted."""
         if reader.group:
             self._groups.pop(reader.group, None)
-            self._notes.forget(Name(reader.group, ""))
+            self._notes.forget(ReaderKey(reader.group, ""))
         else:
             self._alone.pop(reader.token, None)
-            self._notes.forget(Name("", reader.token))
+            self._notes.forget(ReaderKey("", reader.token))
 
     def _claimed(self, name: str, claim: Sequence[object]) -> tuple[GroupClaims, int]:
         group = self._groups.get(name)
@@ -211,7 +215,7 @@ class Readers:
 
     # -- what is known ---------------------------------------------------------------------------
 
-    def lag(self, reader: Reader, now: int) -> list[Lag]:
+    def lag(self, reader: ConsumerSpec, now: int) -> list[PriorityLag]:
         """One per lane, high first. Does not make the reader known."""
         if reader.group:
             group = self._groups.get(reader.group)
@@ -225,32 +229,32 @@ class Readers:
 
     def groups(self, now: int) -> list[GroupInfo]:
         found = [
-            GroupInfo(name, "", group.members(now), tuple(self.lag(Reader("", name), now)))
+            GroupInfo(name, "", group.members(now), tuple(self.lag(ConsumerSpec("", name), now)))
             for name, group in sorted(self._groups.items())
         ]
         return found + [
-            GroupInfo("", token, (), tuple(self.lag(Reader(token), now)))
+            GroupInfo("", token, (), tuple(self.lag(ConsumerSpec(token), now)))
             for token in sorted(self._alone)
         ]
 
-    def dead(self, group: str, limit: int) -> list[tuple[Piece, str]]:
+    def dead(self, group: str, limit: int) -> list[tuple[DeliveredEntries, str]]:
         """Messages given up, the longest dead first, with the reason."""
         claims = self._groups.get(group)
         if claims is None:
             return []
         dead = [(one.due, place, one) for place, one in claims.retries.items() if one.dead]
-        found: list[tuple[Piece, str]] = []
+        found: list[tuple[DeliveredEntries, str]] = []
         for _, (track, offset), one in sorted(dead, key=lambda item: item[:2])[:limit]:
             loaded, _ = self._shelf.load(track, offset, offset + 1, READ_BYTES)
-            found += [(Piece(track, one.attempts, *each), one.reason) for each in loaded]
+            found += [(DeliveredEntries(track, one.attempts, *each), one.reason) for each in loaded]
         return found
 
-    def next_event(self, reader: Reader) -> int | None:
+    def next_event(self, reader: ConsumerSpec) -> int | None:
         """When there may be something to read for the reader without a new message."""
         group = self._groups.get(reader.group) if reader.group else None
         return None if group is None else group.next_event()
 
-    def _group_lag(self, group: GroupClaims, lane: Priority, now: int) -> Lag:
+    def _group_lag(self, group: GroupClaims, lane: Priority, now: int) -> PriorityLag:
         retrying, dead = group.retries.counts(lane)
         position = end = messages = 0
         oldest = group.retries.oldest(lane)
@@ -264,7 +268,7 @@ class Readers:
             for low, high in done.missing(floor, bound.end):
                 messages += high - low
                 open_places.append((track, low))
-        return Lag(
+        return PriorityLag(
             lane,
             position,
             end + 1,
@@ -275,7 +279,7 @@ class Readers:
             self._oldest(open_places),
         )
 
-    def _alone_lag(self, alone: ConsumerPositions, lane: Priority) -> Lag:
+    def _alone_lag(self, alone: ConsumerPositions, lane: Priority) -> PriorityLag:
         position = end = 0
         open_places: list[Place] = []
         for track, bound in self._of_lane(lane):
@@ -284,7 +288,9 @@ class Readers:
             end += bound.end
             if at < bound.end:
                 open_places.append((track, at))
-        return Lag(lane, position, end + 1, end - position, oldest_time=self._oldest(open_places))
+        return PriorityLag(
+            lane, position, end + 1, end - position, oldest_time=self._oldest(open_places)
+        )
 
     def _of_lane(self, lane: Priority) -> list[tuple[Track, Bound]]:
         return [(track, one) for track, one in self._shelf.bounds().items() if track[0] == lane]
@@ -320,18 +326,18 @@ class Readers:
             self._notes.retry(name, place, group.retries.get(place))
         for track in changed.tracks:
             progress = group.tracks.get(track)
-            cursor = Cursor(0)
+            cursor = PartitionCursor(0)
             if progress is not None:
-                cursor = Cursor(progress.done.floor, tuple(progress.done.ranges()))
-            self._notes.cursor(Name(name, ""), track, cursor)
+                cursor = PartitionCursor(progress.done.floor, tuple(progress.done.ranges()))
+            self._notes.cursor(ReaderKey(name, ""), track, cursor)
 
     def _note_alone(self, token: str, alone: ConsumerPositions, track: Track) -> None:
-        cursor = Cursor(alone.tracks.get(track, 0), epoch=alone.epoch)
-        self._notes.cursor(Name("", token), track, cursor)
+        cursor = PartitionCursor(alone.tracks.get(track, 0), epoch=alone.epoch)
+        self._notes.cursor(ReaderKey("", token), track, cursor)
 
     # -- at start --------------------------------------------------------------------------------
 
-    def restore_cursor(self, name: Name, track: Track, cursor: Cursor) -> None:
+    def restore_cursor(self, name: ReaderKey, track: Track, cursor: PartitionCursor) -> None:
         """As it was noted."""
         if name.group:
             group = self._groups.setdefault(name.group, GroupClaims())

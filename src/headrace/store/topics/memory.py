@@ -20,38 +20,38 @@ from headrace.model.topics.names import check_topic
 from headrace.model.topics.partitions import Bound, Track, message_id
 from headrace.model.topics.retries import Place, Retry
 from headrace.store.topics.engine import (
+    ConsumerSpec,
     Entry,
     GroupInfo,
-    Lag,
-    Message,
     Part,
-    Reader,
+    PriorityLag,
+    StoredMessage,
     Taken,
     TopicInfo,
     TopicSpec,
     refuse_options,
 )
 from headrace.store.topics.entry import encode_entries, message_of
-from headrace.store.topics.groups import Cursor, Name, Readers
-from headrace.store.topics.reads import Loaded, Piece
+from headrace.store.topics.groups import PartitionCursor, ReaderKey, TopicGroups
+from headrace.store.topics.reads import DeliveredEntries, LoadedEntries
 
 MAX_BODY: Final = 16 << 20
 
 
-class _NoNotes:
+class _NoProgressStore:
     """Nothing survives, so nothing is noted."""
 
-    def cursor(self, name: Name, track: Track, cursor: Cursor) -> None:
+    def cursor(self, name: ReaderKey, track: Track, cursor: PartitionCursor) -> None:
         return
 
     def retry(self, group: str, place: Place, retry: Retry | None) -> None:
         return
 
-    def forget(self, name: Name) -> None:
+    def forget(self, name: ReaderKey) -> None:
         return
 
 
-class _Track:
+class _MemoryPartition:
     """Messages of one partition of one lane; those before ``first`` are removed."""
 
     def __init__(self) -> None:
@@ -75,8 +75,8 @@ class _Topic:
         self.spec = spec
         self.uuid = str(uuid4())
         self.created_at = now
-        self.tracks: dict[Track, _Track] = {}
-        self.readers = Readers(self.uuid, self, _NoNotes(), boot, number)
+        self.tracks: dict[Track, _MemoryPartition] = {}
+        self.readers = TopicGroups(self.uuid, self, _NoProgressStore(), boot, number)
         self._turn = 0
         self._last_time = 0
 
@@ -108,7 +108,7 @@ class _Topic:
         ids = []
         for entry, content in zip(entries, contents, strict=True):
             partition = self._partition_of(entry.key)
-            track = self.tracks.setdefault((entry.lane, partition), _Track())
+            track = self.tracks.setdefault((entry.lane, partition), _MemoryPartition())
             ids.append(message_id(partition, track.end))
             track.times.append(now)
             track.contents.append(content)
@@ -137,11 +137,13 @@ class _Topic:
     def bounds(self) -> Mapping[Track, Bound]:
         return {track: Bound(one.first, one.end) for track, one in self.tracks.items()}
 
-    def load(self, track: Track, start: int, stop: int, max_bytes: int) -> tuple[list[Loaded], int]:
+    def load(
+        self, track: Track, start: int, stop: int, max_bytes: int
+    ) -> tuple[list[LoadedEntries], int]:
         known = self.tracks[track]
         low, high = max(start - known.first, 0), max(stop - known.first, 0)
         loaded = [
-            Loaded(known.times[at], [known.first + at], [known.contents[at]])
+            LoadedEntries(known.times[at], [known.first + at], [known.contents[at]])
             for at in range(low, min(high, len(known.contents)))
         ]
         return loaded, stop
@@ -219,20 +221,20 @@ class MemoryEngine:
         with self._using(topic) as found:
             return found.append(entries, _wall_ms())
 
-    def read(self, topic: str, reader: Reader, batch: int) -> Taken:
+    def read(self, topic: str, reader: ConsumerSpec, batch: int) -> Taken:
         with self._using(topic) as found:
             given = found.readers.read(reader, batch, _now_ms())
         messages = [one for piece in given.pieces for one in _messages(piece)]
         return Taken(tuple(messages), given.claim)
 
-    def commit(self, topic: str, reader: Reader, claim: Sequence[object]) -> None:
+    def commit(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
         with self._using(topic) as found:
             found.readers.commit(reader, claim, _now_ms())
 
     def nack(
         self,
         topic: str,
-        reader: Reader,
+        reader: ConsumerSpec,
         claim: Sequence[object],
         ids: Sequence[tuple[Priority, int]] | None,
         delay_ms: int,
@@ -241,7 +243,7 @@ class MemoryEngine:
         with self._using(topic) as found:
             found.readers.nack(reader, claim, ids, delay_ms, reason, _now_ms())
 
-    def renew(self, topic: str, reader: Reader, claim: Sequence[object]) -> None:
+    def renew(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
         with self._using(topic) as found:
             found.readers.renew(reader, claim, _now_ms())
 
@@ -250,7 +252,7 @@ class MemoryEngine:
     def seek(
         self,
         topic: str,
-        reader: Reader,
+        reader: ConsumerSpec,
         *,
         positions: Mapping[Priority, int] | None = None,
         time_ms: int | None = None,
@@ -258,7 +260,7 @@ class MemoryEngine:
         with self._using(topic) as found:
             found.readers.seek(reader, _now_ms(), positions=positions, time_ms=time_ms)
 
-    def lag(self, topic: str, reader: Reader) -> list[Lag]:
+    def lag(self, topic: str, reader: ConsumerSpec) -> list[PriorityLag]:
         with self._using(topic) as found:
             return found.readers.lag(reader, _now_ms())
 
@@ -266,11 +268,11 @@ class MemoryEngine:
         with self._using(topic) as found:
             return found.readers.groups(_now_ms())
 
-    def forget_group(self, topic: str, reader: Reader) -> None:
+    def forget_group(self, topic: str, reader: ConsumerSpec) -> None:
         with self._using(topic) as found:
             found.readers.forget(reader)
 
-    def dead(self, topic: str, group: str, limit: int = 100) -> list[tuple[Message, str]]:
+    def dead(self, topic: str, group: str, limit: int = 100) -> list[tuple[StoredMessage, str]]:
         with self._using(topic) as found:
             given = found.readers.dead(group, limit)
         return [(message, reason) for piece, reason in given for message in _messages(piece)]
@@ -280,7 +282,7 @@ class MemoryEngine:
             self._topics.clear()
 
 
-def _messages(piece: Piece) -> Iterator[Message]:
+def _messages(piece: DeliveredEntries) -> Iterator[StoredMessage]:
     lane, partition = piece.track
     for offset, content in zip(piece.offsets, piece.contents, strict=True):
         yield message_of(

@@ -11,7 +11,7 @@ from headrace.model.topics.partitions import Bounds, OffsetRange, Track
 READ_BYTES = 16 << 20  # of one read, unless a single message has more
 
 
-class Loaded(NamedTuple):
+class LoadedEntries(NamedTuple):
     """Entries of one track that were stored at one time."""
 
     time: int
@@ -19,7 +19,7 @@ class Loaded(NamedTuple):
     contents: Sequence[bytes]
 
 
-class Piece(NamedTuple):
+class DeliveredEntries(NamedTuple):
     """The same, handed out to a reader."""
 
     track: Track
@@ -29,7 +29,7 @@ class Piece(NamedTuple):
     contents: Sequence[bytes]
 
 
-class Shelf(Protocol):
+class TopicLog(Protocol):
     """The messages of one topic, however they are kept."""
 
     @property
@@ -39,7 +39,9 @@ class Shelf(Protocol):
     def bounds(self) -> Bounds:
         """What can be read now, by track."""
 
-    def load(self, track: Track, start: int, stop: int, max_bytes: int) -> tuple[list[Loaded], int]:
+    def load(
+        self, track: Track, start: int, stop: int, max_bytes: int
+    ) -> tuple[list[LoadedEntries], int]:
         """Messages of start .. stop - 1, about ``max_bytes`` of them, and where to go on."""
 
     def offset_at(self, track: Track, time_ms: int) -> int:
@@ -49,20 +51,22 @@ class Shelf(Protocol):
         """When the message was stored."""
 
 
-class Read(NamedTuple):
+class PlanResult(NamedTuple):
     """What could be read of a plan."""
 
     spans: list[OffsetRange]
-    pieces: list[Piece]
+    pieces: list[DeliveredEntries]
     unreadable: list[OffsetRange]  # nothing of them is there, nor will be
 
 
-def read_plan(shelf: Shelf, plan: Sequence[OffsetRange], max_bytes: int = READ_BYTES) -> Read:
+def read_plan(
+    shelf: TopicLog, plan: Sequence[OffsetRange], max_bytes: int = READ_BYTES
+) -> PlanResult:
     """Read the spans in order, until they are read or ``max_bytes`` are reached.
 
     At least one message is read, however large. The last span may become shorter.
     """
-    read = Read([], [], [])
+    read = PlanResult([], [], [])
     left = max_bytes
     for span in plan:
         pieces, stop = _read_span(shelf, span, left, at_least_one=not read.pieces)
@@ -78,10 +82,10 @@ def read_plan(shelf: Shelf, plan: Sequence[OffsetRange], max_bytes: int = READ_B
 
 
 def _read_span(
-    shelf: Shelf, span: OffsetRange, room: int, *, at_least_one: bool
-) -> tuple[list[Piece], int]:
+    shelf: TopicLog, span: OffsetRange, room: int, *, at_least_one: bool
+) -> tuple[list[DeliveredEntries], int]:
     """What fits into ``room``, and the offset behind it."""
-    pieces: list[Piece] = []
+    pieces: list[DeliveredEntries] = []
     for piece in _pieces(shelf, span, room):
         count = _fitting(piece.contents, room)
         if at_least_one and not pieces:
@@ -96,12 +100,12 @@ def _read_span(
     return pieces, span.stop
 
 
-def _pieces(shelf: Shelf, span: OffsetRange, max_bytes: int) -> Iterator[Piece]:
+def _pieces(shelf: TopicLog, span: OffsetRange, max_bytes: int) -> Iterator[DeliveredEntries]:
     at = span.start
     while at < span.stop:
         loaded, at = shelf.load(span.track, at, span.stop, max_bytes)
         for one in loaded:
-            yield Piece(span.track, span.attempts, *one)
+            yield DeliveredEntries(span.track, span.attempts, *one)
 
 
 def _fitting(contents: Sequence[bytes], room: int) -> int:

@@ -10,7 +10,7 @@ import pytest
 from headrace.core.queues.paging import QueueTail
 from headrace.model.backlog import Backlog
 from headrace.model.message import STASHED, Route, Run
-from headrace.store.api.message_log import Level, Placed
+from headrace.store.api.message_log import DurabilityLevel, RecordDestination
 from headrace.store.log.segment import segment_name
 from headrace.store.paging_files import Scratch
 from power.forgetful import ForgetfulDisk
@@ -43,8 +43,8 @@ class TailStage:
                 origin=3,
                 ttl_ms=None,
                 contents=list(contents),
-                placed=[Placed(QUEUE, first, len(contents))],
-                level=Level.FSYNC,
+                placed=[RecordDestination(QUEUE, first, len(contents))],
+                level=DurabilityLevel.FSYNC,
             )
         size = sum(map(len, contents))
         offsets = range(first, self.next)

@@ -15,7 +15,7 @@ from headrace.core.topics.async_engine import Answer, Batch, Then
 from headrace.core.topics.blocking_adapter import ThreadedEngine
 from headrace.core.topics.workers import Workers
 from headrace.errors import EngineUnavailable, NoSuchTopic
-from headrace.store.topics.engine import Entry, Reader, TopicInfo, TopicSpec
+from headrace.store.topics.engine import ConsumerSpec, Entry, TopicInfo, TopicSpec
 from headrace.store.topics.memory import MemoryEngine
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ def test_calls_are_made_elsewhere_and_answered_here(run: Run) -> None:
         assert desk.threaded.knows("t")
         appended = await desk.ask(lambda then: desk.threaded.append("t", [Entry(b"x")], then))
         assert appended.value == [1]
-        read = await desk.ask(lambda then: desk.threaded.read("t", Reader("c"), 5, 0, then))
+        read = await desk.ask(lambda then: desk.threaded.read("t", ConsumerSpec("c"), 5, 0, then))
         assert read.value is not None
         assert [row[4] for row in read.value.messages] == [b"x"]
 
@@ -114,7 +114,7 @@ def test_a_waiting_read_is_woken_by_an_append_of_this_node(run: Run) -> None:
     async def test(desk: Desk) -> None:
         await desk.ask(lambda then: desk.threaded.declare(TopicSpec("t"), then))
         waiting: asyncio.Future[Answer[Batch]] = asyncio.get_running_loop().create_future()
-        desk.threaded.read("t", Reader("c"), 5, 60_000, waiting.set_result)
+        desk.threaded.read("t", ConsumerSpec("c"), 5, 60_000, waiting.set_result)
         await desk.ask(lambda then: desk.threaded.append("t", [Entry(b"x")], then))
         answer = await asyncio.wait_for(waiting, 10)
         assert answer.value is not None and len(answer.value.messages) == 1
@@ -126,7 +126,7 @@ def test_a_waiting_read_sees_what_others_append(run: Run) -> None:
     async def test(desk: Desk) -> None:
         desk.engine.create(TopicSpec("t"))
         waiting: asyncio.Future[Answer[Batch]] = asyncio.get_running_loop().create_future()
-        desk.threaded.read("t", Reader("c"), 5, 60_000, waiting.set_result)
+        desk.threaded.read("t", ConsumerSpec("c"), 5, 60_000, waiting.set_result)
         desk.engine.append("t", [Entry(b"x")])
         answer = await asyncio.wait_for(waiting, 10)
         assert answer.value is not None and len(answer.value.messages) == 1
@@ -138,7 +138,7 @@ def test_a_cancelled_read_is_not_answered(run: Run) -> None:
     async def test(desk: Desk) -> None:
         desk.engine.create(TopicSpec("t"))
         answers: list[Answer[Batch]] = []
-        cancel = desk.threaded.read("t", Reader("c"), 5, 60_000, answers.append)
+        cancel = desk.threaded.read("t", ConsumerSpec("c"), 5, 60_000, answers.append)
         cancel()
         desk.engine.append("t", [Entry(b"x")])
         infos: Answer[list[TopicInfo]] = await desk.ask(desk.threaded.infos)
@@ -197,13 +197,13 @@ def test_a_waiting_read_is_told_when_the_engine_takes_no_more_calls(
         await desk.ask(lambda then: desk.threaded.declare(TopicSpec("t"), then))
 
         def read(then: Then[Batch]) -> None:
-            desk.threaded.read("t", Reader("c"), 5, 60_000, then)
+            desk.threaded.read("t", ConsumerSpec("c"), 5, 60_000, then)
             monkeypatch.setattr(workers, "MAX_WAITING", 0)
 
         answer = await desk.ask(read)
         assert isinstance(answer.error, EngineUnavailable)
         with pytest.raises(EngineUnavailable):
-            desk.threaded.read("t", Reader("c"), 5, 60_000, lambda answer: None)
+            desk.threaded.read("t", ConsumerSpec("c"), 5, 60_000, lambda answer: None)
         assert not desk.threaded._waits
 
     run(test)

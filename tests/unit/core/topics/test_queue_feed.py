@@ -15,8 +15,8 @@ from headrace.core.topics.queue_feed import Tail
 from headrace.core.topics.workers import Workers
 from headrace.errors import EngineUnavailable
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import Entry, Reader, Taken, TopicSpec
-from headrace.store.topics.entry import Parts
+from headrace.store.topics.engine import ConsumerSpec, Entry, Taken, TopicSpec
+from headrace.store.topics.entry import EntryFields
 from headrace.store.topics.memory import MemoryEngine
 
 
@@ -27,7 +27,7 @@ class Refusing(MemoryEngine):
         super().__init__("refusing")
         self.failures = failures
 
-    def read(self, topic: str, reader: Reader, batch: int) -> Taken:
+    def read(self, topic: str, reader: ConsumerSpec, batch: int) -> Taken:
         if self.failures:
             self.failures -= 1
             raise EngineUnavailable("the database is away")
@@ -43,7 +43,7 @@ class Ear:
         self.bodies: list[bytes] = []
         self.heard = asyncio.Event()
 
-    def give(self, topic: str, appended: Sequence[tuple[Priority, Parts]]) -> int:
+    def give(self, topic: str, appended: Sequence[tuple[Priority, EntryFields]]) -> int:
         self.bodies += [bytes(parts.body) for _, parts in appended]
         if self.bodies:
             self.heard.set()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headrace.errors import BadTopicValue, BodyTooLarge, BrokerError, CommandInvalid
 from headrace.model.topics.message_priority import Priority
 from headrace.server.native.topic_fields import entries_of
-from headrace.store.topics.engine import Alike, Entry
+from headrace.store.topics.engine import Entry, UniformEntries
 from headrace.wire.native.payloads import Op, Request
 
 LARGEST = 4
@@ -60,7 +60,7 @@ def test_a_batch_is_what_its_messages_are(batch: list[dict[str, Any]]) -> None:
 def test_the_usual_batch_is_not_looked_at_one_by_one() -> None:
     for batch in ([{"body": b"a"}, {"body": b""}], [{"body": b"a", "priority": "high"}] * 2):
         found = entries_of(Request(Op.APPEND, {"rid": 1, "batch": batch}), LARGEST)
-        assert isinstance(found, Alike)
+        assert isinstance(found, UniformEntries)
 
 
 @pytest.mark.parametrize(

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.store.api.message_log import Level, Placed, Stored
+from headrace.store.api.message_log import DurabilityLevel, RecordDestination, StoredRun
 from headrace.store.disk import Disk
 from headrace.store.log.commit_log import CommitLog
-from headrace.store.log.compaction import Rule
+from headrace.store.log.compaction import CompactionRule
 from power import handwriter
 
-EAGER = Rule(messages=1, size=1, alive=1.0)  # compacts whatever has anything dead in it
+EAGER = CompactionRule(messages=1, size=1, alive=1.0)  # compacts whatever has anything dead in it
 
 
 class JournalStage:
     """A journal that is open, and can be opened again on what it keeps."""
 
-    def __init__(self, disk: Disk, segment_size: int = 4096, rule: Rule | None = None) -> None:
+    def __init__(
+        self, disk: Disk, segment_size: int = 4096, rule: CompactionRule | None = None
+    ) -> None:
         self.disk = disk
         self.now = 1000
         self._segment_size = segment_size
@@ -63,11 +65,11 @@ class JournalStage:
         self,
         *contents: bytes,
         to: Sequence[int] = (1,),
-        level: Level = Level.FSYNC,
+        level: DurabilityLevel = DurabilityLevel.FSYNC,
         ttl_ms: int | None = None,
     ) -> int:
         """Append messages to queues, behind what is there; returns the position."""
-        placed = [Placed(one, self.log.next_offset(one), len(contents)) for one in to]
+        placed = [RecordDestination(one, self.log.next_offset(one), len(contents)) for one in to]
         return self.log.append(
             exchange="ex",
             key="key",
@@ -78,9 +80,9 @@ class JournalStage:
             level=level,
         )
 
-    def read(self, queue: int = 1, start: int = 0) -> list[Stored]:
+    def read(self, queue: int = 1, start: int = 0) -> list[StoredRun]:
         """All live messages of a queue."""
-        found: list[Stored] = []
+        found: list[StoredRun] = []
         stop = self.log.next_offset(queue)
         while start < stop:
             stored, start = self.log.read_from(queue, start, stop)

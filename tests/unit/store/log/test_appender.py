@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.store.log.appender import Appender, Encode
 from headrace.store.log.record import segment_seed
 from headrace.store.log.segment import Segment
-from headrace.store.log.segment_list import Segments
+from headrace.store.log.segment_list import SegmentList
 from power.forgetful import ForgetfulDisk
 
 SEED = b"%d" % segment_seed(0)
@@ -13,7 +13,7 @@ SEED = b"%d" % segment_seed(0)
 
 def make(*, cold: bool = False) -> tuple[Appender, list[Segment]]:
     full: list[Segment] = []
-    segments = Segments(ForgetfulDisk(), [], start=0, size=64)
+    segments = SegmentList(ForgetfulDisk(), [], start=0, size=64)
     return Appender(segments, full.append, cold=cold), full
 
 

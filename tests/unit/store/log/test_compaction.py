@@ -8,7 +8,7 @@ import pytest
 
 from headrace.store.disk import RealDisk
 from headrace.store.log import compaction
-from headrace.store.log.compaction import Rule
+from headrace.store.log.compaction import CompactionRule
 from headrace.store.log.segment import Segment
 from power.forgetful import ForgetfulDisk, PowerCut
 from unit.store.log.journals import EAGER, JournalStage
@@ -21,7 +21,7 @@ def segment(*, total: int, live: int, used: int, live_bytes: int) -> Segment:
 
 
 def test_the_rule_wants_large_segments_that_are_mostly_dead() -> None:
-    rule = Rule(messages=100, size=1000, alive=0.5)
+    rule = CompactionRule(messages=100, size=1000, alive=0.5)
 
     assert rule.fits(segment(total=100, live=40, used=500, live_bytes=200))
     assert rule.fits(segment(total=9, live=8, used=1000, live_bytes=200))
@@ -31,7 +31,7 @@ def test_the_rule_wants_large_segments_that_are_mostly_dead() -> None:
 
 
 def test_a_fan_out_that_is_wholly_alive_is_left_alone() -> None:
-    stage = JournalStage(ForgetfulDisk(), segment_size=8192, rule=Rule(1, 1, 0.5))
+    stage = JournalStage(ForgetfulDisk(), segment_size=8192, rule=CompactionRule(1, 1, 0.5))
     for _ in range(4):
         stage.put(*[b"tiny"] * 100, to=range(100))
     stage.commit()

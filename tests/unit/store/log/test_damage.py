@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.store.api.message_log import Level
+from headrace.store.api.message_log import DurabilityLevel
 from headrace.store.log.segment import index_name, segment_name
 from power.forgetful import ForgetfulDisk, ForgetfulFile
 from unit.store.log.journals import JournalStage
@@ -240,7 +240,7 @@ def test_unfinished_writes_before_a_good_record_are_no_damage(disk: BadDisk) -> 
     stage.put(b"first")
     stage.commit()
     for content in (b"a" * 2000, b"b" * 600):
-        stage.put(content, level=Level.OS)
+        stage.put(content, level=DurabilityLevel.OS)
         stage.commit()
     data = disk.contents(segment_name(0))
     at = data.index(b"a" * 2000)

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from headrace.store.disk import RealDisk, RealFile
-from headrace.store.log.disk_reserve import NAME, Reserve
-from headrace.store.log.group_commit import Job, Writer
+from headrace.store.log.disk_reserve import NAME, DiskReserve
+from headrace.store.log.group_commit import CommitJob, LogWriter
 
 
 class SmallDisk(RealDisk):
@@ -35,7 +35,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> SmallDisk:
 
 
 def test_it_is_set_aside_once(disk: SmallDisk) -> None:
-    reserve = Reserve(disk, 80)
+    reserve = DiskReserve(disk, 80)
 
     assert reserve.set_aside()
     assert reserve.set_aside()
@@ -43,12 +43,12 @@ def test_it_is_set_aside_once(disk: SmallDisk) -> None:
 
 
 def test_it_is_not_set_aside_without_room(disk: SmallDisk) -> None:
-    assert not Reserve(disk, 200).set_aside()
+    assert not DiskReserve(disk, 200).set_aside()
     assert list(disk.names()) == []
 
 
 def test_it_can_be_given_up_once(disk: SmallDisk) -> None:
-    reserve = Reserve(disk, 80)
+    reserve = DiskReserve(disk, 80)
     reserve.set_aside()
 
     assert reserve.give_up()
@@ -60,15 +60,15 @@ def test_other_errors_are_not_hidden(disk: SmallDisk) -> None:
     os.rmdir(disk.directory)
 
     with pytest.raises(FileNotFoundError):
-        Reserve(disk, 80).set_aside()
+        DiskReserve(disk, 80).set_aside()
 
 
-def make_writer(disk: SmallDisk, told: list[bool]) -> Writer:
+def make_writer(disk: SmallDisk, told: list[bool]) -> LogWriter:
     def call(callback: Callable[[], None]) -> None:
         callback()
 
-    writer = Writer(disk, call, on_failure=lambda error: None, on_full=told.append)
-    writer.reserve = Reserve(disk, 80)
+    writer = LogWriter(disk, call, on_failure=lambda error: None, on_full=told.append)
+    writer.reserve = DiskReserve(disk, 80)
     writer.reserve.set_aside()
     return writer
 
@@ -80,7 +80,7 @@ def test_a_full_disk_is_told_and_the_reserve_is_used(disk: SmallDisk) -> None:
     def needs_room() -> None:
         disk.create("new", 50).close()
 
-    writer.carry_out(Job([], 0, sync=False, then=lambda job: None, task=needs_room))
+    writer.carry_out(CommitJob([], 0, sync=False, then=lambda job: None, task=needs_room))
 
     assert told == [True]
     assert list(disk.names()) == ["new"]
@@ -94,7 +94,7 @@ def test_a_full_disk_ends_a_writer_that_is_stopping(disk: SmallDisk) -> None:
 
     with pytest.raises(OSError, match="No space"):
         writer.carry_out(
-            Job([], 0, sync=False, then=lambda job: None, task=lambda: needs_too_much(disk))
+            CommitJob([], 0, sync=False, then=lambda job: None, task=lambda: needs_too_much(disk))
         )
     assert told == [True]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from headrace.model.intervals import Intervals
 from headrace.store.log.duplicates import without_duplicates
-from headrace.store.log.queue_index import Entry
+from headrace.store.log.queue_index import IndexEntry
 
 
-def entry(first: int, stop: int, position: int) -> Entry:
-    return Entry(first, stop, position, 1, 0)
+def entry(first: int, stop: int, position: int) -> IndexEntry:
+    return IndexEntry(first, stop, position, 1, 0)
 
 
 def chosen(
-    *entries: Entry, settled: int = 0, damaged: tuple[int, ...] = ()
+    *entries: IndexEntry, settled: int = 0, damaged: tuple[int, ...] = ()
 ) -> list[tuple[int, int, int]]:
     found = without_duplicates(
         [(1, one) for one in entries],

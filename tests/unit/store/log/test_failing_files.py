@@ -13,7 +13,7 @@ import pytest
 from headrace.store.disk import RealDisk
 from headrace.store.log import group_commit
 from headrace.store.log.checkpoint import NAMES
-from headrace.store.log.disk_reserve import NAME, Reserve
+from headrace.store.log.disk_reserve import NAME, DiskReserve
 from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX
 from power.forgetful import ForgetfulDisk
 from unit.store.log.journals import EAGER, JournalStage
@@ -191,7 +191,7 @@ def test_too_many_open_files_are_waited_for(
 
 
 def test_a_reserve_that_cannot_be_removed_is_not_the_end(disk: StubbornDisk) -> None:
-    reserve = Reserve(disk, 100)
+    reserve = DiskReserve(disk, 100)
     assert reserve.set_aside()
     disk.error = errno.EIO
 

@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 import pytest
 
 from headrace.errors import StoreError
-from headrace.store.api.message_log import Level, Placed
+from headrace.store.api.message_log import DurabilityLevel, RecordDestination
 from headrace.store.disk import RealDisk, RealFile
 from headrace.store.log import group_commit
 from headrace.store.log.commit_log import CommitLog
@@ -49,8 +49,8 @@ class Threaded:
             origin=0,
             ttl_ms=None,
             contents=[content],
-            placed=[Placed(1, self.log.next_offset(1), 1)],
-            level=Level.FSYNC,
+            placed=[RecordDestination(1, self.log.next_offset(1), 1)],
+            level=DurabilityLevel.FSYNC,
         )
         self.log.flush()
         return position

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.store.api.message_log import Placed
+from headrace.store.api.message_log import RecordDestination
 from headrace.store.log import record as r
-from headrace.store.log.pending import Group, Notes, ranges_of
-from headrace.store.log.segment import Found, parts_of, walk
+from headrace.store.log.pending import AtomicGroup, PendingAcks, ranges_of
+from headrace.store.log.segment import SegmentRecord, parts_of, walk
 
 
 @pytest.mark.parametrize(
@@ -24,14 +24,14 @@ def test_offsets_become_ranges(offsets: range | list[int], expected: list[tuple[
 
 
 def test_settled_ranges_are_joined_by_queue() -> None:
-    notes = Notes()
+    notes = PendingAcks()
     notes.settled = {1: [(5, 6), (3, 5)], 2: [(6, 7)]}
 
     assert notes.settled_ranges() == [(1, 3, 6), (2, 6, 7)]
 
 
 def test_notes_can_be_added_and_forgotten() -> None:
-    notes, other = Notes(), Notes()
+    notes, other = PendingAcks(), PendingAcks()
     assert not notes
     notes.settled = {1: [(0, 1)]}
     other.settled = {1: [(1, 2)], 2: [(0, 1)]}
@@ -46,10 +46,10 @@ def test_notes_can_be_added_and_forgotten() -> None:
 
 
 def test_a_group_is_one_record_and_knows_where_its_messages_are() -> None:
-    group = Group()
+    group = AtomicGroup()
     for number in range(2):
-        placed = [Placed(1, number, 1)]
-        group.messages.append(r.Outgoing("", "k", 0, None, [b"%d" % number], placed, 2))
+        placed = [RecordDestination(1, number, 1)]
+        group.messages.append(r.OutgoingMessages("", "k", 0, None, [b"%d" % number], placed, 2))
     group.notes.settled = {2: [(0, 1)]}
     group.notes.returned = [(3, 0, 1, 1)]
 
@@ -57,7 +57,7 @@ def test_a_group_is_one_record_and_knows_where_its_messages_are() -> None:
     data = b"".join(group.encode(64, 1000))
     (found,) = walk(data, 0, 64)
 
-    assert isinstance(found, Found)
+    assert isinstance(found, SegmentRecord)
     assert (len(data), found.head.items) == (size, 4)
     inside = list(parts_of(found))
     kinds = [one.head.kind for one in inside]

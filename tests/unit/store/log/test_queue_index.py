@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from headrace.store.log.queue_index import Entry, QueueIndex
+from headrace.store.log.queue_index import IndexEntry, QueueIndex
 
 
 def index_of(*entries: tuple[int, int]) -> QueueIndex:
     index = QueueIndex()
     for number, (first, stop) in enumerate(entries):
-        index.add(Entry(first, stop, number * 100, 10, 1000 + number))
+        index.add(IndexEntry(first, stop, number * 100, 10, 1000 + number))
     return index
 
 
@@ -76,7 +76,9 @@ def test_replacing_puts_entries_in_order_and_keeps_the_next_offset() -> None:
     index = index_of((0, 3), (3, 6), (6, 9))
 
     index.replace(range(200, 300), (0, 100), [])
-    index.replace(range(100, 101), (0, 100), [Entry(5, 6, 900, 1, 1001), Entry(3, 4, 800, 1, 1001)])
+    index.replace(
+        range(100, 101), (0, 100), [IndexEntry(5, 6, 900, 1, 1001), IndexEntry(3, 4, 800, 1, 1001)]
+    )
 
     assert [(entry.first, entry.position) for entry in index.entries()] == [
         (0, 0),

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.store.api.message_log import Placed
+from headrace.store.api.message_log import RecordDestination
 from headrace.store.log import record as r
 from headrace.store.log.segment import walk
 
 BASE = 1 << 20
 SEED = r.segment_seed(BASE)
 INNER = r.inner_seed(SEED)
-OUT = r.Outgoing("ex", "key", 1, 5, [b"first", b"second"], [Placed(1, 10, 2), Placed(2, 0, 1)], 2)
+OUT = r.OutgoingMessages(
+    "ex",
+    "key",
+    1,
+    5,
+    [b"first", b"second"],
+    [RecordDestination(1, 10, 2), RecordDestination(2, 0, 1)],
+    2,
+)
 
 
 def messages(seed: int = SEED) -> bytes:
@@ -86,7 +94,7 @@ def test_a_group_with_a_changed_byte_is_not_good() -> None:
 
 def test_names_that_are_not_utf8_survive() -> None:
     name = b"\xff\xfe".decode("utf-8", "surrogateescape")
-    out = r.Outgoing(name, name, 0, None, [b""], [Placed(1, 0, 1)], 1)
+    out = r.OutgoingMessages(name, name, 0, None, [b""], [RecordDestination(1, 0, 1)], 1)
     data = b"".join(r.messages_parts(out, seed=0, time=0)[0])
     head = r.read_head(data)
     assert head is not None

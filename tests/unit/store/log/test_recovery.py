@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from headrace.store.api.message_log import Level
+from headrace.store.api.message_log import DurabilityLevel
 from headrace.store.log.checkpoint import NAMES
 from headrace.store.log.segment import segment_name
 from power.forgetful import ForgetfulDisk
@@ -276,7 +276,7 @@ def test_positions_go_on_behind_a_checkpoint_that_knows_more_than_the_log(
     stage: JournalStage, disk: ForgetfulDisk
 ) -> None:
     """Messages that need no sync may be lost before a checkpoint; what follows must count."""
-    stage.put(b"a" * 500, level=Level.OS)
+    stage.put(b"a" * 500, level=DurabilityLevel.OS)
     stage.checkpoint()
     disk.contents(segment_name(0))[:] = bytes(1024)
 

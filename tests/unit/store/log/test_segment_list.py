@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.store.log.segment import Segment, segment_name
-from headrace.store.log.segment_list import REMOVED_AT_ONCE, Segments
+from headrace.store.log.segment_list import REMOVED_AT_ONCE, SegmentList
 from power.forgetful import ForgetfulDisk
 
 
@@ -14,8 +14,8 @@ def disk() -> ForgetfulDisk:
     return ForgetfulDisk()
 
 
-def make(disk: ForgetfulDisk, *sizes: int) -> Segments:
-    segments = Segments(disk, [], start=64, size=100)
+def make(disk: ForgetfulDisk, *sizes: int) -> SegmentList:
+    segments = SegmentList(disk, [], start=64, size=100)
     for size in sizes:
         segment = segments.new(size)
         segment.create(disk)

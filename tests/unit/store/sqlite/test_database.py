@@ -14,7 +14,7 @@ import pytest
 
 from handover import Handover
 from headrace.errors import ConfigError, StoreError
-from headrace.store.api.message_log import Catalogue, ExchangeRow, SecretRow
+from headrace.store.api.message_log import Declarations, ExchangeRow, SecretRow
 from headrace.store.sqlite import SqliteMetadata, database
 from headrace.store.sqlite.database import store_error
 from headrace.store.sqlite.schema import MIGRATIONS
@@ -24,7 +24,7 @@ def modes(directory: Path) -> dict[str, int]:
     return {path.name: stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()}
 
 
-def loaded(directory: Path) -> Catalogue:
+def loaded(directory: Path) -> Declarations:
     store = SqliteMetadata(directory)
     try:
         return store.load()
@@ -302,7 +302,7 @@ def test_a_crash_before_the_first_step_leaves_a_file_that_can_be_used(tmp_path: 
     (tmp_path / "meta.db").touch(0o600)
     store = SqliteMetadata(tmp_path)
 
-    assert store.load() == Catalogue()
+    assert store.load() == Declarations()
     store.close()
 
 

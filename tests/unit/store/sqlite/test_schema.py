@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from headrace.store.api.message_log import (
-    Catalogue,
     CursorRow,
+    Declarations,
     ExchangeRow,
     ParameterRow,
     PinRow,
@@ -40,15 +40,15 @@ RELEASED = {
 }
 
 # For each version: rows as a broker of that version left them, and what must be read from them.
-FILLED: dict[int, tuple[str, Catalogue]] = {
-    0: ("", Catalogue()),
+FILLED: dict[int, tuple[str, Declarations]] = {
+    0: ("", Declarations()),
     1: (
         """
         INSERT INTO vhosts VALUES (x'2f');
         INSERT INTO exchanges VALUES (x'2f', x'6578', x'746f706963', 1, 0, x'00000000');
         UPDATE counters SET value = 9 WHERE name = 'highest_queue_id';
         """,
-        Catalogue(
+        Declarations(
             vhosts=["/"], exchanges=[ExchangeRow("/", "ex", "topic", True)], next_queue_id=10
         ),
     ),
@@ -58,7 +58,7 @@ FILLED: dict[int, tuple[str, Catalogue]] = {
         INSERT INTO user_limits VALUES (x'616e6e', x'00000007016e4900000005');
         INSERT INTO vhost_limits VALUES (x'2f', x'00000000');
         """,
-        Catalogue(
+        Declarations(
             topic_permissions=[TopicPermissionRow("ann", "/", "ex", "^a", "")],
             user_limits=[UserLimitsRow("ann", {"n": 5})],
             vhost_limits=[VhostLimitsRow("/", {})],
@@ -72,7 +72,7 @@ FILLED: dict[int, tuple[str, Catalogue]] = {
         INSERT INTO retries VALUES (x'75', x'67', 0, 1, 3, 2, 99, 1, x'626164');
         UPDATE counters SET value = 4 WHERE name = 'highest_queue_id';
         """,
-        Catalogue(
+        Declarations(
             topics=[TopicRow("/", "t", "u", 2, 7, {}, {}, 4)],
             cursors=[CursorRow("u", "g", "", 1, 0, "claims", 5, 0, (7, 9))],
             retries=[RetryRow("u", "g", 0, 1, 3, 2, 99, True, "bad")],
@@ -83,19 +83,19 @@ FILLED: dict[int, tuple[str, Catalogue]] = {
         """
         INSERT INTO pins VALUES (x'2f', x'71', x'7175657565', x'6e', x'75', 5, 6, x'00000000', 0);
         """,
-        Catalogue(pins=[PinRow("/", "q", "queue", "n", "u", 5, 6, {}, False)]),
+        Declarations(pins=[PinRow("/", "q", "queue", "n", "u", 5, 6, {}, False)]),
     ),
     5: (
         "INSERT INTO parameters VALUES (x'2f', x'63', x'6e', x'00000000');",
-        Catalogue(parameters=[ParameterRow("/", "c", "n", {})]),
+        Declarations(parameters=[ParameterRow("/", "c", "n", {})]),
     ),
     6: (
         "INSERT INTO secrets VALUES (x'616e6e', x'73');",
-        Catalogue(secrets=[SecretRow("ann", "s")]),
+        Declarations(secrets=[SecretRow("ann", "s")]),
     ),
     7: (
         "INSERT INTO secrets VALUES (x'616e6e', x'73', row_sum('secrets', x'616e6e', x'73'));",
-        Catalogue(secrets=[SecretRow("ann", "s")]),
+        Declarations(secrets=[SecretRow("ann", "s")]),
     ),
 }
 

@@ -13,7 +13,7 @@ from handover import Handover
 from headrace.errors import StoreError
 from headrace.store.api.message_log import ExchangeRow, QueueRow
 from headrace.store.sqlite import SqliteMetadata, database, metadata
-from headrace.store.sqlite.metadata import Change
+from headrace.store.sqlite.metadata import PendingChange
 
 
 @pytest.fixture
@@ -30,17 +30,17 @@ class Gate:
         self.batches: list[int] = []
         self.opened = threading.Event()
         self.reached = threading.Event()
-        self._commit: Callable[[Sequence[Change]], None] = store._commit
+        self._commit: Callable[[Sequence[PendingChange]], None] = store._commit
         store._commit = self.commit  # type: ignore[method-assign]
 
-    def commit(self, changes: Sequence[Change]) -> None:
+    def commit(self, changes: Sequence[PendingChange]) -> None:
         self.batches.append(len(changes))
         self.reached.set()
         assert self.opened.wait(10)
         self._commit(changes)
 
 
-def fail(changes: Sequence[Change]) -> None:
+def fail(changes: Sequence[PendingChange]) -> None:
     raise sqlite3.OperationalError("disk I/O error")
 
 
@@ -182,7 +182,7 @@ def test_a_batch_is_committed_whole_or_not_at_all(store: SqliteMetadata, tmp_pat
     store.save(exchange("a"))
     assert gate.reached.wait(10)
     store.save(exchange("b"))
-    store._queue(Change(("INSERT INTO vhosts (name) VALUES (NULL)",), {}))
+    store._queue(PendingChange(("INSERT INTO vhosts (name) VALUES (NULL)",), {}))
     store.save(exchange("c"))
     gate.opened.set()
     loop.wait_for_failure()
@@ -207,11 +207,11 @@ class SmallDisk:
         (self._pages,) = store._connection.execute("PRAGMA page_count").fetchone()
         self.store, self.loop = store, Handover()
         self.attempts = 0
-        self._commit: Callable[[Sequence[Change]], None] = store._commit
+        self._commit: Callable[[Sequence[PendingChange]], None] = store._commit
         store._commit = self.commit  # type: ignore[method-assign]
         self.is_full = True
 
-    def commit(self, changes: Sequence[Change]) -> None:
+    def commit(self, changes: Sequence[PendingChange]) -> None:
         self.attempts += 1
         pages = self._pages if self.is_full else self._pages + 1000
         self.store._connection.execute(f"PRAGMA max_page_count = {pages}")
@@ -296,7 +296,7 @@ def test_small_changes_fit_into_what_is_set_aside(store: SqliteMetadata, tmp_pat
 def test_any_error_of_the_writer_is_a_failure(
     store: SqliteMetadata, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def bug(changes: Sequence[Change]) -> None:
+    def bug(changes: Sequence[PendingChange]) -> None:
         raise ZeroDivisionError("a bug")
 
     loop = Handover()

@@ -11,7 +11,14 @@ import pytest
 
 from headrace.errors import StoreError
 from headrace.model.retention import Retention
-from headrace.store.api.message_log import CursorRow, Level, PinRow, Placed, QueueRow, RetryRow
+from headrace.store.api.message_log import (
+    CursorRow,
+    DurabilityLevel,
+    PinRow,
+    QueueRow,
+    RecordDestination,
+    RetryRow,
+)
 from headrace.store.data_directory import DataDirectory
 from headrace.store.disk import RealDisk
 from headrace.store.log.commit_log import CommitLog
@@ -41,8 +48,8 @@ def put(driver: LogDriver, *contents: bytes) -> range:
         origin=0,
         ttl_ms=None,
         contents=contents,
-        placed=[Placed(QUEUE, first, len(contents))],
-        level=Level.FSYNC,
+        placed=[RecordDestination(QUEUE, first, len(contents))],
+        level=DurabilityLevel.FSYNC,
     )
     driver.commit()
     return range(first, first + len(contents))

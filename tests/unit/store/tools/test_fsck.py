@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import StoreError
-from headrace.store.api.message_log import Level, Placed, QueueRow
+from headrace.store.api.message_log import DurabilityLevel, QueueRow, RecordDestination
 from headrace.store.data_directory import DataDirectory
 from headrace.store.disk import RealDisk
 from headrace.store.log.checkpoint import Checkpoint, checkpoint_bytes
@@ -20,7 +20,7 @@ from headrace.store.log.recovery import index_bytes
 from headrace.store.sqlite.metadata import SqliteMetadata
 from headrace.store.tools.backup import backup
 from headrace.store.tools.compact import compact
-from headrace.store.tools.findings import Findings, Remedy
+from headrace.store.tools.findings import Findings, RepairAction
 from headrace.store.tools.fsck import check
 from headrace.store.tools.offline import LogDriver, held, read_catalogue
 from headrace.store.tools.repair import repair
@@ -35,9 +35,9 @@ def open_log(path: Path) -> LogDriver:
 
 def put(log: CommitLog, queue: int, *contents: bytes) -> range:
     first = log.next_offset(queue)
-    placed = [Placed(queue, first, len(contents))]
+    placed = [RecordDestination(queue, first, len(contents))]
     log.append(exchange="", key="k", origin=0, ttl_ms=None, contents=contents, placed=placed,
-               level=Level.FSYNC)  # fmt: skip
+               level=DurabilityLevel.FSYNC)  # fmt: skip
     return range(first, first + len(contents))
 
 
@@ -168,7 +168,7 @@ def test_a_flipped_bit_costs_exactly_one_message(data: Path) -> None:
     findings = check(data)
 
     (place,) = findings.places
-    assert place.remedy is Remedy.SETTLE
+    assert place.remedy is RepairAction.SETTLE
     assert place.lost == [(ORDERS, 1, 2)]
     assert findings.queue_name(ORDERS) == "queue 'orders' in vhost '/'"
     assert snapshot(data) == before
@@ -207,7 +207,7 @@ def test_an_unreadable_record_is_filled_and_its_neighbours_stay(
     findings = check(data)
 
     (place,) = findings.places
-    assert place.remedy is Remedy.FILL
+    assert place.remedy is RepairAction.FILL
     assert place.lost == ([(MAIL, 0, 2)] if with_index else [])  # nothing else could know
     assert mend(data).is_sound
     assert contents(data, ORDERS) == [b"before", b"after"]
@@ -262,7 +262,7 @@ def test_a_lost_end_of_a_segment_is_damage(data: Path) -> None:
     findings = check(data)
 
     (place,) = findings.places
-    assert (place.remedy, place.lost) == (Remedy.CUT, [(ORDERS, 1, 2)])
+    assert (place.remedy, place.lost) == (RepairAction.CUT, [(ORDERS, 1, 2)])
     assert mend(data).is_sound
     assert contents(data, ORDERS) == [b"kept"]
 
@@ -343,9 +343,9 @@ def test_what_is_readable_of_damaged_metadata_is_accepted_by_a_repair(data: Path
 def test_orphans_become_a_queue_or_a_topic(data: Path) -> None:
     with writing(data) as log:
         put(log, GONE, b"a", b"b")
-        placed = [Placed(GONE + 1, 0, 1)]
+        placed = [RecordDestination(GONE + 1, 0, 1)]
         log.append(exchange="", key="", origin=0, ttl_ms=None, contents=[b"c"], placed=placed,
-                   level=Level.FSYNC)  # fmt: skip
+                   level=DurabilityLevel.FSYNC)  # fmt: skip
 
     findings = mend(data)
 

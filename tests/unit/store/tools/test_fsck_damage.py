@@ -13,7 +13,7 @@ from headrace.errors import StoreError
 from headrace.store import disk
 from headrace.store.log.segment import segment_name
 from headrace.store.tools.backup import backup, restore
-from headrace.store.tools.findings import Remedy
+from headrace.store.tools.findings import RepairAction
 from headrace.store.tools.fsck import check
 from headrace.store.tools.repair import repair
 from unit.store.tools.test_fsck import ORDERS, contents, data, mend, open_log, put, writing
@@ -47,7 +47,7 @@ def test_a_missing_segment_is_damage_with_its_messages(
     findings = check(data)
 
     (place,) = findings.places
-    assert (place.file, place.remedy) == (f"journal/{gone.name}", Remedy.NOTE)
+    assert (place.file, place.remedy) == (f"journal/{gone.name}", RepairAction.NOTE)
     assert place.lost == [(ORDERS, 3, 6)]
     with pytest.raises(StoreError, match="damaged"):
         restore(data, tmp_path / "restored")
@@ -97,7 +97,7 @@ def test_a_file_that_is_no_segment_is_moved_away(data: Path) -> None:
 
     findings = check(data)
 
-    assert {place.remedy for place in findings.places} == {Remedy.MOVE}
+    assert {place.remedy for place in findings.places} == {RepairAction.MOVE}
     assert mend(data).is_sound
     assert [one.name for one in (data / "lost+found").iterdir()] == [segment_name(4096)]
     assert contents(data, ORDERS) == expected[:3] + expected[6:]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import BadTopicValue, StoreError
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import Alike, Entry
+from headrace.store.topics.engine import Entry, UniformEntries
 from headrace.store.topics.entry import (
     HEAD_SIZE,
     decode_entry,
@@ -92,7 +92,7 @@ def test_many_are_encoded_as_one_by_one(entries: list[Entry]) -> None:
 def test_those_that_are_alike_are_encoded_as_one_by_one(
     bodies: list[bytes], lane: Priority, token: str
 ) -> None:
-    entries = Alike(bodies, lane, token)
+    entries = UniformEntries(bodies, lane, token)
     assert list(entries) == [Entry(body, lane, token) for body in bodies]
     assert [entries[at] for at in range(len(entries))] == list(entries)
     assert list(entries[1:3]) == list(entries)[1:3]

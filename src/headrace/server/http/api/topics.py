@@ -20,7 +20,7 @@ from headrace.server.http.durability import until_durable
 from headrace.server.http.listing import Fields, Row, listed, reduced
 from headrace.server.http.replies import Reply
 from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Route
-from headrace.store.topics.engine import GroupInfo, Lag, Reader, TopicInfo, TopicSpec
+from headrace.store.topics.engine import ConsumerSpec, GroupInfo, PriorityLag, TopicInfo, TopicSpec
 
 T = TypeVar("T")
 SECONDS = 30.0  # an engine that is a database far away may take its time
@@ -135,7 +135,7 @@ async def _delete(call: Call) -> Reply:
 # -- groups --------------------------------------------------------------------------------------
 
 
-def _lag_row(lag: Lag, now_ms: int) -> Row:
+def _lag_row(lag: PriorityLag, now_ms: int) -> Row:
     behind = None if lag.oldest_time is None else max(0, now_ms - lag.oldest_time) / 1000
     return {**asdict(lag), "lane": lag.lane.label, "seconds": behind}
 
@@ -201,8 +201,8 @@ async def _of_topic(call: Call) -> Reply:
     return await listed(call, await _groups_of(call, call.vhost, call.name), _GROUP_FIELDS)
 
 
-def _reader(call: Call) -> Reader:
-    return Reader(token="management", group=call.params["group"])
+def _reader(call: Call) -> ConsumerSpec:
+    return ConsumerSpec(token="management", group=call.params["group"])
 
 
 async def _seek(call: Call) -> Reply:

@@ -14,14 +14,14 @@ from typing import Final
 from headrace.model.topics.claim_plan import ClaimableWork, ClaimRange, DueRetry, ExpiredRange, plan
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, lane_named
 from headrace.store.mysql import tables
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.groups import cursors, retries
 from headrace.store.mysql.groups.cursors import new_epoch
-from headrace.store.mysql.groups.group_rows import FREE, Key, NewRange, end, lost, put, split_ids
+from headrace.store.mysql.groups.group_rows import FREE, Key, NewClaimRow, end, lost, put, split_ids
 from headrace.store.mysql.single_consumer import overtaken
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.mysql.tables import NOW
-from headrace.store.topics.engine import Reader
+from headrace.store.topics.engine import ConsumerSpec
 
 _MAX_EXPIRED: Final = 1000
 _SPARE: Final = 8  # free rows for what is split
@@ -29,7 +29,7 @@ _MAX_RANGE: Final = 10_000  # ids of a range with dead ones between its messages
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class ClaimedRange:
     """A range that belongs to this reader now."""
 
     id: int
@@ -45,15 +45,15 @@ class Claimed:
 
 
 def take(
-    session: Session,
+    session: DbConnection,
     topic: str,
-    reader: Reader,
+    reader: ConsumerSpec,
     bounds: Mapping[Priority, Bounds],
     room: int,
     acks: Sequence[Key] = (),
     *,
     counts_messages: bool = False,
-) -> tuple[list[Claimed], bool]:
+) -> tuple[list[ClaimedRange], bool]:
     """Commit ``acks`` and hand out ranges with ``room`` ids, in one transaction; whether that is
     all there is. ``counts_messages``: with ``room`` messages, dead ids beside them; it costs
     another statement for each lane."""
@@ -85,9 +85,9 @@ def take(
 
 
 def _past_dead_ids(
-    session: Session,
+    session: DbConnection,
     topic: str,
-    reader: Reader,
+    reader: ConsumerSpec,
     bounds: Mapping[Priority, Bounds],
     pieces: Sequence[ClaimRange],
 ) -> list[ClaimRange]:
@@ -117,7 +117,7 @@ def _past_dead_ids(
 
 
 @dataclass(slots=True)
-class _Found:
+class _ReclaimableRanges:
     """What there is to hand out again, what of it somebody has set aside, and free rows."""
 
     expired: dict[Priority, list[ExpiredRange]] = field(
@@ -130,8 +130,8 @@ class _Found:
     free: list[int] = field(default_factory=list)
 
 
-def _find(session: Session, topic: str, reader: Reader, room: int) -> _Found:
-    found = _Found()
+def _find(session: DbConnection, topic: str, reader: ConsumerSpec, room: int) -> _ReclaimableRanges:
+    found = _ReclaimableRanges()
     table = tables.claims(topic)
     rows = session.rows(
         f"(SELECT 0,priority,id,start_id,end_id,attempts,epoch,nacked FROM {table} "
@@ -159,9 +159,13 @@ def _find(session: Session, topic: str, reader: Reader, room: int) -> _Found:
 
 
 def _hand_out(
-    session: Session, topic: str, reader: Reader, pieces: Sequence[ClaimRange], found: _Found
-) -> list[Claimed]:
-    taken: dict[ClaimRange, Claimed] = {}
+    session: DbConnection,
+    topic: str,
+    reader: ConsumerSpec,
+    pieces: Sequence[ClaimRange],
+    found: _ReclaimableRanges,
+) -> list[ClaimedRange]:
+    taken: dict[ClaimRange, ClaimedRange] = {}
     new = [piece for piece in pieces if piece.held is None]
     for piece in pieces:
         if piece.held is not None:
@@ -171,23 +175,23 @@ def _hand_out(
                 taken[piece] = claimed
     retries.remove(session, topic, reader, [piece for piece in new if not piece.is_fresh])
     _move_heads(session, topic, reader, {one.lane: one.end for one in new if one.is_fresh})
-    rows = [NewRange(one.lane, one.start, one.end, one.attempts, reader.token) for one in new]
+    rows = [NewClaimRow(one.lane, one.start, one.end, one.attempts, reader.token) for one in new]
     for piece, (number, epoch) in zip(
         new, put(session, topic, reader, rows, found.free), strict=True
     ):
-        taken[piece] = Claimed(number, epoch, piece)
+        taken[piece] = ClaimedRange(number, epoch, piece)
     return [taken[piece] for piece in pieces if piece in taken]
 
 
 def _take_over(
-    session: Session,
+    session: DbConnection,
     topic: str,
-    reader: Reader,
+    reader: ConsumerSpec,
     piece: ClaimRange,
     held: ExpiredRange,
     nacked: frozenset[int],
     free: list[int],
-) -> Claimed | None:
+) -> ClaimedRange | None:
     """An expired range, or its beginning; the rest stays expired. None when its owner has
     committed or renewed it since we looked."""
     epoch = new_epoch()
@@ -200,12 +204,14 @@ def _take_over(
     if not count:
         return None
     if piece.end < held.end:
-        rest = NewRange(piece.lane, piece.end + 1, held.end, held.attempts, nacked=nacked)
+        rest = NewClaimRow(piece.lane, piece.end + 1, held.end, held.attempts, nacked=nacked)
         put(session, topic, reader, [rest], free)
-    return Claimed(held.id, epoch, piece, nacked)
+    return ClaimedRange(held.id, epoch, piece, nacked)
 
 
-def _move_heads(session: Session, topic: str, reader: Reader, ends: Mapping[Priority, int]) -> None:
+def _move_heads(
+    session: DbConnection, topic: str, reader: ConsumerSpec, ends: Mapping[Priority, int]
+) -> None:
     if not ends:
         return
     values: list[object] = [value for lane, end in ends.items() for value in (lane.label, end)]
@@ -220,7 +226,10 @@ def _move_heads(session: Session, topic: str, reader: Reader, ends: Mapping[Prio
 
 
 def give_back(
-    session: Session, topic: str, reader: Reader, unread: Sequence[tuple[Claimed, int]]
+    session: DbConnection,
+    topic: str,
+    reader: ConsumerSpec,
+    unread: Sequence[tuple[ClaimedRange, int]],
 ) -> None:
     """What did not fit into a batch: each range is ours up to an id, the rest anybody's."""
     with session.transaction():
@@ -234,7 +243,7 @@ def give_back(
             )
             if not count:
                 raise lost(topic, reader)
-            rest = NewRange(
+            rest = NewClaimRow(
                 piece.lane, last + 1, piece.end, piece.attempts - 1, nacked=claimed.nacked
             )
             put(session, topic, reader, [rest], [])

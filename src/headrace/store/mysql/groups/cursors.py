@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, lane_named
 from headrace.store.mysql import tables
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.stable_ids import Bounds
-from headrace.store.topics.engine import LATEST, Reader
+from headrace.store.topics.engine import LATEST, ConsumerSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class GroupCursor:
     """``claimed`` is the last id handed out to a group, and of no use for a single consumer."""
 
     offset: int
@@ -27,29 +27,31 @@ def new_epoch() -> int:
     return random.randrange(1, 1 << 40)
 
 
-def start_of(reader: Reader, bounds: Bounds) -> int:
+def start_of(reader: ConsumerSpec, bounds: Bounds) -> int:
     """The position of a reader that is new."""
     return bounds.stable if reader.start == LATEST else bounds.low - 1
 
 
-def row_token(reader: Reader) -> str:
+def row_token(reader: ConsumerSpec) -> str:
     """A group has one row for all its members."""
     return "" if reader.group is not None else reader.token
 
 
 def find(
-    session: Session, topic: str, reader: Reader, *, for_update: bool = False
-) -> dict[Priority, Cursor]:
+    session: DbConnection, topic: str, reader: ConsumerSpec, *, for_update: bool = False
+) -> dict[Priority, GroupCursor]:
     rows = session.rows(
         f"SELECT priority,`offset`,claimed,epoch FROM {tables.cursors(topic)} "
         "WHERE group_key=%s AND token=%s AND queue_id=0 ORDER BY priority"
         + (" FOR UPDATE" if for_update else ""),
         (reader.group or "", row_token(reader)),
     )
-    return {lane_named(label): Cursor(*numbers) for label, *numbers in rows}
+    return {lane_named(label): GroupCursor(*numbers) for label, *numbers in rows}
 
 
-def make(session: Session, topic: str, reader: Reader, bounds: Mapping[Priority, Bounds]) -> None:
+def make(
+    session: DbConnection, topic: str, reader: ConsumerSpec, bounds: Mapping[Priority, Bounds]
+) -> None:
     """The rows of a new reader; those that are there stay as they are."""
     values: list[object] = []
     for lane in BY_URGENCY:
@@ -64,8 +66,8 @@ def make(session: Session, topic: str, reader: Reader, bounds: Mapping[Priority,
 
 
 def find_or_make(
-    session: Session, topic: str, reader: Reader, bounds: Mapping[Priority, Bounds]
-) -> dict[Priority, Cursor]:
+    session: DbConnection, topic: str, reader: ConsumerSpec, bounds: Mapping[Priority, Bounds]
+) -> dict[Priority, GroupCursor]:
     found = find(session, topic, reader)
     if len(found) < len(BY_URGENCY):
         make(session, topic, reader, bounds)
@@ -73,7 +75,7 @@ def find_or_make(
     return found
 
 
-def forget(session: Session, topic: str, reader: Reader) -> None:
+def forget(session: DbConnection, topic: str, reader: ConsumerSpec) -> None:
     """The reader's progress is gone, with all that is out; in a transaction."""
     if reader.group is None:
         session.run(

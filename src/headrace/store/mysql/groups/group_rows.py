@@ -14,10 +14,10 @@ from typing import Any, Final
 from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import tables
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.groups.cursors import new_epoch
 from headrace.store.mysql.tables import NOW
-from headrace.store.topics.engine import Reader
+from headrace.store.topics.engine import ConsumerSpec
 
 KIND: Final = "group"
 # Token and lease stay: they tell who was at work lately.
@@ -32,7 +32,7 @@ Key = tuple[int, int]
 """Id and epoch of a range."""
 
 
-def parse(claim: Sequence[object], reader: Reader) -> list[Key]:
+def parse(claim: Sequence[object], reader: ConsumerSpec) -> list[Key]:
     """Ids and epochs of the ranges; ClaimLost when it is no claim of this group."""
     match claim:
         case [kind, group, [*ranges]] if kind == KIND and group == reader.group:
@@ -48,7 +48,7 @@ def _range(one: object) -> Key:
 
 
 @dataclass(frozen=True, slots=True)
-class NewRange:
+class NewClaimRow:
     """A row to be written. Without a token it is anybody's at once."""
 
     lane: Priority
@@ -60,7 +60,11 @@ class NewRange:
 
 
 def put(
-    session: Session, topic: str, reader: Reader, new: Sequence[NewRange], free: list[int]
+    session: DbConnection,
+    topic: str,
+    reader: ConsumerSpec,
+    new: Sequence[NewClaimRow],
+    free: list[int],
 ) -> list[Key]:
     """Write ranges, into rows that are free as far as there are some."""
     epoch = new_epoch()
@@ -82,7 +86,7 @@ def put(
     return [(number, epoch) for number in numbers]
 
 
-def _row(reader: Reader, one: NewRange, epoch: int) -> list[object]:
+def _row(reader: ConsumerSpec, one: NewClaimRow, epoch: int) -> list[object]:
     lease = reader.lease_ms if one.token else _OVER
     return [
         reader.group, one.lane.label, one.start, one.end, one.token, epoch, one.attempts, lease,
@@ -90,7 +94,7 @@ def _row(reader: Reader, one: NewRange, epoch: int) -> list[object]:
     ]  # fmt: skip
 
 
-def trim(session: Session, topic: str) -> int:
+def trim(session: DbConnection, topic: str) -> int:
     """Remove rows that were needed once, by thousands of messages tried again one by one: every
     read of the group would look at them for ever. How many went."""
     table = tables.claims(topic)
@@ -106,12 +110,12 @@ def trim(session: Session, topic: str) -> int:
     return gone
 
 
-def commit(session: Session, topic: str, reader: Reader, ranges: Sequence[Key]) -> None:
+def commit(session: DbConnection, topic: str, reader: ConsumerSpec, ranges: Sequence[Key]) -> None:
     with session.transaction():
         end(session, topic, reader, ranges)
 
 
-def end(session: Session, topic: str, reader: Reader, ranges: Sequence[Key]) -> None:
+def end(session: DbConnection, topic: str, reader: ConsumerSpec, ranges: Sequence[Key]) -> None:
     """All of them are done, or ClaimLost; in a transaction."""
     count = session.run(
         f"UPDATE {tables.claims(topic)} FORCE INDEX (PRIMARY) SET {FREE} WHERE {_live(ranges)}",
@@ -121,7 +125,7 @@ def end(session: Session, topic: str, reader: Reader, ranges: Sequence[Key]) -> 
         raise lost(topic, reader)
 
 
-def renew(session: Session, topic: str, reader: Reader, ranges: Sequence[Key]) -> None:
+def renew(session: DbConnection, topic: str, reader: ConsumerSpec, ranges: Sequence[Key]) -> None:
     """Also of a lease that is over, as long as nobody else has the messages."""
     with session.transaction():
         count = session.run(
@@ -134,7 +138,7 @@ def renew(session: Session, topic: str, reader: Reader, ranges: Sequence[Key]) -
 
 
 def locked(
-    session: Session, topic: str, reader: Reader, ranges: Sequence[Key]
+    session: DbConnection, topic: str, reader: ConsumerSpec, ranges: Sequence[Key]
 ) -> list[tuple[Any, ...]]:
     """The rows of a claim, kept from others until the transaction ends; ClaimLost."""
     rows = session.rows(
@@ -156,11 +160,11 @@ def _live(ranges: Sequence[Key]) -> str:
     return f"{_held(ranges)} AND lease_until_ms>={NOW}"
 
 
-def _values(reader: Reader, ranges: Sequence[Key]) -> list[object]:
+def _values(reader: ConsumerSpec, ranges: Sequence[Key]) -> list[object]:
     return [reader.group, reader.token, *(number for one in ranges for number in one)]
 
 
-def lost(topic: str, reader: Reader) -> ClaimLost:
+def lost(topic: str, reader: ConsumerSpec) -> ClaimLost:
     return ClaimLost(
         f"the claim is not one of {reader.token!r} in group {reader.group!r} of topic {topic!r} "
         "any more: its lease was over (then another member has its messages, or will get them), or "

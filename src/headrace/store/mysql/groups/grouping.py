@@ -8,28 +8,28 @@ from typing import Final
 
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import tables
-from headrace.store.mysql.bodies import Bodies, is_message
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.bodies import BodyReader, is_message
+from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.groups import claims, group_rows
 from headrace.store.mysql.message_rows import message_of
 from headrace.store.mysql.stable_ids import Bounds
-from headrace.store.topics.engine import Message, Reader, Taken
+from headrace.store.topics.engine import ConsumerSpec, StoredMessage, Taken
 
 _ROUNDS: Final = 8  # of claims for one read, when tombstones have made the first too small
 
 
 def read(
-    session: Session,
+    session: DbConnection,
     topic: str,
-    reader: Reader,
+    reader: ConsumerSpec,
     bounds: Mapping[Priority, Bounds],
     batch: int,
-    bodies: Bodies,
+    bodies: BodyReader,
     acks: Sequence[group_rows.Key] = (),
 ) -> Taken:
     """Commit ``acks``, and take up to ``batch`` messages."""
-    messages: list[Message] = []
-    held: list[claims.Claimed] = []
+    messages: list[StoredMessage] = []
+    held: list[claims.ClaimedRange] = []
     for turn in range(_ROUNDS):
         room = batch - len(messages)
         take = partial(
@@ -50,15 +50,15 @@ def read(
 
 
 def _messages(
-    session: Session,
+    session: DbConnection,
     topic: str,
-    reader: Reader,
-    taken: list[claims.Claimed],
-    bodies: Bodies,
-) -> list[Message]:
+    reader: ConsumerSpec,
+    taken: list[claims.ClaimedRange],
+    bodies: BodyReader,
+) -> list[StoredMessage]:
     """The messages of ranges; ranges that are too much for one batch are given back."""
-    found: list[Message] = []
-    unread: list[tuple[claims.Claimed, int]] = []
+    found: list[StoredMessage] = []
+    unread: list[tuple[claims.ClaimedRange, int]] = []
     for claimed in tuple(taken):
         piece = claimed.piece
         table = tables.messages(topic, piece.lane)

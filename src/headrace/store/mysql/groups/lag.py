@@ -9,18 +9,18 @@ from typing import Final
 
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, lane_named
 from headrace.store.mysql import tables
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.groups import cursors, group_rows
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.mysql.tables import NOW
-from headrace.store.topics.engine import GroupInfo, Lag, Reader
+from headrace.store.topics.engine import ConsumerSpec, GroupInfo, PriorityLag
 
 EXACT: Final = 100_000  # messages up to which a lag is counted; beyond, dead ids count as well
 _SPANS: Final = 200  # ranges counted by one statement
 
 
 @dataclass(slots=True)
-class _Out:
+class _GroupBacklog:
     """What a group has of a lane besides what is unread."""
 
     first: int | None = None  # the lowest id that is claimed or to be tried again
@@ -32,12 +32,12 @@ class _Out:
         self.first = number if self.first is None else min(self.first, number)
 
 
-_Outs = Mapping[tuple[str, Priority], _Out]  # by group
+_Outs = Mapping[tuple[str, Priority], _GroupBacklog]  # by group
 
 
 def lag(
-    session: Session, topic: str, reader: Reader, bounds: Mapping[Priority, Bounds]
-) -> list[Lag]:
+    session: DbConnection, topic: str, reader: ConsumerSpec, bounds: Mapping[Priority, Bounds]
+) -> list[PriorityLag]:
     """One per lane, high first."""
     found = cursors.find(session, topic, reader)
     heads = {}
@@ -48,10 +48,10 @@ def lag(
         else:
             heads[lane] = cursor.offset if reader.group is None else cursor.claimed
     outs = _outstanding(session, topic, reader.group) if reader.group is not None else {}
-    return _Scale(session, topic, bounds).lags(reader.group, heads, outs)
+    return _DistanceCache(session, topic, bounds).lags(reader.group, heads, outs)
 
 
-def groups(session: Session, topic: str, bounds: Mapping[Priority, Bounds]) -> list[GroupInfo]:
+def groups(session: DbConnection, topic: str, bounds: Mapping[Priority, Bounds]) -> list[GroupInfo]:
     """Groups, consumers on their own (no group), and outside readers (a group of one token)."""
     heads: dict[tuple[str | None, str], dict[Priority, int]] = {}
     for group, token, label, offset, claimed in session.rows(
@@ -67,7 +67,7 @@ def groups(session: Session, topic: str, bounds: Mapping[Priority, Bounds]) -> l
     ):
         members[group].append(token)
     outs = _outstanding(session, topic)
-    scale = _Scale(session, topic, bounds)
+    scale = _DistanceCache(session, topic, bounds)
     scale.count(heads.values())
     return [
         GroupInfo(
@@ -80,11 +80,13 @@ def groups(session: Session, topic: str, bounds: Mapping[Priority, Bounds]) -> l
     ]
 
 
-class _Scale:
+class _DistanceCache:
     """Measures how far positions are behind. Many readers may be at the same one, or a little
     apart: nothing is counted twice."""
 
-    def __init__(self, session: Session, topic: str, bounds: Mapping[Priority, Bounds]) -> None:
+    def __init__(
+        self, session: DbConnection, topic: str, bounds: Mapping[Priority, Bounds]
+    ) -> None:
         self._session = session
         self._topic = topic
         self._bounds = bounds
@@ -105,10 +107,12 @@ class _Scale:
             above[lane] = (position, total)
             self._unread[lane, position] = total
 
-    def lags(self, group: str | None, heads: Mapping[Priority, int], outs: _Outs) -> list[Lag]:
+    def lags(
+        self, group: str | None, heads: Mapping[Priority, int], outs: _Outs
+    ) -> list[PriorityLag]:
         if any((lane, self._head(lane, heads)) not in self._unread for lane in BY_URGENCY):
             self.count([heads])
-        nothing = _Out()
+        nothing = _GroupBacklog()
         return [
             self._lag(lane, self._head(lane, heads), outs.get((group or "", lane), nothing))
             for lane in BY_URGENCY
@@ -117,10 +121,10 @@ class _Scale:
     def _head(self, lane: Priority, heads: Mapping[Priority, int]) -> int:
         return max(heads.get(lane, 0), self._bounds[lane].low - 1)
 
-    def _lag(self, lane: Priority, head: int, out: _Out) -> Lag:
+    def _lag(self, lane: Priority, head: int, out: _GroupBacklog) -> PriorityLag:
         position = head if out.first is None else min(head, out.first - 1)
         behind = self._unread[lane, head] + out.claimed + out.retrying
-        return Lag(
+        return PriorityLag(
             lane,
             position,
             self._bounds[lane].stable + 1,
@@ -139,9 +143,9 @@ class _Scale:
         return self._times[lane, position]
 
 
-def _outstanding(session: Session, topic: str, group: str | None = None) -> _Outs:
+def _outstanding(session: DbConnection, topic: str, group: str | None = None) -> _Outs:
     """Of one group, or of all."""
-    found: defaultdict[tuple[str, Priority], _Out] = defaultdict(_Out)
+    found: defaultdict[tuple[str, Priority], _GroupBacklog] = defaultdict(_GroupBacklog)
     which, values = ("AND group_id=%s", (group,)) if group is not None else ("", ())
     rows = session.rows(
         f"SELECT group_id,priority,start_id,end_id,nacked FROM {tables.claims(topic)} "
@@ -171,7 +175,7 @@ def _outstanding(session: Session, topic: str, group: str | None = None) -> _Out
 
 
 def _counts(
-    session: Session, topic: str, lane: Priority, spans: Sequence[tuple[int, int]]
+    session: DbConnection, topic: str, lane: Priority, spans: Sequence[tuple[int, int]]
 ) -> list[int]:
     """Messages of each range of ids. The ranges stand in the statement: joined from their table,
     the server looks at the whole topic for each of them."""
@@ -186,7 +190,7 @@ def _counts(
     return counts
 
 
-def _count(session: Session, topic: str, lane: Priority, position: int, end: int) -> int:
+def _count(session: DbConnection, topic: str, lane: Priority, position: int, end: int) -> int:
     [(count,)] = session.rows(
         f"SELECT COUNT(*) FROM {tables.messages(topic, lane)} WHERE id>%s AND id<=%s AND flags=0",
         (position, end),
@@ -194,7 +198,9 @@ def _count(session: Session, topic: str, lane: Priority, position: int, end: int
     return int(count)
 
 
-def time_after(session: Session, topic: str, lane: Priority, position: int, end: int) -> int | None:
+def time_after(
+    session: DbConnection, topic: str, lane: Priority, position: int, end: int
+) -> int | None:
     """When the first message behind the position was stored."""
     rows = session.rows(
         f"SELECT CAST(UNIX_TIMESTAMP(created_at)*1000 AS SIGNED) FROM "
@@ -204,7 +210,7 @@ def time_after(session: Session, topic: str, lane: Priority, position: int, end:
     return int(rows[0][0]) if rows else None
 
 
-def last_time(session: Session, topic: str, lane: Priority, bounds: Bounds) -> int | None:
+def last_time(session: DbConnection, topic: str, lane: Priority, bounds: Bounds) -> int | None:
     rows = session.rows(
         f"SELECT CAST(UNIX_TIMESTAMP(created_at)*1000 AS SIGNED) FROM "
         f"{tables.messages(topic, lane)} WHERE id>=%s AND id<=%s AND flags=0 "

@@ -7,18 +7,20 @@ from typing import Final
 
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import tables
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.groups import cursors
 from headrace.store.mysql.groups.group_rows import FREE
 from headrace.store.mysql.stable_ids import Bounds
-from headrace.store.topics.engine import Reader
+from headrace.store.topics.engine import ConsumerSpec
 
 _AT: Final = "CAST(UNIX_TIMESTAMP(created_at)*1000 AS SIGNED)"
 # Times do not rise strictly with ids: statements that ran side by side may cross.
 _CROSSING: Final = 2000
 
 
-def position_at(session: Session, topic: str, lane: Priority, bounds: Bounds, time_ms: int) -> int:
+def position_at(
+    session: DbConnection, topic: str, lane: Priority, bounds: Bounds, time_ms: int
+) -> int:
     """The position before the first message stored at that time or later.
 
     A search by halves over the ids: there is no index on the time, it would cost every append.
@@ -46,7 +48,7 @@ def position_at(session: Session, topic: str, lane: Priority, bounds: Bounds, ti
 
 
 def seek_group(
-    session: Session, topic: str, reader: Reader, positions: Mapping[Priority, int]
+    session: DbConnection, topic: str, reader: ConsumerSpec, positions: Mapping[Priority, int]
 ) -> None:
     """All that is out becomes void; in lanes that stay it is handed out again at once."""
     with session.transaction():

@@ -11,12 +11,12 @@ from typing import Final
 from headrace.errors import BadTopicValue, ClaimLost
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import tables
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.groups import cursors
 from headrace.store.mysql.message_rows import SELECTED, message_of
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.mysql.tables import NOW
-from headrace.store.topics.engine import Message, Reader
+from headrace.store.topics.engine import ConsumerSpec, StoredMessage
 
 _ROW_TOKEN: Final = "#q"
 _THIS: Final = "group_key=%s AND token='#q' AND queue_id=%s AND priority=%s"
@@ -39,7 +39,12 @@ class QueueLease:
 
 
 def lease(
-    session: Session, topic: str, reader: Reader, lane: Priority, queue: int, bounds: Bounds
+    session: DbConnection,
+    topic: str,
+    reader: ConsumerSpec,
+    lane: Priority,
+    queue: int,
+    bounds: Bounds,
 ) -> QueueLease | None:
     """The queue, when nobody else holds it."""
     if reader.group is None:
@@ -67,8 +72,8 @@ def lease(
 
 
 def read(
-    session: Session, topic: str, held: QueueLease, after: int, bounds: Bounds, limit: int
-) -> list[Message]:
+    session: DbConnection, topic: str, held: QueueLease, after: int, bounds: Bounds, limit: int
+) -> list[StoredMessage]:
     """The next messages of the queue, in order."""
     rows = session.rows(
         f"SELECT {SELECTED} FROM {tables.messages(topic, held.lane)} "
@@ -78,7 +83,9 @@ def read(
     return [message_of(row, held.lane, 1) for row in rows]
 
 
-def commit(session: Session, topic: str, held: QueueLease, position: int, lease_ms: int) -> None:
+def commit(
+    session: DbConnection, topic: str, held: QueueLease, position: int, lease_ms: int
+) -> None:
     """Everything up to ``position`` is done; the lease begins anew. ClaimLost."""
     count = session.run(
         f"UPDATE {tables.cursors(topic)} SET `offset`=GREATEST(`offset`,%s), "
@@ -93,7 +100,7 @@ def commit(session: Session, topic: str, held: QueueLease, position: int, lease_
         )
 
 
-def release(session: Session, topic: str, held: QueueLease) -> None:
+def release(session: DbConnection, topic: str, held: QueueLease) -> None:
     """Somebody else may have it at once."""
     session.run(
         f"UPDATE {tables.cursors(topic)} SET owner=NULL, lease_until_ms=0 WHERE {_THIS} "

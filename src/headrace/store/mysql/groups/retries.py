@@ -10,11 +10,11 @@ from headrace.errors import BadTopicValue
 from headrace.model.topics.claim_plan import ClaimRange
 from headrace.model.topics.message_priority import Priority, lane_named
 from headrace.store.mysql import tables
-from headrace.store.mysql.connection import Session
+from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.message_rows import SELECTED, message_of
 from headrace.store.mysql.tables import NOW
-from headrace.store.topics.engine import Message, Reader
+from headrace.store.topics.engine import ConsumerSpec, StoredMessage
 
 MAX_REASON: Final = 200
 _PORTION: Final = 1000  # rows of one statement
@@ -23,9 +23,9 @@ _GIVEN_UP: Final = "handed out too often without an answer"
 
 
 def nack(
-    session: Session,
+    session: DbConnection,
     topic: str,
-    reader: Reader,
+    reader: ConsumerSpec,
     keys: Sequence[group_rows.Key],
     ids: Sequence[tuple[Priority, int]] | None,
     delay_ms: int,
@@ -36,7 +36,7 @@ def nack(
     The claim remembers them: whoever takes it over must not hand them out a second time.
     """
     with session.transaction():
-        held = _Held(group_rows.locked(session, topic, reader, keys))
+        held = _ClaimContents(group_rows.locked(session, topic, reader, keys))
         if ids is None:
             found = _all_of(session, topic, held)
         else:
@@ -54,7 +54,7 @@ def nack(
             )
 
 
-class _Held:
+class _ClaimContents:
     """What a claim has of each lane, without what was set aside before. A range that somebody left
     behind and a message of it that is tried again may be in one claim: only one of them has it.
     Thousands may be set aside at once, and others wait for the rows."""
@@ -62,10 +62,10 @@ class _Held:
     def __init__(self, rows: Sequence[tuple[Any, ...]]) -> None:
         self._aside = {row[0]: set(group_rows.split_ids(row[5])) for row in rows}
         self._changed: set[int] = set()
-        self._live: dict[Priority, list[_Stretch]] = {}
+        self._live: dict[Priority, list[_IdRange]] = {}
         for row in rows:
             self._live.setdefault(lane_named(row[1]), []).extend(
-                _Stretch(start, end, row[0], int(row[4]))
+                _IdRange(start, end, row[0], int(row[4]))
                 for start, end in _without(row[2], row[3], self._aside[row[0]])
             )
         for stretches in self._live.values():
@@ -99,14 +99,14 @@ class _Held:
         return [(claim_id, self._aside[claim_id]) for claim_id in sorted(self._changed)]
 
 
-class _Stretch(NamedTuple):
+class _IdRange(NamedTuple):
     start: int
     end: int
     claim_id: int
     attempts: int
 
 
-def _start(stretch: _Stretch) -> int:
+def _start(stretch: _IdRange) -> int:
     return stretch.start
 
 
@@ -122,7 +122,7 @@ def _without(start: int, end: int, gone: Iterable[int]) -> Iterator[tuple[int, i
         yield start, end
 
 
-def _all_of(session: Session, topic: str, held: _Held) -> list[_Retried]:
+def _all_of(session: DbConnection, topic: str, held: _ClaimContents) -> list[_Retried]:
     """Every message of the claim, set aside."""
     found = []
     for lane, start, end in list(held.stretches()):
@@ -136,7 +136,7 @@ def _all_of(session: Session, topic: str, held: _Held) -> list[_Retried]:
     return found
 
 
-def _check_messages(session: Session, topic: str, found: Sequence[_Retried]) -> None:
+def _check_messages(session: DbConnection, topic: str, found: Sequence[_Retried]) -> None:
     """A tombstone is no message."""
     for lane in {one[0] for one in found}:
         numbers = [number for its, number, _ in found if its is lane]
@@ -150,9 +150,9 @@ def _check_messages(session: Session, topic: str, found: Sequence[_Retried]) -> 
 
 
 def _insert(
-    session: Session,
+    session: DbConnection,
     topic: str,
-    reader: Reader,
+    reader: ConsumerSpec,
     found: Sequence[_Retried],
     delay_ms: int,
     reason: str,
@@ -171,7 +171,9 @@ def _insert(
     )
 
 
-def remove(session: Session, topic: str, reader: Reader, pieces: Sequence[ClaimRange]) -> None:
+def remove(
+    session: DbConnection, topic: str, reader: ConsumerSpec, pieces: Sequence[ClaimRange]
+) -> None:
     """They are in a claim now."""
     for at in range(0, len(pieces), _PORTION):
         portion = pieces[at : at + _PORTION]
@@ -187,7 +189,7 @@ def remove(session: Session, topic: str, reader: Reader, pieces: Sequence[ClaimR
 
 
 def bury_range(
-    session: Session, topic: str, lane: Priority, key: group_rows.Key, nacked: str
+    session: DbConnection, topic: str, lane: Priority, key: group_rows.Key, nacked: str
 ) -> None:
     """An expired range that was handed out too often: all its messages are dead."""
     table = tables.claims(topic)
@@ -210,7 +212,9 @@ def bury_range(
     session.run(f"UPDATE {table} SET {group_rows.FREE} WHERE id=%s", (key[0],))
 
 
-def dead(session: Session, topic: str, group: str, limit: int) -> list[tuple[Message, str]]:
+def dead(
+    session: DbConnection, topic: str, group: str, limit: int
+) -> list[tuple[StoredMessage, str]]:
     """What the group has given up, as far as retention has left it."""
     rows = session.rows(
         f"SELECT priority,msg_id,attempts,reason FROM {tables.retries(topic)} "

@@ -16,13 +16,13 @@ from headrace.server.http.listing import Row
 from headrace.server.http.replies import Reply
 from headrace.server.http.router import ENTERS_VHOST, Route
 from headrace.store.topics.entry import decode_entry
-from headrace.store.topics.reads import Loaded
+from headrace.store.topics.reads import LoadedEntries
 
 MAX_ENTRIES = 100_000  # looked at for one answer, about a second of work
 READ_BYTES = 1 << 20
 
 
-def _fates(queue: Queue, offset: int, loaded: Loaded) -> Iterator[tuple[int, Row]]:
+def _fates(queue: Queue, offset: int, loaded: LoadedEntries) -> Iterator[tuple[int, Row]]:
     """Entries that tell of this message: most are of other queues and are not even parsed."""
     key = queue.name[:255]
     for content in loaded.contents:
