@@ -14,7 +14,7 @@ from headrace.core.access.users import Users
 from headrace.core.alarms import Alarms
 from headrace.core.clock import Clock, Timers
 from headrace.core.counters import Churn
-from headrace.core.loop_turn import Turn
+from headrace.core.loop_turn import LoopTurn
 from headrace.core.parameters import Parameters
 from headrace.core.reports import Reports
 from headrace.core.storage import Storage
@@ -24,7 +24,7 @@ from headrace.errors import NotAllowed, PreconditionFailed
 DEFAULT_VHOST = "/"
 
 
-class Connection(Protocol):
+class ConnectedClient(Protocol):
     """A client's connection, of any protocol."""
 
     user: User
@@ -58,14 +58,14 @@ class Broker:
         loopback_users: Collection[str] = ("guest",),
         clock: Clock | None = None,
         storage: Storage | None = None,
-        turn: Turn | None = None,
+        turn: LoopTurn | None = None,
         events: bool = False,
     ) -> None:
         self.loop = loop
         self._events = events  # whether vhosts note what happens to messages
         self.clock = clock or Clock()
         self.timers = Timers(self.clock, loop)
-        self.turn = turn or Turn(loop)
+        self.turn = turn or LoopTurn(loop)
         self.storage = storage or Storage(self.turn)
         self.turn.before_writing = self.storage.flush
         self.storage.before_tidying = self._expire_topics
@@ -74,7 +74,7 @@ class Broker:
         )
         self.vhosts: dict[str, Vhost] = {}
         self.on_new_vhost: Callable[[Vhost], None] = lambda vhost: None
-        self.connections: set[Connection] = set()
+        self.connections: set[ConnectedClient] = set()
         self.churn = Churn()
         self.parameters = Parameters(self.storage)
         self.reports = Reports(self.parameters)
@@ -170,7 +170,7 @@ class Broker:
                     f"({user.limits[MAX_CONNECTIONS]}) is reached"
                 )
 
-    def connections_of(self, user: str) -> list[Connection]:
+    def connections_of(self, user: str) -> list[ConnectedClient]:
         return [one for one in self.connections if one.user.name == user]
 
     def check_channels(self, user: User) -> None:

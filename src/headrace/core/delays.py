@@ -25,7 +25,7 @@ MAX_DELAY_MS = (1 << 32) - 1
 NAME_PREFIX = "amq.delayed."
 
 
-class Waiting:
+class DelayedMessageQueue:
     """The place where messages of one delayed exchange wait.
 
     Persistent ones of a durable exchange are in the journal meanwhile, as in a queue of their own;
@@ -152,24 +152,26 @@ class Waiting:
         return released.position
 
 
-class Delays:
+class DelayedExchanges:
     """Where the messages of a vhost's delayed exchanges wait."""
 
     def __init__(self, vhost: Vhost) -> None:
         self._vhost = vhost
-        self._by_exchange: dict[Exchange, Waiting] = {}
+        self._by_exchange: dict[Exchange, DelayedMessageQueue] = {}
 
-    def of(self, exchange: Exchange) -> Waiting:
+    def of(self, exchange: Exchange) -> DelayedMessageQueue:
         waiting = self._by_exchange.get(exchange)
         if waiting is None:
-            waiting = self._by_exchange[exchange] = Waiting(self._vhost, exchange)
+            waiting = self._by_exchange[exchange] = DelayedMessageQueue(self._vhost, exchange)
         return waiting
 
     def restore(self, row: QueueRow) -> None:
         """Messages found in the journal go on waiting."""
         exchange = self._vhost.exchanges.get(row.name.removeprefix(NAME_PREFIX))
         if exchange is not None and exchange.delayed:
-            waiting = self._by_exchange[exchange] = Waiting(self._vhost, exchange, row.id)
+            waiting = self._by_exchange[exchange] = DelayedMessageQueue(
+                self._vhost, exchange, row.id
+            )
             waiting.restore()
 
     def forget(self, exchange: Exchange) -> None:

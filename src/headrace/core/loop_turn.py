@@ -40,14 +40,14 @@ class Worker(Protocol):
         """Go on for one share of time; ask for another if there is more to do."""
 
 
-class Pumped(Protocol):
+class Dispatchable(Protocol):
     marked: bool
 
     def pump(self) -> None:
         """Give ready messages to consumers."""
 
 
-class Flushed(Protocol):
+class Flushable(Protocol):
     marked: bool
 
     def flush(self) -> None:
@@ -59,13 +59,13 @@ def log_failure(error: Exception | None) -> None:
         logger.error("long work failed", exc_info=error)
 
 
-class Turn:
+class LoopTurn:
     """What is left to do at the end of this turn."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._queues: list[Pumped] = []
-        self._sessions: list[Flushed] = []
+        self._queues: list[Dispatchable] = []
+        self._sessions: list[Flushable] = []
         self._afterwards: list[Callable[[], None]] = []
         self._light: deque[Worker] = deque()  # of clients with little to do
         self._heavy: deque[Worker] = deque()
@@ -80,14 +80,14 @@ class Turn:
         if not self._scheduled:
             self._schedule()
 
-    def mark_queue(self, queue: Pumped) -> None:
+    def mark_queue(self, queue: Dispatchable) -> None:
         """The queue has messages or credit it had not before. Callers test ``marked`` first."""
         queue.marked = True
         self._queues.append(queue)
         if not self._scheduled:
             self._schedule()
 
-    def mark_session(self, session: Flushed) -> None:
+    def mark_session(self, session: Flushable) -> None:
         """The session has bytes to write. Callers test ``marked`` first."""
         session.marked = True
         self._sessions.append(session)
@@ -178,7 +178,9 @@ class _Work:
 
     __slots__ = ("_steps", "_then", "_turn", "asker", "is_done")
 
-    def __init__(self, turn: Turn, steps: Steps, then: Callable[[Exception | None], None]) -> None:
+    def __init__(
+        self, turn: LoopTurn, steps: Steps, then: Callable[[Exception | None], None]
+    ) -> None:
         self.asker: Asker | None = None
         self.is_done = False
         self._turn = turn

@@ -31,7 +31,7 @@ Note = tuple[Sequence[int], str]  # offsets in rising order, the consumer
 Range = tuple[int, int, str]  # first, last, the consumer; "" when there are several
 
 
-class Events:
+class MessageEvents:
     """Those of one vhost. Nothing is noted unless it is switched on."""
 
     __slots__ = ("_count", "_notes", "_timer", "_vhost", "on")

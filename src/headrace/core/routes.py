@@ -45,7 +45,7 @@ class DefaultRouter:
     unbind = bind
 
 
-class Found(NamedTuple):
+class WalkResult(NamedTuple):
     """The outcome of a walk through exchanges."""
 
     destinations: list[Destination]
@@ -103,7 +103,7 @@ class Routes:
         headers: Mapping[str, object],
         *,
         inside: bool = False,
-    ) -> Found:
+    ) -> WalkResult:
         """Every queue that wants the message, once, through bound and alternate exchanges.
 
         ``inside``: it comes from the first exchange, in which it has waited, or whose topic has it.
@@ -133,7 +133,7 @@ class Routes:
                 if other is not None and other not in seen:
                     seen.add(other)
                     todo.append(other)
-        return Found(list(found), by_headers)
+        return WalkResult(list(found), by_headers)
 
     def _stops_at(self, exchange: Exchange, found: dict[Destination, None]) -> bool:
         """A delayed exchange, or a topic: messages may go no further, or not yet."""

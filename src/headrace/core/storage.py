@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 
 from headrace.core.clock import Timers
-from headrace.core.loop_turn import Flushed, Turn
+from headrace.core.loop_turn import Flushable, LoopTurn
 from headrace.store.api.message_log import (
     CursorRow,
     DurabilityLevel,
@@ -42,7 +42,7 @@ class Storage:
 
     def __init__(
         self,
-        turn: Turn,
+        turn: LoopTurn,
         *,
         journal: MessageLog | None = None,
         metadata: Metadata | None = None,
@@ -61,7 +61,7 @@ class Storage:
         # (durable, synced, the ticket that they have to wait for)
         self._gated: list[tuple[int, int, int]] = []
         self._unread: list[tuple[int, Callable[[], None]]] = []  # position, who waits to read
-        self._waiting: set[Flushed] = set()
+        self._waiting: set[Flushable] = set()
         self._stalled: list[Callable[[], None]] = []
         self.has_failed = False
         self.on_failure: Callable[[Exception], None] = lambda error: None
@@ -123,7 +123,7 @@ class Storage:
         """Everything appended and settled so far is safe once ``durable`` is there."""
         return self.journal.settled_position() if self.journal is not None else 0
 
-    def wait(self, session: Flushed) -> None:
+    def wait(self, session: Flushable) -> None:
         """Flush the session again when something has become safe."""
         self._waiting.add(session)
 

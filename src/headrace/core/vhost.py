@@ -10,20 +10,20 @@ from uuid import uuid4
 from headrace.core.access.limits import MAX_QUEUES, is_reached
 from headrace.core.counters import VhostCounters
 from headrace.core.dead_letters import DeadLetters
-from headrace.core.delays import Delays
+from headrace.core.delays import DelayedExchanges
 from headrace.core.exchange import KINDS, Exchange, Target
-from headrace.core.message_events import Events
+from headrace.core.message_events import MessageEvents
 from headrace.core.policies import OperatorPolicies, Policies, policies_for
 from headrace.core.queues.queue import Queue
 from headrace.core.reply_to import ReplyAddresses
 from headrace.core.routes import DefaultRouter, Routes
-from headrace.core.spark_support.pins import Held, Pins
+from headrace.core.spark_support.pins import Pins, PinTarget
 from headrace.core.spark_support.pipeline_status import Pipelines
-from headrace.core.spark_support.staged_batches import Staging
+from headrace.core.spark_support.staged_batches import StagedBatches
 from headrace.core.storage import Storage
 from headrace.core.topics.exchange_bridge import PREFIX as TOPIC_PREFIX
-from headrace.core.topics.exchange_bridge import X_TOPIC, Nowhere
-from headrace.core.topics.registry import Topics
+from headrace.core.topics.exchange_bridge import X_TOPIC, UnavailableTopicSink
+from headrace.core.topics.registry import TopicRegistry
 from headrace.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from headrace.model.arguments import (
     Declaration,
@@ -47,7 +47,7 @@ from headrace.wire.amqp.values import type_name
 
 if TYPE_CHECKING:
     from headrace.core.clock import Clock, Timers
-    from headrace.core.loop_turn import Steps, Turn
+    from headrace.core.loop_turn import LoopTurn, Steps
 
 _PREDECLARED = (
     ("amq.direct", "direct", False),
@@ -64,7 +64,12 @@ class Vhost:
     """Everything in it is invisible from other vhosts."""
 
     def __init__(
-        self, name: str, clock: Clock, timers: Timers, turn: Turn, storage: Storage | None = None
+        self,
+        name: str,
+        clock: Clock,
+        timers: Timers,
+        turn: LoopTurn,
+        storage: Storage | None = None,
     ) -> None:
         self.name = name
         self.storage = storage or Storage(turn)
@@ -80,14 +85,14 @@ class Vhost:
         self.created = 0  # queues, exchanges and bindings so far
         self.replies = ReplyAddresses()
         self.dead_letters = DeadLetters(self)
-        self.topics = Topics(self)
+        self.topics = TopicRegistry(self)
         self.pins = Pins(name, self.storage, clock)
         self.pins.find = self._find_held
         self.pipelines = Pipelines(clock)
-        self.events = Events(self)
-        self.staging = Staging(name, self.storage, timers)
+        self.events = MessageEvents(self)
+        self.staging = StagedBatches(name, self.storage, timers)
         self.routes = Routes(self)
-        self.delays = Delays(self)
+        self.delays = DelayedExchanges(self)
         self._exclusive: dict[object, set[Queue]] = {}
         self.exchanges[""] = Exchange("", "direct", router=DefaultRouter(self))
         for exchange, kind, internal in _PREDECLARED:
@@ -194,7 +199,7 @@ class Vhost:
             raise AccessRefused(
                 f"deletion of system exchange '{name}' in vhost '{self.name}' not allowed"
             )
-        if exchange.sink is not None and not isinstance(exchange.sink, Nowhere):
+        if exchange.sink is not None and not isinstance(exchange.sink, UnavailableTopicSink):
             raise AccessRefused(f"exchange '{name}' belongs to a topic: delete the topic")
         if if_unused and exchange.is_bound:
             raise PreconditionFailed(f"exchange '{name}' in vhost '{self.name}' in use")
@@ -414,7 +419,7 @@ class Vhost:
 
     def _follow_taps(self, exchange: Exchange) -> None:
         """A topic of another engine is followed as long as something is bound to it."""
-        if exchange.is_tailed and not isinstance(exchange.sink, Nowhere):
+        if exchange.is_tailed and not isinstance(exchange.sink, UnavailableTopicSink):
             self.topics.taps_changed(exchange.name.removeprefix(TOPIC_PREFIX))
 
     def _auto_delete(self, exchange: Exchange) -> None:
@@ -438,12 +443,16 @@ class Vhost:
         self.topics.close()
         self.staging.close()
 
-    def _find_held(self, kind: str, name: str) -> Held | None:
+    def _find_held(self, kind: str, name: str) -> PinTarget | None:
         """A queue or topic whose messages have numbers in the journal."""
         if kind == "topic":
             topic = self.topics.log.topics.get(name)
-            return None if topic is None else Held(kind, name, topic.uuid, topic.numbers_by_queue())
+            return (
+                None
+                if topic is None
+                else PinTarget(kind, name, topic.uuid, topic.numbers_by_queue())
+            )
         queue = self.queues.get(name)
         if queue is None or queue.number is None:
             return None
-        return Held(kind, name, queue.uuid, {0: queue.number})
+        return PinTarget(kind, name, queue.uuid, {0: queue.number})

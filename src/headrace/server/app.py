@@ -19,7 +19,7 @@ from headrace.config import Config, parse_amount
 from headrace.core.broker import Broker
 from headrace.core.clock import Clock
 from headrace.core.definitions import load_definitions
-from headrace.core.loop_turn import Turn
+from headrace.core.loop_turn import LoopTurn
 from headrace.server import descriptors, supervisor
 from headrace.server.amqp import handshake as amqp
 from headrace.server.amqp.session import Session as AmqpSession
@@ -64,7 +64,7 @@ class Server:
         """Returns once every listener is up."""
         config = self.config
         loop = asyncio.get_running_loop()
-        turn = Turn(loop)
+        turn = LoopTurn(loop)
         self._fetches = FetchPool(loop)
         self._stores = Stores(config.data_dir, turn, self._clock, segment_size=config.segment_size)
         self._stores.storage.on_failure = self._storage_failed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from headrace.core.loop_turn import Turn
+from headrace.core.loop_turn import LoopTurn
 from headrace.core.queues.consumer import Consumer
 from headrace.core.queues.queue import Queue
 from headrace.errors import PreconditionFailed
@@ -32,7 +32,7 @@ class Outlet(Protocol):
     marked: bool
     out_bytes: int
     starved: set[Starved]
-    turn: Turn
+    turn: LoopTurn
 
     def flush(self) -> None: ...
 

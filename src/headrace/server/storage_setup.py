@@ -11,7 +11,7 @@ from pathlib import Path
 
 from headrace.core.broker import Broker
 from headrace.core.clock import Clock
-from headrace.core.loop_turn import Turn
+from headrace.core.loop_turn import LoopTurn
 from headrace.core.restore import restore
 from headrace.core.storage import Storage
 from headrace.errors import StoreError
@@ -34,7 +34,7 @@ class Stores:
     """Everything a broker keeps in its data directory."""
 
     def __init__(
-        self, path: Path, turn: Turn, clock: Clock, *, segment_size: int = SEGMENT_SIZE
+        self, path: Path, turn: LoopTurn, clock: Clock, *, segment_size: int = SEGMENT_SIZE
     ) -> None:
         """``clock`` stamps what is written: its time to live goes on over a restart."""
         started = time.monotonic()

@@ -12,8 +12,8 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from headrace.core.broker import DEFAULT_VHOST, Broker
-from headrace.core.topics.blocking_adapter import ThreadedEngine
-from headrace.core.topics.workers import Workers
+from headrace.core.topics.blocking_adapter import BlockingAdapter
+from headrace.core.topics.workers import EngineThreads
 from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError, ConfigError, EngineUnavailable
 from headrace.store.topics.engine import SharedEngine
@@ -35,7 +35,7 @@ class Engines:
         data_dir: Path,
     ) -> None:
         self._broker = broker
-        self._workers = Workers(loop)
+        self._workers = EngineThreads(loop)
         self._max_body = max_body
         # Another node must not have the same, and this one must have it after a restart.
         here = f"{socket.gethostname()}:{data_dir.resolve()}"
@@ -65,9 +65,9 @@ class Engines:
         for engine, known in self._by_vhost.get(vhost.name, ()):
             self._add(vhost, engine, durable=True).start(known)
 
-    def _add(self, vhost: Vhost, engine: SharedEngine, *, durable: bool) -> ThreadedEngine:
+    def _add(self, vhost: Vhost, engine: SharedEngine, *, durable: bool) -> BlockingAdapter:
         timers = self._broker.timers
-        added = ThreadedEngine(engine, self._workers, timers, self._soon, durable=durable)
+        added = BlockingAdapter(engine, self._workers, timers, self._soon, durable=durable)
         vhost.topics.add_engine(added)
         return added
 

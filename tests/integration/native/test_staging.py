@@ -13,7 +13,7 @@ from headrace.bulk.client import BulkConnection
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
 from headrace.core import loop_turn
-from headrace.core.loop_turn import Turn
+from headrace.core.loop_turn import LoopTurn
 from headrace.core.spark_support import staged_batches
 from headrace.server import descriptors
 from headrace.server.native import spark_support
@@ -112,10 +112,10 @@ def test_a_batch_is_prepared_over_several_turns(
     bulk.call(Op.QUEUE_DECLARE, name="q", durable=True)
     for n in range(40):
         bulk.stage("sink", 0, "a", [{**MESSAGE, "body": b"%d" % n}])
-    turns, used, finish = count(), set[int](), Turn.finish
+    turns, used, finish = count(), set[int](), LoopTurn.finish
     now = [0]
 
-    def counted(self: Turn) -> None:
+    def counted(self: LoopTurn) -> None:
         now[0] = next(turns)
         finish(self)
 
@@ -126,7 +126,7 @@ def test_a_batch_is_prepared_over_several_turns(
         return prepare(session, data)
 
     ticks = count()
-    monkeypatch.setattr(Turn, "finish", counted)
+    monkeypatch.setattr(LoopTurn, "finish", counted)
     monkeypatch.setattr(spark_support, "_prepare", noted)
     monkeypatch.setattr(loop_turn, "thread_time", lambda: next(ticks) / 1000)
 

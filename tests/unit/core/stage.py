@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from headrace.core.clock import Timers, VirtualClock
-from headrace.core.loop_turn import Turn
+from headrace.core.loop_turn import LoopTurn
 from headrace.core.queues.consumer import Consumer
 from headrace.core.queues.queue import Queue
 from headrace.core.vhost import Vhost
@@ -62,7 +62,7 @@ class Stage:
         self.loop = HandLoop()
         loop = cast(asyncio.AbstractEventLoop, self.loop)
         self.timers = Timers(self.clock, loop)
-        self.turn = Turn(loop)
+        self.turn = LoopTurn(loop)
         self.vhost = Vhost("/", self.clock, self.timers, self.turn)
 
     def run(self) -> None:

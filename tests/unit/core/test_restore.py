@@ -11,7 +11,7 @@ import pytest
 
 from headrace.core.broker import Broker
 from headrace.core.clock import VirtualClock
-from headrace.core.loop_turn import Turn
+from headrace.core.loop_turn import LoopTurn
 from headrace.core.queues.queue import Queue
 from headrace.core.restore import restore
 from headrace.core.storage import Storage
@@ -49,7 +49,7 @@ class Site:
     def start(self) -> Broker:
         self.hand = HandLoop()
         loop = cast(asyncio.AbstractEventLoop, self.hand)
-        turn = Turn(loop)
+        turn = LoopTurn(loop)
         log = self.journal.log
         self.broker = Broker(
             loop,

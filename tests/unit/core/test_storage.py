@@ -10,7 +10,7 @@ import pytest
 
 from headrace.core import storage as storage_module
 from headrace.core.clock import Timers, VirtualClock
-from headrace.core.loop_turn import Turn
+from headrace.core.loop_turn import LoopTurn
 from headrace.core.storage import Storage
 from headrace.store.api.message_log import ExchangeRow, QueueRow
 from headrace.store.log import commit_log as log_module
@@ -54,7 +54,7 @@ class StorageStage:
         self.journal = JournalStage(ForgetfulDisk())
         self.metadata = LateMetadata()
         self.storage = Storage(
-            Turn(self.loop),
+            LoopTurn(self.loop),
             journal=self.journal.log,
             metadata=self.metadata,
             scratch=Scratch(directory),
@@ -126,7 +126,7 @@ def test_queues_get_numbers_that_are_not_used_again(stage: StorageStage) -> None
 
 
 def test_nothing_is_recorded_while_declarations_are_restored(tmp_path: Path) -> None:
-    turn = Turn(cast(asyncio.AbstractEventLoop, HandLoop()))
+    turn = LoopTurn(cast(asyncio.AbstractEventLoop, HandLoop()))
     metadata = LateMetadata()
     journal = JournalStage(ForgetfulDisk()).log
     storage = Storage(turn, journal=journal, metadata=metadata)
@@ -137,7 +137,7 @@ def test_nothing_is_recorded_while_declarations_are_restored(tmp_path: Path) -> 
 
 
 def test_without_engines_nobody_waits() -> None:
-    storage = Storage(Turn(cast(asyncio.AbstractEventLoop, HandLoop())))
+    storage = Storage(LoopTurn(cast(asyncio.AbstractEventLoop, HandLoop())))
     storage.record_from_now_on(1)
     storage.save(ExchangeRow("/", "x", "direct"))
     with storage.atomic():

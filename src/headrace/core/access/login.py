@@ -38,7 +38,7 @@ class LoginCounts:
     locked: int = 0  # among the refused: not even looked at
 
 
-class Logins:
+class LoginService:
     """Everything between a password and a yes or no."""
 
     def __init__(self, pool: LoginPool, now: Callable[[], float] = time.monotonic) -> None:

@@ -23,7 +23,7 @@ MAX_REMEMBERED = 10_000
 
 
 @dataclass(slots=True)
-class _Record:
+class _FailureRecord:
     failures: int = 0
     last: float = 0.0
     locked_until: float = 0.0
@@ -34,7 +34,7 @@ class LoginGuard:
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._records: OrderedDict[tuple[str, str], _Record] = OrderedDict()
+        self._records: OrderedDict[tuple[str, str], _FailureRecord] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._records)
@@ -59,7 +59,7 @@ class LoginGuard:
         now = self._now()
         record = self._records.pop((user, address), None)
         if record is None or now - record.last > FORGOTTEN_AFTER:
-            record = _Record()
+            record = _FailureRecord()
         record.failures += 1
         record.last = now
         over = record.failures - FREE_FAILURES

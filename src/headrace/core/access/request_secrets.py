@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.core.access.login import Logins
+from headrace.core.access.login import LoginService
 from headrace.core.storage import Storage
 from headrace.errors import LoginRefused, PreconditionFailed
 from headrace.store.api.message_log import SecretRow
@@ -16,10 +16,10 @@ MIN_LENGTH, MAX_LENGTH = 8, 255
 _NOBODYS = "-" * MIN_LENGTH  # checked for who has none, so that it takes the same time
 
 
-class Secrets:
+class RequestSecrets:
     """By user."""
 
-    def __init__(self, storage: Storage, logins: Logins) -> None:
+    def __init__(self, storage: Storage, logins: LoginService) -> None:
         self._storage = storage
         self._logins = logins
         self._kept: dict[str, str] = {}

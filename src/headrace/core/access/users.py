@@ -13,9 +13,9 @@ from typing import Protocol
 
 from headrace.core.access import audit
 from headrace.core.access.limits import USER_LIMITS, VHOST_LIMITS, checked_limit
-from headrace.core.access.login import Logins
+from headrace.core.access.login import LoginService
 from headrace.core.access.login_pool import LoginPool
-from headrace.core.access.request_secrets import Secrets
+from headrace.core.access.request_secrets import RequestSecrets
 from headrace.core.access.user import User, is_loopback
 from headrace.core.storage import Storage
 from headrace.errors import LoginRefused, NotFound, PreconditionFailed
@@ -42,7 +42,7 @@ MAX_NAME = 255
 _NOBODY = ""  # whose places in the pool administrative work takes
 
 
-class Limited(Protocol):
+class LimitedVhost(Protocol):
     """A vhost, as far as it matters here."""
 
     limits: dict[str, int]
@@ -72,7 +72,7 @@ class Users:
     def __init__(
         self,
         storage: Storage,
-        vhosts: Mapping[str, Limited],
+        vhosts: Mapping[str, LimitedVhost],
         *,
         loopback_users: Collection[str] = ("guest",),
     ) -> None:
@@ -88,8 +88,8 @@ class Users:
         self._user_limits: dict[str, dict[str, int]] = {}
         self._present: dict[str, User] = {}  # users as they are now, made when asked for
         self._pool = LoginPool()
-        self.logins = Logins(self._pool)
-        self.secrets = Secrets(storage, self.logins)
+        self.logins = LoginService(self._pool)
+        self.secrets = RequestSecrets(storage, self.logins)
 
     # -- users ----------------------------------------------------------------------------------
 
@@ -251,7 +251,7 @@ class Users:
         self.get_user(user)
         self._vhost(vhost)
 
-    def _vhost(self, name: str) -> Limited:
+    def _vhost(self, name: str) -> LimitedVhost:
         vhost = self._vhosts.get(name)
         if vhost is None:
             raise NotFound(f"no vhost '{name}'")

@@ -16,7 +16,7 @@ from headrace.model.unacked import Lease, SettledRange
 _SWEEP = 64  # leases watched before settled ones are looked for
 
 
-class Holder(Protocol):
+class LeaseOwner(Protocol):
     """A channel that holds unacknowledged messages."""
 
     def expire(self, lease: Lease[Consumer]) -> list[SettledRange[Consumer]]:
@@ -33,11 +33,11 @@ class AckTimeouts:
     ) -> None:
         self._timers = timers
         self._give_back = give_back
-        self._leases: deque[tuple[int, Holder, Lease[Consumer]]] = deque()
+        self._leases: deque[tuple[int, LeaseOwner, Lease[Consumer]]] = deque()
         self._sweep_at = _SWEEP
         self._timer: Timer | None = None
 
-    def watch(self, holder: Holder, lease: Lease[Consumer], timeout_ms: int) -> None:
+    def watch(self, holder: LeaseOwner, lease: Lease[Consumer], timeout_ms: int) -> None:
         """Take the lease back when its time is over."""
         due = self._timers.clock.now_ms() + timeout_ms
         leases = self._leases

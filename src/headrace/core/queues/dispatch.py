@@ -14,7 +14,7 @@ from headrace.core.queues.consumer import Consumer
 from headrace.model.backlog import Backlog, PriorityBacklog
 
 
-class Dealer:
+class Dispatcher:
     """The consumers of one queue, and the rotation among them."""
 
     __slots__ = ("_arrival", "_connections", "_levels", "_tiers", "single_active")

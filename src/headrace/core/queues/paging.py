@@ -16,7 +16,7 @@ from headrace.store.paging_files import Scratch, ScratchSlot
 _MAX_ROUTES = 1024
 
 
-class _Span:
+class _StoredRange:
     """Stored messages start .. stop - 1, as far as they are alive."""
 
     __slots__ = ("count", "size", "start", "stop")
@@ -28,7 +28,7 @@ class _Span:
         self.size = size
 
 
-class _Aside:
+class _ScratchRun:
     """A run whose contents are in a scratch file."""
 
     __slots__ = ("run", "slot")
@@ -55,7 +55,7 @@ class QueueTail:
         self._journal = journal
         self._queue = queue
         self._expiry = expiry
-        self._items: deque[_Span | _Aside | Run] = deque()
+        self._items: deque[_StoredRange | _ScratchRun | Run] = deque()
         self._routes: dict[tuple[str, str], Route] = {}
         self.count = 0
         self.size = 0
@@ -64,7 +64,7 @@ class QueueTail:
     def restore(self, start: int, stop: int, count: int, size: int) -> None:
         """Begin with what was found in the journal."""
         if count:
-            self._items.append(_Span(start, stop, count, size))
+            self._items.append(_StoredRange(start, stop, count, size))
             self.count += count
             self.size += size
 
@@ -75,12 +75,12 @@ class QueueTail:
         last = self._items[-1] if self._items else None
         if self._is_stored(run):
             first, stop = run.offsets[0], run.offsets[-1] + 1
-            if isinstance(last, _Span):
+            if isinstance(last, _StoredRange):
                 last.stop = stop
                 last.count += n
                 last.size += run.size
             else:
-                self._items.append(_Span(first, stop, n, run.size))
+                self._items.append(_StoredRange(first, stop, n, run.size))
             return
         self._items.append(self._put_aside(run))
 
@@ -92,7 +92,7 @@ class QueueTail:
         whole = run.offsets[-1] - run.offsets[0] + 1 == len(run.offsets)
         return whole and not self._journal.is_grouping
 
-    def _put_aside(self, run: Run) -> _Aside | Run:
+    def _put_aside(self, run: Run) -> _ScratchRun | Run:
         if self._scratch is None:
             return run
         try:
@@ -102,15 +102,15 @@ class QueueTail:
         run.offsets = run.offsets[run.start :]
         run.start = 0
         run.stash()
-        return _Aside(run, slot)
+        return _ScratchRun(run, slot)
 
     def pull(self) -> list[Run]:
         item = self._items[0]
-        if isinstance(item, _Span):
+        if isinstance(item, _StoredRange):
             return self._pull_span(item)
         self._items.popleft()
-        run = item.run if isinstance(item, _Aside) else item
-        if isinstance(item, _Aside):
+        run = item.run if isinstance(item, _ScratchRun) else item
+        if isinstance(item, _ScratchRun):
             assert self._scratch is not None
             run.contents = self._scratch.read(item.slot)
             self._scratch.free(item.slot)
@@ -118,7 +118,7 @@ class QueueTail:
         self.size -= run.size
         return [run]
 
-    def _pull_span(self, span: _Span) -> list[Run]:
+    def _pull_span(self, span: _StoredRange) -> list[Run]:
         assert self._journal is not None
         stored, following = self._journal.read_from(self._queue, span.start, span.stop)
         runs = [run for one in stored for run in self._runs(one)]
@@ -179,10 +179,10 @@ class QueueTail:
         runs: list[Run] = []
         nowhere = Route("", "")
         for item in self._items:
-            if isinstance(item, _Span):
+            if isinstance(item, _StoredRange):
                 offsets = range(item.start, item.stop)
                 runs.append(Run(nowhere, STASHED, offsets, 0, persistent=True))
-            elif isinstance(item, _Aside):
+            elif isinstance(item, _ScratchRun):
                 assert self._scratch is not None
                 self._scratch.free(item.slot)
                 runs.append(item.run)

@@ -14,9 +14,9 @@ from headrace.core.counters import QueueCounters
 from headrace.core.loop_turn import Steps, log_failure
 from headrace.core.message_events import ACKNOWLEDGED, DEAD_LETTERED, DROPPED, EXPIRED, REDELIVERED
 from headrace.core.policies import NO_POLICIES
-from headrace.core.queues.ack_timeouts import AckTimeouts, Holder
+from headrace.core.queues.ack_timeouts import AckTimeouts, LeaseOwner
 from headrace.core.queues.consumer import Consumer
-from headrace.core.queues.dispatch import Dealer
+from headrace.core.queues.dispatch import Dispatcher
 from headrace.core.queues.paging import QueueTail
 from headrace.core.storage import LEVELS
 from headrace.errors import AccessRefused
@@ -38,7 +38,7 @@ EXPIRE_AT_ONCE = 1000  # messages that are dropped before others are served
 BURY_AT_ONCE = 32  # messages that are dead-lettered in one step
 
 
-class _BodyRun(Run):
+class _BodySizedRun(Run):
     """A run that counts body bytes, for queues with a limit in bytes."""
 
     __slots__ = ()
@@ -110,7 +110,7 @@ class Queue:
         self.arguments = arguments
         self.policies = NO_POLICIES
         self.backlog = self._new_backlog(settings)
-        self.dealer = Dealer()
+        self.dealer = Dispatcher()
         self.next_offset = 0
         self.unacked = 0
         self.counters = QueueCounters()
@@ -145,7 +145,7 @@ class Queue:
             self._journal.set_retention(self.number or 0, settings.retention)
         limited = settings.max_length is not None or settings.max_length_bytes is not None
         self._guarded = limited or settings.max_priority is not None
-        run_type = _BodyRun if settings.max_length_bytes is not None else Run
+        run_type = _BodySizedRun if settings.max_length_bytes is not None else Run
         if run_type is not self._run_type:
             self._run_type = run_type
             self._remeasure()
@@ -484,7 +484,7 @@ class Queue:
         if run.persistent and self._journal is not None:
             self._events.note(self, kind, offsets, consumer)
 
-    def watch(self, holder: Holder, lease: Lease[Consumer]) -> None:
+    def watch(self, holder: LeaseOwner, lease: Lease[Consumer]) -> None:
         """Take the lease back when its time is over. Only for queues with an ack time-out."""
         if self.settings.ack_timeout_ms is not None:
             self._ack_timeouts.watch(holder, lease, self.settings.ack_timeout_ms)

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class PinTarget:
     """A queue or topic that can be pinned: its numbers in the journal by partition."""
 
     kind: str
@@ -40,12 +40,14 @@ class Pins:
         self._clock = clock
         self._rows: dict[tuple[str, str, str], PinRow] = {}  # by query, kind, name
         # Which numbers of the journal a pinned thing has now; None when it is gone.
-        self.find: Callable[[str, str], Held | None] = lambda kind, name: None
+        self.find: Callable[[str, str], PinTarget | None] = lambda kind, name: None
 
     def __iter__(self) -> Iterator[PinRow]:
         return iter(self._rows.values())
 
-    def place(self, query: str, held: Held, positions: Mapping[int, int], max_bytes: int) -> None:
+    def place(
+        self, query: str, held: PinTarget, positions: Mapping[int, int], max_bytes: int
+    ) -> None:
         """Hold everything from the positions on; DataLost when the pin was lost before."""
         key = (query, held.kind, held.name)
         known = self._rows.get(key)
@@ -108,7 +110,7 @@ class Pins:
             if kept > row.max_bytes:
                 self._lose(row, held, kept)
 
-    def _lose(self, row: PinRow, held: Held, kept: int) -> None:
+    def _lose(self, row: PinRow, held: PinTarget, kept: int) -> None:
         lost = replace(row, lost=True)
         self._rows[row.query, row.kind, row.name] = lost
         self._storage.save(lost)
@@ -122,7 +124,7 @@ class Pins:
             row.max_bytes,
         )
 
-    def _apply(self, held: Held) -> None:
+    def _apply(self, held: PinTarget) -> None:
         """Tell the journal the lowest position that anybody holds."""
         journal = self._storage.journal
         if journal is None:

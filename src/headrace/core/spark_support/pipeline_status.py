@@ -18,7 +18,7 @@ FORGET_AFTER_MS = 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PipelineStatus:
     """The last word of one pipeline."""
 
     name: str
@@ -43,9 +43,9 @@ class Pipelines:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._told: dict[str, Told] = {}
+        self._told: dict[str, PipelineStatus] = {}
 
-    def __iter__(self) -> Iterator[Told]:
+    def __iter__(self) -> Iterator[PipelineStatus]:
         since = self._clock.now_ms() - FORGET_AFTER_MS
         return iter([one for one in self._told.values() if one.at_ms >= since])
 
@@ -55,4 +55,4 @@ class Pipelines:
             self._told = {one.name: one for one in self}
             if len(self._told) >= MAX_PIPELINES:
                 raise PreconditionFailed(f"{MAX_PIPELINES} pipelines are known, which is the limit")
-        self._told[name] = Told(name, state, self._clock.now_ms())
+        self._told[name] = PipelineStatus(name, state, self._clock.now_ms())

@@ -32,7 +32,7 @@ Prepare = Callable[[bytes], Callable[[], object]]  # checks; what it returns pub
 Refusal = Callable[[int], str | None]  # why a file with this descriptor cannot stay open
 
 
-class _Pile:
+class _StagedBatch:
     """What was staged for one batch: a file, and where in it the pieces of each attempt are."""
 
     def __init__(self, owner: str, directory: Path | None) -> None:
@@ -67,7 +67,7 @@ class _Pile:
             self.timer.cancel()
 
 
-class Staging:
+class StagedBatches:
     """All staged batches of a vhost, and which were published."""
 
     def __init__(self, vhost: str, storage: Storage, timers: Timers) -> None:
@@ -75,7 +75,7 @@ class Staging:
         self._storage = storage
         self._timers = timers
         self._directory = storage.scratch.directory if storage.scratch is not None else None
-        self._piles: dict[Key, _Pile] = {}
+        self._piles: dict[Key, _StagedBatch] = {}
         self._rows: dict[str, QueueRow] = {}
 
     # -- staging --------------------------------------------------------------------------------
@@ -116,17 +116,17 @@ class Staging:
             pile.timer.cancel()
         pile.timer = self._timers.after(FORGET_AFTER_MS, lambda: self.discard(query, batch))
 
-    def _of(self, owner: str) -> list[_Pile]:
+    def _of(self, owner: str) -> list[_StagedBatch]:
         return [pile for pile in self._piles.values() if pile.owner == owner]
 
-    def _opened(self, owner: str, query: str, batch: int, refusal: Refusal) -> _Pile:
+    def _opened(self, owner: str, query: str, batch: int, refusal: Refusal) -> _StagedBatch:
         if len(self._of(owner)) >= MAX_USER_BATCHES:
             raise PreconditionFailed(
                 f"user '{owner}' has {MAX_USER_BATCHES} staged batches, which is the limit: "
                 "publish or discard some first"
             )
         try:
-            pile = _Pile(owner, self._directory)
+            pile = _StagedBatch(owner, self._directory)
         except OSError as error:
             raise ResourceError(f"cannot open a file for the batch: {error.strerror}") from None
         why = refusal(pile.descriptor)

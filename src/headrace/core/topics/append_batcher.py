@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from headrace.core.topics.async_engine import Answer, Then
+from headrace.core.topics.async_engine import EngineReply, Then
 from headrace.errors import BadTopicValue, BodyTooLarge, EngineUnavailable
 from headrace.store.topics.engine import Entry
 
@@ -22,20 +22,20 @@ Call = Callable[[Sequence[Entry], Then[list[int]]], None]
 Gate = Callable[[Then[None]], None]
 
 
-class _Wish(NamedTuple):
+class _PendingAppend(NamedTuple):
     entries: Sequence[Entry]
     size: int
     then: Then[list[int]]
 
 
-class Batcher:
+class AppendBatcher:
     """One topic's appends, in the order in which they came."""
 
     def __init__(self, call: Call, soon: Callable[[Callable[[], None]], None]) -> None:
         """``call`` appends in a thread; ``soon`` calls back at the end of this turn."""
         self._call = call
         self._soon = soon
-        self._wishes: deque[_Wish] = deque()
+        self._wishes: deque[_PendingAppend] = deque()
         self._behind = 0
         self._busy = False
         self.gate: Gate | None = None  # asked before each call; an error there is the answer
@@ -47,7 +47,7 @@ class Batcher:
                 f"{self._behind} bytes wait for the topic's engine; nothing was appended, try again"
             )
         self._behind += size
-        self._wishes.append(_Wish(entries, size, then))
+        self._wishes.append(_PendingAppend(entries, size, then))
         if not self._busy:
             self._busy = True
             self._soon(self._next)
@@ -60,14 +60,14 @@ class Batcher:
         else:
             self._start(self._take())
 
-    def _passed(self, answer: Answer[None]) -> None:
+    def _passed(self, answer: EngineReply[None]) -> None:
         if answer.error is None:
             self._start(self._take())
         else:
-            self._tell(self._take(), Answer(error=answer.error))
+            self._tell(self._take(), EngineReply(error=answer.error))
             self._soon(self._next)
 
-    def _take(self) -> list[_Wish]:
+    def _take(self) -> list[_PendingAppend]:
         taken = [self._wishes.popleft()]
         rows, size = len(taken[0].entries), taken[0].size
         while self._wishes:
@@ -78,8 +78,8 @@ class Batcher:
             taken.append(self._wishes.popleft())
         return taken
 
-    def _start(self, taken: list[_Wish]) -> None:
-        def told(answer: Answer[list[int]]) -> None:
+    def _start(self, taken: list[_PendingAppend]) -> None:
+        def told(answer: EngineReply[list[int]]) -> None:
             if len(taken) > 1 and isinstance(answer.error, (BadTopicValue, BodyTooLarge)):
                 # One of them is bad, and nothing was stored: each on its own.
                 self._wishes.extendleft(reversed(taken[1:]))
@@ -91,16 +91,16 @@ class Batcher:
         try:
             self._call([entry for wish in taken for entry in wish.entries], told)
         except EngineUnavailable as error:
-            refused: Answer[list[int]] = Answer(error=error)
+            refused: EngineReply[list[int]] = EngineReply(error=error)
             self._soon(lambda: told(refused))
 
-    def _tell(self, taken: list[_Wish], answer: Answer[list[int]]) -> None:
+    def _tell(self, taken: list[_PendingAppend], answer: EngineReply[list[int]]) -> None:
         ids = answer.value or []
         at = 0
         for wish in taken:
             self._behind -= wish.size
             if answer.error is not None:
-                wish.then(Answer(error=answer.error))
+                wish.then(EngineReply(error=answer.error))
             else:
-                wish.then(Answer(ids[at : at + len(wish.entries)]))
+                wish.then(EngineReply(ids[at : at + len(wish.entries)]))
             at += len(wish.entries)

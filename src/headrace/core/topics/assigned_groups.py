@@ -16,7 +16,7 @@ ASSIGNED = "assigned"
 _TOKEN = "@"  # no consumer has it: a row of a group with claims is another row
 
 
-class Assigned:
+class AssignedOffsets:
     """Offsets of one topic, by group and track."""
 
     def __init__(self, storage: Storage, uuid: str, bound: Callable[[Track], Bound]) -> None:

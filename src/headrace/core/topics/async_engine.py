@@ -27,7 +27,7 @@ T = TypeVar("T")
 MessageRow = tuple[object, ...]
 
 
-class Answer(NamedTuple, Generic[T]):
+class EngineReply(NamedTuple, Generic[T]):
     """The outcome: a value, or an error. It counts once the journal has reached ``position``, and
     metadata is committed up to ``ticket``."""
 
@@ -37,10 +37,10 @@ class Answer(NamedTuple, Generic[T]):
     ticket: int = 0
 
 
-Then = Callable[[Answer[T]], None]
+Then = Callable[[EngineReply[T]], None]
 
 
-class Declared(NamedTuple):
+class DeclaredTopic(NamedTuple):
     topic: TopicInfo
     created: bool
 
@@ -52,13 +52,13 @@ class Batch(NamedTuple):
     claim: tuple[object, ...]
 
 
-class Cancel(Protocol):
+class CancelRead(Protocol):
     """Ends a waiting read whose reader is gone."""
 
     def __call__(self) -> None: ...
 
 
-class Engine(Protocol):
+class AsyncTopicEngine(Protocol):
     """The topics of one engine in one vhost."""
 
     name: str
@@ -71,7 +71,7 @@ class Engine(Protocol):
 
     def names(self) -> Sequence[str]: ...
 
-    def declare(self, spec: TopicSpec, then: Then[Declared]) -> None: ...
+    def declare(self, spec: TopicSpec, then: Then[DeclaredTopic]) -> None: ...
 
     def delete(self, topic: str, then: Then[None]) -> None: ...
 
@@ -84,7 +84,7 @@ class Engine(Protocol):
 
     def read(
         self, topic: str, reader: ConsumerSpec, batch: int, wait_ms: int, then: Then[Batch]
-    ) -> Cancel:
+    ) -> CancelRead:
         """Answers as soon as there is a message, or when the time is over."""
 
     def commit(
@@ -133,7 +133,7 @@ def collect(calls: Sequence[Callable[[Then[list[T]]], None]], then: Then[list[T]
     found: list[T] = []
     todo = list(calls)
 
-    def proceed(answer: Answer[list[T]]) -> None:
+    def proceed(answer: EngineReply[list[T]]) -> None:
         if answer.error is not None:
             then(answer)
             return
@@ -141,6 +141,6 @@ def collect(calls: Sequence[Callable[[Then[list[T]]], None]], then: Then[list[T]
         if todo:
             todo.pop(0)(proceed)
         else:
-            then(Answer(found))
+            then(EngineReply(found))
 
-    proceed(Answer([]))
+    proceed(EngineReply([]))

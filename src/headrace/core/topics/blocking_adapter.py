@@ -11,9 +11,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.core.topics.append_batcher import Batcher, Gate
-from headrace.core.topics.async_engine import Answer, Batch, Cancel, Declared, MessageRow, Then
-from headrace.core.topics.workers import Workers
+from headrace.core.topics.append_batcher import AppendBatcher, Gate
+from headrace.core.topics.async_engine import (
+    Batch,
+    CancelRead,
+    DeclaredTopic,
+    EngineReply,
+    MessageRow,
+    Then,
+)
+from headrace.core.topics.workers import EngineThreads
 from headrace.errors import BodyTooLarge, EngineUnavailable, NoSuchTopic
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import (
@@ -40,13 +47,13 @@ FIRST_PAUSE_MS = 20  # of a waiting read, doubled until
 LAST_PAUSE_MS = 500
 
 
-class ThreadedEngine:
+class BlockingAdapter:
     """See core.topics.async_engine.Engine. One object serves one vhost."""
 
     def __init__(
         self,
         engine: SharedEngine,
-        workers: Workers,
+        workers: EngineThreads,
         timers: Timers,
         soon: Callable[[Callable[[], None]], None],
         *,
@@ -62,8 +69,8 @@ class ThreadedEngine:
         self._known: dict[str, str] = {}  # topic -> uuid
         self._seen: dict[str, TopicInfo] = {}  # by uuid, when they were last listed
         self._changes = 0  # of what is known: an answer to an earlier question is out of date
-        self._batchers: dict[str, Batcher] = {}
-        self._waits: set[_WaitingRead] = set()
+        self._batchers: dict[str, AppendBatcher] = {}
+        self._waits: set[_PolledRead] = set()
         self._poll_timer: Timer | None = None
         self._is_away = False  # as far as the last look at the catalogue has shown
         self.on_change: Callable[[], None] = lambda: None  # topics came or went
@@ -89,12 +96,12 @@ class ThreadedEngine:
             try:
                 self._run(self._engine.uuids, lambda answer: self._polled(answer, asked))
             except EngineUnavailable as error:
-                self._polled(Answer(error=error), asked)
+                self._polled(EngineReply(error=error), asked)
 
     def _poll_later(self) -> None:
         self._poll_timer = self._timers.after(POLL_MS, self._poll)
 
-    def _polled(self, answer: Answer[dict[str, str]], asked: int) -> None:
+    def _polled(self, answer: EngineReply[dict[str, str]], asked: int) -> None:
         if answer.error is not None:
             if not self._is_away:  # once is enough: it may take hours
                 logger.warning("engine '%s': no list of its topics: %s", self.name, answer.error)
@@ -126,22 +133,22 @@ class ThreadedEngine:
 
     # -- topics ----------------------------------------------------------------------------------
 
-    def declare(self, spec: TopicSpec, then: Then[Declared]) -> None:
+    def declare(self, spec: TopicSpec, then: Then[DeclaredTopic]) -> None:
         was_known = self.knows(spec.name)
 
-        def done(answer: Answer[TopicInfo]) -> None:
+        def done(answer: EngineReply[TopicInfo]) -> None:
             if answer.value is None:
-                then(Answer(error=answer.error))
+                then(EngineReply(error=answer.error))
                 return
             info = replace(answer.value, engine=self.name)
             created = not was_known and self._known.get(info.name) != info.uuid
             self._take({**self._known, info.name: info.uuid})
-            then(Answer(Declared(info, created)))
+            then(EngineReply(DeclaredTopic(info, created)))
 
         self._run(lambda: self._engine.create(spec), done)
 
     def delete(self, topic: str, then: Then[None]) -> None:
-        def done(answer: Answer[None]) -> None:
+        def done(answer: EngineReply[None]) -> None:
             if answer.error is None or isinstance(answer.error, NoSuchTopic):
                 self._take({n: uuid for n, uuid in self._known.items() if n != topic})
             then(answer)
@@ -155,14 +162,14 @@ class ThreadedEngine:
         """All of them; while the database is away, what was seen of them last."""
         asked = self._changes
 
-        def done(answer: Answer[list[TopicInfo]]) -> None:
+        def done(answer: EngineReply[list[TopicInfo]]) -> None:
             if answer.value is not None:
                 self._seen = {info.uuid: info for info in answer.value}
                 if asked == self._changes:
                     # Who sees a topic in a list can use it at once.
                     self._take({**self._known, **{info.name: info.uuid for info in answer.value}})
             elif isinstance(answer.error, EngineUnavailable) and self.is_heard_of:
-                answer = Answer(self._last_seen())
+                answer = EngineReply(self._last_seen())
             then(answer)
 
         try:
@@ -170,7 +177,7 @@ class ThreadedEngine:
                 lambda: [replace(info, engine=self.name) for info in self._engine.topics()], done
             )
         except EngineUnavailable as error:
-            done(Answer(error=error))
+            done(EngineReply(error=error))
 
     def _last_seen(self) -> list[TopicInfo]:
         return [
@@ -189,10 +196,10 @@ class ThreadedEngine:
                 )
         self._batcher(topic).append(entries, then)
 
-    def _batcher(self, topic: str) -> Batcher:
+    def _batcher(self, topic: str) -> AppendBatcher:
         batcher = self._batchers.get(topic)
         if batcher is None:
-            batcher = Batcher(partial(self._append, topic), self._soon)
+            batcher = AppendBatcher(partial(self._append, topic), self._soon)
             self._batchers[topic] = batcher
         return batcher
 
@@ -201,7 +208,7 @@ class ThreadedEngine:
         self._batcher(topic).gate = gate
 
     def _append(self, topic: str, entries: Sequence[Entry], then: Then[list[int]]) -> None:
-        def done(answer: Answer[list[int]]) -> None:
+        def done(answer: EngineReply[list[int]]) -> None:
             then(answer)
             if answer.error is None:
                 for wait in tuple(self._waits):
@@ -212,14 +219,14 @@ class ThreadedEngine:
 
     def read(
         self, topic: str, reader: ConsumerSpec, batch: int, wait_ms: int, then: Then[Batch]
-    ) -> Cancel:
+    ) -> CancelRead:
         until = self._timers.clock.now_ms() + wait_ms
-        wait = _WaitingRead(self, topic, reader, batch, until, then)
+        wait = _PolledRead(self, topic, reader, batch, until, then)
         wait.look()  # raises when there are too many calls already
         self._waits.add(wait)
         return wait.cancel
 
-    def look(self, wait: _WaitingRead, then: Then[Taken]) -> None:
+    def look(self, wait: _PolledRead, then: Then[Taken]) -> None:
         """One attempt of a waiting read."""
         self._run(lambda: self._engine.read(wait.topic, wait.reader, wait.batch), then)
 
@@ -229,7 +236,7 @@ class ThreadedEngine:
     def now_ms(self) -> int:
         return self._timers.clock.now_ms()
 
-    def end(self, wait: _WaitingRead) -> None:
+    def end(self, wait: _PolledRead) -> None:
         self._waits.discard(wait)
 
     def commit(
@@ -238,7 +245,7 @@ class ThreadedEngine:
         if claim:
             self._run(lambda: self._engine.commit(topic, reader, claim), then)
         else:
-            then(Answer())
+            then(EngineReply())
 
     def nack(
         self,
@@ -301,12 +308,12 @@ class ThreadedEngine:
             wait.cancel()
 
 
-class _WaitingRead:
+class _PolledRead:
     """A read that is tried again until there is something, or its time is over."""
 
     def __init__(
         self,
-        engine: ThreadedEngine,
+        engine: BlockingAdapter,
         topic: str,
         reader: ConsumerSpec,
         batch: int,
@@ -338,7 +345,7 @@ class _WaitingRead:
         try:
             self.look()
         except EngineUnavailable as error:
-            self._found(Answer(error=error))
+            self._found(EngineReply(error=error))
 
     def nudge(self) -> None:
         """There may be something now."""
@@ -353,7 +360,7 @@ class _WaitingRead:
             self._timer.cancel()
         self._engine.end(self)
 
-    def _found(self, answer: Answer[Taken]) -> None:
+    def _found(self, answer: EngineReply[Taken]) -> None:
         self._looking = False
         if self._over:
             return
@@ -361,11 +368,11 @@ class _WaitingRead:
         left = self._until - self._engine.now_ms()
         if answer.error is not None or taken is None:
             self.cancel()
-            self._then(Answer(error=answer.error))
+            self._then(EngineReply(error=answer.error))
         elif taken.messages or left <= 0:
             self.cancel()
             rows = [message_row(message) for message in taken.messages]
-            self._then(Answer(Batch(rows, taken.claim)))
+            self._then(EngineReply(Batch(rows, taken.claim)))
         elif self._again:
             self._look_again()
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 
-class Ticket:
+class EngineConfirms:
     """Done when every engine has answered; one failure makes it a refusal."""
 
     __slots__ = ("_then", "_waiting", "failed")
@@ -39,7 +39,7 @@ class Ticket:
             self._then = then
 
 
-def when_all_done(tickets: Sequence[Ticket], then: Callable[[], None]) -> None:
+def when_all_done(tickets: Sequence[EngineConfirms], then: Callable[[], None]) -> None:
     """Call back once all tickets are done."""
     left = len(tickets)
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.core.exchange import Exchange
 from headrace.core.topics.amqp_mapping import content_of, entry_of
-from headrace.core.topics.async_engine import Answer, Engine
-from headrace.core.topics.engine_confirms import Ticket
+from headrace.core.topics.async_engine import AsyncTopicEngine, EngineReply
+from headrace.core.topics.engine_confirms import EngineConfirms
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import BrokerError, PreconditionFailed, TopicConflict
 from headrace.model.message import PublishedRun, Route
@@ -67,7 +67,7 @@ def spec_of(name: str, arguments: Mapping[str, object]) -> TopicSpec:
     return TopicSpec(name.removeprefix(PREFIX), queues, retention)
 
 
-class Sink(Protocol):
+class TopicSink(Protocol):
     """The end of a route at a topic."""
 
     name: str
@@ -102,7 +102,7 @@ class EngineSink:
 
     __slots__ = ("_engine", "_topic", "name")
 
-    def __init__(self, engine: Engine, topic: str) -> None:
+    def __init__(self, engine: AsyncTopicEngine, topic: str) -> None:
         self._engine = engine
         self._topic = topic
         self.name = exchange_name(topic)
@@ -112,21 +112,21 @@ class EngineSink:
         entries = [entry_of(content, key) for content in batch.contents]
         ticket = batch.ticket
         if ticket is None:
-            ticket = batch.ticket = Ticket()
+            ticket = batch.ticket = EngineConfirms()
         ticket.add()
         try:
             self._engine.append(self._topic, entries, lambda answer: self._told(ticket, answer))
         except BrokerError as error:
-            self._told(ticket, Answer(error=error))
+            self._told(ticket, EngineReply(error=error))
         return True
 
-    def _told(self, ticket: Ticket, answer: Answer[list[int]]) -> None:
+    def _told(self, ticket: EngineConfirms, answer: EngineReply[list[int]]) -> None:
         if answer.error is not None:
             logger.error("topic '%s' took nothing: %s", self._topic, answer.error)
         ticket.done(ok=answer.error is None)
 
 
-class Nowhere:
+class UnavailableTopicSink:
     """In place of a topic whose engine has not been heard of yet, after a restart."""
 
     __slots__ = ("name",)
@@ -139,7 +139,7 @@ class Nowhere:
         return False
 
 
-class Bridge:
+class ExchangeBridge:
     """The exchanges of a vhost's topics."""
 
     def __init__(self, vhost: Vhost) -> None:
@@ -157,7 +157,7 @@ class Bridge:
     def open(
         self,
         topic: str,
-        sink: Sink,
+        sink: TopicSink,
         *,
         is_tailed: bool = False,
         durable: bool = True,
@@ -177,7 +177,7 @@ class Bridge:
     def expect(self, name: str) -> None:
         """At start: something is bound to the exchange of a topic that is not known yet."""
         if name.startswith(PREFIX) and name not in self._vhost.exchanges:
-            self.open(name.removeprefix(PREFIX), Nowhere(name), is_tailed=True)
+            self.open(name.removeprefix(PREFIX), UnavailableTopicSink(name), is_tailed=True)
 
     def close(self, topic: str) -> None:
         """The topic is deleted: its exchange and bindings go with it."""

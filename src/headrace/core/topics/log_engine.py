@@ -11,10 +11,17 @@ from uuid import uuid4
 from headrace.core.spark_support.outside import PREFIX, queries_of
 from headrace.core.topics import divided
 from headrace.core.topics.assigned_groups import ASSIGNED
-from headrace.core.topics.async_engine import Answer, Batch, Cancel, Declared, MessageRow, Then
+from headrace.core.topics.async_engine import (
+    Batch,
+    CancelRead,
+    DeclaredTopic,
+    EngineReply,
+    MessageRow,
+    Then,
+)
 from headrace.core.topics.exchange_bridge import LogSink, exchange_arguments
 from headrace.core.topics.log_topic import LOG, LogTopic, retention_settings
-from headrace.core.topics.waiting_reads import Waiter, Waiters
+from headrace.core.topics.waiting_reads import WaitingRead, WaitingReads
 from headrace.errors import BadTopicValue, EngineUnavailable, NoSuchTopic, TopicConflict
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import message_id
@@ -44,7 +51,7 @@ class LogEngine:
     def __init__(self, vhost: Vhost) -> None:
         self._vhost = vhost
         self.topics: dict[str, LogTopic] = {}
-        self._waiters: dict[str, Waiters] = {}
+        self._waiters: dict[str, WaitingReads] = {}
         self._boot = os.urandom(8).hex()  # claims given before this start are void
         self._claims = count(1)
         self.members_of: divided.MembersOf = lambda group: ()  # of RocketMQ: the front door knows
@@ -102,16 +109,16 @@ class LogEngine:
     def _add(self, row: TopicRow) -> LogTopic:
         topic = LogTopic(self._vhost, row, self._boot, self._claims.__next__)
         self.topics[row.name] = topic
-        waiters = Waiters(self._vhost.timers, topic.readers.next_event)
+        waiters = WaitingReads(self._vhost.timers, topic.readers.next_event)
         self._waiters[row.name] = waiters
         topic.when_appended(waiters.try_all)
         arguments = exchange_arguments(topic.queues, topic.retention)
         self._vhost.topics.bridge.open(row.name, LogSink(topic), arguments=arguments)
         return topic
 
-    def declare(self, spec: TopicSpec, then: Then[Declared]) -> None:
+    def declare(self, spec: TopicSpec, then: Then[DeclaredTopic]) -> None:
         topic, created = self.make(spec)
-        then(Answer(Declared(topic.info(), created)))
+        then(EngineReply(DeclaredTopic(topic.info(), created)))
 
     def delete(self, topic: str, then: Then[None]) -> None:
         found = self.get(topic)
@@ -119,13 +126,13 @@ class LogEngine:
         del self.topics[topic]
         self._waiters.pop(topic).end_all()
         self._vhost.topics.bridge.close(topic)
-        then(Answer())
+        then(EngineReply())
 
     def describe(self, topic: str, then: Then[TopicInfo]) -> None:
-        then(Answer(self.get(topic).info()))
+        then(EngineReply(self.get(topic).info()))
 
     def infos(self, then: Then[list[TopicInfo]]) -> None:
-        then(Answer([self.topics[name].info() for name in self.names()]))
+        then(EngineReply([self.topics[name].info() for name in self.names()]))
 
     def expire(self, now_ms: int) -> None:
         for topic in self.topics.values():
@@ -135,29 +142,29 @@ class LogEngine:
 
     def append(self, topic: str, entries: Sequence[Entry], then: Then[list[int]]) -> None:
         ids, position = self.get(topic).append(entries)
-        then(Answer(ids, position=position))
+        then(EngineReply(ids, position=position))
 
     def read(
         self, topic: str, reader: ConsumerSpec, batch: int, wait_ms: int, then: Then[Batch]
-    ) -> Cancel:
+    ) -> CancelRead:
         found = self.get(topic)
         _check_claims(found, reader)
         clock = self._vhost.clock
 
         def attempt(must: bool) -> bool:
             if found.deleted:
-                then(Answer(error=NoSuchTopic(f"topic '{topic}' was deleted")))
+                then(EngineReply(error=NoSuchTopic(f"topic '{topic}' was deleted")))
                 return True
             given = found.readers.read(reader, batch, clock.now_ms())
             if not given.pieces and not must:
                 return False
             rows = [row for piece in given.pieces for row in message_rows(piece)]
-            then(Answer(Batch(rows, given.claim)))
+            then(EngineReply(Batch(rows, given.claim)))
             return True
 
         if attempt(must=wait_ms <= 0):
             return _nothing
-        return self._waiters[topic].add(Waiter(reader, clock.now_ms() + wait_ms, attempt))
+        return self._waiters[topic].add(WaitingRead(reader, clock.now_ms() + wait_ms, attempt))
 
     def _changed(
         self, topic: str, change: Callable[[LogTopic, int], None], then: Then[None]
@@ -165,13 +172,13 @@ class LogEngine:
         """Do what readers ask for; it counts when it is on disk."""
         change(self.get(topic), self._vhost.clock.now_ms())
         self._waiters[topic].try_all()
-        then(Answer(ticket=self._vhost.storage.issued))
+        then(EngineReply(ticket=self._vhost.storage.issued))
 
     def commit(
         self, topic: str, reader: ConsumerSpec, claim: Sequence[object], then: Then[None]
     ) -> None:
         self.get(topic).readers.commit(reader, claim, self._vhost.clock.now_ms())
-        then(Answer(ticket=self._vhost.storage.issued))
+        then(EngineReply(ticket=self._vhost.storage.issued))
 
     def nack(
         self,
@@ -193,7 +200,7 @@ class LogEngine:
         self, topic: str, reader: ConsumerSpec, claim: Sequence[object], then: Then[None]
     ) -> None:
         self.get(topic).readers.renew(reader, claim, self._vhost.clock.now_ms())
-        then(Answer())
+        then(EngineReply())
 
     def seek(
         self,
@@ -218,19 +225,19 @@ class LogEngine:
     def lag(self, topic: str, reader: ConsumerSpec, then: Then[list[PriorityLag]]) -> None:
         for one in queries_of(self._vhost, "topic", topic):
             if reader.group == one.group:
-                then(Answer(list(one.lag)))
+                then(EngineReply(list(one.lag)))
                 return
         known = self.get(topic)
         if reader.group and (offsets := known.assigned.groups().get(reader.group)) is not None:
-            then(Answer(list(divided.lag_of(known, offsets))))
+            then(EngineReply(list(divided.lag_of(known, offsets))))
             return
-        then(Answer(known.readers.lag(reader, self._vhost.clock.now_ms())))
+        then(EngineReply(known.readers.lag(reader, self._vhost.clock.now_ms())))
 
     def groups(self, topic: str, then: Then[list[GroupInfo]]) -> None:
         known = self.get(topic)
         groups = known.readers.groups(self._vhost.clock.now_ms())
         groups += divided.groups_of(known, self.members_of)
-        then(Answer(groups + queries_of(self._vhost, "topic", topic)))
+        then(EngineReply(groups + queries_of(self._vhost, "topic", topic)))
 
     def forget_group(self, topic: str, reader: ConsumerSpec, then: Then[None]) -> None:
         if reader.group is not None and reader.group.startswith(PREFIX):
@@ -243,7 +250,7 @@ class LogEngine:
         self, topic: str, group: str, limit: int, then: Then[list[tuple[MessageRow, str]]]
     ) -> None:
         found = self.get(topic).readers.dead(group, limit)
-        then(Answer([(row, reason) for piece, reason in found for row in message_rows(piece)]))
+        then(EngineReply([(row, reason) for piece, reason in found for row in message_rows(piece)]))
 
     def close(self) -> None:
         """The vhost is deleted, and its topics with it."""

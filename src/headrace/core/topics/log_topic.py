@@ -14,8 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from headrace.core.topics.assigned_groups import Assigned
-from headrace.core.topics.progress_rows import RowNotes
+from headrace.core.topics.assigned_groups import AssignedOffsets
+from headrace.core.topics.progress_rows import ProgressRows
 from headrace.errors import DataLost, PreconditionFailed
 from headrace.model.epochs import Epochs, current_epoch, end_of_epoch
 from headrace.model.retention import Retention
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 LOG = "log"
 
 
-class Appended(NamedTuple):
+class AppendResult(NamedTuple):
     """Where entries went, and the position of the journal to wait for."""
 
     ids: list[int]
     position: int
 
 
-class _Track:
+class _LogPartition:
     """One partition of one lane."""
 
     __slots__ = ("end", "next", "number")
@@ -79,17 +79,17 @@ class LogTopic:
         self.created_at = row.created_at
         self.retention = _retention(row.settings)
         self._tracks = {
-            _track_of(name): _Track(int(str(n)), self._journal.next_offset(int(str(n))))
+            _track_of(name): _LogPartition(int(str(n)), self._journal.next_offset(int(str(n))))
             for name, n in row.numbers.items()
         }
-        self._pending: deque[tuple[int, _Track, int]] = deque()  # position, track, end then
+        self._pending: deque[tuple[int, _LogPartition, int]] = deque()  # position, track, end then
         self._turn = 0  # which partition takes the next message without a key
         self._listeners: list[Callable[[], None]] = []
         self.marked = False  # as sessions are: flushed when something is safe
         self.deleted = False
-        self.notes = RowNotes(storage, vhost.clock, row.uuid)
+        self.notes = ProgressRows(storage, vhost.clock, row.uuid)
         self.readers = TopicGroups(row.uuid, self, self.notes, boot, number)
-        self.assigned = Assigned(storage, row.uuid, self.bound)
+        self.assigned = AssignedOffsets(storage, row.uuid, self.bound)
 
     # -- what it is ------------------------------------------------------------------------------
 
@@ -199,14 +199,16 @@ class LogTopic:
 
     # -- appending -------------------------------------------------------------------------------
 
-    def append(self, entries: Sequence[Entry], *, tapped: bool = True) -> Appended:
+    def append(self, entries: Sequence[Entry], *, tapped: bool = True) -> AppendResult:
         """Append all or nothing; safe once the journal has reached the position.
 
         ``tapped``: queues bound to the topic's exchange get the messages too.
         """
         return self.prepare(entries, tapped=tapped)()
 
-    def prepare(self, entries: Sequence[Entry], *, tapped: bool = True) -> Callable[[], Appended]:
+    def prepare(
+        self, entries: Sequence[Entry], *, tapped: bool = True
+    ) -> Callable[[], AppendResult]:
         """Encode the entries; what is returned appends them."""
         contents = encode_entries(entries)
         by_track = self._by_track(entries)
@@ -214,7 +216,7 @@ class LogTopic:
             return partial(self._append_alike, next(iter(by_track)), contents, tapped)
         parts = {track: [contents[one] for one in found] for track, found in by_track.items()}
 
-        def append() -> Appended:
+        def append() -> AppendResult:
             ids = [0] * len(entries)
             position = 0
             with self._storage.atomic():
@@ -222,14 +224,14 @@ class LogTopic:
                     offset, position = self.append_to(track, parts[track], tapped=tapped)
                     for number, index in enumerate(indices, message_id(track[1], offset)):
                         ids[index] = number
-            return Appended(ids, position)
+            return AppendResult(ids, position)
 
         return append
 
-    def _append_alike(self, track: Track, contents: list[bytes], tapped: bool) -> Appended:
+    def _append_alike(self, track: Track, contents: list[bytes], tapped: bool) -> AppendResult:
         first, position = self.append_to(track, contents, tapped=tapped)
         start = message_id(track[1], first)
-        return Appended(list(range(start, start + len(contents))), position)
+        return AppendResult(list(range(start, start + len(contents))), position)
 
     def _by_track(self, entries: Sequence[Entry]) -> Mapping[Track, Sequence[int]]:
         """Which of the entries go to which track."""
@@ -287,14 +289,14 @@ class LogTopic:
         self._turn += 1
         return self._turn % self.queues
 
-    def _new_track(self, track: Track) -> _Track:
+    def _new_track(self, track: Track) -> _LogPartition:
         if not 0 <= track[1] < self.queues:
             raise PreconditionFailed(
                 f"topic '{self.name}' has no queue {track[1]}: they are 0 to {self.queues - 1}"
             )
         number = self._storage.new_queue_number()
         assert number is not None, "numbers are given as long as there is a journal"
-        known = self._tracks[track] = _Track(number, 0)
+        known = self._tracks[track] = _LogPartition(number, 0)
         self._storage.save(self.row())
         return known
 
@@ -340,7 +342,7 @@ class LogTopic:
             self._journal.settle(number, range(extent.first, extent.stop))
             kept -= extent.size
 
-    def _ages(self, track: _Track) -> Iterator[tuple[int, int, StoredExtent]]:
+    def _ages(self, track: _LogPartition) -> Iterator[tuple[int, int, StoredExtent]]:
         for extent in self._journal.extents(track.number, self._journal.floor(track.number)):
             if extent.stop <= track.end:
                 yield extent.time, track.number, extent

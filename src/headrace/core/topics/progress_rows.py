@@ -13,7 +13,7 @@ from headrace.store.api.message_log import CursorRow, RetryRow
 from headrace.store.topics.groups import PartitionCursor, ReaderKey, TopicGroups
 
 
-class RowNotes:
+class ProgressRows:
     """The Notes of store.topics.groups. Delays use the monotonic clock, rows the wall clock."""
 
     def __init__(self, storage: Storage, clock: Clock, uuid: str) -> None:

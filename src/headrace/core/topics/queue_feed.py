@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.topics.async_engine import Answer, Batch, Cancel, MessageRow, Then
-from headrace.core.topics.exchange_bridge import Bridge
+from headrace.core.topics.async_engine import Batch, CancelRead, EngineReply, MessageRow, Then
+from headrace.core.topics.exchange_bridge import ExchangeBridge
 from headrace.errors import BrokerError, NoSuchTopic
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import LATEST, ConsumerSpec
@@ -19,7 +19,7 @@ from headrace.store.topics.entry import EntryFields
 if TYPE_CHECKING:
     from headrace.core.clock import Timer, Timers
     from headrace.core.storage import Storage
-    from headrace.core.topics.blocking_adapter import ThreadedEngine
+    from headrace.core.topics.blocking_adapter import BlockingAdapter
 
 logger = logging.getLogger(__name__)
 
@@ -28,14 +28,14 @@ WAIT_MS = 10_000
 PAUSE_MS = 1000  # after a failure
 
 
-class Tail:
+class DatabaseTap:
     """Follows one topic from the moment in which the first queue is bound."""
 
     def __init__(
         self,
-        engine: ThreadedEngine,
+        engine: BlockingAdapter,
         topic: str,
-        bridge: Bridge,
+        bridge: ExchangeBridge,
         storage: Storage,
         timers: Timers,
         token: str,
@@ -46,7 +46,7 @@ class Tail:
         self._storage = storage
         self._timers = timers
         self._reader = ConsumerSpec(token, start=LATEST)
-        self._cancel: Cancel | None = None
+        self._cancel: CancelRead | None = None
         self._timer: Timer | None = None
         self._claim: tuple[object, ...] = ()
         self._position = 0  # of the journal: then the claim can be committed
@@ -70,7 +70,7 @@ class Tail:
     def _let_go(self, error: BrokerError | None = None) -> None:
         appends, self._appends = self._appends, []
         for then in appends:
-            then(Answer(error=error))
+            then(EngineReply(error=error))
 
     def stop(self) -> None:
         self._stopped = True
@@ -92,7 +92,7 @@ class Tail:
             self._is_reading = False
             self._failed(error)
 
-    def _got(self, answer: Answer[Batch]) -> None:
+    def _got(self, answer: EngineReply[Batch]) -> None:
         self._is_reading = False
         if self._stopped:
             return
@@ -124,7 +124,7 @@ class Tail:
         else:
             self._read()
 
-    def _committed(self, answer: Answer[None]) -> None:
+    def _committed(self, answer: EngineReply[None]) -> None:
         if answer.error is not None:
             self._failed(answer.error)
         elif not self._stopped:

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from headrace.core.topics.async_engine import Declared, Engine, Then, collect
-from headrace.core.topics.blocking_adapter import ThreadedEngine
-from headrace.core.topics.exchange_bridge import Bridge, EngineSink, spec_of
+from headrace.core.topics.async_engine import AsyncTopicEngine, DeclaredTopic, Then, collect
+from headrace.core.topics.blocking_adapter import BlockingAdapter
+from headrace.core.topics.exchange_bridge import EngineSink, ExchangeBridge, spec_of
 from headrace.core.topics.log_engine import LogEngine
-from headrace.core.topics.queue_feed import Tail
+from headrace.core.topics.queue_feed import DatabaseTap
 from headrace.errors import (
     BadTopicValue,
     EngineUnavailable,
@@ -30,25 +30,25 @@ logger = logging.getLogger(__name__)
 MAX_QUEUES = 1024
 
 
-class Topics:
+class TopicRegistry:
     """Topic names are one space, whatever the engine."""
 
     def __init__(self, vhost: Vhost) -> None:
         self._vhost = vhost
-        self.bridge = Bridge(vhost)
+        self.bridge = ExchangeBridge(vhost)
         self.log = LogEngine(vhost)
-        self.engines: dict[str, Engine] = {self.log.name: self.log}
+        self.engines: dict[str, AsyncTopicEngine] = {self.log.name: self.log}
         self._opened: dict[str, set[str]] = {}  # by engine: topics that have their exchange
         self._hidden: set[tuple[str, str]] = set()  # engine and topic: said once
-        self._tails: dict[str, Tail] = {}
+        self._tails: dict[str, DatabaseTap] = {}
         self.tap_token = "tap"  # under which this node follows topics of other engines
 
-    def add_engine(self, engine: ThreadedEngine) -> None:
+    def add_engine(self, engine: BlockingAdapter) -> None:
         """Topics of another engine: their exchanges come and go with them."""
         self.engines[engine.name] = engine
         engine.on_change = lambda: self._follow(engine)
 
-    def _follow(self, engine: ThreadedEngine) -> None:
+    def _follow(self, engine: BlockingAdapter) -> None:
         known = {name for name in engine.names() if self._is_free(name, engine)}
         opened = self._opened.setdefault(engine.name, set())
         self._opened[engine.name] = known
@@ -60,7 +60,7 @@ class Topics:
             self.bridge.open(name, sink, is_tailed=True, durable=engine.durable)
             self.taps_changed(name)
 
-    def _is_free(self, name: str, engine: ThreadedEngine) -> bool:
+    def _is_free(self, name: str, engine: BlockingAdapter) -> bool:
         """Other nodes know nothing of our log: a topic there, or the first one, keeps its name."""
         owner = self._owner_of(name)
         if owner is None or owner is engine:
@@ -73,7 +73,7 @@ class Topics:
             )  # fmt: skip
         return False
 
-    def _owner_of(self, name: str) -> Engine | None:
+    def _owner_of(self, name: str) -> AsyncTopicEngine | None:
         """The engine whose topic has the exchange."""
         if self.log.knows(name):
             return self.log
@@ -86,13 +86,13 @@ class Topics:
             self._stop_tail(name)
         elif name not in self._tails:
             engine = self._owner_of(name)  # none yet: it is followed when it is heard of
-            if isinstance(engine, ThreadedEngine):
+            if isinstance(engine, BlockingAdapter):
                 self._tails[name] = self._new_tail(engine, name)
                 self._tails[name].start()
 
-    def _new_tail(self, engine: ThreadedEngine, name: str) -> Tail:
+    def _new_tail(self, engine: BlockingAdapter, name: str) -> DatabaseTap:
         vhost = self._vhost
-        return Tail(engine, name, self.bridge, vhost.storage, vhost.timers, self.tap_token)
+        return DatabaseTap(engine, name, self.bridge, vhost.storage, vhost.timers, self.tap_token)
 
     def _stop_tail(self, name: str) -> None:
         tail = self._tails.pop(name, None)
@@ -111,7 +111,7 @@ class Topics:
         self.declare(spec_of(name, arguments), self.log.name, lambda answer: None)
         return self._vhost.exchanges[name]
 
-    def declare(self, spec: TopicSpec, engine: str, then: Then[Declared]) -> None:
+    def declare(self, spec: TopicSpec, engine: str, then: Then[DeclaredTopic]) -> None:
         """Make the topic, or check that the one there is the same."""
         check_topic(spec.name)
         if not 1 <= spec.queues <= MAX_QUEUES:
@@ -128,13 +128,13 @@ class Topics:
                 raise TopicConflict(f"topic '{spec.name}' is there already, in engine '{name}'")
         wanted.declare(spec, then)
 
-    def engine_of(self, topic: str) -> Engine:
+    def engine_of(self, topic: str) -> AsyncTopicEngine:
         """The engine that has the topic; NoSuchTopic."""
         owner = self._owner_of(topic)
         if owner is not None:
             return owner
         for engine in self.engines.values():
-            if isinstance(engine, ThreadedEngine) and not engine.is_heard_of:
+            if isinstance(engine, BlockingAdapter) and not engine.is_heard_of:
                 raise EngineUnavailable(
                     f"no topic '{topic}' is known in vhost '{self._vhost.name}', but engine "
                     f"'{engine.name}' could not be reached yet: it may be there"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headrace.core.clock import Timer, Timers
 
 
-class Waiter:
+class WaitingRead:
     """One read that found nothing yet."""
 
     __slots__ = ("attempt", "deadline", "is_over", "reader", "timer")
@@ -31,18 +31,18 @@ class Waiter:
         self.timer: Timer | None = None
 
 
-class Waiters:
+class WaitingReads:
     """All waiting reads of a topic."""
 
     def __init__(self, timers: Timers, next_event: Callable[[ConsumerSpec], int | None]) -> None:
         self._timers = timers
         self._next_event = next_event
-        self._all: list[Waiter] = []
+        self._all: list[WaitingRead] = []
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def add(self, waiter: Waiter) -> Callable[[], None]:
+    def add(self, waiter: WaitingRead) -> Callable[[], None]:
         """Wait; returns what ends it without an answer."""
         self._all.append(waiter)
         self._arm(waiter)
@@ -59,7 +59,7 @@ class Waiters:
             self._end(waiter)
             waiter.attempt(True)
 
-    def _try(self, waiter: Waiter) -> None:
+    def _try(self, waiter: WaitingRead) -> None:
         if waiter.is_over:
             return
         must = self._timers.clock.now_ms() >= waiter.deadline
@@ -68,7 +68,7 @@ class Waiters:
         else:
             self._arm(waiter)
 
-    def _arm(self, waiter: Waiter) -> None:
+    def _arm(self, waiter: WaitingRead) -> None:
         """Look again at the deadline, or when something else may be there to read."""
         if waiter.timer is not None:
             waiter.timer.cancel()
@@ -77,7 +77,7 @@ class Waiters:
         due = waiter.deadline if moment is None else min(waiter.deadline, max(moment, now + 1))
         waiter.timer = self._timers.at(due, lambda: self._try(waiter))
 
-    def _end(self, waiter: Waiter) -> None:
+    def _end(self, waiter: WaitingRead) -> None:
         waiter.is_over = True
         if waiter.timer is not None:
             waiter.timer.cancel()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from headrace.core.topics.async_engine import Answer, Then
+from headrace.core.topics.async_engine import EngineReply, Then
 from headrace.errors import BrokerError, EngineUnavailable
 
 logger = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ THREADS = 8
 MAX_WAITING = 10_000  # calls that have no thread yet
 
 
-class Workers:
+class EngineThreads:
     """A bounded pool. Threads are made when they are first needed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = THREADS) -> None:
@@ -35,13 +35,13 @@ class Workers:
         self._waiting += 1
 
         def done(future: Future[T]) -> None:
-            answer: Answer[T] = _answer(engine, future)
+            answer: EngineReply[T] = _answer(engine, future)
             try:
                 self._loop.call_soon_threadsafe(told, answer)
             except RuntimeError:
                 logger.debug("engine '%s': the loop is gone", engine)
 
-        def told(answer: Answer[T]) -> None:
+        def told(answer: EngineReply[T]) -> None:
             self._waiting -= 1
             if not self._closed:
                 then(answer)
@@ -54,14 +54,14 @@ class Workers:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _answer(engine: str, future: Future[T]) -> Answer[T]:
+def _answer(engine: str, future: Future[T]) -> EngineReply[T]:
     if future.cancelled():
-        return Answer(error=EngineUnavailable(f"engine '{engine}': the broker stops"))
+        return EngineReply(error=EngineUnavailable(f"engine '{engine}': the broker stops"))
     error = future.exception()
     if error is None:
-        return Answer(future.result())
+        return EngineReply(future.result())
     if isinstance(error, BrokerError):
-        return Answer(error=error)
+        return EngineReply(error=error)
     logger.error("engine '%s' failed", engine, exc_info=error)
     text = f"engine '{engine}' failed, the change may have been made: {error}"
-    return Answer(error=EngineUnavailable(text))
+    return EngineReply(error=EngineUnavailable(text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from headrace.core.broker import Broker
-from headrace.core.topics.engine_confirms import Ticket
+from headrace.core.topics.engine_confirms import EngineConfirms
 from headrace.errors import StoreError
 
 SECONDS = 30.0
@@ -30,7 +30,7 @@ class _Waiter:
             storage.wait(self)
 
 
-async def until_taken(ticket: Ticket | None) -> bool:
+async def until_taken(ticket: EngineConfirms | None) -> bool:
     """Wait for engines other than the journal; False when one of them did not take the message."""
     if ticket is None:
         return True

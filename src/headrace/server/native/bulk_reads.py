@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.bulk.order import Order
 from headrace.bulk.read_plan import Piece, ReadPlan
 from headrace.core.access.user import is_loopback
-from headrace.core.spark_support.pins import Held
+from headrace.core.spark_support.pins import PinTarget
 from headrace.errors import (
     BrokerError,
     DataLost,
@@ -56,7 +56,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"  # of this machine since it started
 class _Wanted(NamedTuple):
     """Something whose messages have offsets."""
 
-    held: Held
+    held: PinTarget
     lanes: Mapping[int, str]  # by partition
 
 
@@ -69,7 +69,7 @@ def _wanted(session: Session, request: Request) -> _Wanted:
         topic = vhost.topics.log.get(name)
         numbers = topic.numbers_by_queue()
         lanes = {one: track_of(one, topic.queues)[0].label for one in numbers}
-        return _Wanted(Held("topic", name, topic.uuid, numbers), lanes)
+        return _Wanted(PinTarget("topic", name, topic.uuid, numbers), lanes)
     name = request.name("queue")
     session.check(READ, "queue", name)
     queue = vhost.queues.get(name)
@@ -79,7 +79,7 @@ def _wanted(session: Session, request: Request) -> _Wanted:
         raise PreconditionFailed(
             f"queue '{name}' is not durable: its messages are not stored and have no offsets"
         )
-    return _Wanted(Held("queue", name, queue.uuid, {0: queue.number}), {0: "middle"})
+    return _Wanted(PinTarget("queue", name, queue.uuid, {0: queue.number}), {0: "middle"})
 
 
 def _journal(session: Session) -> MessageLog:
@@ -89,7 +89,7 @@ def _journal(session: Session) -> MessageLog:
     return journal
 
 
-def _check_uuid(held: Held, uuid: str) -> None:
+def _check_uuid(held: PinTarget, uuid: str) -> None:
     if uuid != held.uuid:
         raise SourceChanged(
             f"{held.kind} '{held.name}' was deleted and made again: these are not the messages "
@@ -147,7 +147,7 @@ def _row(session: Session, request: Request, time: int) -> dict[str, object]:
 
 
 def _check_seen(
-    session: Session, held: Held, partition: int, offset: int, epoch: int | None
+    session: Session, held: PinTarget, partition: int, offset: int, epoch: int | None
 ) -> None:
     """DataLost when a reader has seen more than this log has of the reader's epoch.
 
@@ -236,7 +236,7 @@ def _job(session: Session, request: Request) -> tuple[ReadPlan, list[Stretch]]:
     return job, stretches
 
 
-def _check_complete(held: Held, partition: int, start: int, complete: int) -> None:
+def _check_complete(held: PinTarget, partition: int, start: int, complete: int) -> None:
     if start < complete:
         raise DataLost(
             f"{held.kind} '{held.name}' partition {partition}: messages from offset {start} to "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.core.queues.consumer import Consumer
 from headrace.core.queues.queue import Queue
 from headrace.core.reply_to import PSEUDO_QUEUE, ReplyAddress
-from headrace.core.topics.async_engine import Cancel
+from headrace.core.topics.async_engine import CancelRead
 from headrace.errors import AccessRefused, BrokerError, NotFound
 from headrace.model.message import PublishedRun, Run
 from headrace.model.permissions import READ, refusal_text
@@ -31,7 +31,7 @@ class WaitingRead(NamedTuple):
     """A read of a topic that is answered when there is something to read."""
 
     resource: str  # what the user must be allowed to read
-    cancel: Cancel
+    cancel: CancelRead
     refuse: Callable[[BrokerError], None]
 
 

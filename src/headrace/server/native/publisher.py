@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace.core.topics.engine_confirms import Ticket
+from headrace.core.topics.engine_confirms import EngineConfirms
 from headrace.errors import AccessRefused, CommandInvalid, NotFound, PreconditionFailed
 from headrace.model.message import PublishedRun, Route
 from headrace.server.native.checks import check_routing_key
@@ -48,7 +48,7 @@ class Published(NamedTuple):
     routed: list[int]  # destinations reached, per message
     refused: list[int]  # indices
     position: int  # where the journal must get to
-    tickets: list[Ticket]  # of other engines
+    tickets: list[EngineConfirms]  # of other engines
 
 
 class Publisher:
@@ -70,7 +70,7 @@ class Publisher:
         routed: list[int] = []
         refused: list[int] = []
         position = 0
-        tickets: list[Ticket] = []
+        tickets: list[EngineConfirms] = []
         for batch in batches:
             n = len(batch.contents)
             exchange = vhost.exchanges[batch.route.exchange]

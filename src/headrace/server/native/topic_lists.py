@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.core.topics.async_engine import Answer, Then, collect
+from headrace.core.topics.async_engine import EngineReply, Then, collect
 from headrace.errors import EngineUnavailable, NoSuchTopic
 from headrace.server.native.channel import Channel
 from headrace.server.native.topic_fields import group_fields, topic_fields
@@ -23,7 +23,7 @@ Show = Callable[["Session", Request, Iterable[Row]], None]
 
 
 def list_topics(session: Session, channel: Channel, request: Request, show: Show) -> None:
-    def then(answer: Answer[list[TopicInfo]]) -> None:
+    def then(answer: EngineReply[list[TopicInfo]]) -> None:
         if session.closed or channel.closing:
             return
         if answer.error is not None:
@@ -48,7 +48,7 @@ def list_groups(session: Session, channel: Channel, request: Request, show: Show
     wanted = request.text("topic", "")
     names = [wanted] if wanted else topics.names()
 
-    def then(answer: Answer[list[Row]]) -> None:
+    def then(answer: EngineReply[list[Row]]) -> None:
         if session.closed or channel.closing:
             return
         if answer.error is not None:
@@ -57,14 +57,14 @@ def list_groups(session: Session, channel: Channel, request: Request, show: Show
             show(session, request, answer.value or ())
 
     def rows_of(name: str, then: Then[list[Row]]) -> None:
-        def found(answer: Answer[list[GroupInfo]]) -> None:
+        def found(answer: EngineReply[list[GroupInfo]]) -> None:
             rows = [(EXCHANGE_PREFIX + name, group_fields(name, one)) for one in answer.value or ()]
             is_one_of_many = not wanted and isinstance(answer.error, _GONE)
-            then(Answer(rows, None if is_one_of_many else answer.error))
+            then(EngineReply(rows, None if is_one_of_many else answer.error))
 
         try:
             topics.engine_of(name).groups(name, found)
         except _GONE as error:
-            found(Answer(error=error))
+            found(EngineReply(error=error))
 
     collect([partial(rows_of, name) for name in names], then)

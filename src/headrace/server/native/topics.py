@@ -6,7 +6,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.core.topics.async_engine import Answer, Batch, Declared, Engine, MessageRow, Then
+from headrace.core.topics.async_engine import (
+    AsyncTopicEngine,
+    Batch,
+    DeclaredTopic,
+    EngineReply,
+    MessageRow,
+    Then,
+)
 from headrace.errors import NotAllowed
 from headrace.model.topics.message_priority import Priority
 from headrace.server.native import topic_fields as values
@@ -22,7 +29,7 @@ MAX_WAITING = 256  # reads of a channel that wait for messages
 EXCHANGE_PREFIX = "topic."  # a topic's permissions are those of its exchange
 
 
-def _engine(session: Session, action: str, topic: str) -> Engine:
+def _engine(session: Session, action: str, topic: str) -> AsyncTopicEngine:
     """The engine that has the topic, if the user may do that."""
     session.check(action, "topic", EXCHANGE_PREFIX + topic)
     return session.open_vhost.topics.engine_of(topic)
@@ -43,7 +50,7 @@ def answer_with(
 ) -> Then[T]:
     """Answer the request with what an engine says, whenever it says it."""
 
-    def then(answer: Answer[T]) -> None:
+    def then(answer: EngineReply[T]) -> None:
         if session.closed or channel.closing:
             return
         if answer.error is not None:
@@ -68,7 +75,7 @@ def _declare(session: Session, channel: Channel, request: Request) -> None:
     session.check("configure", "topic", EXCHANGE_PREFIX + spec.name)
     most = limit_of(session, engine)
 
-    def fields(declared: Declared) -> dict[str, object]:
+    def fields(declared: DeclaredTopic) -> dict[str, object]:
         return {"topic": values.topic_fields(declared.topic, most), "created": declared.created}
 
     then = answer_with(session, channel, request, fields)
@@ -124,7 +131,7 @@ def _read(session: Session, channel: Channel, request: Request) -> None:
     mark = object()
     answered = False
 
-    def then(answer: Answer[Batch]) -> None:
+    def then(answer: EngineReply[Batch]) -> None:
         nonlocal answered
         answered = True
         channel.waiting.pop(mark, None)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from headrace.core.loop_turn import Turn
+from headrace.core.loop_turn import LoopTurn
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import BrokerError, InternalError, NoSuchTopic
 from headrace.model.topics.partitions import Track
@@ -31,7 +31,7 @@ class Waiting(NamedTuple):
 class Appends:
     """Collects, and appends when all have been read. Dealt like a queue: see core.loop_turn."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: LoopTurn) -> None:
         self._turn = turn
         self._waiting: dict[tuple[LogTopic, Track], list[Waiting]] = {}
         self.marked = False

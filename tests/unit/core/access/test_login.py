@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from headrace.core.access import login, login_guard
-from headrace.core.access.login import Logins
+from headrace.core.access.login import LoginService
 from headrace.core.access.login_guard import FREE_FAILURES, LONGEST_SECONDS, LoginGuard
 from headrace.core.access.login_pool import LoginPool
 from headrace.errors import LoginLocked, LoginRefused
@@ -151,9 +151,11 @@ def test_memory_is_bounded_and_the_longest_quiet_go_first(
 # -- checking -------------------------------------------------------------------------------------
 
 
-def run(work: Callable[[Logins], Awaitable[object]], pool: LoginPool | None = None) -> Logins:
+def run(
+    work: Callable[[LoginService], Awaitable[object]], pool: LoginPool | None = None
+) -> LoginService:
     pool = pool or LoginPool()
-    logins = Logins(pool)
+    logins = LoginService(pool)
 
     async def all_of_it() -> None:
         await work(logins)
@@ -166,7 +168,7 @@ def run(work: Callable[[Logins], Awaitable[object]], pool: LoginPool | None = No
 
 
 def test_the_right_password_is_accepted_and_others_are_not() -> None:
-    async def work(logins: Logins) -> None:
+    async def work(logins: LoginService) -> None:
         assert await logins.check("ann", "right", HERE, KEPT) is KEPT
         for password, kept in (("wrong", KEPT), ("", KEPT), ("right", None)):
             with pytest.raises(LoginRefused):
@@ -194,7 +196,7 @@ def test_a_refusal_takes_one_hash_whoever_asks(
     monkeypatch.setattr(passwords, "_scrypt", counted)
     monkeypatch.setattr(passwords, "STRONG", STRONG)
 
-    async def work(logins: Logins) -> None:
+    async def work(logins: LoginService) -> None:
         async def refused(user: str, kept: PasswordHash | None) -> None:
             with pytest.raises(LoginRefused):
                 await logins.check(user, password, HERE, kept)
@@ -211,7 +213,7 @@ def test_a_refusal_takes_one_hash_whoever_asks(
 
 
 def test_locked_means_that_the_right_password_does_not_help() -> None:
-    async def work(logins: Logins) -> None:
+    async def work(logins: LoginService) -> None:
         await logins.check("ann", "right", HERE, KEPT)  # remembered
         for _ in range(FREE_FAILURES):
             with pytest.raises(LoginRefused):
@@ -236,7 +238,7 @@ class CountingPool(LoginPool):
 def test_a_storm_of_clients_with_one_password_costs_one_hash() -> None:
     pool = CountingPool()
 
-    async def work(logins: Logins) -> None:
+    async def work(logins: LoginService) -> None:
         await asyncio.gather(*(logins.check("ann", "right", HERE, KEPT) for _ in range(200)))
         await asyncio.gather(*(logins.check("ann", "right", THERE, KEPT) for _ in range(200)))
 
@@ -245,7 +247,7 @@ def test_a_storm_of_clients_with_one_password_costs_one_hash() -> None:
 
 
 def test_what_is_remembered_is_of_no_use_after_a_change_of_password() -> None:
-    async def work(logins: Logins) -> None:
+    async def work(logins: LoginService) -> None:
         await logins.check("ann", "right", HERE, KEPT)
         with pytest.raises(LoginRefused):
             await logins.check("ann", "right", HERE, PasswordHash.of("new", LIGHT))
@@ -254,7 +256,7 @@ def test_what_is_remembered_is_of_no_use_after_a_change_of_password() -> None:
 
 
 def test_neither_password_nor_hash_is_remembered() -> None:
-    async def work(logins: Logins) -> None:
+    async def work(logins: LoginService) -> None:
         await logins.check("ann", "right", HERE, KEPT)
         remembered = b"".join(logins._proofs)
         assert len(remembered) == 32
@@ -267,7 +269,7 @@ def test_neither_password_nor_hash_is_remembered() -> None:
 def test_memory_of_right_passwords_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login, "MAX_REMEMBERED", 3)
 
-    async def work(logins: Logins) -> None:
+    async def work(logins: LoginService) -> None:
         for number in range(10):
             logins.remember(KEPT, str(number))
         assert len(logins._proofs) == 3
@@ -276,7 +278,7 @@ def test_memory_of_right_passwords_is_bounded(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_foreign_hash_is_replaced_at_the_first_login() -> None:
-    async def work(logins: Logins) -> None:
+    async def work(logins: LoginService) -> None:
         better = await logins.check("ann", "test12", HERE, OLD)
         assert better.algorithm == SCRYPT
         assert better.matches("test12")
@@ -368,7 +370,7 @@ def test_the_loop_goes_on_while_hundreds_guess_and_no_hash_is_made_on_it(
 
     monkeypatch.setattr(PasswordHash, "matches", hashing)
 
-    async def work(logins: Logins) -> None:
+    async def work(logins: LoginService) -> None:
         guesses = [
             asyncio.create_task(logins.check("ann", f"guess-{n}", f"10.0.{n % 20}.1", KEPT))
             for n in range(200)
@@ -396,7 +398,7 @@ def test_refusals_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(login, "REFUSAL_SECONDS", 3600.0)
     monkeypatch.setattr(login, "MAX_REFUSALS_WAITING", 5)
 
-    async def work(logins: Logins) -> None:
+    async def work(logins: LoginService) -> None:
         tasks = [asyncio.create_task(logins.check("x", "y", str(n), None)) for n in range(50)]
         done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         while len(done) < 45:
@@ -416,7 +418,7 @@ def test_who_is_locked_out_holds_no_place(monkeypatch: pytest.MonkeyPatch) -> No
     """Told at once, whether there is such a user or not."""
     monkeypatch.setattr(login, "REFUSAL_SECONDS", 3600.0)
 
-    async def work(logins: Logins) -> None:
+    async def work(logins: LoginService) -> None:
         for name in ("there", "nobody"):
             for _ in range(FREE_FAILURES):
                 logins.guard.failed(name, HERE)
@@ -434,7 +436,7 @@ def test_one_user_at_one_address_tries_few_passwords_at_a_time(
     """Whether there is such a user or not; the same password of many clients counts once."""
     monkeypatch.setattr(login, "REFUSAL_SECONDS", 3600.0)
 
-    async def work(logins: Logins) -> None:
+    async def work(logins: LoginService) -> None:
         for kept in (KEPT, None):
             name = "there" if kept else "nobody"
             trying = [
@@ -460,7 +462,7 @@ def test_one_user_at_one_address_tries_few_passwords_at_a_time(
 def test_a_failure_counts_also_when_the_guesser_hangs_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login, "REFUSAL_SECONDS", 3600.0)
 
-    async def work(logins: Logins) -> None:
+    async def work(logins: LoginService) -> None:
         for number in range(FREE_FAILURES):
             task = asyncio.create_task(logins.check("ann", str(number), HERE, None))
             while not logins._waiting:  # for the answer; the password was looked at
@@ -477,7 +479,7 @@ def test_guessers_leave_places_for_those_who_did_not_fail(monkeypatch: pytest.Mo
     """Many users guessed at one address: somebody else there gets a place, and so do they later."""
     monkeypatch.setattr(login, "REFUSAL_SECONDS", 3600.0)
 
-    async def work(logins: Logins) -> None:
+    async def work(logins: LoginService) -> None:
         victims = [f"victim-{number}" for number in range(40)]
         for name in victims:
             logins.guard.failed(name, HERE)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from headrace.core.topics import append_batcher
-from headrace.core.topics.append_batcher import Batcher
-from headrace.core.topics.async_engine import Answer, Then
+from headrace.core.topics.append_batcher import AppendBatcher
+from headrace.core.topics.async_engine import EngineReply, Then
 from headrace.errors import BadTopicValue, EngineUnavailable
 from headrace.store.topics.engine import Entry
 
@@ -20,7 +20,7 @@ class Desk:
         self.calls: list[tuple[list[bytes], Then[list[int]]]] = []
         self.todo: list[Callable[[], None]] = []
         self.refuses = False
-        self.batcher = Batcher(self.call, self.todo.append)
+        self.batcher = AppendBatcher(self.call, self.todo.append)
         self.answers: list[tuple[bytes, list[int] | None]] = []
         self.next = 1
 
@@ -35,7 +35,7 @@ class Desk:
             one()
 
     def append(self, *bodies: bytes) -> None:
-        def then(answer: Answer[list[int]]) -> None:
+        def then(answer: EngineReply[list[int]]) -> None:
             self.answers.append((bodies[0], answer.value))
 
         self.batcher.append([Entry(body) for body in bodies], then)
@@ -43,11 +43,11 @@ class Desk:
     def answer(self, error: EngineUnavailable | BadTopicValue | None = None) -> None:
         bodies, then = self.calls.pop(0)
         if error is not None:
-            then(Answer(error=error))
+            then(EngineReply(error=error))
             return
         ids = list(range(self.next, self.next + len(bodies)))
         self.next += len(bodies)
-        then(Answer(ids))
+        then(EngineReply(ids))
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_appends_go_when_the_gate_lets_them(desk: Desk) -> None:
     assert desk.calls == [] and len(asked) == 1
 
     desk.batcher.gate = None
-    asked[0](Answer())
+    asked[0](EngineReply())
 
     assert [bodies for bodies, _ in desk.calls] == [[b"a", b"b"]]
 
@@ -158,11 +158,11 @@ def test_an_error_of_the_gate_is_the_answer_and_nothing_is_appended(desk: Desk) 
     desk.batcher.gate = asked.append
     desk.append(b"a")
     desk.turn()
-    asked.pop()(Answer(error=EngineUnavailable("away")))
+    asked.pop()(EngineReply(error=EngineUnavailable("away")))
     assert desk.answers == [(b"a", None)] and desk.calls == []
 
     desk.append(b"b")
     desk.turn()
-    asked.pop()(Answer())
+    asked.pop()(EngineReply())
 
     assert [bodies for bodies, _ in desk.calls] == [[b"b"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.core.topics.assigned_groups import Assigned
+from headrace.core.topics.assigned_groups import AssignedOffsets
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Bound
 from headrace.store.api.message_log import CursorRow
@@ -22,7 +22,7 @@ class Rows:
 
 def test_a_stored_position_is_never_behind_the_end_of_the_log() -> None:
     rows: Any = Rows()
-    assigned = Assigned(rows, "uuid", lambda track: Bound(0, 10))
+    assigned = AssignedOffsets(rows, "uuid", lambda track: Bound(0, 10))
 
     for offset in (4, 10, 1 << 50):
         assigned.set("g", (Priority.MIDDLE, 0), offset)

@@ -11,9 +11,9 @@ import pytest
 
 from headrace.core.clock import Clock, Timers
 from headrace.core.topics import workers
-from headrace.core.topics.async_engine import Answer, Batch, Then
-from headrace.core.topics.blocking_adapter import ThreadedEngine
-from headrace.core.topics.workers import Workers
+from headrace.core.topics.async_engine import Batch, EngineReply, Then
+from headrace.core.topics.blocking_adapter import BlockingAdapter
+from headrace.core.topics.workers import EngineThreads
 from headrace.errors import EngineUnavailable, NoSuchTopic
 from headrace.store.topics.engine import ConsumerSpec, Entry, TopicInfo, TopicSpec
 from headrace.store.topics.memory import MemoryEngine
@@ -38,14 +38,14 @@ class Desk:
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.engine = Moody()
-        self.workers = Workers(loop)
+        self.workers = EngineThreads(loop)
         self.timers = Timers(Clock(), loop)
-        self.threaded = ThreadedEngine(
+        self.threaded = BlockingAdapter(
             self.engine, self.workers, self.timers, lambda call: loop.call_soon(call) and None
         )
 
-    async def ask(self, call: Callable[[Then[T]], object]) -> Answer[T]:
-        future: asyncio.Future[Answer[T]] = asyncio.get_running_loop().create_future()
+    async def ask(self, call: Callable[[Then[T]], object]) -> EngineReply[T]:
+        future: asyncio.Future[EngineReply[T]] = asyncio.get_running_loop().create_future()
         call(future.set_result)
         return await asyncio.wait_for(future, 10)
 
@@ -113,7 +113,7 @@ def test_topics_of_other_nodes_are_found(run: Run) -> None:
 def test_a_waiting_read_is_woken_by_an_append_of_this_node(run: Run) -> None:
     async def test(desk: Desk) -> None:
         await desk.ask(lambda then: desk.threaded.declare(TopicSpec("t"), then))
-        waiting: asyncio.Future[Answer[Batch]] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[EngineReply[Batch]] = asyncio.get_running_loop().create_future()
         desk.threaded.read("t", ConsumerSpec("c"), 5, 60_000, waiting.set_result)
         await desk.ask(lambda then: desk.threaded.append("t", [Entry(b"x")], then))
         answer = await asyncio.wait_for(waiting, 10)
@@ -125,7 +125,7 @@ def test_a_waiting_read_is_woken_by_an_append_of_this_node(run: Run) -> None:
 def test_a_waiting_read_sees_what_others_append(run: Run) -> None:
     async def test(desk: Desk) -> None:
         desk.engine.create(TopicSpec("t"))
-        waiting: asyncio.Future[Answer[Batch]] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[EngineReply[Batch]] = asyncio.get_running_loop().create_future()
         desk.threaded.read("t", ConsumerSpec("c"), 5, 60_000, waiting.set_result)
         desk.engine.append("t", [Entry(b"x")])
         answer = await asyncio.wait_for(waiting, 10)
@@ -137,11 +137,11 @@ def test_a_waiting_read_sees_what_others_append(run: Run) -> None:
 def test_a_cancelled_read_is_not_answered(run: Run) -> None:
     async def test(desk: Desk) -> None:
         desk.engine.create(TopicSpec("t"))
-        answers: list[Answer[Batch]] = []
+        answers: list[EngineReply[Batch]] = []
         cancel = desk.threaded.read("t", ConsumerSpec("c"), 5, 60_000, answers.append)
         cancel()
         desk.engine.append("t", [Entry(b"x")])
-        infos: Answer[list[TopicInfo]] = await desk.ask(desk.threaded.infos)
+        infos: EngineReply[list[TopicInfo]] = await desk.ask(desk.threaded.infos)
         assert infos.value is not None
         assert answers == []
 

@@ -9,10 +9,10 @@ import pytest
 
 from headrace.core.clock import Clock, Timers
 from headrace.core.topics import queue_feed as tails
-from headrace.core.topics.async_engine import Answer, Then
-from headrace.core.topics.blocking_adapter import ThreadedEngine
-from headrace.core.topics.queue_feed import Tail
-from headrace.core.topics.workers import Workers
+from headrace.core.topics.async_engine import EngineReply, Then
+from headrace.core.topics.blocking_adapter import BlockingAdapter
+from headrace.core.topics.queue_feed import DatabaseTap
+from headrace.core.topics.workers import EngineThreads
 from headrace.errors import EngineUnavailable
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import ConsumerSpec, Entry, Taken, TopicSpec
@@ -50,15 +50,15 @@ class Ear:
         return 0
 
 
-def follow(failures: int, test: Callable[[ThreadedEngine, Ear], object]) -> None:
+def follow(failures: int, test: Callable[[BlockingAdapter, Ear], object]) -> None:
     async def live() -> None:
         loop = asyncio.get_running_loop()
-        workers, timers, ear = Workers(loop), Timers(Clock(), loop), Ear()
-        engine = ThreadedEngine(
+        workers, timers, ear = EngineThreads(loop), Timers(Clock(), loop), Ear()
+        engine = BlockingAdapter(
             Refusing(failures), workers, timers, lambda call: loop.call_soon(call) and None
         )
         await ask(lambda then: engine.declare(TopicSpec("t"), then))
-        tail = Tail(engine, "t", ear, ear, timers, "tap")  # type: ignore[arg-type]
+        tail = DatabaseTap(engine, "t", ear, ear, timers, "tap")  # type: ignore[arg-type]
         tail.start()
         try:
             await test(engine, ear)  # type: ignore[misc]
@@ -71,8 +71,8 @@ def follow(failures: int, test: Callable[[ThreadedEngine, Ear], object]) -> None
     asyncio.run(live())
 
 
-async def ask(call: Callable[[Then[object]], object]) -> Answer[object]:
-    future: asyncio.Future[Answer[object]] = asyncio.get_running_loop().create_future()
+async def ask(call: Callable[[Then[object]], object]) -> EngineReply[object]:
+    future: asyncio.Future[EngineReply[object]] = asyncio.get_running_loop().create_future()
     call(future.set_result)  # type: ignore[arg-type]
     return await asyncio.wait_for(future, 10)
 
@@ -84,7 +84,7 @@ def test_what_this_node_appends_after_the_binding_reaches_the_tap(
 ) -> None:
     monkeypatch.setattr(tails, "PAUSE_MS", pause_ms)  # if long, appends make it look again
 
-    async def test(engine: ThreadedEngine, ear: Ear) -> None:
+    async def test(engine: BlockingAdapter, ear: Ear) -> None:
         answers = []
         while not answers or answers[-1].error is not None:
             answers.append(await ask(lambda then: engine.append("t", [Entry(b"x")], then)))

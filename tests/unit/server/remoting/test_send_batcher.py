@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "core"))
 from stage import HandLoop
 
 from headrace.core.clock import Timers, VirtualClock
-from headrace.core.loop_turn import Turn
+from headrace.core.loop_turn import LoopTurn
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import BrokerError, NoSuchTopic, PreconditionFailed
 from headrace.model.topics.message_priority import Priority
@@ -49,7 +49,7 @@ class Topic:
 class Desk:
     def __init__(self) -> None:
         self.loop = HandLoop()
-        self.appends = Appends(Turn(cast(asyncio.AbstractEventLoop, self.loop)))
+        self.appends = Appends(LoopTurn(cast(asyncio.AbstractEventLoop, self.loop)))
         self.told: list[Appended | str] = []
 
     def send(self, topic: Topic, *contents: bytes) -> None:

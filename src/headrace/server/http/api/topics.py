@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from headrace.core.spark_support.outside import queries_of
-from headrace.core.topics.async_engine import Answer, Declared, Engine, Then
+from headrace.core.topics.async_engine import AsyncTopicEngine, DeclaredTopic, EngineReply, Then
 from headrace.core.vhost import Vhost
 from headrace.errors import EngineUnavailable, HttpRefused, NoSuchTopic
 from headrace.model.retention import Retention
@@ -31,9 +31,9 @@ _ENDS = {"earliest": 0, "latest": 1 << 52}  # as times: before and after every m
 
 async def ask(call: Call, question: Callable[[Then[T]], object]) -> T | None:
     """What an engine answers, when it is on disk as far as it must be; raises its error."""
-    future: asyncio.Future[Answer[T]] = asyncio.get_running_loop().create_future()
+    future: asyncio.Future[EngineReply[T]] = asyncio.get_running_loop().create_future()
 
-    def then(answer: Answer[T]) -> None:
+    def then(answer: EngineReply[T]) -> None:
         if not future.done():
             future.set_result(answer)
 
@@ -50,7 +50,7 @@ async def ask(call: Call, question: Callable[[Then[T]], object]) -> T | None:
     return answer.value
 
 
-def _engine(call: Call, action: str) -> Engine:
+def _engine(call: Call, action: str) -> AsyncTopicEngine:
     """The engine of the path's topic, if the user may do that."""
     call.check(action, "topic", EXCHANGE_PREFIX + call.name)
     try:
@@ -122,7 +122,9 @@ async def _declare(call: Call) -> Reply:
     retention = None if ms is None and size is None else Retention(ms, size)
     spec = TopicSpec(call.name, call.value("queues", int, 1), retention)
     engine = call.value("engine", str, "log")
-    declared: Declared | None = await ask(call, partial(call.vhost.topics.declare, spec, engine))
+    declared: DeclaredTopic | None = await ask(
+        call, partial(call.vhost.topics.declare, spec, engine)
+    )
     return replies.created(new=declared is not None and declared.created)
 
 

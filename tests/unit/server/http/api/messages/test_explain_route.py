@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from exploring import examples
 from headrace.core.clock import Clock, Timers
-from headrace.core.loop_turn import Turn
+from headrace.core.loop_turn import LoopTurn
 from headrace.core.vhost import Vhost
 from headrace.server.http.api.messages.explain_route import explain
 
@@ -31,7 +31,7 @@ def a_vhost() -> Iterator[Vhost]:
     clock = Clock()
     timers = Timers(clock, loop)
     try:
-        yield Vhost("/", clock, timers, Turn(loop))
+        yield Vhost("/", clock, timers, LoopTurn(loop))
     finally:
         timers.close()
         loop.close()
