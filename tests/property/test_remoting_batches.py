@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import PreconditionFailed
 from headrace.server.remoting.batches import entries_of
-from headrace.server.remoting.message_mapping import Record, delay_level, encode_record
+from headrace.server.remoting.message_mapping import TopicRecord, delay_level, encode_record
 from headrace.wire.remoting.batch import BatchElement, batch_bytes
 from headrace.wire.remoting.hosts import HostAddress
 from headrace.wire.remoting.properties import UNIQ_KEY, take_properties
@@ -17,10 +17,10 @@ IDS = ["A" * 32, "B" * 32, "C" * 8, "é", "a\x01b"]
 LARGEST = 50
 
 
-def make(body: bytes, properties: dict[str, str], flag: int) -> Record:
+def make(body: bytes, properties: dict[str, str], flag: int) -> TopicRecord:
     """As the broker does, with an id that is no surprise."""
     properties.setdefault(UNIQ_KEY, "made")
-    return Record(body.upper() if len(body) > LARGEST else body, properties, flag, 0, 7,
+    return TopicRecord(body.upper() if len(body) > LARGEST else body, properties, flag, 0, 7,
                   HostAddress("10.0.0.1", 99))  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.core.topics.amqp_mapping import content_of, entry_of
 from headrace.model.topics.message_priority import Priority
-from headrace.server.remoting.message_mapping import Record, encode_record, take_record
+from headrace.server.remoting.message_mapping import TopicRecord, encode_record, take_record
 from headrace.store.topics.entry import decode_entry, encode_entry
 from headrace.wire.amqp.content import body_of, make_content, properties_of
 from headrace.wire.amqp.properties import HeaderTable, Properties
@@ -24,18 +24,22 @@ users_own = st.dictionaries(
 
 
 @st.composite
-def records(draw: st.DrawFn) -> Record:
+def records(draw: st.DrawFn) -> TopicRecord:
     given = draw(users_own)
     given["UNIQ_KEY"] = draw(words)
     if draw(st.booleans()):
         given["TAGS"] = draw(words)
     if draw(st.booleans()):
         given["KEYS"] = " ".join(draw(st.lists(words, min_size=1, max_size=3)))
-    return Record(draw(st.binary(max_size=100)), given, born=draw(st.integers(0, 1 << 40)) * 1000)
+    return TopicRecord(
+        draw(st.binary(max_size=100)), given, born=draw(st.integers(0, 1 << 40)) * 1000
+    )
 
 
 @given(records(), st.sampled_from(Priority))
-def test_a_rocketmq_message_comes_back_from_an_amqp_queue(record: Record, lane: Priority) -> None:
+def test_a_rocketmq_message_comes_back_from_an_amqp_queue(
+    record: TopicRecord, lane: Priority
+) -> None:
     content = content_of(decode_entry(encode_record(record)), lane, 131072)
     shown = properties_of(content)
     entry = entry_of(content, record.properties.get("TAGS", ""))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Protocol, cast
 
-from headrace.bulk.order import Order, is_last
+from headrace.bulk.order import FetchRequest, is_last
 from headrace.errors import StoreError, Unsupported
 from headrace.wire.native.frames import HEAD
 
@@ -24,13 +24,13 @@ STOP_SECONDS = 5.0
 SOCKET_BYTES = 1 << 20  # on their way to the broker
 
 
-class Taker(Protocol):
+class FrameReceiver(Protocol):
     """Who gets the frames: a session."""
 
-    def take_fetched(self, frame: bytes | bytearray, relay: Relay) -> None:
+    def take_fetched(self, frame: bytes | bytearray, relay: FrameRelay) -> None:
         """One whole frame; pause the relay when there is no room for more."""
 
-    def fetch_ended(self, relay: Relay, order: Order, error: str | None) -> None:
+    def fetch_ended(self, relay: FrameRelay, order: FetchRequest, error: str | None) -> None:
         """No more frames will come; ``error`` when there should have been some."""
 
 
@@ -41,9 +41,11 @@ class FetchPool:
         self._loop = loop
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
-        self._relays: set[Relay] = set()
+        self._relays: set[FrameRelay] = set()
 
-    def fetch(self, order: Order, segments: Sequence[int], taker: Taker) -> Relay:
+    def fetch(
+        self, order: FetchRequest, segments: Sequence[int], taker: FrameReceiver
+    ) -> FrameRelay:
         """Begin; ``segments`` are descriptors, one per piece, lent for the call."""
         if len(self._relays) >= MAX_JOBS:
             raise StoreError(f"{MAX_JOBS} fetches are under way; try again when one has ended")
@@ -56,15 +58,15 @@ class FetchPool:
         except BaseException:
             ours.close()
             raise
-        relay = Relay(self, order, taker)
+        relay = FrameRelay(self, order, taker)
         relay.task = self._loop.create_task(self._connect(relay, ours))
         self._relays.add(relay)
         return relay
 
-    async def _connect(self, relay: Relay, ours: socket.socket) -> None:
+    async def _connect(self, relay: FrameRelay, ours: socket.socket) -> None:
         await self._loop.create_connection(lambda: relay, sock=ours)
 
-    def _hand_over(self, order: Order, out: socket.socket, segments: Sequence[int]) -> None:
+    def _hand_over(self, order: FetchRequest, out: socket.socket, segments: Sequence[int]) -> None:
         spec = os.memfd_create("headrace-fetch", os.MFD_CLOEXEC)
         try:
             with os.fdopen(os.dup(spec), "wb") as file:
@@ -118,7 +120,7 @@ class FetchPool:
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
 
-    def ended(self, relay: Relay) -> None:
+    def ended(self, relay: FrameRelay) -> None:
         self._relays.discard(relay)
 
     def close(self) -> None:
@@ -128,13 +130,13 @@ class FetchPool:
         self._forget()
 
 
-class Relay(asyncio.BufferedProtocol):
+class FrameRelay(asyncio.BufferedProtocol):
     """Frames of one order on their way: whole ones only, since others go out in between.
 
     Each is received where it stays: frames are megabytes long, and copies are what a fetch costs.
     """
 
-    def __init__(self, pool: FetchPool, order: Order, taker: Taker) -> None:
+    def __init__(self, pool: FetchPool, order: FetchRequest, taker: FrameReceiver) -> None:
         self._pool = pool
         self._order = order
         self._taker = taker

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from headrace.bulk.decode.jobs import batches_of
 from headrace.bulk.decode.schema import schema_of
-from headrace.bulk.order import Order
+from headrace.bulk.order import FetchRequest
 from headrace.bulk.read_plan import ReadPlan
 from headrace.errors import StoreError
 from headrace.wire.native.payloads import Op, message, message_head
@@ -60,7 +60,7 @@ def _run(fds: list[int]) -> None:
             out.settimeout(STALLED_SECONDS)
             with os.fdopen(os.dup(fds[1]), "rb") as file:
                 file.seek(0)
-                order = Order.decode(file.read())
+                order = FetchRequest.decode(file.read())
             _answer(order, fds[2:], out)
     except (BrokenPipeError, ConnectionResetError, TimeoutError):
         pass  # the client has gone
@@ -71,7 +71,7 @@ def _run(fds: list[int]) -> None:
             os.close(fd)
 
 
-def _answer(order: Order, segments: list[int], out: socket.socket) -> None:
+def _answer(order: FetchRequest, segments: list[int], out: socket.socket) -> None:
     try:
         for parts in _stream(order.job, segments):
             fields = {"rid": order.rid, "ch": order.ch, "ok": True, "last": False}
@@ -83,7 +83,7 @@ def _answer(order: Order, segments: list[int], out: socket.socket) -> None:
     out.sendall(_frame(order, ok=True, data=b"", last=True, next=order.job.next))
 
 
-def _frame(order: Order, **fields: object) -> bytes:
+def _frame(order: FetchRequest, **fields: object) -> bytes:
     return message(Op.FETCH, {"rid": order.rid, "ch": order.ch, **fields})
 
 
@@ -100,7 +100,7 @@ def send_all(out: socket.socket, parts: Sequence[bytes | memoryview]) -> None:
 
 def _stream(job: ReadPlan, segments: list[int]) -> Iterator[list[bytes | memoryview]]:
     """An Arrow stream in pieces: its schema, its batches, its end."""
-    sink = _Sink()
+    sink = _FrameBuffer()
     with pa.ipc.new_stream(sink, schema_of(job.columns)) as writer:
         for batch in batches_of(job, segments):
             writer.write_batch(batch)
@@ -108,7 +108,7 @@ def _stream(job: ReadPlan, segments: list[int]) -> Iterator[list[bytes | memoryv
     yield sink.take()
 
 
-class _Sink:
+class _FrameBuffer:
     """What pyarrow writes to: collects without copying, until taken."""
 
     closed = False

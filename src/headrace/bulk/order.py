@@ -15,7 +15,7 @@ from headrace.wire.native.payloads import pack, unpack_trusted
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class FetchRequest:
     """One fetch."""
 
     rid: int | str
@@ -26,7 +26,7 @@ class Order:
         return pack({"rid": self.rid, "ch": self.ch, "job": self.job.encode()})
 
     @classmethod
-    def decode(cls, data: bytes) -> Order:
+    def decode(cls, data: bytes) -> FetchRequest:
         fields: dict[str, Any] = unpack_trusted(data)
         return cls(fields["rid"], fields["ch"], ReadPlan.decode(fields["job"]))
 

@@ -23,15 +23,21 @@ from headrace.core.loop_turn import LoopTurn
 from headrace.server import descriptors, supervisor
 from headrace.server.amqp import handshake as amqp
 from headrace.server.amqp.session import Session as AmqpSession
-from headrace.server.http.listener import Door
-from headrace.server.listener import Gate, Link, SessionLike, host_port, listening_socket
+from headrace.server.http.listener import HttpListener
+from headrace.server.listener import (
+    HandshakeLimiter,
+    ServerTransport,
+    SessionProtocol,
+    host_port,
+    listening_socket,
+)
 from headrace.server.native import handshake as native
 from headrace.server.native.session import Session as NativeSession
 from headrace.server.process import configure_logging
-from headrace.server.remoting.listener import Door as RemotingDoor
-from headrace.server.storage_setup import Stores
-from headrace.server.tls import Certificates, Files
-from headrace.server.topic_engines import Engines
+from headrace.server.remoting.listener import RemotingListener as RemotingDoor
+from headrace.server.storage_setup import BrokerStorage
+from headrace.server.tls import Certificates, TlsFiles
+from headrace.server.topic_engines import TopicEngines
 
 logger = logging.getLogger(__name__)
 
@@ -49,12 +55,12 @@ class Server:
         self.ports: dict[str, int] = {}
         self._clock = clock or Clock()
         self._listeners: list[asyncio.Server] = []
-        self._links: set[Link] = set()
+        self._links: set[ServerTransport] = set()
         self.broker: Broker | None = None
-        self._stores: Stores | None = None
+        self._stores: BrokerStorage | None = None
         self._fetches: FetchPool | None = None
-        self._engines: Engines | None = None
-        self.http: Door | None = None
+        self._engines: TopicEngines | None = None
+        self.http: HttpListener | None = None
         self.remoting: RemotingDoor | None = None
         self.failure: Exception | None = None
         self.certificates: Certificates | None = None
@@ -66,7 +72,9 @@ class Server:
         loop = asyncio.get_running_loop()
         turn = LoopTurn(loop)
         self._fetches = FetchPool(loop)
-        self._stores = Stores(config.data_dir, turn, self._clock, segment_size=config.segment_size)
+        self._stores = BrokerStorage(
+            config.data_dir, turn, self._clock, segment_size=config.segment_size
+        )
         self._stores.storage.on_failure = self._storage_failed
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self.broker = Broker(
@@ -85,7 +93,7 @@ class Server:
         if config.load_definitions is not None:
             load_definitions(self.broker, config.load_definitions)
         self.broker.users.ensure_somebody(config.default_user, config.default_password)
-        self._engines = Engines(
+        self._engines = TopicEngines(
             self.broker,
             loop,
             config.engine,
@@ -115,10 +123,10 @@ class Server:
     def recovered(self) -> str:
         return self._stores.summary if self._stores is not None else "nothing stored"
 
-    def _amqp_session(self, peer: Link) -> SessionLike:
+    def _amqp_session(self, peer: ServerTransport) -> SessionProtocol:
         assert self.broker is not None
         config = self.config
-        limits = amqp.Limits(
+        limits = amqp.SessionLimits(
             frame_max=config.frame_max,
             channel_max=config.channel_max,
             heartbeat=config.heartbeat,
@@ -128,10 +136,10 @@ class Server:
         )
         return AmqpSession(self.broker, limits, peer)
 
-    def _native_session(self, peer: Link) -> SessionLike:
+    def _native_session(self, peer: ServerTransport) -> SessionProtocol:
         assert self.broker is not None
         config = self.config
-        limits = native.Limits(
+        limits = native.SessionLimits(
             # A message must fit into a frame together with its properties.
             frame_max=max(config.native_frame_max, config.max_message_size + native.FRAME_SPARE),
             channel_max=config.channel_max,
@@ -146,7 +154,7 @@ class Server:
     def _open_http(self) -> None:
         assert self.broker is not None
         config = self.config
-        self.http = Door(self.broker, config, self.ports)
+        self.http = HttpListener(self.broker, config, self.ports)
         if config.http:
             self.ports["http"] = self.http.listen("http", config.http_port)
         if config.https_port is not None:
@@ -169,7 +177,7 @@ class Server:
         self,
         name: str,
         port: int,
-        make_session: Callable[[Link], SessionLike],
+        make_session: Callable[[ServerTransport], SessionProtocol],
         *,
         tls: bool = False,
     ) -> None:
@@ -179,10 +187,10 @@ class Server:
         if tls:
             assert self.certificates is not None, "config checks that there is one"
             context = self.certificates.context
-        gate = Gate(config.handshake_timeout, config.max_unauthenticated_per_address)
+        gate = HandshakeLimiter(config.handshake_timeout, config.max_unauthenticated_per_address)
 
-        def link() -> Link:
-            return Link(loop, gate, self._links, make_session)
+        def link() -> ServerTransport:
+            return ServerTransport(loop, gate, self._links, make_session)
 
         opened = listening_socket(config.host, port, BACKLOG, name)
         self.ports[name] = opened.getsockname()[1]
@@ -237,7 +245,7 @@ def _certificates(config: Config) -> Certificates:
     assert config.tls_cert is not None
     assert config.tls_key is not None, "config checks that both are there"
     is_optional = config.tls_client_certificates == "optional"
-    return Certificates(Files(config.tls_cert, config.tls_key, config.tls_ca, is_optional))
+    return Certificates(TlsFiles(config.tls_cert, config.tls_key, config.tls_ca, is_optional))
 
 
 def _write_atomically(path: Path, text: str) -> None:

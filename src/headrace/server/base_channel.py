@@ -18,26 +18,26 @@ HELD_LIMIT = 16 << 20  # bytes a channel holds unacknowledged in memory; more is
 UNLIMITED = 1024  # messages handed to a consumer without a limit before others get a look
 
 
-class Starved(Protocol):
+class OutputWaiter(Protocol):
     """Somebody with something to send, and no room for it."""
 
     def mark(self) -> None:
         """There is room again."""
 
 
-class Outlet(Protocol):
+class SessionOutput(Protocol):
     """The output of a session, as channels see it."""
 
     is_full: bool
     marked: bool
     out_bytes: int
-    starved: set[Starved]
+    starved: set[OutputWaiter]
     turn: LoopTurn
 
     def flush(self) -> None: ...
 
 
-class Holding:
+class BaseChannel:
     """Consumers and unsettled deliveries, by tag. A protocol's channel adds how they are sent."""
 
     __slots__ = (
@@ -62,7 +62,7 @@ class Holding:
         "unacked",
     )
 
-    def __init__(self, outlet: Outlet) -> None:
+    def __init__(self, outlet: SessionOutput) -> None:
         self.outlet = outlet
         self.connection: object = outlet
         self.closing = False

@@ -20,10 +20,10 @@ from headrace.core.loop_turn import SHARE
 from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError, InternalError
 from headrace.model.permissions import READ
-from headrace.server.base_channel import Holding, Starved
+from headrace.server.base_channel import BaseChannel, OutputWaiter
 
 if TYPE_CHECKING:
-    from headrace.server.listener import Link
+    from headrace.server.listener import ServerTransport
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -36,7 +36,7 @@ CREATED_IN_ALARM = 100  # queues, bindings and exchanges of one peer while memor
 HEAVY_SECONDS = 1.0  # so long after a full share a peer stands behind those that use less
 
 
-class Peer:
+class BaseSession:
     """One connection, as far as it does not depend on what is spoken."""
 
     protocol: ClassVar[str] = ""  # as people call it
@@ -80,7 +80,7 @@ class Peer:
         "writes",
     )
 
-    def __init__(self, broker: Broker, link: Link) -> None:
+    def __init__(self, broker: Broker, link: ServerTransport) -> None:
         self.broker = broker
         self.link = link
         self.turn = broker.turn
@@ -91,7 +91,7 @@ class Peer:
         self.out_bytes = 0
         self.writable = True
         self.is_full = False  # no room for deliveries now
-        self.starved: set[Starved] = set()  # queues and others that wait for room
+        self.starved: set[OutputWaiter] = set()  # queues and others that wait for room
         self.marked = False
         self.ticket = 0  # of the metadata that our answers speak of
         self.position = 0  # in the journal, of what our answers speak of
@@ -155,7 +155,7 @@ class Peer:
         """What was allowed before may not be allowed any more."""
         raise NotImplementedError
 
-    def holdings(self) -> list[Holding]:
+    def holdings(self) -> list[BaseChannel]:
         """All open channels."""
         raise NotImplementedError
 

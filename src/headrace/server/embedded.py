@@ -1,6 +1,6 @@
 """A broker in a thread of a program: the server of `headrace serve`, sockets and disk included.
 
-The event loop belongs to the thread: everything else reaches the server through `Life.call`.
+The thread owns the event loop: everything else reaches the server through `BrokerThread.call`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Broker:
     def __init__(self, data_dir: Path | str, **settings: object) -> None:
         self.config = _checked(Path(data_dir), settings)
         self.ports: Mapping[str, int] = {}
-        self._life: Life | None = None
+        self._life: BrokerThread | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -154,7 +154,7 @@ class Broker:
         """
         deadline = time.monotonic() + (_PATIENCE if self.ports else 0.0)
         while True:
-            life = Life(self.config, self.clock)
+            life = BrokerThread(self.config, self.clock)
             try:
                 found = dict(life.start().ports)
             except ConfigError as error:
@@ -176,7 +176,7 @@ class Broker:
         self.stop()
         self.start()
 
-    def _running(self) -> Life:
+    def _running(self) -> BrokerThread:
         if self._life is None:
             raise RuntimeError("the broker is not running")
         return self._life
@@ -198,7 +198,7 @@ def _checked(data_dir: Path, given: Mapping[str, object]) -> Config:
 # -- the thread --------------------------------------------------------------------------------
 
 
-class Life:
+class BrokerThread:
     """One life of a broker, from start to stop: a server, its loop, their thread."""
 
     def __init__(self, config: Config, clock: Clock | None) -> None:

@@ -44,7 +44,7 @@ def listening_socket(host: str, port: int, backlog: int, purpose: str) -> socket
     return listening
 
 
-class SessionLike(Protocol):
+class SessionProtocol(Protocol):
     """What a link drives: one protocol's session."""
 
     def receive(self, data: bytes) -> None: ...
@@ -53,7 +53,7 @@ class SessionLike(Protocol):
     def lost(self) -> None: ...
 
 
-class Gate:
+class HandshakeLimiter:
     """Knows the peers that have not logged in, per address, and bounds their number.
 
     Behind one address there may be many machines: the peer that was silent for longest makes room
@@ -103,21 +103,21 @@ class Gate:
             self._waiting.pop(address, None)
 
 
-class Link(asyncio.Protocol):
+class ServerTransport(asyncio.Protocol):
     """One socket and its session."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        gate: Gate,
-        links: set[Link],
-        make_session: Callable[[Link], SessionLike],
+        gate: HandshakeLimiter,
+        links: set[ServerTransport],
+        make_session: Callable[[ServerTransport], SessionProtocol],
     ) -> None:
         self._loop = loop
         self._gate = gate
         self._links = links
         self._make_session = make_session
-        self._session: SessionLike | None = None
+        self._session: SessionProtocol | None = None
         self._transport: asyncio.Transport | None = None
         self._waiting = False
         self._deadline: asyncio.TimerHandle | None = None

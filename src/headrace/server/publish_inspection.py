@@ -33,7 +33,7 @@ MAX_TTL_MS = (1 << 32) - 1
 SPECIAL = FLAG_HEADERS | FLAG_EXPIRATION | FLAG_REPLY_TO | FLAG_USER_ID
 
 
-class Origin(Protocol):
+class PublishSource(Protocol):
     """The connection that messages come from."""
 
     user: User
@@ -42,12 +42,12 @@ class Origin(Protocol):
     def open_vhost(self) -> Vhost: ...
 
 
-class Inspection:
+class PublishInspection:
     """Turns contents into batches; routes that depend on headers are remembered."""
 
     __slots__ = ("_by_headers", "_origin")
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: PublishSource) -> None:
         self._origin = origin
         self._by_headers: dict[tuple[str, str, bytes], Route] = {}
 

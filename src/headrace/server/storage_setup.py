@@ -30,7 +30,7 @@ NOTE_TIME_SECONDS = 60
 RESERVE_FOR_NOTES = 1 << 20  # checkpoints and indexes; acknowledgements need a segment
 
 
-class Stores:
+class BrokerStorage:
     """Everything a broker keeps in its data directory."""
 
     def __init__(

@@ -21,7 +21,7 @@ LOOK_SECONDS = 10.0  # between two looks at the files
 _ALTERNATIVE_NAMES = {"dns": "DNS", "email": "email", "uri": "URI"}
 
 
-class Files(NamedTuple):
+class TlsFiles(NamedTuple):
     """Where certificate, key and the authorities of clients are, and what is asked of clients."""
 
     cert: Path
@@ -57,7 +57,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 class Certificates:
     """The context that listeners are given; every handshake takes the newest certificate."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: TlsFiles) -> None:
         self._files = files
         self._stamps = files.stamps()
         try:

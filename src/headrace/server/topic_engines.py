@@ -22,7 +22,7 @@ from headrace.store.topics.memory import MemoryEngine
 logger = logging.getLogger(__name__)
 
 
-class Engines:
+class TopicEngines:
     """Adds to every vhost an engine in memory, and to the one it belongs to, each database."""
 
     def __init__(

@@ -15,7 +15,7 @@ import pytest
 
 from headrace.core.broker import Broker
 from headrace.server.http.route_table import TABLE
-from headrace.server.http.router import ENTER, Route
+from headrace.server.http.router import ENTER, ApiRoute
 from integration.access.accesssite import (
     PASSWORD,
     SUBSETS,
@@ -305,7 +305,7 @@ OPEN = [
 ]
 
 
-def label(route: Route) -> str:
+def label(route: ApiRoute) -> str:
     return f"{route.method} {route.path}"
 
 
@@ -390,7 +390,7 @@ def test_a_route_needs_no_more_than_its_rule_says(site: Site, case: Case, name: 
 
 @pytest.mark.parametrize("route", OPEN, ids=label)
 def test_the_other_routes_name_nothing_that_permissions_protect(
-    site: Site, clients: tuple[httpx.Client, httpx.Client], route: Route
+    site: Site, clients: tuple[httpx.Client, httpx.Client], route: ApiRoute
 ) -> None:
     site.allow("", "", "")
     parts = [

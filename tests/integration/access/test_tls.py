@@ -21,7 +21,7 @@ from brokers import Broker
 from headrace.client import ConnectionFactory
 from headrace.client.aio import connect
 from headrace.errors import ConfigError
-from headrace.server.tls import Certificates, Files, certificate_name
+from headrace.server.tls import Certificates, TlsFiles, certificate_name
 from headrace.testing import RunningBroker, run_broker
 from headrace.wire.native.payloads import Op
 from integration.access.accesssite import Site
@@ -263,7 +263,7 @@ def test_files_that_cannot_be_used_leave_the_old_ones_in_use(
 
 def test_files_that_did_not_change_are_not_read_again(authority: Authority) -> None:
     files = authority.files
-    certificates = Certificates(Files(files["cert"], files["key"], files["ca"]))
+    certificates = Certificates(TlsFiles(files["cert"], files["key"], files["ca"]))
     newest = certificates._newest
     certificates.look()
     assert certificates._newest is newest
@@ -276,7 +276,7 @@ def test_files_that_did_not_change_are_not_read_again(authority: Authority) -> N
 def test_a_certificate_that_cannot_be_read_stops_the_start(authority: Authority) -> None:
     authority.files["cert"].write_text("nonsense")
     with pytest.raises(ConfigError, match="cannot use the TLS certificate or key"):
-        Certificates(Files(authority.files["cert"], authority.files["key"]))
+        Certificates(TlsFiles(authority.files["cert"], authority.files["key"]))
 
 
 def test_a_hangup_signal_renews_the_certificate(

@@ -13,7 +13,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ConnectionClosedByBroker
 
 from headrace.server.http.route_table import TABLE
-from headrace.server.http.router import ANYBODY, ENTER, SEE, Rule
+from headrace.server.http.router import ANYBODY, ENTER, SEE, AccessRule
 from headrace.testing import RunningBroker, run_broker, wait_for
 
 Namer = Callable[[str], str]
@@ -52,7 +52,7 @@ def users(managed: RunningBroker) -> Iterator[dict[str, Api]]:
 
 def test_every_route_has_a_rule_that_makes_sense() -> None:
     for route in TABLE.routes:
-        assert isinstance(route.rule, Rule), ids(route)
+        assert isinstance(route.rule, AccessRule), ids(route)
         assert route.rule.tag in (None, "management", "policymaker", "monitoring", "administrator")
         if route.rule.vhost is not None:
             assert route.rule.vhost in (SEE, ENTER)

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from headrace.server.http.route_table import TABLE
-from headrace.server.http.router import Route
+from headrace.server.http.router import ApiRoute
 from headrace.testing import run_broker
 
 VALUES = [None, True, 0, -1, 2**70, 1.5, "", "x", "a" * 300, "\ud800", "\x00", [], [1], ["x"],
@@ -30,7 +30,7 @@ NAMES = {
 LEFT_ALONE = ("/api/login", "/api/permissions", "/api/users/{name}", "/api/topic-permissions")
 
 
-def label(route: Route) -> str:
+def label(route: ApiRoute) -> str:
     return f"{route.method} {route.path}"
 
 
@@ -51,7 +51,7 @@ def client() -> Iterator[httpx.Client]:
     [one for one in TABLE.routes if one.method == "GET" or not one.path.startswith(LEFT_ALONE)],
     ids=label,
 )
-def test_odd_input_is_answered(client: httpx.Client, route: Route) -> None:
+def test_odd_input_is_answered(client: httpx.Client, route: ApiRoute) -> None:
     chance = random.Random(label(route))
     for _ in range(12):
         path = "/".join(

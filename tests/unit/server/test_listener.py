@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from headrace.server.listener import Gate, Link, SessionLike
+from headrace.server.listener import HandshakeLimiter, ServerTransport, SessionProtocol
 
 
 class Silent:
@@ -32,13 +32,15 @@ class Transport:
         self.aborted += 1
 
 
-def link_of(loop: asyncio.AbstractEventLoop, gate: Gate, links: set[Link]) -> Link:
-    return Link(loop, gate, links, lambda link: cast(SessionLike, Silent()))
+def link_of(
+    loop: asyncio.AbstractEventLoop, gate: HandshakeLimiter, links: set[ServerTransport]
+) -> ServerTransport:
+    return ServerTransport(loop, gate, links, lambda link: cast(SessionProtocol, Silent()))
 
 
 def test_a_connection_that_is_gone_is_not_timed_out(caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
-        gate, links, transport = Gate(0.001, 1), set[Link](), Transport()
+        gate, links, transport = HandshakeLimiter(0.001, 1), set[ServerTransport](), Transport()
         loop = asyncio.get_running_loop()
         link = link_of(loop, gate, links)
         link.connection_made(cast(asyncio.Transport, transport))
@@ -57,11 +59,11 @@ def test_of_too_many_without_login_the_oldest_is_dropped() -> None:
     """Others behind the same address get in; those whose login is being checked stay."""
 
     async def work() -> None:
-        gate, links = Gate(10, 3), set[Link]()
+        gate, links = HandshakeLimiter(10, 3), set[ServerTransport]()
         loop = asyncio.get_running_loop()
         transports = [Transport() for _ in range(8)]
 
-        def enter(number: int) -> Link:
+        def enter(number: int) -> ServerTransport:
             link = link_of(loop, gate, links)
             link.connection_made(cast(asyncio.Transport, transports[number]))
             return link
@@ -91,7 +93,7 @@ def test_of_too_many_without_login_the_oldest_is_dropped() -> None:
 
 def test_a_plain_connection_has_no_certificate() -> None:
     async def work() -> None:
-        link = link_of(asyncio.get_running_loop(), Gate(10, 1), set())
+        link = link_of(asyncio.get_running_loop(), HandshakeLimiter(10, 1), set())
         assert link.certificate is None
         link.connection_made(cast(asyncio.Transport, Transport()))
         assert link.certificate is None
@@ -105,7 +107,7 @@ def test_a_flood_is_told_in_a_few_lines(
 ) -> None:
     now = 100.0
     monkeypatch.setattr("headrace.server.listener.time.monotonic", lambda: now)
-    gate = Gate(10, 1)
+    gate = HandshakeLimiter(10, 1)
     for number in range(1000):
         gate.complain(f"from {number}")
     now += 60

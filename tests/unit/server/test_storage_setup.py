@@ -24,7 +24,7 @@ def test_files_of_another_user_are_told_with_the_remedy(
     loop.close()
     for _ in range(2):  # the lock is let go of
         with pytest.raises(StoreError) as raised:
-            storage_setup.Stores(tmp_path, LoopTurn(loop), VirtualClock())
+            storage_setup.BrokerStorage(tmp_path, LoopTurn(loop), VirtualClock())
         assert str(raised.value) == (
             f"cannot use data directory {tmp_path}: journal/checkpoint: Permission denied; "
             "everything in it must belong to the user that runs the broker"

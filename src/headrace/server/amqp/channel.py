@@ -15,7 +15,7 @@ from headrace.errors import AccessRefused, NotFound
 from headrace.model.message import PublishedRun, Route, Run
 from headrace.model.permissions import refusal_text
 from headrace.server.amqp.confirms import Confirms
-from headrace.server.base_channel import Holding
+from headrace.server.base_channel import BaseChannel
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import rechannel_all, reframe
 from headrace.wire.amqp.values import short_string
@@ -29,7 +29,7 @@ _CONSUME_IDS = (60, 20)
 _HEAD = Struct(">BHIHH").pack
 
 
-class Channel(Holding):
+class Channel(BaseChannel):
     """State of one open channel. Also the core's Subscriber for its consumers."""
 
     __slots__ = (

@@ -50,7 +50,7 @@ _CAPABILITIES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SessionLimits:
     """What a connection may ask for."""
 
     frame_max: int

@@ -13,7 +13,7 @@ from headrace.core.loop_turn import Steps
 from headrace.errors import AccessRefused, PreconditionFailed, Unsupported
 from headrace.model.message import PublishedRun, Route
 from headrace.server.amqp.channel import Channel
-from headrace.server.publish_inspection import MAX_CACHED, SPECIAL, Inspection
+from headrace.server.publish_inspection import MAX_CACHED, SPECIAL, PublishInspection
 from headrace.wire.amqp.content import rechannel_all
 from headrace.wire.amqp.methods import BasicPublish, BasicReturn, decode_method, method_frame
 from headrace.wire.amqp.reader import PUBLISH, Event
@@ -28,7 +28,7 @@ STRETCH = 8  # so many runs in a row are worth a look at their keys
 _PUBLISH_ID = b"\x00\x3c\x00\x28"
 
 
-class Resolved(NamedTuple):
+class ResolvedRoute(NamedTuple):
     """What the raw arguments of a basic.publish mean on this connection."""
 
     route: Route
@@ -37,7 +37,7 @@ class Resolved(NamedTuple):
 
 
 Publish = tuple[bytes, int, int, list[bytes], int]  # key, flags, mode, contents, size
-Prepared = tuple[PublishedRun, Resolved]
+Prepared = tuple[PublishedRun, ResolvedRoute]
 
 
 def join_stretches(events: list[Event]) -> list[Event]:
@@ -66,8 +66,8 @@ class Publisher:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._routes: dict[bytes, Resolved] = {}
-        self._inspection = Inspection(session)
+        self._routes: dict[bytes, ResolvedRoute] = {}
+        self._inspection = PublishInspection(session)
         self._epoch = -1
 
     def publish(
@@ -144,7 +144,7 @@ class Publisher:
             self._pass_on(channel, groups[key], 0, mode, contents, sum(map(len, contents)))
         return True
 
-    def _groups(self, channel: Channel, stretch: list[Event]) -> dict[bytes, Resolved] | None:
+    def _groups(self, channel: Channel, stretch: list[Event]) -> dict[bytes, ResolvedRoute] | None:
         """Routes by key, if the runs may be joined by key; None if their order matters.
 
         It does not when no queue is reached by two of the keys and nobody counts the publishes.
@@ -159,7 +159,7 @@ class Publisher:
                 return None
         if len(modes) * 2 > len(stretch):
             return None  # hardly anything to join
-        groups: dict[bytes, Resolved] = {}
+        groups: dict[bytes, ResolvedRoute] = {}
         reached: set[object] = set()
         for key in modes:
             resolved = self._routes.get(key)
@@ -178,12 +178,12 @@ class Publisher:
         self._inspection.forget()
         self._epoch = self._session.open_vhost.routes.epoch
 
-    def _again(self, key: bytes) -> Resolved:
+    def _again(self, key: bytes) -> ResolvedRoute:
         if self._epoch != self._session.open_vhost.routes.epoch:
             self.forget()
         return self._routes.get(key) or self._resolve(key)
 
-    def _resolve(self, key: bytes) -> Resolved:
+    def _resolve(self, key: bytes) -> ResolvedRoute:
         method = decode_method(_PUBLISH_ID + key)
         assert isinstance(method, BasicPublish)
         session = self._session
@@ -198,7 +198,7 @@ class Publisher:
             )
         session.check_key("write", exchange, method.routing_key)
         route = vhost.routes.get(method.exchange, method.routing_key)
-        resolved = Resolved(route, method.mandatory, exchange)
+        resolved = ResolvedRoute(route, method.mandatory, exchange)
         if len(self._routes) >= MAX_CACHED:
             self._routes.clear()
         self._routes[key] = resolved
@@ -207,7 +207,7 @@ class Publisher:
     def _pass_on(
         self,
         channel: Channel,
-        resolved: Resolved,
+        resolved: ResolvedRoute,
         flags: int,
         mode: int,
         contents: list[bytes],
@@ -219,7 +219,7 @@ class Publisher:
     def _batches(
         self,
         channel: Channel,
-        resolved: Resolved,
+        resolved: ResolvedRoute,
         flags: int,
         mode: int,
         contents: list[bytes],
@@ -242,7 +242,9 @@ class Publisher:
             reply_name=address.name if address is not None else None,
         )
 
-    def _publish_batch(self, channel: Channel, batch: PublishedRun, resolved: Resolved) -> None:
+    def _publish_batch(
+        self, channel: Channel, batch: PublishedRun, resolved: ResolvedRoute
+    ) -> None:
         session = self._session
         n = len(batch.contents)
         exchange = resolved.exchange

@@ -24,10 +24,10 @@ from headrace.errors import (
 from headrace.server.amqp.channel import Channel
 from headrace.server.amqp.consumers import ack_in_transaction
 from headrace.server.amqp.handlers import dispatch
-from headrace.server.amqp.handshake import Handshake, Limits
+from headrace.server.amqp.handshake import Handshake, SessionLimits
 from headrace.server.amqp.publisher import PUBLISHES, STRETCH, Publisher, join_stretches
-from headrace.server.base_channel import Holding
-from headrace.server.base_session import Peer
+from headrace.server.base_channel import BaseChannel
+from headrace.server.base_session import BaseSession
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.reader import (
     ACK,
@@ -41,7 +41,7 @@ from headrace.wire.amqp.reader import (
 )
 
 if TYPE_CHECKING:
-    from headrace.server.listener import Link
+    from headrace.server.listener import ServerTransport
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ _ACK_IDS = (60, 80)
 _ids = Struct(">HH").unpack_from
 
 
-class Session(Peer):
+class Session(BaseSession):
     """State of one connection, from the protocol header to the end."""
 
     protocol = "AMQP 0-9-1"
@@ -72,7 +72,7 @@ class Session(Peer):
         "small_frames",
     )
 
-    def __init__(self, broker: Broker, limits: Limits, link: Link) -> None:
+    def __init__(self, broker: Broker, limits: SessionLimits, link: ServerTransport) -> None:
         super().__init__(broker, link)
         self.limits = limits
         self.reader = Reader(limits.frame_min, limits.max_message, limits.frame_max - 8)
@@ -308,7 +308,7 @@ class Session(Peer):
     def forget_permissions(self) -> None:
         self.publisher.forget()
 
-    def holdings(self) -> list[Holding]:
+    def holdings(self) -> list[BaseChannel]:
         return list(self.channels.values())
 
     # -- life -----------------------------------------------------------------------------------

@@ -15,16 +15,16 @@ from headrace.server.http.json_body import parse_object, read_object
 from headrace.server.http.router import has_tag
 
 if TYPE_CHECKING:
-    from headrace.server.http.context import Management
+    from headrace.server.http.context import ManagementContext
 
 _REQUIRED = object()
 
 
 @dataclass(slots=True)
-class Call:
+class ApiRequest:
     """What a handler works with."""
 
-    management: Management
+    management: ManagementContext
     method: str
     params: Mapping[str, str]
     query: Mapping[str, str]

@@ -20,12 +20,12 @@ from headrace.core.access import audit
 from headrace.core.access.user import User
 from headrace.errors import BrokerError, HttpRefused, LoginRefused
 from headrace.server.http import auth, replies
-from headrace.server.http.api_request import Call
-from headrace.server.http.context import Management
+from headrace.server.http.api_request import ApiRequest
+from headrace.server.http.context import ManagementContext
 from headrace.server.http.durability import until_durable
 from headrace.server.http.replies import Reply
 from headrace.server.http.route_table import TABLE
-from headrace.server.http.router import Route, values_of
+from headrace.server.http.router import ApiRoute, values_of
 from headrace.server.http.sessions import COOKIE
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ _SECURITY = {
 class Application:
     """Answers requests. Never raises: whatever goes wrong becomes an answer."""
 
-    def __init__(self, management: Management) -> None:
+    def __init__(self, management: ManagementContext) -> None:
         self._management = management
         names = (management.config.http_allowed_hosts or "").split(",")
         self._hosts = {name.strip().lower() for name in names if name.strip()} | {"localhost"}
@@ -89,7 +89,7 @@ class Application:
             user, session = await self._user(request)
         auth.permit(route.rule, user, params, self._management.broker)
         client = request.client
-        call = Call(
+        call = ApiRequest(
             management=self._management,
             method=request.method,
             params=params,
@@ -159,7 +159,7 @@ class Application:
         if urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
             raise HttpRefused("requests from other sites are not answered", 403, "cross_origin")
 
-    def _limit(self, route: Route) -> int:
+    def _limit(self, route: ApiRoute) -> int:
         config = self._management.config
         if route.rule.tag is None:
             return STRANGERS_BODY
@@ -190,7 +190,7 @@ def _too_large(limit: int) -> HttpRefused:
     return HttpRefused(f"at most {limit} bytes are allowed in this body", 413, "too_large")
 
 
-def _route(method: str, raw_path: str) -> Route:
+def _route(method: str, raw_path: str) -> ApiRoute:
     found = TABLE.find(raw_path)
     if not found:
         raise replies.not_found()

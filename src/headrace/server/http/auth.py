@@ -10,7 +10,7 @@ from headrace.core.access.user import User
 from headrace.core.broker import Broker
 from headrace.errors import LoginLocked, LoginRefused
 from headrace.server.http import replies
-from headrace.server.http.router import ENTER, Rule, has_tag
+from headrace.server.http.router import ENTER, AccessRule, has_tag
 
 NOBODY = User("")
 
@@ -38,7 +38,7 @@ async def login(broker: Broker, name: str, password: str, peer: str) -> User:
         raise LoginRefused("Login failed") from None
 
 
-def permit(rule: Rule, user: User, params: Mapping[str, str], broker: Broker) -> None:
+def permit(rule: AccessRule, user: User, params: Mapping[str, str], broker: Broker) -> None:
     """Raise unless the rule lets the user in."""
     if rule.tag is None:
         return

@@ -11,14 +11,14 @@ from headrace.config import Config
 from headrace.core.broker import Broker
 from headrace.server.http.lag import LagMeter
 from headrace.server.http.sampler import Sampler
-from headrace.server.http.sessions import Sessions
+from headrace.server.http.sessions import PageSessions
 
 # Tools decide by it what they may ask for; Headrace answers as that version does.
 RABBITMQ_VERSION = "3.10.8"
 
 
 @dataclass(slots=True)
-class Management:
+class ManagementContext:
     """One per broker."""
 
     broker: Broker
@@ -26,7 +26,7 @@ class Management:
     ports: Mapping[str, int]
     sampler: Sampler
     started: float = field(default_factory=time.time)
-    sessions: Sessions = field(default_factory=Sessions)
+    sessions: PageSessions = field(default_factory=PageSessions)
     lag: LagMeter = field(default_factory=LagMeter)
 
     @property

@@ -11,7 +11,7 @@ from headrace.errors import StoreError
 SECONDS = 30.0
 
 
-class _Waiter:
+class _DurabilityWaiter:
     """Takes part in the turns of the loop like a session."""
 
     def __init__(self, broker: Broker, position: int) -> None:
@@ -46,7 +46,7 @@ async def until_taken(ticket: EngineConfirms | None) -> bool:
 
 async def until_durable(broker: Broker, position: int = 0) -> None:
     """Return when every declaration so far, and the journal up to ``position``, is on disk."""
-    waiter = _Waiter(broker, position)
+    waiter = _DurabilityWaiter(broker, position)
     broker.turn.mark_session(waiter)
     try:
         async with asyncio.timeout(SECONDS):

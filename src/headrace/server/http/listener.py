@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.config import Config
 from headrace.core.broker import Broker
-from headrace.server.listener import Gate, listening_socket
+from headrace.server.listener import HandshakeLimiter, listening_socket
 
 if TYPE_CHECKING:
-    from headrace.server.http.context import Management
+    from headrace.server.http.context import ManagementContext
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ BACKLOG = 256
 STOP_SECONDS = 1.0
 
 
-class Door:
+class HttpListener:
     """Starts and stops the HTTP side of a broker."""
 
     def __init__(self, broker: Broker, config: Config, ports: Mapping[str, int]) -> None:
@@ -38,7 +38,7 @@ class Door:
         self._opening: asyncio.Task[None] | None = None
         self._servers: list[asyncio.Server] = []
         self._state: Any = None  # uvicorn's: the open connections and running tasks
-        self.management: Management | None = None
+        self.management: ManagementContext | None = None
 
     def listen(self, name: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Open a port; returns its number."""
@@ -70,7 +70,9 @@ class Door:
         module = await loop.run_in_executor(
             None, import_module, "headrace.server.http.uvicorn_protocol"
         )
-        gate = Gate(self._config.handshake_timeout, self._config.max_unauthenticated_per_address)
+        gate = HandshakeLimiter(
+            self._config.handshake_timeout, self._config.max_unauthenticated_per_address
+        )
         self.management, self._state, factory = module.assemble(
             self._broker, self._config, self._ports, gate
         )

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 from headrace.errors import HttpRefused, PreconditionFailed
 from headrace.model.patterns import compile_pattern
 from headrace.server.http import replies
-from headrace.server.http.api_request import Call
+from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.replies import Reply
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ MATCHED = 16  # names compared with a pattern before others get a turn: up to 1 
 SORT_SLICE = 2000  # rows sorted by themselves, and then merged
 
 
-class Group(Generic[T]):
+class ColumnGroup(Generic[T]):
     """Columns that are cheaper made together than one by one.
 
     ``text`` may give the same as JSON, where that can be had without an encoder.
@@ -54,14 +54,14 @@ def members(row: Row) -> str:
     return replies.encode_text(row)[1:-1]
 
 
-class Fields(Generic[T]):
+class ListColumns(Generic[T]):
     """The columns of a list: each is a function of the thing that is listed."""
 
     def __init__(
         self,
         columns: Mapping[str, Callable[[T], object]],
         *,
-        groups: Sequence[Group[T]] = (),
+        groups: Sequence[ColumnGroup[T]] = (),
         optional: Collection[str] = (),
     ) -> None:
         self.groups = groups
@@ -96,7 +96,7 @@ class Fields(Generic[T]):
         return row
 
 
-def row_text(fields: Fields[T], thing: T) -> str:
+def row_text(fields: ListColumns[T], thing: T) -> str:
     """A whole row as JSON."""
     parts = [group.text(thing) for group in fields.groups]
     single = fields.singles(thing)
@@ -105,7 +105,7 @@ def row_text(fields: Fields[T], thing: T) -> str:
     return "{" + ",".join(parts) + "}"
 
 
-async def listed(call: Call, things: Sequence[T], fields: Fields[T]) -> Reply:
+async def listed(call: ApiRequest, things: Sequence[T], fields: ListColumns[T]) -> Reply:
     """The answer to a request for a list."""
     total = len(things)
     kept = await _filtered(call, things, fields)
@@ -149,7 +149,7 @@ async def in_slices(things: Iterable[T]) -> list[T]:
     return found
 
 
-async def _encoded(things: Sequence[T], fields: Fields[T], columns: _Columns | None) -> bytes:
+async def _encoded(things: Sequence[T], fields: ListColumns[T], columns: _Columns | None) -> bytes:
     parts: list[bytes] = []
     wanted = columns.keys() if columns is not None else None
     for start in range(0, len(things), SLICE):
@@ -169,7 +169,7 @@ async def _encoded(things: Sequence[T], fields: Fields[T], columns: _Columns | N
 # -- filter --------------------------------------------------------------------------------------
 
 
-async def _filtered(call: Call, things: Sequence[T], fields: Fields[T]) -> Sequence[T]:
+async def _filtered(call: ApiRequest, things: Sequence[T], fields: ListColumns[T]) -> Sequence[T]:
     text = call.query.get("name", "")
     name_of = fields.column("name")
     if not text or name_of is None:
@@ -192,7 +192,7 @@ async def _filtered(call: Call, things: Sequence[T], fields: Fields[T]) -> Seque
 # -- order ---------------------------------------------------------------------------------------
 
 
-async def _sorted(call: Call, things: Sequence[T], fields: Fields[T]) -> Sequence[T]:
+async def _sorted(call: ApiRequest, things: Sequence[T], fields: ListColumns[T]) -> Sequence[T]:
     path = call.query.get("sort", "")
     if not path:
         return things
@@ -235,7 +235,7 @@ def _comparable(value: object) -> tuple[int, object]:
 _Columns = dict[str, "_Columns | None"]  # None: the whole value
 
 
-def _columns(call: Call) -> _Columns | None:
+def _columns(call: ApiRequest) -> _Columns | None:
     text = call.query.get("columns", "")
     if not text:
         return None
@@ -266,7 +266,7 @@ def _reduced(row: Mapping[str, object], columns: _Columns) -> Row:
     return shown
 
 
-def reduced(call: Call, row: Row) -> Row:
+def reduced(call: ApiRequest, row: Row) -> Row:
     """One object with only the columns that were asked for."""
     columns = _columns(call)
     return row if columns is None else _reduced(row, columns)

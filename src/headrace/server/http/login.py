@@ -7,13 +7,13 @@ from urllib.parse import parse_qsl
 from headrace.core.access.user import User
 from headrace.errors import LoginRefused
 from headrace.server.http import auth, replies
-from headrace.server.http.api_request import Call
+from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ANYBODY, MANAGEMENT, Route, has_tag
+from headrace.server.http.router import ANYBODY, MANAGEMENT, ApiRoute, has_tag
 from headrace.server.http.sessions import COOKIE, MAX_SECONDS, PageSession
 
 
-def _credentials(call: Call) -> tuple[str, str]:
+def _credentials(call: ApiRequest) -> tuple[str, str]:
     if call.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
         given: dict[str, object] = dict(parse_qsl(call.body.decode("utf-8", "replace")))
     else:
@@ -24,7 +24,7 @@ def _credentials(call: Call) -> tuple[str, str]:
     return name, password
 
 
-def _cookie(call: Call, token: str, seconds: int) -> str:
+def _cookie(call: ApiRequest, token: str, seconds: int) -> str:
     secure = "; Secure" if call.is_secure else ""
     return f"{COOKIE}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
 
@@ -37,7 +37,7 @@ def _shown(user: User, session: PageSession | None) -> dict[str, object]:
     }
 
 
-async def _login(call: Call) -> Reply:
+async def _login(call: ApiRequest) -> Reply:
     name, password = _credentials(call)
     user = await auth.login(call.broker, name, password, call.peer)
     if not has_tag(user.tags, "management"):
@@ -49,21 +49,21 @@ async def _login(call: Call) -> Reply:
     return Reply(reply.status, reply.body, reply.content_type, cookie)
 
 
-async def _logout(call: Call) -> Reply:
+async def _logout(call: ApiRequest) -> Reply:
     if call.session is not None:
         call.management.sessions.end(call.session)
     return Reply(204, headers={"set-cookie": _cookie(call, "", 0)})
 
 
-async def _session(call: Call) -> Reply:
+async def _session(call: ApiRequest) -> Reply:
     token = call.session
     session = call.management.sessions.find(token) if token is not None else None
     return replies.data(_shown(call.user, session))
 
 
 ROUTES = (
-    Route("POST", "/api/login", _login, ANYBODY, "Begin a session of the page",
+    ApiRoute("POST", "/api/login", _login, ANYBODY, "Begin a session of the page",
           {"username": "string", "password": "string"}),
-    Route("DELETE", "/api/login", _logout, MANAGEMENT, "End the session"),
-    Route("GET", "/api/session", _session, MANAGEMENT, "Who is logged in, and the CSRF token"),
+    ApiRoute("DELETE", "/api/login", _logout, MANAGEMENT, "End the session"),
+    ApiRoute("GET", "/api/session", _session, MANAGEMENT, "Who is logged in, and the CSRF token"),
 )  # fmt: skip

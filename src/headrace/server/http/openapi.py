@@ -8,9 +8,9 @@ from typing import Any
 
 from headrace import __version__
 from headrace.server.http import replies
-from headrace.server.http.api_request import Call
+from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ANYBODY, Route
+from headrace.server.http.router import ANYBODY, ApiRoute
 
 _ANSWERS = {"GET": "200", "PUT": "201", "POST": "200", "DELETE": "204"}
 
@@ -19,7 +19,7 @@ def _schema(kind: str) -> dict[str, Any]:
     return {} if kind == "any" else {"type": kind}
 
 
-def _operation(route: Route) -> dict[str, Any]:
+def _operation(route: ApiRoute) -> dict[str, Any]:
     names = re.findall(r"\{(\w+)\}", route.path)
     parameters: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
@@ -64,8 +64,8 @@ def document() -> dict[str, Any]:
     }
 
 
-async def _openapi(call: Call) -> Reply:
+async def _openapi(call: ApiRequest) -> Reply:
     return replies.data(document())
 
 
-ROUTES = (Route("GET", "/api/openapi.json", _openapi, ANYBODY, "This description"),)
+ROUTES = (ApiRoute("GET", "/api/openapi.json", _openapi, ANYBODY, "This description"),)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import headrace
 from headrace.server.http import replies
-from headrace.server.http.api_request import Call
+from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ANYBODY, Route
+from headrace.server.http.router import ANYBODY, ApiRoute
 
 DIST = Path(headrace.__file__).parent / "console" / "dist"
 _FOR_EVER = {"cache-control": "public, max-age=31536000, immutable"}  # names have a hash in them
@@ -44,7 +44,7 @@ def _loaded(path: Path, changed_ns: int) -> tuple[bytes, str]:
     return content, f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
 
-def _file(call: Call, path: Path, cache: dict[str, str]) -> Reply:
+def _file(call: ApiRequest, path: Path, cache: dict[str, str]) -> Reply:
     try:
         changed = path.stat().st_mtime_ns
         content, etag = _loaded(path, changed)
@@ -64,23 +64,23 @@ def _inside(folder: Path, name: str) -> Path:
     return folder / name
 
 
-async def _index(call: Call) -> Reply:
+async def _index(call: ApiRequest) -> Reply:
     index = DIST / "index.html"
     if not index.is_file():
         return Reply(200, _ABSENT, _TYPES[".html"])
     return _file(call, index, {})
 
 
-async def _top(call: Call) -> Reply:
+async def _top(call: ApiRequest) -> Reply:
     return _file(call, _inside(DIST, call.name), {})
 
 
-async def _asset(call: Call) -> Reply:
+async def _asset(call: ApiRequest) -> Reply:
     return _file(call, _inside(DIST / "assets", call.name), _FOR_EVER)
 
 
 ROUTES = (
-    Route("GET", "/", _index, ANYBODY, "The page"),
-    Route("GET", "/{name}", _top, ANYBODY, "Files of the page"),
-    Route("GET", "/assets/{name}", _asset, ANYBODY, "Files of the page that never change"),
+    ApiRoute("GET", "/", _index, ANYBODY, "The page"),
+    ApiRoute("GET", "/{name}", _top, ANYBODY, "Files of the page"),
+    ApiRoute("GET", "/assets/{name}", _asset, ANYBODY, "Files of the page that never change"),
 )

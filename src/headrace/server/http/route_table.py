@@ -32,7 +32,7 @@ from headrace.server.http.api.messages import (
     redrive,
 )
 from headrace.server.http.metrics import endpoint
-from headrace.server.http.router import Table
+from headrace.server.http.router import RouteTable
 
 _RESOURCES = (
     page, openapi, login, endpoint,
@@ -44,4 +44,4 @@ _RESOURCES = (
     vhosts, users, permissions, policies, parameters, definitions,
 )  # fmt: skip
 
-TABLE = Table(route for resource in _RESOURCES for route in resource.ROUTES)
+TABLE = RouteTable(route for resource in _RESOURCES for route in resource.ROUTES)

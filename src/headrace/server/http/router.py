@@ -11,10 +11,10 @@ from headrace.server.http.json_body import SMALL
 
 if TYPE_CHECKING:
     from headrace.config import Config
-    from headrace.server.http.api_request import Call
+    from headrace.server.http.api_request import ApiRequest
     from headrace.server.http.replies import Reply
 
-Handler = Callable[["Call"], Awaitable["Reply"]]
+Handler = Callable[["ApiRequest"], Awaitable["Reply"]]
 
 # What a tag includes, as in RabbitMQ.
 _INCLUDES: Final[Mapping[str, frozenset[str]]] = {
@@ -29,20 +29,20 @@ ENTER: Final = "enter"  # only permissions in the vhost do
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AccessRule:
     """Who may call a route: a tag of the user, and what the vhost in the path asks for."""
 
     tag: str | None  # None: anybody, even without a login
     vhost: str | None = None  # SEE or ENTER, for routes with a {vhost}
 
 
-ANYBODY: Final = Rule(None)
-MANAGEMENT: Final = Rule("management")
-MONITORING: Final = Rule("monitoring")
-ADMINISTRATOR: Final = Rule("administrator")
-SEES_VHOST: Final = Rule("management", SEE)
-ENTERS_VHOST: Final = Rule("management", ENTER)
-SETS_POLICY: Final = Rule("policymaker", ENTER)
+ANYBODY: Final = AccessRule(None)
+MANAGEMENT: Final = AccessRule("management")
+MONITORING: Final = AccessRule("monitoring")
+ADMINISTRATOR: Final = AccessRule("administrator")
+SEES_VHOST: Final = AccessRule("management", SEE)
+ENTERS_VHOST: Final = AccessRule("management", ENTER)
+SETS_POLICY: Final = AccessRule("policymaker", ENTER)
 
 
 def has_tag(tags: Iterable[str], wanted: str) -> bool:
@@ -51,13 +51,13 @@ def has_tag(tags: Iterable[str], wanted: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class ApiRoute:
     """A path such as `/api/queues/{vhost}/{name}`; a name in braces is one part of the path."""
 
     method: str
     path: str
     handler: Handler
-    rule: Rule
+    rule: AccessRule
     summary: str
     body: Mapping[str, str] = field(default_factory=dict)  # fields of the body and their types
     query: Mapping[str, str] = field(default_factory=dict)
@@ -68,39 +68,39 @@ class Route:
         return tuple(self.path.strip("/").split("/"))
 
 
-class _Node:
+class _PathNode:
     __slots__ = ("fixed", "methods", "variable")
 
     def __init__(self) -> None:
-        self.fixed: dict[str, _Node] = {}
-        self.variable: _Node | None = None
-        self.methods: dict[str, Route] = {}
+        self.fixed: dict[str, _PathNode] = {}
+        self.variable: _PathNode | None = None
+        self.methods: dict[str, ApiRoute] = {}
 
 
-class Table:
+class RouteTable:
     """Finds the route of a path. Fixed parts come before variable ones."""
 
-    def __init__(self, routes: Iterable[Route]) -> None:
+    def __init__(self, routes: Iterable[ApiRoute]) -> None:
         self.routes = tuple(routes)
-        self._root = _Node()
+        self._root = _PathNode()
         for route in self.routes:
             node = self._root
             for part in route.parts:
                 if part.startswith("{"):
-                    node.variable = node = node.variable or _Node()
+                    node.variable = node = node.variable or _PathNode()
                 else:
-                    node = node.fixed.setdefault(part, _Node())
+                    node = node.fixed.setdefault(part, _PathNode())
             assert route.method not in node.methods, f"two routes for {route.method} {route.path}"
             node.methods[route.method] = route
 
-    def find(self, raw_path: str) -> Mapping[str, Route]:
+    def find(self, raw_path: str) -> Mapping[str, ApiRoute]:
         """The routes of a path by method; the path is as it came, still percent-encoded."""
         parts = raw_path.strip("/").split("/")
         node = _descend(self._root, parts, 0)
         return node.methods if node is not None else {}
 
 
-def values_of(route: Route, raw_path: str) -> dict[str, str]:
+def values_of(route: ApiRoute, raw_path: str) -> dict[str, str]:
     """The variable parts of the path, decoded: `%2F` does not separate parts."""
     parts = raw_path.strip("/").split("/")
     return {
@@ -110,7 +110,7 @@ def values_of(route: Route, raw_path: str) -> dict[str, str]:
     }
 
 
-def _descend(node: _Node, parts: list[str], at: int) -> _Node | None:
+def _descend(node: _PathNode, parts: list[str], at: int) -> _PathNode | None:
     if at == len(parts):
         return node if node.methods else None
     following = node.fixed.get(parts[at])

@@ -147,7 +147,7 @@ def _written(ms: int) -> str:
 # -- rates ---------------------------------------------------------------------------------------
 
 
-class Window:
+class SampleWindow:
     """Which samples the caller wants to see: `age` seconds back, one every `step`.
 
     RabbitMQ's tools get zeros for the time before the first one; who asks for those that are
@@ -162,12 +162,12 @@ class Window:
         self.known = known
 
 
-def window_of(query: Mapping[str, str], kind: str) -> Window | None:
+def window_of(query: Mapping[str, str], kind: str) -> SampleWindow | None:
     """`msg_rates_age` and `msg_rates_incr`, or `lengths_...`, or `data_rates_...`."""
     known = query.get("samples") == "known"
     age, step = query.get(f"{kind}_age", ""), query.get(f"{kind}_incr", "")
     if age.isdigit() and step.isdigit() and len(age + step) < 18:
-        return Window(int(age), int(step), known=known)
+        return SampleWindow(int(age), int(step), known=known)
     return None
 
 
@@ -179,7 +179,7 @@ def rate(history: History, index: int) -> float:
     return round((new[index] - old[index]) * 1000 / max(at - before, 1), 3)
 
 
-def details(history: History, index: int, window: Window | None) -> dict[str, object]:
+def details(history: History, index: int, window: SampleWindow | None) -> dict[str, object]:
     """The `X_details` of a number."""
     shown: dict[str, object] = {"rate": rate(history, index)}
     if window is not None:
@@ -191,7 +191,7 @@ def details(history: History, index: int, window: Window | None) -> dict[str, ob
     return shown
 
 
-def _samples(history: History, index: int, window: Window) -> list[tuple[int, int]]:
+def _samples(history: History, index: int, window: SampleWindow) -> list[tuple[int, int]]:
     """Newest first, on round moments; before the first sample there was nothing."""
     if not history:
         return []
@@ -223,7 +223,7 @@ def with_details(
     wanted: Iterable[str],
     values: stats.Values,
     history: History,
-    window: Window | None = None,
+    window: SampleWindow | None = None,
 ) -> dict[str, object]:
     """Numbers with their details: {"publish": 5, "publish_details": {"rate": 0.2}, ...}."""
     shown: dict[str, object] = {}

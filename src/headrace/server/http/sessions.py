@@ -34,7 +34,7 @@ class PageSession:
         return hmac.compare_digest(self.csrf.encode(), token.encode("utf-8", "replace"))
 
 
-class Sessions:
+class PageSessions:
     """All of them; the oldest go first when there are too many."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:

@@ -9,8 +9,8 @@ from headrace.core.counters import QueueCounters
 from headrace.core.exchange import Exchange
 from headrace.core.queues.queue import Queue
 from headrace.core.vhost import Vhost
-from headrace.server.base_channel import Holding
-from headrace.server.base_session import Peer
+from headrace.server.base_channel import BaseChannel
+from headrace.server.base_session import BaseSession
 
 if TYPE_CHECKING:
     from headrace.core.broker import Broker
@@ -57,7 +57,7 @@ def queue_values(queue: Queue) -> Values:
     return (ready + unacked, ready, unacked, queue.counters.published, *_fate(queue.counters))
 
 
-def vhost_values(vhost: Vhost, peers: Iterable[Peer]) -> Values:
+def vhost_values(vhost: Vhost, peers: Iterable[BaseSession]) -> Values:
     """The sums of a vhost; deleted queues and exchanges still count."""
     counters = vhost.counters
     total = QueueCounters()
@@ -115,11 +115,11 @@ def exchange_values(exchange: Exchange) -> Values:
     return (exchange.published, exchange.routed)
 
 
-def connection_values(peer: Peer) -> Values:
+def connection_values(peer: BaseSession) -> Values:
     return (peer.received, peer.sent)
 
 
-def channel_values(channel: Holding) -> Values:
+def channel_values(channel: BaseChannel) -> Values:
     confirms = getattr(channel, "confirms", None)
     confirmed = confirms.answered if confirms is not None else 0
     got = channel.delivery_tag - channel.delivered
@@ -142,13 +142,13 @@ def channel_values(channel: Holding) -> Values:
 # -- what there is -------------------------------------------------------------------------------
 
 
-def peers_of(broker: Broker) -> list[Peer]:
+def peers_of(broker: Broker) -> list[BaseSession]:
     """The connections, oldest first."""
-    peers = [one for one in broker.connections if isinstance(one, Peer)]
+    peers = [one for one in broker.connections if isinstance(one, BaseSession)]
     return sorted(peers, key=lambda peer: (peer.connected_at, peer.link.name))
 
 
-def channels_of(peer: Peer) -> list[Holding]:
+def channels_of(peer: BaseSession) -> list[BaseChannel]:
     """The open channels of a connection."""
     channels = getattr(peer, "channels", {})
-    return [one for one in channels.values() if isinstance(one, Holding) and not one.closing]
+    return [one for one in channels.values() if isinstance(one, BaseChannel) and not one.closing]

@@ -17,9 +17,9 @@ from headrace.config import Config
 from headrace.core.broker import Broker
 from headrace.server import descriptors
 from headrace.server.http.app import Application
-from headrace.server.http.context import Management
+from headrace.server.http.context import ManagementContext
 from headrace.server.http.sampler import Sampler
-from headrace.server.listener import Gate, descriptor_of
+from headrace.server.listener import HandshakeLimiter, descriptor_of
 
 KEEP_ALIVE_SECONDS = 75
 MAX_CONNECTIONS = 1000
@@ -30,8 +30,8 @@ MAX_HEAD = 32 * 1024
 class GuardedProtocol(H11Protocol):
     """Hangs up on a peer that does not complete the head of a request in time."""
 
-    gate: Gate  # for those who have not said anything
-    house: Gate  # for everybody
+    gate: HandshakeLimiter  # for those who have not said anything
+    house: HandshakeLimiter  # for everybody
     _is_in = False
     _waits = False
     _deadline: asyncio.TimerHandle | None = None
@@ -89,10 +89,10 @@ class GuardedProtocol(H11Protocol):
 
 
 def assemble(
-    broker: Broker, config: Config, ports: Mapping[str, int], gate: Gate
-) -> tuple[Management, ServerState, Callable[[], asyncio.Protocol]]:
+    broker: Broker, config: Config, ports: Mapping[str, int], gate: HandshakeLimiter
+) -> tuple[ManagementContext, ServerState, Callable[[], asyncio.Protocol]]:
     """Everything that answers requests: the shared part, uvicorn's state, a protocol factory."""
-    management = Management(broker, config, ports, Sampler(broker))
+    management = ManagementContext(broker, config, ports, Sampler(broker))
     application: Any = Application(management)
     settings = UvicornConfig(
         application,
@@ -108,6 +108,6 @@ def assemble(
     )
     settings.load()
     state = ServerState()
-    house = Gate(gate.handshake_seconds, MAX_PER_ADDRESS)
+    house = HandshakeLimiter(gate.handshake_seconds, MAX_PER_ADDRESS)
     kind = type("GuardedProtocol", (GuardedProtocol,), {"gate": gate, "house": house})
     return management, state, lambda: kind(settings, state, {})

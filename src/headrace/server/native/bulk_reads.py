@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.bulk.order import Order
+from headrace.bulk.order import FetchRequest
 from headrace.bulk.read_plan import Piece, ReadPlan
 from headrace.core.access.user import is_loopback
 from headrace.core.spark_support.pins import PinTarget
@@ -53,14 +53,14 @@ MAX_PIN_BYTES = 1 << 50
 BOOT_ID = "/proc/sys/kernel/random/boot_id"  # of this machine since it started
 
 
-class _Wanted(NamedTuple):
+class _BulkSource(NamedTuple):
     """Something whose messages have offsets."""
 
     held: PinTarget
     lanes: Mapping[int, str]  # by partition
 
 
-def _wanted(session: Session, request: Request) -> _Wanted:
+def _wanted(session: Session, request: Request) -> _BulkSource:
     """The queue or topic of a request, if the user may read it and its messages are stored."""
     vhost = session.open_vhost
     if "topic" in request.fields:
@@ -69,7 +69,7 @@ def _wanted(session: Session, request: Request) -> _Wanted:
         topic = vhost.topics.log.get(name)
         numbers = topic.numbers_by_queue()
         lanes = {one: track_of(one, topic.queues)[0].label for one in numbers}
-        return _Wanted(PinTarget("topic", name, topic.uuid, numbers), lanes)
+        return _BulkSource(PinTarget("topic", name, topic.uuid, numbers), lanes)
     name = request.name("queue")
     session.check(READ, "queue", name)
     queue = vhost.queues.get(name)
@@ -79,7 +79,7 @@ def _wanted(session: Session, request: Request) -> _Wanted:
         raise PreconditionFailed(
             f"queue '{name}' is not durable: its messages are not stored and have no offsets"
         )
-    return _Wanted(PinTarget("queue", name, queue.uuid, {0: queue.number}), {0: "middle"})
+    return _BulkSource(PinTarget("queue", name, queue.uuid, {0: queue.number}), {0: "middle"})
 
 
 def _journal(session: Session) -> MessageLog:
@@ -171,7 +171,7 @@ def _check_seen(
 def _fetch(session: Session, channel: Channel, request: Request, is_second: bool = False) -> None:
     job, stretches = _job(session, request)
     assert request.ch is not None
-    order = Order(request.rid, request.ch, job)
+    order = FetchRequest(request.rid, request.ch, job)
     again = None if is_second else lambda: _fetch(session, channel, request, is_second=True)
     with ExitStack() as lent:
         try:

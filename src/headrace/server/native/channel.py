@@ -16,7 +16,7 @@ from headrace.errors import AccessRefused, BrokerError, NotFound
 from headrace.model.message import PublishedRun, Run
 from headrace.model.permissions import READ, refusal_text
 from headrace.model.unacked import SettledRange
-from headrace.server.base_channel import Holding
+from headrace.server.base_channel import BaseChannel
 from headrace.wire.native import deliveries
 from headrace.wire.native.error_codes import code_of
 from headrace.wire.native.payloads import Op, message
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAX_HELD = 100_000  # unacknowledged messages of a channel: each has a name to remember
 
 
-class WaitingRead(NamedTuple):
+class ChannelRead(NamedTuple):
     """A read of a topic that is answered when there is something to read."""
 
     resource: str  # what the user must be allowed to read
@@ -35,7 +35,7 @@ class WaitingRead(NamedTuple):
     refuse: Callable[[BrokerError], None]
 
 
-class Channel(Holding):
+class Channel(BaseChannel):
     """State of one open channel. Also the core's Subscriber for its consumers."""
 
     __slots__ = ("_ids", "_tags", "number", "reply_address", "session", "waiting")
@@ -48,7 +48,7 @@ class Channel(Holding):
         self.prefetch = MAX_HELD
         self._ids: dict[Queue, dict[int, str]] = {}  # by offset
         self._tags: dict[Queue, dict[str, int]] = {}  # by message id, as delivered
-        self.waiting: dict[object, WaitingRead] = {}  # reads of topics without an answer yet
+        self.waiting: dict[object, ChannelRead] = {}  # reads of topics without an answer yet
 
     # -- deliveries -----------------------------------------------------------------------------
 

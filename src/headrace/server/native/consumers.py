@@ -20,7 +20,7 @@ from headrace.model.arguments import consumer_priority
 from headrace.model.names import generated_consumer_tag
 from headrace.server.native.arguments import checked_arguments
 from headrace.server.native.channel import Channel
-from headrace.server.native.publisher import Published
+from headrace.server.native.publisher import PublishedCounts
 from headrace.wire.native.deliveries import got_frame
 from headrace.wire.native.payloads import Op, Request
 
@@ -50,7 +50,7 @@ def _publish(session: Session, channel: Channel, request: Request) -> None:
     when_all_done(published.tickets, answer)
 
 
-def _answer_publish(session: Session, request: Request, published: Published) -> None:
+def _answer_publish(session: Session, request: Request, published: PublishedCounts) -> None:
     routed, refused, position, tickets = published
     shown: object = routed if "batch" in request.fields else routed[0]
     if any(ticket.failed for ticket in tickets):

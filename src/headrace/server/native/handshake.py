@@ -25,7 +25,7 @@ FRAME_SPARE = 1 << 20  # room for properties and names beside the largest body
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SessionLimits:
     """What a connection may ask for."""
 
     frame_max: int

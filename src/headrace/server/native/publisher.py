@@ -13,7 +13,7 @@ from headrace.core.topics.engine_confirms import EngineConfirms
 from headrace.errors import AccessRefused, CommandInvalid, NotFound, PreconditionFailed
 from headrace.model.message import PublishedRun, Route
 from headrace.server.native.checks import check_routing_key
-from headrace.server.publish_inspection import MAX_CACHED, SPECIAL, Inspection
+from headrace.server.publish_inspection import MAX_CACHED, SPECIAL, PublishInspection
 from headrace.wire.amqp.content import make_frames
 from headrace.wire.native.payloads import Request, check_length
 from headrace.wire.native.properties import EncodedProperties, PropertyEncoder
@@ -25,7 +25,7 @@ HEADER_SPARE = 64  # bytes of a content header's frame besides the properties
 ORIGIN = 1  # the channel number in the frames of contents made here
 
 
-class Resolved(NamedTuple):
+class ResolvedRoute(NamedTuple):
     """Where messages with one exchange and key go."""
 
     route: Route
@@ -33,16 +33,16 @@ class Resolved(NamedTuple):
 
 
 @dataclass(slots=True)
-class Group:
+class RouteGroup:
     """Consecutive messages of a request which go the same way."""
 
-    resolved: Resolved
+    resolved: ResolvedRoute
     persistent: bool
     flags: int = 0
     contents: list[bytes] = field(default_factory=list)
 
 
-class Published(NamedTuple):
+class PublishedCounts(NamedTuple):
     """What became of the messages of a request."""
 
     routed: list[int]  # destinations reached, per message
@@ -59,11 +59,11 @@ class Publisher:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._encoder = PropertyEncoder()
-        self._inspection = Inspection(session)
-        self._routes: dict[tuple[str, str], Resolved] = {}
+        self._inspection = PublishInspection(session)
+        self._routes: dict[tuple[str, str], ResolvedRoute] = {}
         self._epoch = -1
 
-    def publish(self, request: Request, reply_name: str | None) -> Published:
+    def publish(self, request: Request, reply_name: str | None) -> PublishedCounts:
         """Take the messages of a request."""
         vhost = self._session.open_vhost
         batches = self._checked_batches(_messages(request), reply_name)
@@ -85,7 +85,7 @@ class Publisher:
             else:
                 vhost.counters.dropped += n
             routed += [len(batch.route.destinations)] * n
-        return Published(routed, refused, position, tickets)
+        return PublishedCounts(routed, refused, position, tickets)
 
     def prepare(self, messages: list[Mapping[str, Any]]) -> Callable[[], None]:
         """Check messages; what is returned publishes them."""
@@ -111,20 +111,20 @@ class Publisher:
         self._inspection.forget()
         self._epoch = self._session.open_vhost.routes.epoch
 
-    def _groups(self, messages: list[Mapping[str, Any]]) -> list[Group]:
-        groups: list[Group] = []
+    def _groups(self, messages: list[Mapping[str, Any]]) -> list[RouteGroup]:
+        groups: list[RouteGroup] = []
         resolved, persistent, frame_max = None, False, self._session.limits.content_frame_max
         for fields in messages:
             target, encoded, body = self._read(fields)
             if target is not resolved or encoded.persistent is not persistent:
                 resolved, persistent = target, encoded.persistent
-                group = Group(resolved, persistent)
+                group = RouteGroup(resolved, persistent)
                 groups.append(group)
             group.flags |= encoded.flags
             group.contents.append(make_frames(encoded.header(len(body)), body, ORIGIN, frame_max))
         return groups
 
-    def _read(self, fields: Mapping[str, Any]) -> tuple[Resolved, EncodedProperties, bytes]:
+    def _read(self, fields: Mapping[str, Any]) -> tuple[ResolvedRoute, EncodedProperties, bytes]:
         """One message; raises what is wrong with it."""
         exchange, key, body = fields.get("exchange") or "", fields.get("key"), fields.get("body")
         if type(exchange) is not str or type(key) is not str:
@@ -146,7 +146,7 @@ class Publisher:
             raise PreconditionFailed("the properties do not fit into one AMQP frame")
         return self._routes.get((exchange, key)) or self._resolve(exchange, key), encoded, body
 
-    def _resolve(self, name: str, key: str) -> Resolved:
+    def _resolve(self, name: str, key: str) -> ResolvedRoute:
         check_length("exchange", name)
         check_length("key", key)
         session = self._session
@@ -160,13 +160,13 @@ class Publisher:
         if exchange.router.kind == "topic":
             session.check_key("write", exchange, key)
             check_routing_key(key)
-        resolved = Resolved(vhost.routes.get(name, key), not name or exchange.direct_to_queue)
+        resolved = ResolvedRoute(vhost.routes.get(name, key), not name or exchange.direct_to_queue)
         if len(self._routes) >= MAX_CACHED:
             self._routes.clear()
         self._routes[name, key] = resolved
         return resolved
 
-    def _batches(self, groups: list[Group], reply_name: str | None) -> Iterator[PublishedRun]:
+    def _batches(self, groups: list[RouteGroup], reply_name: str | None) -> Iterator[PublishedRun]:
         for group in groups:
             resolved, persistent = group.resolved, group.persistent
             flags, contents, route = group.flags, group.contents, resolved.route
@@ -186,7 +186,7 @@ class Publisher:
             ):
                 yield self._checked(batch, resolved)
 
-    def _checked(self, batch: PublishedRun, resolved: Resolved) -> PublishedRun:
+    def _checked(self, batch: PublishedRun, resolved: ResolvedRoute) -> PublishedRun:
         if resolved.by_name and not batch.route.destinations:
             vhost = self._session.open_vhost
             raise NotFound(f"no queue '{batch.route.key}' in vhost '{vhost.name}'")

@@ -11,16 +11,16 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from headrace.bulk.fetch_pool import FetchPool, Relay
-from headrace.bulk.order import Order
+from headrace.bulk.fetch_pool import FetchPool, FrameRelay
+from headrace.bulk.order import FetchRequest
 from headrace.core.access.user import User
 from headrace.core.broker import Broker
 from headrace.errors import BrokerError, ConnectionForced, InternalError, LoginLocked, StoreError
-from headrace.server.base_channel import Holding
-from headrace.server.base_session import Peer
+from headrace.server.base_channel import BaseChannel
+from headrace.server.base_session import BaseSession
 from headrace.server.native.channel import Channel
 from headrace.server.native.handlers import dispatch
-from headrace.server.native.handshake import HELLO_MAX, Limits
+from headrace.server.native.handshake import HELLO_MAX, SessionLimits
 from headrace.server.native.publisher import Publisher
 from headrace.wire.native.deliveries import PackedProperties
 from headrace.wire.native.error_codes import code_of, ends_connection
@@ -28,7 +28,7 @@ from headrace.wire.native.frames import Frame, Reader
 from headrace.wire.native.payloads import Op, Request, message, request_size, unpack
 
 if TYPE_CHECKING:
-    from headrace.server.listener import Link
+    from headrace.server.listener import ServerTransport
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ FETCH_AHEAD = 4 << 20  # bytes of bulk reads that wait to be written
 Handler = Callable[["Session", Channel, Request], None]
 
 
-class Session(Peer):
+class Session(BaseSession):
     """State of one connection, from the hello to the end."""
 
     protocol = "Headrace native"
@@ -52,10 +52,12 @@ class Session(Peer):
         "reader",
     )
 
-    def __init__(self, broker: Broker, limits: Limits, link: Link, pool: FetchPool) -> None:
+    def __init__(
+        self, broker: Broker, limits: SessionLimits, link: ServerTransport, pool: FetchPool
+    ) -> None:
         super().__init__(broker, link)
         self.pool = pool
-        self._relays: dict[Relay, Callable[[], None] | None] = {}
+        self._relays: dict[FrameRelay, Callable[[], None] | None] = {}
         self.limits = limits
         self.client_properties: Mapping[str, str] = {}
         self.reader = Reader(min(HELLO_MAX, limits.frame_max), Op.HELLO, request_size)
@@ -171,7 +173,7 @@ class Session(Peer):
     def forget_permissions(self) -> None:
         self.publisher.forget()
 
-    def holdings(self) -> list[Holding]:
+    def holdings(self) -> list[BaseChannel]:
         return list(self.channels.values())
 
     def rights_changed(self, user: User) -> None:
@@ -182,19 +184,19 @@ class Session(Peer):
     # -- bulk reads -----------------------------------------------------------------------------
 
     def fetch(
-        self, order: Order, segments: Sequence[int], again: Callable[[], None] | None
+        self, order: FetchRequest, segments: Sequence[int], again: Callable[[], None] | None
     ) -> None:
         """``again`` is called when the process ends before it has sent anything."""
         self._relays[self.pool.fetch(order, segments, self)] = again
 
-    def take_fetched(self, frame: bytes | bytearray, relay: Relay) -> None:
+    def take_fetched(self, frame: bytes | bytearray, relay: FrameRelay) -> None:
         """One frame of a fetch; the next may come when there is room."""
         self.send_bytes(frame)
         if self.is_full or self.out_bytes > FETCH_AHEAD:
             relay.pause()
             self.starved.add(relay)
 
-    def fetch_ended(self, relay: Relay, order: Order, error: str | None) -> None:
+    def fetch_ended(self, relay: FrameRelay, order: FetchRequest, error: str | None) -> None:
         again = self._relays.pop(relay, None)
         self.starved.discard(relay)
         if error is None or self.closing:

@@ -17,7 +17,7 @@ from headrace.core.topics.async_engine import (
 from headrace.errors import NotAllowed
 from headrace.model.topics.message_priority import Priority
 from headrace.server.native import topic_fields as values
-from headrace.server.native.channel import Channel, WaitingRead
+from headrace.server.native.channel import Channel, ChannelRead
 from headrace.store.topics.engine import PriorityLag, TopicInfo
 from headrace.wire.native.payloads import Op, Request
 
@@ -140,7 +140,7 @@ def _read(session: Session, channel: Channel, request: Request) -> None:
     cancel = engine.read(name, reader, batch, wait_ms, then)
     if not answered:
         refuse = partial(session.refuse, request)
-        channel.waiting[mark] = WaitingRead(EXCHANGE_PREFIX + name, cancel, refuse)
+        channel.waiting[mark] = ChannelRead(EXCHANGE_PREFIX + name, cancel, refuse)
 
 
 def _commit(session: Session, channel: Channel, request: Request) -> None:

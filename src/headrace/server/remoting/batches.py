@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.errors import PreconditionFailed
-from headrace.server.remoting.message_mapping import Record, delay_level, encode_record
+from headrace.server.remoting.message_mapping import TopicRecord, delay_level, encode_record
 from headrace.store.topics.entry import around_message_id
 from headrace.wire.remoting.batch import take_batch
 from headrace.wire.remoting.properties import UNIQ_KEY, take_properties
 
-Make = Callable[[bytes, dict[str, str], int], Record]  # of body, properties and flag
+Make = Callable[[bytes, dict[str, str], int], TopicRecord]  # of body, properties and flag
 
 _NAME = UNIQ_KEY.encode() + b"\x01"
 _END = b"\x02"
@@ -43,7 +43,7 @@ def entries_of(data: bytes, make: Make, largest: int) -> tuple[list[bytes], str]
     return contents, first
 
 
-def _checked(record: Record) -> Record:
+def _checked(record: TopicRecord) -> TopicRecord:
     if delay_level(record):
         raise PreconditionFailed("messages of a batch can be neither delayed nor retried")
     return record

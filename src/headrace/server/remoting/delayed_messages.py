@@ -10,30 +10,30 @@ from typing import TYPE_CHECKING
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Track
 from headrace.server.remoting.message_mapping import (
-    Record,
+    TopicRecord,
     encode_record,
     hidden,
     revealed,
     take_record,
 )
 from headrace.server.remoting.places import track_of
-from headrace.server.remoting.send_batcher import Appended
+from headrace.server.remoting.send_batcher import AppendedRange
 from headrace.store.topics.reads import LoadedEntries
 from headrace.wire.remoting.delays import LEVELS, delay_seconds
 from headrace.wire.remoting.names import SCHEDULE_TOPIC
 
 if TYPE_CHECKING:
     from headrace.core.topics.log_topic import LogTopic
-    from headrace.server.remoting.state import Hub
+    from headrace.server.remoting.state import RemotingState
 
 BATCH_BYTES = 1 << 20
 LOOK_AGAIN_MS = 10
 
 
-class Delays:
+class DelayedMessages:
     """Puts messages off, and lets them go."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: RemotingState) -> None:
         self._hub = hub
         self._armed: set[int] = set()  # levels with a timer
 
@@ -44,7 +44,7 @@ class Delays:
             for track in topic.bounds():
                 self._release(track[1] + 1)
 
-    def put(self, record: Record, topic: LogTopic, queue_id: int, level: int) -> Appended:
+    def put(self, record: TopicRecord, topic: LogTopic, queue_id: int, level: int) -> AppendedRange:
         """Keep the message for its time."""
         level = min(level, len(LEVELS))
         waiting = hidden(record, topic.name, queue_id, track_of(topic, queue_id)[0])
@@ -54,7 +54,7 @@ class Delays:
         number = schedule.number_of(track)
         assert number is not None, "something was appended"
         self._arm(level, delay_seconds(level) * 1000)
-        return Appended(number, offset, position)
+        return AppendedRange(number, offset, position)
 
     def _arm(self, level: int, after_ms: int) -> None:
         if level not in self._armed:
@@ -101,7 +101,7 @@ class Delays:
                 topic.append_to(track, [content])
             storage.journal.settle(number, list(loaded.offsets))
 
-    def _target(self, record: Record) -> tuple[LogTopic, Track, bytes]:
+    def _target(self, record: TopicRecord) -> tuple[LogTopic, Track, bytes]:
         """Where the message belongs, and what it looks like there."""
         topic, track = self._hub.real_place(record)
         released = revealed(record).with_properties(DELAY=None)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 
 from headrace.server import descriptors
-from headrace.server.listener import Gate, Link
+from headrace.server.listener import HandshakeLimiter, ServerTransport
 
 logger = logging.getLogger(__name__)
 
@@ -22,14 +22,14 @@ HANDSHAKE = b"\x16"
 REST_SECONDS = 0.1  # after an accept that failed: file descriptors may be back then
 
 
-class Greeter:
+class TlsSniffer:
     """One listening socket, and those who have not said a word yet."""
 
     def __init__(
         self,
         listening: socket.socket,
-        gate: Gate,
-        make_link: Callable[[], Link],
+        gate: HandshakeLimiter,
+        make_link: Callable[[], ServerTransport],
         context: ssl.SSLContext,
         *,
         plain: bool,

@@ -22,13 +22,13 @@ from headrace.wire.remoting.names import check_group
 if TYPE_CHECKING:
     from headrace.server.remoting.handlers import Handler
     from headrace.server.remoting.session import Session
-    from headrace.server.remoting.state import Hub
+    from headrace.server.remoting.state import RemotingState
 
 COMPONENT = "rocketmq-group"
 MAX_RETRIES = 1000
 
 
-class Groups:
+class GroupSettings:
     """Settings by name; what nobody has set is as RocketMQ has it."""
 
     def __init__(self, broker: Broker) -> None:
@@ -76,7 +76,7 @@ def _update(session: Session, request: Command) -> None:
     session.respond(request)
 
 
-def known_groups(hub: Hub) -> list[str]:
+def known_groups(hub: RemotingState) -> list[str]:
     """Groups with settings, with members or with offsets."""
     known = {*hub.groups.names(), *hub.members.groups}
     for topic in hub.vhost.topics.log.topics.values():

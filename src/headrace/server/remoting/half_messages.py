@@ -13,9 +13,9 @@ from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import NotFound
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Track
-from headrace.server.remoting.lookup import Found, find_message
+from headrace.server.remoting.lookup import FoundMessage, find_message
 from headrace.server.remoting.message_mapping import (
-    Record,
+    TopicRecord,
     encode_record,
     hidden,
     revealed,
@@ -23,7 +23,7 @@ from headrace.server.remoting.message_mapping import (
     take_record,
 )
 from headrace.server.remoting.places import physical_offset, queue_id_of, track_of
-from headrace.server.remoting.send_batcher import Appended
+from headrace.server.remoting.send_batcher import AppendedRange
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import ONEWAY, Command
@@ -35,7 +35,7 @@ from headrace.wire.remoting.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
 
 if TYPE_CHECKING:
     from headrace.server.remoting.session import Session
-    from headrace.server.remoting.state import Hub
+    from headrace.server.remoting.state import RemotingState
 
 SCAN_MS = 5_000
 IMMUNITY_MS = 6_000  # before the first question
@@ -46,10 +46,10 @@ _TRACK: Track = (Priority.MIDDLE, 0)
 _BYTES = 1 << 20
 
 
-class Halves:
+class HalfMessages:
     """Keeps half messages, and asks producers that do not decide."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: RemotingState) -> None:
         self._hub = hub
         self._asked: dict[int, tuple[int, int]] = {}  # offset: how often, when last (wall)
         self._scanning = False
@@ -73,7 +73,7 @@ class Halves:
             return False
         return first < end or journal.next_offset(number) > end
 
-    def put(self, record: Record, topic: LogTopic, queue_id: int) -> Appended:
+    def put(self, record: TopicRecord, topic: LogTopic, queue_id: int) -> AppendedRange:
         """Keep a half message until its producer decides."""
         half = hidden(record, topic.name, queue_id, track_of(topic, queue_id)[0])
         half = half.with_properties(DELAY=None)
@@ -81,7 +81,7 @@ class Halves:
         topics = self._hub.make_topic(HALF_TOPIC, 1)
         offset, position = topics.append_to(_TRACK, [encode_record(half)])
         self._arm()
-        return Appended(topics.number_of(_TRACK) or 0, offset, position)
+        return AppendedRange(topics.number_of(_TRACK) or 0, offset, position)
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ class Halves:
         commit = decision.commit_or_rollback == COMMIT
         return self._settle(found, self._committed(found) if commit else None)
 
-    def _committed(self, found: Found) -> tuple[LogTopic, Track, Record]:
+    def _committed(self, found: FoundMessage) -> tuple[LogTopic, Track, TopicRecord]:
         topic, track = self._hub.real_place(found.record)
         whole = revealed(found.record).with_properties(
             **{names.TRANSACTION_PREPARED: None, names.TRANSACTION_CHECK_TIMES: None}
@@ -110,7 +110,9 @@ class Halves:
         )
         return topic, track, whole
 
-    def _settle(self, found: Found, target: tuple[LogTopic, Track, Record] | None) -> int:
+    def _settle(
+        self, found: FoundMessage, target: tuple[LogTopic, Track, TopicRecord] | None
+    ) -> int:
         """Take the half message away; when there is a target, what it becomes goes there."""
         storage = self._hub.broker.storage
         assert storage.journal is not None, "it was read from there"
@@ -143,10 +145,10 @@ class Halves:
                 times, last = self._asked.get(offset, (0, one.time - AGAIN_MS))
                 due = max(one.time + _immunity_ms(record), last + AGAIN_MS)
                 if now >= due:
-                    found = Found(topic, _TRACK, (number, offset), one.time, record)
+                    found = FoundMessage(topic, _TRACK, (number, offset), one.time, record)
                     self._ask(found, times, now)
 
-    def _ask(self, found: Found, times: int, now: int) -> None:
+    def _ask(self, found: FoundMessage, times: int, now: int) -> None:
         if times >= MAX_CHECKS:
             given_up = self._hub.make_topic(CHECKED_TOO_OFTEN_TOPIC, 1)
             self._settle(found, (given_up, _TRACK, found.record))
@@ -157,7 +159,7 @@ class Halves:
             self._asked[found.place[1]] = times + 1, now
             self._send_question(next(iter(producers)), found)
 
-    def _send_question(self, session: Session, found: Found) -> None:
+    def _send_question(self, session: Session, found: FoundMessage) -> None:
         hub = self._hub
         given = found.record.properties
         physical = physical_offset(*found.place)
@@ -188,7 +190,7 @@ class Halves:
         )
 
 
-def _immunity_ms(record: Record) -> int:
+def _immunity_ms(record: TopicRecord) -> int:
     text = record.properties.get(names.CHECK_IMMUNITY_TIME, "")
     wanted = int(text) if text.isascii() and text.isdecimal() and len(text) < 8 else 0
     return wanted * 1000 or IMMUNITY_MS

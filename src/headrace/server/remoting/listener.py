@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from headrace.config import Config
 from headrace.core.broker import Broker
-from headrace.server.listener import Gate, Link, listening_socket
-from headrace.server.remoting.greeter import Greeter
+from headrace.server.listener import HandshakeLimiter, ServerTransport, listening_socket
+from headrace.server.remoting.greeter import TlsSniffer
 
 if TYPE_CHECKING:
     from headrace.server.tls import Certificates
@@ -27,14 +27,14 @@ BACKLOG = 1024
 FRAME_SPARE = 1 << 20  # room for a header beside the largest body
 
 
-class Door:
+class RemotingListener:
     """Starts and stops the RocketMQ side of a broker."""
 
     def __init__(
         self,
         broker: Broker,
         config: Config,
-        links: set[Link],
+        links: set[ServerTransport],
         certificates: Certificates | None,
     ) -> None:
         self._broker = broker
@@ -43,7 +43,7 @@ class Door:
         self._certificates = certificates
         self._sockets: list[socket.socket] = []
         self._opening: asyncio.Task[None] | None = None
-        self._servers: list[asyncio.Server | Greeter] = []
+        self._servers: list[asyncio.Server | TlsSniffer] = []
 
     def listen(self, name: str, port: int) -> int:
         """Open a port; returns its number."""
@@ -79,21 +79,25 @@ class Door:
         hub.port = broker_port
         hub.start()
         for opened in self._sockets:
-            gate = Gate(config.handshake_timeout, config.max_unauthenticated_per_address)
+            gate = HandshakeLimiter(
+                config.handshake_timeout, config.max_unauthenticated_per_address
+            )
 
-            def link(gate: Gate = gate) -> Link:
-                return Link(loop, gate, self._links, lambda peer: session.Session(hub, peer))
+            def link(gate: HandshakeLimiter = gate) -> ServerTransport:
+                return ServerTransport(
+                    loop, gate, self._links, lambda peer: session.Session(hub, peer)
+                )
 
             self._servers.append(await self._serve(opened, gate, link))
 
     async def _serve(
-        self, opened: socket.socket, gate: Gate, link: Callable[[], Link]
-    ) -> asyncio.Server | Greeter:
+        self, opened: socket.socket, gate: HandshakeLimiter, link: Callable[[], ServerTransport]
+    ) -> asyncio.Server | TlsSniffer:
         if self._certificates is None:
             loop = asyncio.get_running_loop()
             return await loop.create_server(link, sock=opened, backlog=BACKLOG)
         plain = self._config.remoting_tls == "optional"
-        return Greeter(opened, gate, link, self._certificates.context, plain=plain)
+        return TlsSniffer(opened, gate, link, self._certificates.context, plain=plain)
 
     async def close(self) -> None:
         """Nobody new comes in; the broker tells those who are there."""

@@ -9,7 +9,7 @@ from headrace.wire.remoting.message_queue import MessageQueue
 EXPIRY_MS = 60_000  # after the last refresh
 
 
-class Locks:
+class QueueLocks:
     """By group and queue: who holds it, and since when nobody refreshed it."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ SWEEP_MS = 500
 MAX_HELD = 10_000  # of one connection; more are answered at once
 
 
-class Held(NamedTuple):
+class PullRequest(NamedTuple):
     """One pull. ``attempt`` answers it when it can, and has to when it is called with True."""
 
     session: object
@@ -19,12 +19,12 @@ class Held(NamedTuple):
     attempt: Callable[[bool], bool]
 
 
-class Polls:
+class LongPolls:
     """All held pulls, by topic."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
-        self._held: dict[str, list[Held]] = {}
+        self._held: dict[str, list[PullRequest]] = {}
         self._per_session: dict[object, int] = {}
         self._sweeping = False
 
@@ -34,7 +34,7 @@ class Polls:
     def has_room(self, session: object) -> bool:
         return self._per_session.get(session, 0) < MAX_HELD
 
-    def hold(self, topic: str, held: Held) -> None:
+    def hold(self, topic: str, held: PullRequest) -> None:
         self._held.setdefault(topic, []).append(held)
         self._per_session[held.session] = self._per_session.get(held.session, 0) + 1
         if not self._sweeping:
@@ -63,7 +63,7 @@ class Polls:
         if self._sweeping:
             self._timers.after(SWEEP_MS, self._sweep)
 
-    def _done(self, held: Held, now: int) -> bool:
+    def _done(self, held: PullRequest, now: int) -> bool:
         if not held.attempt(held.deadline <= now):
             return False
         left = self._per_session.get(held.session, 0) - 1
@@ -73,7 +73,7 @@ class Polls:
             self._per_session.pop(held.session, None)
         return True
 
-    def _keep(self, topic: str, held: list[Held]) -> None:
+    def _keep(self, topic: str, held: list[PullRequest]) -> None:
         if held:
             self._held[topic] = held
         else:

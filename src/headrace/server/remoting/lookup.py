@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.core.topics.log_topic import LogTopic
 from headrace.model.topics.partitions import Track
-from headrace.server.remoting.message_mapping import Record, take_record
+from headrace.server.remoting.message_mapping import TopicRecord, take_record
 from headrace.server.remoting.places import take_physical
 
 if TYPE_CHECKING:
-    from headrace.server.remoting.state import Hub
+    from headrace.server.remoting.state import RemotingState
 
 
-class Found(NamedTuple):
+class FoundMessage(NamedTuple):
     topic: LogTopic
     track: Track
     place: tuple[int, int]  # number in the journal, offset
     time: int
-    record: Record
+    record: TopicRecord
 
 
-def find_message(hub: Hub, physical: int) -> Found | None:
+def find_message(hub: RemotingState, physical: int) -> FoundMessage | None:
     """The message, or None when it is not there (any more)."""
     number, offset = take_physical(physical)
     known = hub.topic_of_number(number)
@@ -32,5 +32,5 @@ def find_message(hub: Hub, physical: int) -> Found | None:
     for one in loaded:
         for at, content in zip(one.offsets, one.contents, strict=True):
             if at == offset:
-                return Found(topic, track, (number, offset), one.time, take_record(content))
+                return FoundMessage(topic, track, (number, offset), one.time, take_record(content))
     return None

@@ -25,7 +25,7 @@ class Member(Generic[C]):
 
 
 @dataclass(slots=True)
-class Group(Generic[C]):
+class GroupMembers(Generic[C]):
     """The members of a consumer group, and what they subscribe to together."""
 
     name: str
@@ -53,11 +53,11 @@ class Group(Generic[C]):
         return changed
 
 
-class Members(Generic[C]):
+class GroupMembership(Generic[C]):
     """All groups. A connection is in as many as its client likes."""
 
     def __init__(self) -> None:
-        self.groups: dict[str, Group[C]] = {}
+        self.groups: dict[str, GroupMembers[C]] = {}
         self.producers: dict[str, dict[C, Member[C]]] = {}
 
     def beat(self, config: ConsumerGroup, member: Member[C], *, keep: bool = False) -> bool:
@@ -67,7 +67,7 @@ class Members(Generic[C]):
         """
         group = self.groups.get(config.name)
         if group is None:
-            group = self.groups[config.name] = Group(config.name, config)
+            group = self.groups[config.name] = GroupMembers(config.name, config)
         known = group.members.get(member.connection)
         group.members[member.connection] = member
         group.config = config

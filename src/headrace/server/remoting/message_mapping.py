@@ -31,7 +31,7 @@ _NOT_SHOWN = frozenset({_FLAG, _SYS_FLAG, _PORT, _TIMES, _PREPARED, AMQP_RAW})
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TopicRecord:
     """What a producer sent, and what happened to it since."""
 
     body: bytes
@@ -43,14 +43,14 @@ class Record:
     reconsume_times: int = 0
     prepared: int = 0  # physical offset of the half message it comes from
 
-    def with_properties(self, **changes: str | None) -> Record:
+    def with_properties(self, **changes: str | None) -> TopicRecord:
         """The same with other properties; None takes one away."""
         merged = {**self.properties, **changes}
         kept = {name: value for name, value in merged.items() if value is not None}
         return replace(self, properties=kept)
 
 
-def hidden(record: Record, topic: str, queue_id: int, lane: Priority) -> Record:
+def hidden(record: TopicRecord, topic: str, queue_id: int, lane: Priority) -> TopicRecord:
     """The message as it waits in a hidden topic, knowing where it belongs."""
     return record.with_properties(
         **{
@@ -61,20 +61,20 @@ def hidden(record: Record, topic: str, queue_id: int, lane: Priority) -> Record:
     )
 
 
-def revealed(record: Record) -> Record:
+def revealed(record: TopicRecord) -> TopicRecord:
     """The same when it leaves the hidden topic."""
     return record.with_properties(
         **{names.REAL_TOPIC: None, names.REAL_QUEUE_ID: None, REAL_LANE: None}
     )
 
 
-def delay_level(record: Record) -> int:
+def delay_level(record: TopicRecord) -> int:
     """0 when it does not wait."""
     text = record.properties.get(names.DELAY, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
 
 
-def encode_record(record: Record) -> bytes:
+def encode_record(record: TopicRecord) -> bytes:
     """The entry as topics keep it."""
     given = dict(record.properties)
     tags, unique = given.pop(names.TAGS, None), given.pop(names.UNIQ_KEY, None)
@@ -97,7 +97,7 @@ def encode_record(record: Record) -> bytes:
     return encode_parts(record.body, "", key, tags, address, unique, record.born, given)
 
 
-def take_record(content: bytes) -> Record:
+def take_record(content: bytes) -> TopicRecord:
     """The message in an entry, whoever appended it."""
     parts = decode_entry(content)
     own = parts.properties
@@ -108,7 +108,7 @@ def take_record(content: bytes) -> Record:
         shown[names.UNIQ_KEY] = parts.message_id
     if parts.key and names.KEYS not in shown:
         shown[names.KEYS] = parts.key
-    return Record(
+    return TopicRecord(
         parts.body,
         shown,
         _number(own, _FLAG),
@@ -131,7 +131,7 @@ def _number(own: Mapping[str, str], name: str, values: range = INT32) -> int:
 
 
 def sent_bytes(
-    record: Record,
+    record: TopicRecord,
     topic: bytes,
     queue_id: int,
     offset: int,

@@ -12,7 +12,7 @@ HOUR, DAY = 60, 1440  # minutes
 MAX_KEYS = 10_000  # of all kinds together; more are not counted
 
 
-class Sums(NamedTuple):
+class RateSums(NamedTuple):
     """Of the last full minute, and of the hour and the day up to now."""
 
     minute: int
@@ -20,7 +20,7 @@ class Sums(NamedTuple):
     day: int
 
 
-class Meters:
+class RateCounters:
     """Counts by kind and key; minutes without any cost nothing."""
 
     def __init__(self) -> None:
@@ -47,13 +47,13 @@ class Meters:
                 ten += sum(amount for age, amount in recent if 1 <= age <= 10)
         return one / 60, ten / 600
 
-    def sums(self, kind: str, key: str, minute: int) -> Sums | None:
+    def sums(self, kind: str, key: str, minute: int) -> RateSums | None:
         """None when nothing was ever counted under this name."""
         counts = self._counts.get((kind, key))
         if counts is None:
             return None
         recent = [(minute - at, amount) for at, amount in counts]
-        return Sums(
+        return RateSums(
             sum(amount for age, amount in recent if age == 1),
             sum(amount for age, amount in recent if age < HOUR),
             sum(amount for age, amount in recent if age < DAY),

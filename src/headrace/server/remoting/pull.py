@@ -9,7 +9,7 @@ from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import AccessRefused, NotFound
 from headrace.model.selectors import EVERYTHING, Selector, TagSelector, compile_selector
 from headrace.model.topics.partitions import Track
-from headrace.server.remoting.long_polls import Held
+from headrace.server.remoting.long_polls import PullRequest
 from headrace.server.remoting.lookup import find_message
 from headrace.server.remoting.message_mapping import sent_bytes, take_record
 from headrace.server.remoting.meters import GOT
@@ -53,7 +53,7 @@ _COMMIT, _SUSPEND, _SUBSCRIPTION = (
 )
 
 
-class Pulled(NamedTuple):
+class PullResponse(NamedTuple):
     """The answer to a pull."""
 
     code: ResponseCode
@@ -93,7 +93,7 @@ def _pull(session: Session, request: Command) -> None:
         return True
 
     wait_ms = min(header.suspend_timeout_millis, MAX_SUSPEND_MS)
-    hub.polls.hold(header.topic, Held(session, hub.now_ms() + wait_ms, attempt))
+    hub.polls.hold(header.topic, PullRequest(session, hub.now_ms() + wait_ms, attempt))
 
 
 def _check_group(session: Session, name: str) -> None:
@@ -102,7 +102,7 @@ def _check_group(session: Session, name: str) -> None:
     session.hub.groups.check_consuming(name, broadcasting=broadcasting)
 
 
-def _tell(session: Session, request: Command, pulled: Pulled) -> None:
+def _tell(session: Session, request: Command, pulled: PullResponse) -> None:
     ext = pulled.result.ext()
     if pulled.pieces:
         session.respond_with(request, ext, pulled.pieces, pulled.remark)
@@ -124,7 +124,7 @@ def _selector(session: Session, header: PullMessage) -> Selector:
     return compile_selector(known.kind, known.expression)
 
 
-def _look(session: Session, header: PullMessage, selector: Selector) -> Pulled:
+def _look(session: Session, header: PullMessage, selector: Selector) -> PullResponse:
     """What a pull finds now."""
     topic = session.hub.find_topic(header.topic)
     if topic is None:
@@ -141,21 +141,23 @@ def _look(session: Session, header: PullMessage, selector: Selector) -> Pulled:
         hub = session.hub
         hub.got_total += len(pieces)
         hub.count(GOT, f"{topic.name}@{header.consumer_group}", len(pieces))
-        return Pulled(ResponseCode.SUCCESS, "FOUND", result, pieces)
-    return Pulled(ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE", result, [])
+        return PullResponse(ResponseCode.SUCCESS, "FOUND", result, pieces)
+    return PullResponse(ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE", result, [])
 
 
-def _outside(offset: int, first: int, end: int) -> Pulled:
+def _outside(offset: int, first: int, end: int) -> PullResponse:
     """There is nothing at the offset: not yet, or not any more."""
     if offset == end:
         remark = "OFFSET_OVERFLOW_ONE" if end else "NO_MESSAGE_IN_QUEUE"
-        return Pulled(ResponseCode.PULL_NOT_FOUND, remark, PullResult(0, offset, first, end), [])
+        return PullResponse(
+            ResponseCode.PULL_NOT_FOUND, remark, PullResult(0, offset, first, end), []
+        )
     result = PullResult(0, first if offset < first else end, first, end)
     remark = "OFFSET_TOO_SMALL" if offset < first else "NO_MESSAGE_IN_QUEUE"
-    return Pulled(ResponseCode.PULL_OFFSET_MOVED, remark, result, [])
+    return PullResponse(ResponseCode.PULL_OFFSET_MOVED, remark, result, [])
 
 
-def _ahead(session: Session, header: PullMessage, topic: LogTopic, track: Track) -> Pulled:
+def _ahead(session: Session, header: PullMessage, topic: LogTopic, track: Track) -> PullResponse:
     """The consumer has seen messages that are not in the log. It is sent to where the log went on
     after a restore or a loss: what comes from there on is new to it."""
     first, end = topic.bound(track)
@@ -169,7 +171,9 @@ def _ahead(session: Session, header: PullMessage, topic: LogTopic, track: Track)
             header.consumer_group, header.queue_id, topic.name, header.queue_offset, end, following,
         )  # fmt: skip
     remark = "OFFSET_OVERFLOW_BADLY" if end else "NO_MESSAGE_IN_QUEUE"
-    return Pulled(ResponseCode.PULL_OFFSET_MOVED, remark, PullResult(0, following, first, end), [])
+    return PullResponse(
+        ResponseCode.PULL_OFFSET_MOVED, remark, PullResult(0, following, first, end), []
+    )
 
 
 def _collect(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.core.topics.log_topic import LogTopic
 from headrace.model.topics.partitions import Track
-from headrace.server.remoting.message_mapping import Record, sent_bytes, take_record
+from headrace.server.remoting.message_mapping import TopicRecord, sent_bytes, take_record
 from headrace.server.remoting.places import physical_offset, queue_id_of
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
@@ -53,7 +53,7 @@ def _query(session: Session, request: Command) -> None:
         )
 
 
-def _is_it(record: Record, header: QueryMessage) -> bool:
+def _is_it(record: TopicRecord, header: QueryMessage) -> bool:
     if record.properties.get(names.UNIQ_KEY) == header.key:
         return True
     if header.by_unique_key:
@@ -63,7 +63,7 @@ def _is_it(record: Record, header: QueryMessage) -> bool:
 
 def _newest(
     topic: LogTopic, track: Track, header: QueryMessage
-) -> Iterator[tuple[int, int, Record]]:
+) -> Iterator[tuple[int, int, TopicRecord]]:
     first, end = topic.bound(track)
     stop = min(end, topic.offset_at(track, min(header.end_timestamp, _LATEST) + 1))
     start = max(first, topic.offset_at(track, header.begin_timestamp), stop - MAX_SCANNED)

@@ -19,7 +19,7 @@ LIMIT_MS = 10_000
 MAX_WAITING = 1000
 
 
-class Waiting(NamedTuple):
+class RelayedRequest(NamedTuple):
     """Who has asked, and until when there is hope."""
 
     asking: Session
@@ -27,12 +27,12 @@ class Waiting(NamedTuple):
     timer: Timer
 
 
-class Relays:
+class RelayedRequests:
     """Requests that clients have not answered yet."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
-        self._waiting: dict[tuple[Session, int], Waiting] = {}
+        self._waiting: dict[tuple[Session, int], RelayedRequest] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -43,7 +43,7 @@ class Relays:
             raise PreconditionFailed(f"{MAX_WAITING} requests wait for clients; ask again later")
         place = client, client.next_opaque()
         timer = self._timers.after(LIMIT_MS, lambda: self._give_up(place))
-        self._waiting[place] = Waiting(asking, request, timer)
+        self._waiting[place] = RelayedRequest(asking, request, timer)
         client.send_command(Command(request.code, _unsigned(request.ext), body, opaque=place[1]))
 
     def answered(self, client: Session, answer: Command) -> None:

@@ -22,10 +22,16 @@ from headrace.errors import (
 )
 from headrace.server.remoting.batches import entries_of
 from headrace.server.remoting.lookup import find_message
-from headrace.server.remoting.message_mapping import INT32, OWN, Record, delay_level, encode_record
+from headrace.server.remoting.message_mapping import (
+    INT32,
+    OWN,
+    TopicRecord,
+    delay_level,
+    encode_record,
+)
 from headrace.server.remoting.meters import BACK, PUT
 from headrace.server.remoting.places import physical_offset, track_of
-from headrace.server.remoting.send_batcher import Appended
+from headrace.server.remoting.send_batcher import AppendedRange
 from headrace.wire.remoting import names
 from headrace.wire.remoting import properties as property_names
 from headrace.wire.remoting.codes import OWN_RETRY_LIMIT_VERSION, RequestCode
@@ -124,7 +130,7 @@ def _send_one(session: Session, request: Command, header: SendMessage) -> None:
     queue_id = _queue(topic, queue_id)
     unique = record.properties[property_names.UNIQ_KEY]
 
-    def stored(where: Appended) -> None:
+    def stored(where: AppendedRange) -> None:
         result = SendResponse(
             _offset_id(session, where.number, where.first),
             queue_id,
@@ -159,7 +165,7 @@ def _send_batch(session: Session, request: Command, header: SendMessage) -> None
     queue_id = _queue(topic, header.queue_id)
     track = track_of(topic, queue_id)
 
-    def stored(where: Appended) -> None:
+    def stored(where: AppendedRange) -> None:
         first = where.first
         host = session.hub.store_host(session)
         ids = offset_ids(host, physical_offset(where.number, first), len(contents))
@@ -172,7 +178,7 @@ def _send_batch(session: Session, request: Command, header: SendMessage) -> None
 
 def _record(
     session: Session, header: SendMessage, body: bytes, properties: dict[str, str], flag: int
-) -> Record:
+) -> TopicRecord:
     limit = session.hub.settings.max_message
     if len(body) > limit:
         raise BodyTooLarge(f"a body of {len(body)} bytes; {limit} are allowed")
@@ -185,7 +191,7 @@ def _record(
         properties[property_names.UNIQ_KEY] = uuid4().hex.upper()
     if property_names.REPLY_TO_CLIENT in properties:  # tells where to reply
         properties[property_names.CLUSTER] = session.hub.settings.cluster
-    return Record(
+    return TopicRecord(
         body,
         properties,
         flag,
@@ -215,8 +221,8 @@ def _limit(session: Session, request: Command, group: str, given: int | None) ->
 
 
 def _retried(
-    session: Session, request: Command, header: SendMessage, record: Record
-) -> tuple[str, Record]:
+    session: Session, request: Command, header: SendMessage, record: TopicRecord
+) -> tuple[str, TopicRecord]:
     """A consumer retries by sending. Too often, or in order: the dead letters of the group."""
     group = header.topic.removeprefix(names.RETRY_PREFIX)
     most = _limit(session, request, group, header.max_reconsume_times)
@@ -247,7 +253,7 @@ def _send_back(session: Session, request: Command) -> None:
 
 
 def _put_again(
-    session: Session, request: Command, header: SendBack, record: Record, tried: int
+    session: Session, request: Command, header: SendBack, record: TopicRecord, tried: int
 ) -> int:
     hub = session.hub
     most = _limit(session, request, header.group, header.max_reconsume_times)
@@ -262,7 +268,7 @@ def _put_again(
     return hub.delays.put(waiting, topic, 0, level).position
 
 
-def _once_more(record: Record) -> Record:
+def _once_more(record: TopicRecord) -> TopicRecord:
     return replace(record, reconsume_times=record.reconsume_times + 1)
 
 

@@ -14,7 +14,7 @@ from headrace.model.topics.partitions import Track
 logger = logging.getLogger(__name__)
 
 
-class Appended(NamedTuple):
+class AppendedRange(NamedTuple):
     """Where messages went: number of the track, first offset, position to wait for."""
 
     number: int
@@ -22,18 +22,18 @@ class Appended(NamedTuple):
     position: int
 
 
-class Waiting(NamedTuple):
+class PendingSend(NamedTuple):
     contents: Sequence[bytes]
-    then: Callable[[Appended], None]
+    then: Callable[[AppendedRange], None]
     fail: Callable[[BrokerError], None]
 
 
-class Appends:
+class TurnAppends:
     """Collects, and appends when all have been read. Dealt like a queue: see core.loop_turn."""
 
     def __init__(self, turn: LoopTurn) -> None:
         self._turn = turn
-        self._waiting: dict[tuple[LogTopic, Track], list[Waiting]] = {}
+        self._waiting: dict[tuple[LogTopic, Track], list[PendingSend]] = {}
         self.marked = False
 
     def add(
@@ -41,11 +41,11 @@ class Appends:
         topic: LogTopic,
         track: Track,
         contents: Sequence[bytes],
-        then: Callable[[Appended], None],
+        then: Callable[[AppendedRange], None],
         fail: Callable[[BrokerError], None],
     ) -> None:
         """Append at the end of this turn, in the order of the calls; then tell where."""
-        self._waiting.setdefault((topic, track), []).append(Waiting(contents, then, fail))
+        self._waiting.setdefault((topic, track), []).append(PendingSend(contents, then, fail))
         if not self.marked:
             self._turn.mark_queue(self)
 
@@ -63,23 +63,23 @@ class Appends:
                 _tell(sends, appended)
 
 
-def _append(topic: LogTopic, track: Track, sends: list[Waiting]) -> Appended:
+def _append(topic: LogTopic, track: Track, sends: list[PendingSend]) -> AppendedRange:
     if topic.deleted:
         raise NoSuchTopic(f"topic '{topic.name}' was deleted")
     contents = [content for one in sends for content in one.contents]
     first, position = topic.append_to(track, contents)
     number = topic.number_of(track)
     assert number is not None, "something was appended"
-    return Appended(number, first, position)
+    return AppendedRange(number, first, position)
 
 
-def _tell(sends: list[Waiting], appended: Appended) -> None:
+def _tell(sends: list[PendingSend], appended: AppendedRange) -> None:
     number, first, position = appended
     for one in sends:
-        one.then(Appended(number, first, position))
+        one.then(AppendedRange(number, first, position))
         first += len(one.contents)
 
 
-def _fail(sends: list[Waiting], error: BrokerError) -> None:
+def _fail(sends: list[PendingSend], error: BrokerError) -> None:
     for one in sends:
         one.fail(error)

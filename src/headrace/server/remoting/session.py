@@ -17,8 +17,8 @@ from headrace.core.access.user import User
 from headrace.core.broker import DEFAULT_VHOST
 from headrace.errors import BrokerError, FatalError, InternalError
 from headrace.model.permissions import CONFIGURE, READ, WRITE
-from headrace.server.base_channel import Holding
-from headrace.server.base_session import GOODBYE_SECONDS, Peer
+from headrace.server.base_channel import BaseChannel
+from headrace.server.base_session import GOODBYE_SECONDS, BaseSession
 from headrace.server.remoting.authentication import identify
 from headrace.server.remoting.handlers import dispatch
 from headrace.wire.remoting.command import NO_FIELDS, Command
@@ -27,8 +27,8 @@ from headrace.wire.remoting.frames import Reader, command_bytes, head_bytes
 from headrace.wire.remoting.hosts import HostAddress, as_v4
 
 if TYPE_CHECKING:
-    from headrace.server.listener import Link
-    from headrace.server.remoting.state import Hub
+    from headrace.server.listener import ServerTransport
+    from headrace.server.remoting.state import RemotingState
 
 logger = logging.getLogger(__name__)
 
@@ -38,13 +38,13 @@ ACTIONS = (READ, WRITE, CONFIGURE)
 EXCHANGE_PREFIX = "topic."  # a topic's permissions are those of its exchange
 
 
-class Session(Peer):
+class Session(BaseSession):
     """State of one connection."""
 
     protocol = "RocketMQ"
     __slots__ = ("_opaques", "_waiting", "ahead", "born_host", "hub", "is_signed", "reader")
 
-    def __init__(self, hub: Hub, link: Link) -> None:
+    def __init__(self, hub: RemotingState, link: ServerTransport) -> None:
         super().__init__(hub.broker, link)
         self.hub = hub
         self.born_host = as_v4(
@@ -178,7 +178,7 @@ class Session(Peer):
     def forget_permissions(self) -> None:
         """Every request asks anew."""
 
-    def holdings(self) -> list[Holding]:
+    def holdings(self) -> list[BaseChannel]:
         return []
 
     @property

@@ -11,16 +11,16 @@ from headrace.core.vhost import Vhost
 from headrace.errors import AccessRefused, EngineUnavailable, NoSuchTopic
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Track
-from headrace.server.remoting.delayed_messages import Delays
-from headrace.server.remoting.group_settings import Groups
-from headrace.server.remoting.half_messages import Halves
-from headrace.server.remoting.locks import Locks
-from headrace.server.remoting.long_polls import Polls
-from headrace.server.remoting.members import Members
-from headrace.server.remoting.message_mapping import REAL_LANE, Record
-from headrace.server.remoting.meters import Meters
-from headrace.server.remoting.relays import Relays
-from headrace.server.remoting.send_batcher import Appends
+from headrace.server.remoting.delayed_messages import DelayedMessages
+from headrace.server.remoting.group_settings import GroupSettings
+from headrace.server.remoting.half_messages import HalfMessages
+from headrace.server.remoting.locks import QueueLocks
+from headrace.server.remoting.long_polls import LongPolls
+from headrace.server.remoting.members import GroupMembership
+from headrace.server.remoting.message_mapping import REAL_LANE, TopicRecord
+from headrace.server.remoting.meters import RateCounters
+from headrace.server.remoting.relays import RelayedRequests
+from headrace.server.remoting.send_batcher import TurnAppends
 from headrace.store.topics.engine import TopicSpec
 from headrace.wire.remoting import names, properties
 from headrace.wire.remoting.codes import RequestCode
@@ -37,7 +37,7 @@ MAX_QUEUES = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RemotingSettings:
     """How the broker shows itself to RocketMQ clients."""
 
     user: str  # whom clients without a signature act as
@@ -49,24 +49,24 @@ class Settings:
     frame_max: int = 32 << 20
 
 
-class Hub:
+class RemotingState:
     """One per server. RocketMQ clients see the vhost `/` and its log topics."""
 
-    def __init__(self, broker: Broker, settings: Settings) -> None:
+    def __init__(self, broker: Broker, settings: RemotingSettings) -> None:
         self.broker = broker
         self.settings = settings
         self.port = 0  # the broker's, once it listens
-        self.members: Members[Session] = Members()
-        self.locks = Locks()
-        self.groups = Groups(broker)
-        self.meters = Meters()
+        self.members: GroupMembership[Session] = GroupMembership()
+        self.locks = QueueLocks()
+        self.groups = GroupSettings(broker)
+        self.meters = RateCounters()
         self.started_ms = self.wall_ms()
         self.got_total = 0  # messages given to consumers
-        self.polls = Polls(broker.timers)
-        self.relays = Relays(broker.timers)
-        self.appends = Appends(broker.turn)
-        self.delays = Delays(self)
-        self.halves = Halves(self)
+        self.polls = LongPolls(broker.timers)
+        self.relays = RelayedRequests(broker.timers)
+        self.appends = TurnAppends(broker.turn)
+        self.delays = DelayedMessages(self)
+        self.halves = HalfMessages(self)
         self._scanning = False
         self._watched: dict[str, LogTopic] = {}
         self._numbers: dict[int, LogTopic] = {}
@@ -151,7 +151,7 @@ class Hub:
         """This broker as messages name it; some clients can only read IPv4 there."""
         return as_v4(HostAddress(self.settings.advertise_host or session.link.host, self.port))
 
-    def real_place(self, record: Record) -> tuple[LogTopic, Track]:
+    def real_place(self, record: TopicRecord) -> tuple[LogTopic, Track]:
         """Where a message belongs that waits in a hidden topic. The topic may have been deleted
         and made again meanwhile: the message is not lost for that."""
         given = record.properties

@@ -11,12 +11,12 @@ from typing import cast
 import pytest
 
 from headrace.core.broker import Broker
-from headrace.server.amqp.handshake import PROTOCOL_HEADER, Limits
+from headrace.server.amqp.handshake import PROTOCOL_HEADER, SessionLimits
 from headrace.server.amqp.session import Session
-from headrace.server.listener import Link
+from headrace.server.listener import ServerTransport
 from headrace.wire.amqp import methods as m
 
-LIMITS = Limits(
+LIMITS = SessionLimits(
     frame_max=131072, channel_max=10, heartbeat=60, max_message=1 << 16, cluster_name="test"
 )
 BEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"
@@ -85,7 +85,7 @@ def wire() -> Wire:
 @pytest.fixture
 def session(broker: Broker, wire: Wire) -> Session:
     """Opened at second 0, with heartbeats every 60 seconds."""
-    session = Session(broker, LIMITS, cast(Link, wire))
+    session = Session(broker, LIMITS, cast(ServerTransport, wire))
     login = m.ConnectionStartOk({}, "PLAIN", b"\x00guest\x00guest", "en_US")
     session.receive(PROTOCOL_HEADER + m.method_frame(0, login))
     assert session.login is not None

@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.server.http.api_request import Call
+from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ANYBODY, Route, Table, has_tag, values_of
+from headrace.server.http.router import ANYBODY, ApiRoute, RouteTable, has_tag, values_of
 
 
-async def nothing(call: Call) -> Reply:
+async def nothing(call: ApiRequest) -> Reply:
     return Reply()
 
 
-def route(path: str, method: str = "GET") -> Route:
-    return Route(method, path, nothing, ANYBODY, "")
+def route(path: str, method: str = "GET") -> ApiRoute:
+    return ApiRoute(method, path, nothing, ANYBODY, "")
 
 
-TABLE = Table(
+TABLE = RouteTable(
     [
         route("/"),
         route("/{file}"),
@@ -71,7 +71,7 @@ def test_names_survive_the_way_through_a_path(x: str, y: str) -> None:
 
 def test_two_routes_for_one_path_are_a_mistake() -> None:
     with pytest.raises(AssertionError, match="two routes"):
-        Table([route("/a/{x}"), route("/a/{y}")])
+        RouteTable([route("/a/{x}"), route("/a/{y}")])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from headrace.server.http.sampler import MAX_SAMPLES, Sampler, Window, details, rate, window_of
+from headrace.server.http.sampler import (
+    MAX_SAMPLES,
+    Sampler,
+    SampleWindow,
+    details,
+    rate,
+    window_of,
+)
 
 
 def history(*values: int, every_ms: int = 5000) -> deque[tuple[int, tuple[int, ...]]]:
@@ -26,7 +33,7 @@ def test_lengths_may_fall() -> None:
 
 
 def test_samples_are_newest_first_on_round_moments() -> None:
-    shown = details(history(0, 10, 30), 0, Window(10, 5))
+    shown = details(history(0, 10, 30), 0, SampleWindow(10, 5))
     assert shown["samples"] == [
         {"sample": 30, "timestamp": 1_010_000},
         {"sample": 10, "timestamp": 1_005_000},
@@ -37,7 +44,7 @@ def test_samples_are_newest_first_on_round_moments() -> None:
 
 
 def test_before_the_first_sample_there_was_nothing() -> None:
-    shown = details(history(5), 0, Window(10, 5))
+    shown = details(history(5), 0, SampleWindow(10, 5))
     samples = shown["samples"]
     assert isinstance(samples, list)
     assert [one["sample"] for one in samples] == [5, 0, 0]
@@ -54,13 +61,13 @@ def test_who_asks_for_known_samples_gets_no_zeros_for_the_time_before() -> None:
 
 
 def test_an_average_does_not_count_what_came_before_the_first_sample() -> None:
-    shown = details(history(1_000_000, 1_000_050), 0, Window(60, 5))
+    shown = details(history(1_000_000, 1_000_050), 0, SampleWindow(60, 5))
     assert shown["avg_rate"] == 10.0
-    assert details(history(1_000_000), 0, Window(60, 5))["avg_rate"] == 0.0
+    assert details(history(1_000_000), 0, SampleWindow(60, 5))["avg_rate"] == 0.0
 
 
 def test_coarser_steps_take_the_last_value_in_them() -> None:
-    shown = details(history(1, 2, 3, 4, 5), 0, Window(20, 10))
+    shown = details(history(1, 2, 3, 4, 5), 0, SampleWindow(20, 10))
     samples = shown["samples"]
     assert isinstance(samples, list)
     assert [one["sample"] for one in samples] == [5, 4, 2]

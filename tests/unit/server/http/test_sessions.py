@@ -10,7 +10,7 @@ from headrace.server.http.sessions import (
     MAX_PER_USER,
     MAX_SECONDS,
     MAX_SESSIONS,
-    Sessions,
+    PageSessions,
 )
 
 
@@ -27,11 +27,11 @@ def time() -> Time:
 
 
 @pytest.fixture
-def sessions(time: Time) -> Sessions:
-    return Sessions(time)
+def sessions(time: Time) -> PageSessions:
+    return PageSessions(time)
 
 
-def test_a_session_is_found_by_its_token_alone(sessions: Sessions) -> None:
+def test_a_session_is_found_by_its_token_alone(sessions: PageSessions) -> None:
     token, session = sessions.begin("ann", NO_PASSWORD)
     assert sessions.find(token) is session
     assert sessions.find(token + "x") is None
@@ -43,7 +43,7 @@ def test_a_session_is_found_by_its_token_alone(sessions: Sessions) -> None:
     assert sessions.find(token) is None
 
 
-def test_use_keeps_a_session_alive_but_not_for_ever(sessions: Sessions, time: Time) -> None:
+def test_use_keeps_a_session_alive_but_not_for_ever(sessions: PageSessions, time: Time) -> None:
     token, _ = sessions.begin("ann", NO_PASSWORD)
     begun = time.now
     while time.now - begun < MAX_SECONDS - 1:
@@ -53,14 +53,14 @@ def test_use_keeps_a_session_alive_but_not_for_ever(sessions: Sessions, time: Ti
     assert sessions.find(token) is None
 
 
-def test_an_idle_session_ends(sessions: Sessions, time: Time) -> None:
+def test_an_idle_session_ends(sessions: PageSessions, time: Time) -> None:
     token, _ = sessions.begin("ann", NO_PASSWORD)
     time.now += IDLE_SECONDS
     assert sessions.find(token) is None
     assert len(sessions) == 0
 
 
-def test_there_are_never_too_many(sessions: Sessions) -> None:
+def test_there_are_never_too_many(sessions: PageSessions) -> None:
     first, _ = sessions.begin("zoe", NO_PASSWORD)
     for _ in range(MAX_PER_USER + 5):
         sessions.begin("ann", NO_PASSWORD)

@@ -15,12 +15,12 @@ from headrace.bulk.fetch_pool import FetchPool
 from headrace.core.broker import Broker
 from headrace.model.passwords import LIGHT, PasswordHash
 from headrace.server import base_session as peer
-from headrace.server.listener import Link
-from headrace.server.native.handshake import Limits
+from headrace.server.listener import ServerTransport
+from headrace.server.native.handshake import SessionLimits
 from headrace.server.native.session import Session
 from headrace.wire.native.payloads import Op, message
 
-LIMITS = Limits(
+LIMITS = SessionLimits(
     frame_max=1 << 20, channel_max=10, heartbeat=0, max_message=1 << 16, content_frame_max=131072
 )
 
@@ -83,7 +83,7 @@ def wire() -> Wire:
 
 @pytest.fixture
 def session(broker: Broker, wire: Wire) -> Session:
-    session = Session(broker, LIMITS, cast(Link, wire), cast(FetchPool, None))
+    session = Session(broker, LIMITS, cast(ServerTransport, wire), cast(FetchPool, None))
     session.receive(
         message(Op.HELLO, {"rid": 1, "version": 1, "user": "u", "password": "p"})
         + message(Op.CHANNEL_OPEN, {"rid": 2, "ch": 1})

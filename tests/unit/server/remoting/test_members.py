@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.server.remoting.locks import Locks
-from headrace.server.remoting.members import Member, Members
+from headrace.server.remoting.locks import QueueLocks
+from headrace.server.remoting.members import GroupMembership, Member
 from headrace.wire.remoting.codes import Language
 from headrace.wire.remoting.headers.heartbeat import ConsumerGroup, Subscription
 from headrace.wire.remoting.message_queue import MessageQueue
@@ -21,7 +21,7 @@ def member(connection: str, client_id: str = "", seen: int = 0) -> Member[str]:
 
 
 def test_a_new_member_and_other_topics_are_news_and_the_same_again_is_none() -> None:
-    members: Members[str] = Members()
+    members: GroupMembership[str] = GroupMembership()
 
     assert members.beat(group("g", "t"), member("one"))
     assert not members.beat(group("g", "t"), member("one"))
@@ -32,7 +32,7 @@ def test_a_new_member_and_other_topics_are_news_and_the_same_again_is_none() -> 
 
 
 def test_a_heartbeat_without_subscriptions_keeps_those_of_before() -> None:
-    members: Members[str] = Members()
+    members: GroupMembership[str] = GroupMembership()
     members.beat(group("g", "t"), member("one"))
 
     assert not members.beat(group("g"), member("one"), keep=True)
@@ -42,7 +42,7 @@ def test_a_heartbeat_without_subscriptions_keeps_those_of_before() -> None:
 
 
 def test_an_older_expression_does_not_replace_a_younger_one() -> None:
-    members: Members[str] = Members()
+    members: GroupMembership[str] = GroupMembership()
     members.beat(group("g", "t", version=5, expression="new"), member("one"))
     members.beat(group("g", "t", version=4, expression="old"), member("two"))
     found = members.find_subscription("g", "t")
@@ -54,7 +54,7 @@ def test_an_older_expression_does_not_replace_a_younger_one() -> None:
 
 
 def test_who_is_left_hears_of_a_leave_and_an_empty_group_is_forgotten() -> None:
-    members: Members[str] = Members()
+    members: GroupMembership[str] = GroupMembership()
     members.beat(group(), member("one"))
     members.beat(group(), member("two"))
 
@@ -66,7 +66,7 @@ def test_who_is_left_hears_of_a_leave_and_an_empty_group_is_forgotten() -> None:
 
 
 def test_a_lost_connection_leaves_everything() -> None:
-    members: Members[str] = Members()
+    members: GroupMembership[str] = GroupMembership()
     for name in ("g", "h"):
         members.beat(group(name), member("one"))
     members.beat(group("h"), member("two"))
@@ -78,7 +78,7 @@ def test_a_lost_connection_leaves_everything() -> None:
 
 
 def test_the_silent_are_forgotten() -> None:
-    members: Members[str] = Members()
+    members: GroupMembership[str] = GroupMembership()
     members.beat(group(), member("one", seen=0))
     members.beat(group(), member("two", seen=MINUTE))
     members.beat_producer("p", member("one", seen=0))
@@ -94,7 +94,7 @@ QUEUES = [MessageQueue("t", "b", 0), MessageQueue("t", "b", 1)]
 
 
 def test_a_queue_has_one_owner_at_a_time() -> None:
-    locks = Locks()
+    locks = QueueLocks()
 
     assert locks.lock("g", "one", QUEUES[:1], 0) == QUEUES[:1]
     assert locks.lock("g", "two", QUEUES, 0) == QUEUES[1:]
@@ -103,7 +103,7 @@ def test_a_queue_has_one_owner_at_a_time() -> None:
 
 
 def test_a_lock_that_is_not_refreshed_can_be_taken() -> None:
-    locks = Locks()
+    locks = QueueLocks()
     locks.lock("g", "one", QUEUES, 0)
     locks.lock("g", "one", QUEUES[:1], MINUTE)
 
@@ -114,7 +114,7 @@ def test_a_lock_that_is_not_refreshed_can_be_taken() -> None:
 
 
 def test_only_the_owner_unlocks() -> None:
-    locks = Locks()
+    locks = QueueLocks()
     locks.lock("g", "one", QUEUES, 0)
     locks.unlock("g", "two", QUEUES)
 

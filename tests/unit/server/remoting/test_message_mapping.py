@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.server.remoting.message_mapping import Record, encode_record, sent_bytes, take_record
+from headrace.server.remoting.message_mapping import (
+    TopicRecord,
+    encode_record,
+    sent_bytes,
+    take_record,
+)
 from headrace.server.remoting.places import physical_offset, take_physical
 from headrace.store.topics.engine import Entry
 from headrace.store.topics.entry import decode_entry, encode_entry
@@ -16,7 +21,7 @@ from remoting_bodies import take_message
 names = st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "DELAY", "colour", "größe"])
 words = st.text(st.characters(codec="utf-8", exclude_characters="\x01\x02"), min_size=1, max_size=9)
 records = st.builds(
-    Record,
+    TopicRecord,
     st.binary(max_size=20),
     st.dictionaries(names, words, max_size=5),
     st.integers(-(1 << 31), (1 << 31) - 1),
@@ -29,7 +34,7 @@ records = st.builds(
 
 
 @given(records)
-def test_a_record_survives_as_an_entry_and_on_the_wire(record: Record) -> None:
+def test_a_record_survives_as_an_entry_and_on_the_wire(record: TopicRecord) -> None:
     found = take_record(encode_record(record))
 
     assert found == record
@@ -46,7 +51,7 @@ def test_a_record_survives_as_an_entry_and_on_the_wire(record: Record) -> None:
 
 
 def test_tag_key_and_id_have_their_places_in_the_entry() -> None:
-    record = Record(b"x", {"TAGS": "a", "KEYS": "k1 k2", "UNIQ_KEY": "u", "colour": "red"})
+    record = TopicRecord(b"x", {"TAGS": "a", "KEYS": "k1 k2", "UNIQ_KEY": "u", "colour": "red"})
     parts = decode_entry(encode_record(record))
 
     assert (parts.tags, parts.key, parts.message_id) == ("a", "k1", "u")
@@ -68,7 +73,7 @@ def test_an_entry_of_somebody_else_becomes_a_message(value: str) -> None:
 def test_properties_which_rocketmq_cannot_say_are_left_out() -> None:
     properties = {"good": "1", "bad": "a\x01b", "huge": "x" * 40_000, "too": "2"}
     sent = sent_bytes(
-        Record(b"", properties), b"T", 0, 0, 0, 0, host_bytes(HostAddress("0.0.0.0", 0))
+        TopicRecord(b"", properties), b"T", 0, 0, 0, 0, host_bytes(HostAddress("0.0.0.0", 0))
     )
 
     assert dict(take_message(sent).properties) == {"good": "1", "too": "2"}

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from headrace.server.remoting.meters import DAY, HOUR, MAX_KEYS, Meters, Sums
+from headrace.server.remoting.meters import DAY, HOUR, MAX_KEYS, RateCounters, RateSums
 
 
 def test_sums_are_of_the_last_full_minute_the_hour_and_the_day() -> None:
-    meters = Meters()
+    meters = RateCounters()
     for minute, amount in ((0, 1), (DAY - HOUR, 10), (DAY - 1, 100), (DAY, 1000), (DAY, 1)):
         meters.add("PUT", "T", amount, minute)
 
-    assert meters.sums("PUT", "T", DAY) == Sums(100, 1101, 1111)
-    assert meters.sums("PUT", "T", DAY + 1) == Sums(1001, 1101, 1111)
-    assert meters.sums("PUT", "T", 3 * DAY) == Sums(0, 0, 0)
+    assert meters.sums("PUT", "T", DAY) == RateSums(100, 1101, 1111)
+    assert meters.sums("PUT", "T", DAY + 1) == RateSums(1001, 1101, 1111)
+    assert meters.sums("PUT", "T", 3 * DAY) == RateSums(0, 0, 0)
 
 
 def test_what_was_never_counted_is_not_known() -> None:
-    meters = Meters()
+    meters = RateCounters()
     meters.add("PUT", "T", 1, 0)
 
     assert meters.sums("PUT", "other", 0) is None
@@ -24,7 +24,7 @@ def test_what_was_never_counted_is_not_known() -> None:
 
 
 def test_names_are_bounded() -> None:
-    meters = Meters()
+    meters = RateCounters()
     for number in range(MAX_KEYS + 5):
         meters.add("PUT", str(number), 1, 0)
 
@@ -33,7 +33,7 @@ def test_names_are_bounded() -> None:
 
 
 def test_rates_are_of_everything_of_a_kind() -> None:
-    meters = Meters()
+    meters = RateCounters()
     for minute, amount in ((1, 600), (10, 60), (11, 1000)):
         meters.add("puts", f"t{minute}", amount, minute)
     meters.add("others", "t", 5, 10)

@@ -20,8 +20,8 @@ from headrace.errors import BrokerError, NoSuchTopic, PreconditionFailed
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Track
 from headrace.server.remoting import long_polls as polling
-from headrace.server.remoting.long_polls import Held, Polls
-from headrace.server.remoting.send_batcher import Appended, Appends
+from headrace.server.remoting.long_polls import LongPolls, PullRequest
+from headrace.server.remoting.send_batcher import AppendedRange, TurnAppends
 
 TRACK: Track = (Priority.MIDDLE, 0)
 
@@ -49,8 +49,8 @@ class Topic:
 class Desk:
     def __init__(self) -> None:
         self.loop = HandLoop()
-        self.appends = Appends(LoopTurn(cast(asyncio.AbstractEventLoop, self.loop)))
-        self.told: list[Appended | str] = []
+        self.appends = TurnAppends(LoopTurn(cast(asyncio.AbstractEventLoop, self.loop)))
+        self.told: list[AppendedRange | str] = []
 
     def send(self, topic: Topic, *contents: bytes) -> None:
         self.appends.add(
@@ -74,10 +74,10 @@ def test_sends_of_one_turn_are_one_append_and_each_hears_its_own_place() -> None
 
     assert topic.appended == [[b"a", b"b", b"c", b"d"], [b"e"]]
     assert desk.told == [
-        Appended(7, 0, 100),
-        Appended(7, 1, 100),
-        Appended(7, 3, 100),
-        Appended(7, 4, 200),
+        AppendedRange(7, 0, 100),
+        AppendedRange(7, 1, 100),
+        AppendedRange(7, 3, 100),
+        AppendedRange(7, 4, 200),
     ]
 
 
@@ -89,7 +89,7 @@ def test_a_failure_is_told_to_everybody_it_concerns_and_to_nobody_else() -> None
         desk.send(topic, b"x")
     desk.loop.run()
 
-    assert desk.told == ["full", Appended(7, 0, 100), "topic 't' was deleted"]
+    assert desk.told == ["full", AppendedRange(7, 0, 100), "topic 't' was deleted"]
     assert isinstance(bad.error, PreconditionFailed) and not isinstance(bad.error, NoSuchTopic)
 
 
@@ -114,17 +114,17 @@ def clock() -> VirtualClock:
 
 
 @pytest.fixture
-def polls(clock: VirtualClock) -> Polls:
-    return Polls(Timers(clock, cast(asyncio.AbstractEventLoop, HandLoop())))
+def polls(clock: VirtualClock) -> LongPolls:
+    return LongPolls(Timers(clock, cast(asyncio.AbstractEventLoop, HandLoop())))
 
 
-def hold(polls: Polls, clock: VirtualClock, session: object, topic: str, ms: int) -> Waiting:
+def hold(polls: LongPolls, clock: VirtualClock, session: object, topic: str, ms: int) -> Waiting:
     waiting = Waiting()
-    polls.hold(topic, Held(session, clock.now_ms() + ms, waiting.attempt))
+    polls.hold(topic, PullRequest(session, clock.now_ms() + ms, waiting.attempt))
     return waiting
 
 
-def test_only_pulls_of_the_topic_are_tried(polls: Polls, clock: VirtualClock) -> None:
+def test_only_pulls_of_the_topic_are_tried(polls: LongPolls, clock: VirtualClock) -> None:
     mine, other = hold(polls, clock, "s", "t", 5000), hold(polls, clock, "s", "u", 5000)
     polls.try_topic("t")
     assert (mine.attempts, other.attempts) == ([False], [])
@@ -136,7 +136,9 @@ def test_only_pulls_of_the_topic_are_tried(polls: Polls, clock: VirtualClock) ->
     assert mine.attempts == [False, False]
 
 
-def test_a_pull_must_be_answered_when_its_time_is_over(polls: Polls, clock: VirtualClock) -> None:
+def test_a_pull_must_be_answered_when_its_time_is_over(
+    polls: LongPolls, clock: VirtualClock
+) -> None:
     soon, later = hold(polls, clock, "s", "t", 1000), hold(polls, clock, "s", "t", 9000)
     clock.advance(1000 + polling.SWEEP_MS)
 
@@ -146,7 +148,7 @@ def test_a_pull_must_be_answered_when_its_time_is_over(polls: Polls, clock: Virt
     assert len(polls) == 0
 
 
-def test_nobody_answers_a_connection_that_is_gone(polls: Polls, clock: VirtualClock) -> None:
+def test_nobody_answers_a_connection_that_is_gone(polls: LongPolls, clock: VirtualClock) -> None:
     mine, other = hold(polls, clock, "gone", "t", 1000), hold(polls, clock, "stays", "t", 1000)
     polls.drop("gone")
     clock.advance(5000)
@@ -155,7 +157,7 @@ def test_nobody_answers_a_connection_that_is_gone(polls: Polls, clock: VirtualCl
 
 
 def test_a_connection_holds_no_more_than_its_share(
-    polls: Polls, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+    polls: LongPolls, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(polling, "MAX_HELD", 2)
     waiting = [hold(polls, clock, "s", "t", 5000) for _ in range(2)]

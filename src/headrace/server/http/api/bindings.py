@@ -13,10 +13,10 @@ from headrace.core.exchange import Target, freeze
 from headrace.core.queues.queue import Queue
 from headrace.core.vhost import Vhost
 from headrace.server.http import replies
-from headrace.server.http.api_request import Call
-from headrace.server.http.listing import Fields, Group, Row, in_slices, listed
+from headrace.server.http.api_request import ApiRequest
+from headrace.server.http.listing import ColumnGroup, ListColumns, Row, in_slices, listed
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Route
+from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, ApiRoute
 
 _NAMES = ("source", "vhost", "destination", "destination_type", "routing_key", "arguments",
           "properties_key")  # fmt: skip
@@ -54,10 +54,10 @@ def _row(one: Listed) -> Row:
     }
 
 
-_FIELDS: Fields[Listed] = Fields({}, groups=[Group(_NAMES, _row)])
+_FIELDS: ListColumns[Listed] = ListColumns({}, groups=[ColumnGroup(_NAMES, _row)])
 
 
-async def list_bindings(call: Call, things: Iterable[Listed]) -> Reply:
+async def list_bindings(call: ApiRequest, things: Iterable[Listed]) -> Reply:
     return await listed(call, await in_slices(things), _FIELDS)
 
 
@@ -70,12 +70,12 @@ def all_bindings(vhost: Vhost) -> Iterator[Listed]:
             yield Listed(vhost.name, name, one.target, one.key, one.arguments)
 
 
-async def _bindings(call: Call) -> Reply:
+async def _bindings(call: ApiRequest) -> Reply:
     vhosts = call.visible_vhosts()
     return await list_bindings(call, chain.from_iterable(map(all_bindings, vhosts)))
 
 
-async def _of_queue(call: Call) -> Reply:
+async def _of_queue(call: ApiRequest) -> Reply:
     return await list_bindings(call, _leading_to(call.vhost, call.queue()))
 
 
@@ -91,12 +91,12 @@ def _leading_to(vhost: Vhost, target: Target, source: str | None = None) -> Iter
 # -- one pair ------------------------------------------------------------------------------------
 
 
-def _source(call: Call) -> str:
+def _source(call: ApiRequest) -> str:
     name = call.params["source"]
     return "" if name == "amq.default" else name
 
 
-def _pair(call: Call) -> tuple[str, Target]:
+def _pair(call: ApiRequest) -> tuple[str, Target]:
     """The source's name and the destination of the path, both of which must be there."""
     vhost = call.vhost
     source = _source(call)
@@ -113,12 +113,12 @@ def _pair(call: Call) -> tuple[str, Target]:
     return source, target
 
 
-async def _between(call: Call) -> Reply:
+async def _between(call: ApiRequest) -> Reply:
     source, target = _pair(call)
     return await list_bindings(call, _leading_to(call.vhost, target, source))
 
 
-def _get(call: Call) -> tuple[str, Target, Row]:
+def _get(call: ApiRequest) -> tuple[str, Target, Row]:
     source, target = _pair(call)
     for row in map(_row, _leading_to(call.vhost, target, source)):
         if call.params["properties"] in (row["properties_key"], _decoded(row)):
@@ -131,18 +131,18 @@ def _decoded(row: Row) -> str:
     return unquote_plus(str(row["properties_key"]), errors="surrogateescape")
 
 
-async def _one(call: Call) -> Reply:
+async def _one(call: ApiRequest) -> Reply:
     return replies.data(_get(call)[2])
 
 
-def _check(call: Call, source: str, target: Target, key: str) -> None:
+def _check(call: ApiRequest, source: str, target: Target, key: str) -> None:
     kind = "queue" if isinstance(target, Queue) else "exchange"
     call.check("write", kind, target.name)
     call.check("read", "exchange", source)
     call.check_key("read", call.vhost, source, key)
 
 
-async def _bind(call: Call) -> Reply:
+async def _bind(call: ApiRequest) -> Reply:
     vhost = call.vhost
     vhost.get_exchange(_source(call))
     name = call.params["destination"]
@@ -164,7 +164,7 @@ def _encoded(text: str) -> str:
     return quote(text, safe="~", errors="surrogateescape")
 
 
-async def _unbind(call: Call) -> Reply:
+async def _unbind(call: ApiRequest) -> Reply:
     source, target, row = _get(call)
     key, arguments = str(row["routing_key"]), row["arguments"]
     _check(call, source, target, key)
@@ -176,13 +176,13 @@ async def _unbind(call: Call) -> Reply:
 _PAIR = "/api/bindings/{vhost}/e/{source}/{kind}/{destination}"
 
 ROUTES = (
-    Route("GET", "/api/bindings", _bindings, MANAGEMENT, "All bindings"),
-    Route("GET", "/api/bindings/{vhost}", _bindings, SEES_VHOST, "Bindings of a vhost"),
-    Route("GET", "/api/queues/{vhost}/{name}/bindings", _of_queue, SEES_VHOST,
+    ApiRoute("GET", "/api/bindings", _bindings, MANAGEMENT, "All bindings"),
+    ApiRoute("GET", "/api/bindings/{vhost}", _bindings, SEES_VHOST, "Bindings of a vhost"),
+    ApiRoute("GET", "/api/queues/{vhost}/{name}/bindings", _of_queue, SEES_VHOST,
           "Bindings that lead to a queue"),
-    Route("GET", _PAIR, _between, SEES_VHOST, "Bindings between two; kind is q or e"),
-    Route("POST", _PAIR, _bind, ENTERS_VHOST, "Bind",
+    ApiRoute("GET", _PAIR, _between, SEES_VHOST, "Bindings between two; kind is q or e"),
+    ApiRoute("POST", _PAIR, _bind, ENTERS_VHOST, "Bind",
           {"routing_key": "string", "arguments": "object"}),
-    Route("GET", _PAIR + "/{properties}", _one, SEES_VHOST, "One binding"),
-    Route("DELETE", _PAIR + "/{properties}", _unbind, ENTERS_VHOST, "Unbind"),
+    ApiRoute("GET", _PAIR + "/{properties}", _one, SEES_VHOST, "One binding"),
+    ApiRoute("DELETE", _PAIR + "/{properties}", _unbind, ENTERS_VHOST, "Unbind"),
 )  # fmt: skip

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from headrace.server.amqp.channel import Channel as AmqpChannel
-from headrace.server.base_channel import Holding
-from headrace.server.base_session import Peer
+from headrace.server.base_channel import BaseChannel
+from headrace.server.base_session import BaseSession
 from headrace.server.http import replies, stats
 from headrace.server.http.api.connections import find_peer, visible_peers
 from headrace.server.http.api.consumers import channel_name, consumer_row
-from headrace.server.http.api_request import Call
-from headrace.server.http.listing import Fields, Row, listed, reduced
+from headrace.server.http.api_request import ApiRequest
+from headrace.server.http.listing import ListColumns, Row, listed, reduced
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import MANAGEMENT, SEES_VHOST, Route
+from headrace.server.http.router import MANAGEMENT, SEES_VHOST, ApiRoute
 from headrace.server.http.sampler import window_of, with_details
 
-Item = tuple[Peer, Holding]
+Item = tuple[BaseSession, BaseChannel]
 
 
-def _unconfirmed(channel: Holding) -> int:
+def _unconfirmed(channel: BaseChannel) -> int:
     confirms = channel.confirms if isinstance(channel, AmqpChannel) else None
     return confirms.published - confirms.answered if confirms is not None else 0
 
 
-def _uncommitted(channel: Holding, kind: str) -> int:
+def _uncommitted(channel: BaseChannel, kind: str) -> int:
     transaction = channel.transaction if isinstance(channel, AmqpChannel) else None
     return getattr(transaction, kind, 0) if transaction is not None else 0
 
@@ -32,7 +32,7 @@ def _connection_details(item: Item) -> Row:
     return {"name": link.name, "peer_host": link.peer, "peer_port": link.peer_port}
 
 
-def _fields(call: Call) -> Fields[Item]:
+def _fields(call: ApiRequest) -> ListColumns[Item]:
     management, window = call.management, window_of(call.query, "msg_rates")
     sampler = management.sampler
     sampler.watch()
@@ -44,7 +44,7 @@ def _fields(call: Call) -> Fields[Item]:
         history = sampler.history(item[1])
         return with_details(stats.CHANNEL, stats.CHANNEL_MESSAGES, values, history, window)
 
-    return Fields(
+    return ListColumns(
         {
             "name": lambda item: channel_name(*item),
             "number": lambda item: getattr(item[1], "number", 0),
@@ -73,17 +73,17 @@ def _fields(call: Call) -> Fields[Item]:
     )
 
 
-async def _channels(call: Call) -> Reply:
+async def _channels(call: ApiRequest) -> Reply:
     items = [(peer, one) for peer in visible_peers(call) for one in stats.channels_of(peer)]
     return await listed(call, items, _fields(call))
 
 
-async def _of_connection(call: Call) -> Reply:
+async def _of_connection(call: ApiRequest) -> Reply:
     peer = find_peer(call)
     return await listed(call, [(peer, one) for one in stats.channels_of(peer)], _fields(call))
 
 
-async def _channel(call: Call) -> Reply:
+async def _channel(call: ApiRequest) -> Reply:
     for peer in visible_peers(call):
         for channel in stats.channels_of(peer):
             if channel_name(peer, channel) == call.name:
@@ -97,9 +97,9 @@ async def _channel(call: Call) -> Reply:
 
 
 ROUTES = (
-    Route("GET", "/api/channels", _channels, MANAGEMENT, "All channels"),
-    Route("GET", "/api/channels/{name}", _channel, MANAGEMENT, "One channel"),
-    Route("GET", "/api/connections/{name}/channels", _of_connection, MANAGEMENT,
+    ApiRoute("GET", "/api/channels", _channels, MANAGEMENT, "All channels"),
+    ApiRoute("GET", "/api/channels/{name}", _channel, MANAGEMENT, "One channel"),
+    ApiRoute("GET", "/api/connections/{name}/channels", _of_connection, MANAGEMENT,
           "Channels of a connection"),
-    Route("GET", "/api/vhosts/{vhost}/channels", _channels, SEES_VHOST, "Channels of a vhost"),
+    ApiRoute("GET", "/api/vhosts/{vhost}/channels", _channels, SEES_VHOST, "Channels of a vhost"),
 )  # fmt: skip

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.server.base_session import Peer
+from headrace.server.base_session import BaseSession
 from headrace.server.http import replies, stats
-from headrace.server.http.api_request import Call
-from headrace.server.http.listing import Fields, listed, reduced
+from headrace.server.http.api_request import ApiRequest
+from headrace.server.http.listing import ListColumns, listed, reduced
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import MANAGEMENT, SEES_VHOST, Route, has_tag
+from headrace.server.http.router import MANAGEMENT, SEES_VHOST, ApiRoute, has_tag
 from headrace.server.http.sampler import details, window_of
 
 DEFAULT_REASON = "Closed via management plugin"
 MAX_REASON = 200
 
 
-def _state(peer: Peer) -> str:
+def _state(peer: BaseSession) -> str:
     if peer.closing:
         return "closing"
     if peer.blocked:
@@ -24,25 +24,25 @@ def _state(peer: Peer) -> str:
     return "flow" if peer.link.is_paused else "running"
 
 
-def _client_properties(peer: Peer) -> Mapping[str, object]:
+def _client_properties(peer: BaseSession) -> Mapping[str, object]:
     properties = getattr(peer, "client_properties", {})
     return properties if isinstance(properties, Mapping) else {}
 
 
-def _given_name(peer: Peer) -> str | None:
+def _given_name(peer: BaseSession) -> str | None:
     name = _client_properties(peer).get("connection_name")
     return name if isinstance(name, str) else None
 
 
-def _fields(call: Call) -> Fields[Peer]:
+def _fields(call: ApiRequest) -> ListColumns[BaseSession]:
     management = call.management
     sampler, window = management.sampler, window_of(call.query, "data_rates")
     sampler.watch()
 
-    def octets(name: str, peer: Peer) -> object:
+    def octets(name: str, peer: BaseSession) -> object:
         return details(sampler.history(peer), stats.CONNECTION.index(name), window)
 
-    return Fields(
+    return ListColumns(
         {
             "name": lambda peer: peer.link.name,
             "vhost": lambda peer: peer.vhost.name if peer.vhost is not None else "",
@@ -84,12 +84,12 @@ def _fields(call: Call) -> Fields[Peer]:
     )
 
 
-def _cipher(peer: Peer) -> str | None:
+def _cipher(peer: BaseSession) -> str | None:
     cipher = peer.link.tls.cipher() if peer.link.tls is not None else None
     return cipher[0] if cipher else None
 
 
-def visible_peers(call: Call) -> list[Peer]:
+def visible_peers(call: ApiRequest) -> list[BaseSession]:
     """All connections for monitoring users, their own for others."""
     peers = stats.peers_of(call.broker)
     if "vhost" in call.params:
@@ -99,45 +99,45 @@ def visible_peers(call: Call) -> list[Peer]:
     return peers
 
 
-def find_peer(call: Call) -> Peer:
+def find_peer(call: ApiRequest) -> BaseSession:
     for peer in visible_peers(call):
         if peer.link.name == call.name:
             return peer
     raise replies.not_found()
 
 
-async def _connections(call: Call) -> Reply:
+async def _connections(call: ApiRequest) -> Reply:
     return await listed(call, visible_peers(call), _fields(call))
 
 
-async def _connection(call: Call) -> Reply:
+async def _connection(call: ApiRequest) -> Reply:
     return replies.data(reduced(call, _fields(call).row(find_peer(call))))
 
 
-async def _of_user(call: Call) -> Reply:
+async def _of_user(call: ApiRequest) -> Reply:
     peers = [peer for peer in visible_peers(call) if peer.user.name == call.name]
     return await listed(call, peers, _fields(call))
 
 
-def _reason(call: Call) -> str:
+def _reason(call: ApiRequest) -> str:
     reason = call.headers.get("x-reason", DEFAULT_REASON)[:MAX_REASON]
     return "".join(char if char.isprintable() else " " for char in reason)
 
 
-def _may_close(call: Call, user: str) -> None:
+def _may_close(call: ApiRequest, user: str) -> None:
     """Who only watches sees the connections of others, and does not end them."""
     if user != call.user.name and not has_tag(call.user.tags, "administrator"):
         raise replies.not_authorised("Not administrator user")
 
 
-async def _close(call: Call) -> Reply:
+async def _close(call: ApiRequest) -> Reply:
     peer = find_peer(call)
     _may_close(call, peer.user.name)
     peer.force_close(_reason(call))
     return replies.DONE
 
 
-async def _close_of_user(call: Call) -> Reply:
+async def _close_of_user(call: ApiRequest) -> Reply:
     _may_close(call, call.name)
     for peer in visible_peers(call):
         if peer.user.name == call.name:
@@ -146,14 +146,14 @@ async def _close_of_user(call: Call) -> Reply:
 
 
 ROUTES = (
-    Route("GET", "/api/connections", _connections, MANAGEMENT, "All connections"),
-    Route("GET", "/api/connections/{name}", _connection, MANAGEMENT, "One connection"),
-    Route("DELETE", "/api/connections/{name}", _close, MANAGEMENT,
+    ApiRoute("GET", "/api/connections", _connections, MANAGEMENT, "All connections"),
+    ApiRoute("GET", "/api/connections/{name}", _connection, MANAGEMENT, "One connection"),
+    ApiRoute("DELETE", "/api/connections/{name}", _close, MANAGEMENT,
           "Close a connection; header X-Reason"),
-    Route("GET", "/api/connections/username/{name}", _of_user, MANAGEMENT,
+    ApiRoute("GET", "/api/connections/username/{name}", _of_user, MANAGEMENT,
           "Connections of a user"),
-    Route("DELETE", "/api/connections/username/{name}", _close_of_user, MANAGEMENT,
+    ApiRoute("DELETE", "/api/connections/username/{name}", _close_of_user, MANAGEMENT,
           "Close the connections of a user; header X-Reason"),
-    Route("GET", "/api/vhosts/{vhost}/connections", _connections, SEES_VHOST,
+    ApiRoute("GET", "/api/vhosts/{vhost}/connections", _connections, SEES_VHOST,
           "Connections of a vhost"),
 )  # fmt: skip

@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.core.queues.consumer import Consumer
-from headrace.server.base_channel import Holding
-from headrace.server.base_session import Peer
-from headrace.server.http.api_request import Call
-from headrace.server.http.listing import Fields, Row, listed
+from headrace.server.base_channel import BaseChannel
+from headrace.server.base_session import BaseSession
+from headrace.server.http.api_request import ApiRequest
+from headrace.server.http.listing import ListColumns, Row, listed
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import MANAGEMENT, SEES_VHOST, Route
+from headrace.server.http.router import MANAGEMENT, SEES_VHOST, ApiRoute
 
 if TYPE_CHECKING:
-    from headrace.server.http.context import Management
+    from headrace.server.http.context import ManagementContext
 
 
-def channel_name(peer: Peer, channel: Holding) -> str:
+def channel_name(peer: BaseSession, channel: BaseChannel) -> str:
     return f"{peer.link.name} ({getattr(channel, 'number', 0)})"
 
 
-def _channel_details(consumer: Consumer, management: Management) -> Row:
+def _channel_details(consumer: Consumer, management: ManagementContext) -> Row:
     peer, channel = consumer.channel.connection, consumer.channel
-    if not isinstance(peer, Peer) or not isinstance(channel, Holding):
+    if not isinstance(peer, BaseSession) or not isinstance(channel, BaseChannel):
         return {}
     return {
         "name": channel_name(peer, channel),
@@ -42,7 +42,7 @@ def _activity(consumer: Consumer) -> str:
     return "single_active" if dealer.active is consumer else "waiting"
 
 
-def consumer_row(consumer: Consumer, management: Management) -> Row:
+def consumer_row(consumer: Consumer, management: ManagementContext) -> Row:
     activity = _activity(consumer)
     return {
         "arguments": consumer.arguments,
@@ -64,20 +64,20 @@ _NAMES = ("arguments", "ack_required", "active", "activity_status", "channel_det
           "queue")  # fmt: skip
 
 
-async def _consumers(call: Call) -> Reply:
+async def _consumers(call: ApiRequest) -> Reply:
     found = [
         consumer_row(consumer, call.management)
         for vhost in call.visible_vhosts()
         for _, queue in sorted(vhost.queues.items())
         for consumer in queue.dealer
     ]
-    fields: Fields[Row] = Fields(
+    fields: ListColumns[Row] = ListColumns(
         {name: (lambda row, name=name: row[name]) for name in _NAMES}  # type: ignore[misc]
     )
     return await listed(call, found, fields)
 
 
 ROUTES = (
-    Route("GET", "/api/consumers", _consumers, MANAGEMENT, "All consumers"),
-    Route("GET", "/api/consumers/{vhost}", _consumers, SEES_VHOST, "Consumers of a vhost"),
+    ApiRoute("GET", "/api/consumers", _consumers, MANAGEMENT, "All consumers"),
+    ApiRoute("GET", "/api/consumers/{vhost}", _consumers, SEES_VHOST, "Consumers of a vhost"),
 )

@@ -12,18 +12,18 @@ from headrace.core.definitions import import_definitions
 from headrace.core.export import export_definitions, export_vhost
 from headrace.errors import BrokerError, HttpRefused
 from headrace.server.http import replies
-from headrace.server.http.api_request import Call
+from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.context import RABBITMQ_VERSION
 from headrace.server.http.durability import until_durable
 from headrace.server.http.json_body import read_object
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ADMINISTRATOR, Route
+from headrace.server.http.router import ADMINISTRATOR, ApiRoute
 
 AT_ONCE = 200  # declarations; answers to all clients wait until what is declared is on disk
 MAX_ENTRIES = 500_000
 
 
-def _attachment(call: Call, value: object) -> Reply:
+def _attachment(call: ApiRequest, value: object) -> Reply:
     body = json.dumps(value, indent=1, default=str).encode("ascii")
     name = "".join(
         char for char in call.query.get("download", "") if char.isalnum() or char in "-_."
@@ -32,15 +32,15 @@ def _attachment(call: Call, value: object) -> Reply:
     return Reply(200, body, replies.JSON, headers)
 
 
-async def _export(call: Call) -> Reply:
+async def _export(call: ApiRequest) -> Reply:
     return _attachment(call, export_definitions(call.broker, RABBITMQ_VERSION))
 
 
-async def _export_vhost(call: Call) -> Reply:
+async def _export_vhost(call: ApiRequest) -> Reply:
     return _attachment(call, export_vhost(call.broker, call.vhost, RABBITMQ_VERSION))
 
 
-def _uploaded(call: Call) -> bytes:
+def _uploaded(call: ApiRequest) -> bytes:
     """The body, or the field `file` of a form."""
     kind = call.headers.get("content-type", "")
     if not kind.startswith("multipart/form-data"):
@@ -55,7 +55,7 @@ def _uploaded(call: Call) -> bytes:
     raise replies.bad_request("the form has no field 'file'")
 
 
-async def _import(call: Call) -> Reply:
+async def _import(call: ApiRequest) -> Reply:
     data: Any = await read_object(_uploaded(call), entries=MAX_ENTRIES)
     if "vhost" in call.params:
         data = _into(data, call.vhost.name)
@@ -91,18 +91,18 @@ def _largest(config: Config) -> int:
 
 
 ROUTES = (
-    Route("GET", "/api/definitions", _export, ADMINISTRATOR, "Everything declared",
+    ApiRoute("GET", "/api/definitions", _export, ADMINISTRATOR, "Everything declared",
           query={"download": "string"}),
-    Route("POST", "/api/definitions", _import, ADMINISTRATOR, "Declare all this; idempotent",
+    ApiRoute("POST", "/api/definitions", _import, ADMINISTRATOR, "Declare all this; idempotent",
           {"vhosts": "array", "users": "array", "permissions": "array", "policies": "array",
            "exchanges": "array", "queues": "array", "bindings": "array"}, largest=_largest),
-    Route("GET", "/api/definitions/{vhost}", _export_vhost, ADMINISTRATOR, "Of one vhost",
+    ApiRoute("GET", "/api/definitions/{vhost}", _export_vhost, ADMINISTRATOR, "Of one vhost",
           query={"download": "string"}),
-    Route("POST", "/api/definitions/{vhost}", _import, ADMINISTRATOR, "Into one vhost",
+    ApiRoute("POST", "/api/definitions/{vhost}", _import, ADMINISTRATOR, "Into one vhost",
           {"policies": "array", "exchanges": "array", "queues": "array", "bindings": "array"},
           largest=_largest),
-    Route("POST", "/api/all-configuration", _import, ADMINISTRATOR,
+    ApiRoute("POST", "/api/all-configuration", _import, ADMINISTRATOR,
           "The old name of /api/definitions", largest=_largest),
-    Route("GET", "/api/all-configuration", _export, ADMINISTRATOR,
+    ApiRoute("GET", "/api/all-configuration", _export, ADMINISTRATOR,
           "The old name of /api/definitions"),
 )  # fmt: skip

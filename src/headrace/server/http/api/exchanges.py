@@ -6,16 +6,16 @@ from headrace.core.exchange import DIRECT_TO_QUEUE, Exchange
 from headrace.core.vhost import Vhost
 from headrace.server.http import replies, stats
 from headrace.server.http.api.bindings import all_bindings, list_bindings
-from headrace.server.http.api_request import Call
-from headrace.server.http.listing import Fields, Row, listed, reduced
+from headrace.server.http.api_request import ApiRequest
+from headrace.server.http.listing import ListColumns, Row, listed, reduced
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Route
+from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, ApiRoute
 from headrace.server.http.sampler import window_of, with_details
 
 Item = tuple[Vhost, Exchange]
 
 
-def _fields(call: Call) -> Fields[Item]:
+def _fields(call: ApiRequest) -> ListColumns[Item]:
     sampler, window = call.management.sampler, window_of(call.query, "msg_rates")
     sampler.watch()
 
@@ -26,7 +26,7 @@ def _fields(call: Call) -> Fields[Item]:
         history = sampler.history(item[1])
         return with_details(stats.EXCHANGE, stats.EXCHANGE_MESSAGES, values, history, window)
 
-    return Fields(
+    return ListColumns(
         {
             "name": lambda item: item[1].name,
             "vhost": lambda item: item[0].name,
@@ -48,14 +48,14 @@ def _maker(exchange: Exchange) -> str:
     return "rmq-internal" if not exchange.name or exchange.name.startswith("amq.") else ""
 
 
-def _exchange(call: Call) -> Exchange:
+def _exchange(call: ApiRequest) -> Exchange:
     exchange = call.vhost.exchanges.get(call.exchange_name)
     if exchange is None:
         raise replies.not_found()
     return exchange
 
 
-async def _exchanges(call: Call) -> Reply:
+async def _exchanges(call: ApiRequest) -> Reply:
     found = [
         (vhost, exchange)
         for vhost in call.visible_vhosts()
@@ -64,14 +64,14 @@ async def _exchanges(call: Call) -> Reply:
     return await listed(call, found, _fields(call))
 
 
-async def _one(call: Call) -> Reply:
+async def _one(call: ApiRequest) -> Reply:
     row: Row = _fields(call).row((call.vhost, _exchange(call)))
     row["incoming"] = []
     row["outgoing"] = []
     return replies.data(reduced(call, row))
 
 
-async def _declare(call: Call) -> Reply:
+async def _declare(call: ApiRequest) -> Reply:
     vhost, name = call.vhost, call.exchange_name
     call.check("configure", "exchange", name)
     arguments = call.value("arguments", dict, {})
@@ -90,20 +90,20 @@ async def _declare(call: Call) -> Reply:
     return replies.created(new=new)
 
 
-async def _delete(call: Call) -> Reply:
+async def _delete(call: ApiRequest) -> Reply:
     name = _exchange(call).name
     call.check("configure", "exchange", name)
     call.vhost.delete_exchange(name, if_unused=call.flag("if-unused"))
     return replies.DONE
 
 
-async def _from(call: Call) -> Reply:
+async def _from(call: ApiRequest) -> Reply:
     exchange = _exchange(call)
     found = (one for one in all_bindings(call.vhost) if one.source == exchange.name)
     return await list_bindings(call, found)
 
 
-async def _to(call: Call) -> Reply:
+async def _to(call: ApiRequest) -> Reply:
     exchange = _exchange(call)
     found = (one for one in all_bindings(call.vhost) if one.target is exchange)
     return await list_bindings(call, found)
@@ -119,12 +119,12 @@ _DECLARATION = {
 _ONE = "/api/exchanges/{vhost}/{name}"
 
 ROUTES = (
-    Route("GET", "/api/exchanges", _exchanges, MANAGEMENT, "All exchanges"),
-    Route("GET", "/api/exchanges/{vhost}", _exchanges, SEES_VHOST, "Exchanges of a vhost"),
-    Route("GET", _ONE, _one, SEES_VHOST, "One exchange"),
-    Route("PUT", _ONE, _declare, ENTERS_VHOST, "Declare an exchange", _DECLARATION),
-    Route("DELETE", _ONE, _delete, ENTERS_VHOST, "Delete an exchange",
+    ApiRoute("GET", "/api/exchanges", _exchanges, MANAGEMENT, "All exchanges"),
+    ApiRoute("GET", "/api/exchanges/{vhost}", _exchanges, SEES_VHOST, "Exchanges of a vhost"),
+    ApiRoute("GET", _ONE, _one, SEES_VHOST, "One exchange"),
+    ApiRoute("PUT", _ONE, _declare, ENTERS_VHOST, "Declare an exchange", _DECLARATION),
+    ApiRoute("DELETE", _ONE, _delete, ENTERS_VHOST, "Delete an exchange",
           query={"if-unused": "boolean"}),
-    Route("GET", _ONE + "/bindings/source", _from, SEES_VHOST, "Bindings that begin here"),
-    Route("GET", _ONE + "/bindings/destination", _to, SEES_VHOST, "Bindings that lead here"),
+    ApiRoute("GET", _ONE + "/bindings/source", _from, SEES_VHOST, "Bindings that begin here"),
+    ApiRoute("GET", _ONE + "/bindings/destination", _to, SEES_VHOST, "Bindings that lead here"),
 )  # fmt: skip

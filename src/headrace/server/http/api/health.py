@@ -9,10 +9,10 @@ from headrace.model.message import PublishedRun
 from headrace.model.unacked import SettledRange
 from headrace.server.http import replies
 from headrace.server.http.api.certificate import expires_at
-from headrace.server.http.api.messages.get import NoChannel
-from headrace.server.http.api_request import Call
+from headrace.server.http.api.messages.get import DetachedChannel
+from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ANYBODY, ENTERS_VHOST, MONITORING, Route
+from headrace.server.http.router import ANYBODY, ENTERS_VHOST, MONITORING, ApiRoute
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import Properties
 
@@ -29,7 +29,7 @@ def _failed(reason: str, **more: object) -> Reply:
     return replies.data({"status": "failed", "reason": reason, **more}, 503)
 
 
-async def _healthz(call: Call) -> Reply:
+async def _healthz(call: ApiRequest) -> Reply:
     """Alive, and able to take messages."""
     broker = call.broker
     if broker.storage.has_failed:
@@ -40,7 +40,7 @@ async def _healthz(call: Call) -> Reply:
     return _ok(alarm=broker.alarms.reason)
 
 
-async def _alarms(call: Call) -> Reply:
+async def _alarms(call: ApiRequest) -> Reply:
     alarms = call.broker.alarms
     if alarms.reason is None:
         return _ok()
@@ -50,20 +50,20 @@ async def _alarms(call: Call) -> Reply:
                    alarms=[{"node": node, "resource": kind} for kind in kinds])  # fmt: skip
 
 
-async def _node(call: Call) -> Reply:
+async def _node(call: ApiRequest) -> Reply:
     alarm = call.broker.alarms.reason
     return _ok() if alarm is None else _failed(f"resource alarm: {alarm}")
 
 
-async def _vhosts(call: Call) -> Reply:
+async def _vhosts(call: ApiRequest) -> Reply:
     return _ok()
 
 
-async def _single(call: Call) -> Reply:
+async def _single(call: ApiRequest) -> Reply:
     return _ok(reason="single node cluster")
 
 
-async def _port(call: Call) -> Reply:
+async def _port(call: ApiRequest) -> Reply:
     ports = list(call.management.ports.values())
     wanted = call.params["port"]
     if wanted.isdigit() and int(wanted) in ports:
@@ -72,7 +72,7 @@ async def _port(call: Call) -> Reply:
     return _failed("No active listener", missing=missing, ports=ports)
 
 
-async def _protocol(call: Call) -> Reply:
+async def _protocol(call: ApiRequest) -> Reply:
     protocols = list(call.management.ports)
     wanted = call.params["protocol"].lower()
     known = {"amqp091": "amqp", "amqp0.9.1": "amqp", "amqp/ssl": "amqps", "http/ssl": "https"}
@@ -81,7 +81,7 @@ async def _protocol(call: Call) -> Reply:
     return _failed("No active listener", missing=wanted, protocols=protocols)
 
 
-async def _certificates(call: Call) -> Reply:
+async def _certificates(call: ApiRequest) -> Reply:
     within, unit = call.params["within"], call.params["unit"]
     if not within.isdigit() or len(within) > 6 or unit not in _SECONDS:
         raise replies.bad_request(f"expected a number and one of {', '.join(_SECONDS)}")
@@ -95,7 +95,7 @@ async def _certificates(call: Call) -> Reply:
     return _failed("Certificates expiring", expired=[{"cert_expires_on": shown}])
 
 
-async def _aliveness(call: Call) -> Reply:
+async def _aliveness(call: ApiRequest) -> Reply:
     """Declare a queue, publish to it, get the message back."""
     vhost = call.vhost
     for action in ("configure", "read"):
@@ -107,7 +107,7 @@ async def _aliveness(call: Call) -> Reply:
     run = queue.take_one()
     if run is None:
         return _failed("the test message did not come back")
-    taker = Consumer(queue, NoChannel(), "")
+    taker = Consumer(queue, DetachedChannel(), "")
     queue.delivered(taker, run, 1)
     queue.acknowledge(SettledRange(taker, run, 0, 1))
     return _ok()
@@ -116,21 +116,21 @@ async def _aliveness(call: Call) -> Reply:
 _CHECKS = "/api/health/checks"
 
 ROUTES = (
-    Route("GET", "/healthz", _healthz, ANYBODY, "Alive; 503 when storage has failed or hangs"),
-    Route("GET", "/api/aliveness-test/{vhost}", _aliveness, ENTERS_VHOST,
+    ApiRoute("GET", "/healthz", _healthz, ANYBODY, "Alive; 503 when storage has failed or hangs"),
+    ApiRoute("GET", "/api/aliveness-test/{vhost}", _aliveness, ENTERS_VHOST,
           "Declares a queue, publishes, gets"),
-    Route("GET", "/api/healthchecks/node", _node, MONITORING, "No alarm is on"),
-    Route("GET", "/api/healthchecks/node/{name}", _node, MONITORING, "No alarm is on"),
-    Route("GET", _CHECKS + "/alarms", _alarms, MONITORING, "No alarm is on"),
-    Route("GET", _CHECKS + "/local-alarms", _alarms, MONITORING, "No alarm is on"),
-    Route("GET", _CHECKS + "/virtual-hosts", _vhosts, MONITORING, "All vhosts run"),
-    Route("GET", _CHECKS + "/node-is-quorum-critical", _single, MONITORING,
+    ApiRoute("GET", "/api/healthchecks/node", _node, MONITORING, "No alarm is on"),
+    ApiRoute("GET", "/api/healthchecks/node/{name}", _node, MONITORING, "No alarm is on"),
+    ApiRoute("GET", _CHECKS + "/alarms", _alarms, MONITORING, "No alarm is on"),
+    ApiRoute("GET", _CHECKS + "/local-alarms", _alarms, MONITORING, "No alarm is on"),
+    ApiRoute("GET", _CHECKS + "/virtual-hosts", _vhosts, MONITORING, "All vhosts run"),
+    ApiRoute("GET", _CHECKS + "/node-is-quorum-critical", _single, MONITORING,
           "Nothing depends on this node in a cluster"),
-    Route("GET", _CHECKS + "/node-is-mirror-sync-critical", _single, MONITORING,
+    ApiRoute("GET", _CHECKS + "/node-is-mirror-sync-critical", _single, MONITORING,
           "Nothing depends on this node in a cluster"),
-    Route("GET", _CHECKS + "/port-listener/{port}", _port, MONITORING, "Something listens there"),
-    Route("GET", _CHECKS + "/protocol-listener/{protocol}", _protocol, MONITORING,
+    ApiRoute("GET", _CHECKS + "/port-listener/{port}", _port, MONITORING, "Port has a listener"),
+    ApiRoute("GET", _CHECKS + "/protocol-listener/{protocol}", _protocol, MONITORING,
           "The protocol is spoken"),
-    Route("GET", _CHECKS + "/certificate-expiration/{within}/{unit}", _certificates, MONITORING,
+    ApiRoute("GET", _CHECKS + "/certificate-expiration/{within}/{unit}", _certificates, MONITORING,
           "The certificate is good for that long"),
 )  # fmt: skip

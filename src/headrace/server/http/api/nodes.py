@@ -11,11 +11,11 @@ from headrace import __version__
 from headrace.core.alarms import free_bytes, resident_bytes
 from headrace.server.http import replies, stats
 from headrace.server.http.api.overview import contexts, exchange_types
-from headrace.server.http.api_request import Call
-from headrace.server.http.context import Management
-from headrace.server.http.listing import Fields, listed, reduced
+from headrace.server.http.api_request import ApiRequest
+from headrace.server.http.context import ManagementContext
+from headrace.server.http.listing import ListColumns, listed, reduced
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import MONITORING, Route
+from headrace.server.http.router import MONITORING, ApiRoute
 from headrace.server.http.sampler import with_details
 
 
@@ -23,7 +23,7 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def _identity(management: Management) -> dict[str, object]:
+def _identity(management: ManagementContext) -> dict[str, object]:
     return {
         "name": management.node,
         "type": "disc",
@@ -52,7 +52,7 @@ def _identity(management: Management) -> dict[str, object]:
     }
 
 
-def _resources(management: Management) -> dict[str, object]:
+def _resources(management: ManagementContext) -> dict[str, object]:
     broker = management.broker
     alarms = broker.alarms
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -74,28 +74,28 @@ def _resources(management: Management) -> dict[str, object]:
     }
 
 
-def node(management: Management) -> dict[str, object]:
+def node(management: ManagementContext) -> dict[str, object]:
     values = stats.broker_values(management.broker)
     history = list(management.sampler.totals)
     churn = with_details(stats.BROKER, stats.CHURN, values, history)
     return {**_identity(management), **_resources(management), **churn}
 
 
-async def _nodes(call: Call) -> Reply:
+async def _nodes(call: ApiRequest) -> Reply:
     row = node(call.management)
-    fields: Fields[dict[str, object]] = Fields(
+    fields: ListColumns[dict[str, object]] = ListColumns(
         {name: (lambda one, name=name: one[name]) for name in row}  # type: ignore[misc]
     )
     return await listed(call, [row], fields)
 
 
-async def _node(call: Call) -> Reply:
+async def _node(call: ApiRequest) -> Reply:
     if call.name != call.management.node:
         raise replies.not_found()
     return replies.data(reduced(call, node(call.management)))
 
 
 ROUTES = (
-    Route("GET", "/api/nodes", _nodes, MONITORING, "The nodes: always one"),
-    Route("GET", "/api/nodes/{name}", _node, MONITORING, "One node"),
+    ApiRoute("GET", "/api/nodes", _nodes, MONITORING, "The nodes: always one"),
+    ApiRoute("GET", "/api/nodes/{name}", _node, MONITORING, "One node"),
 )

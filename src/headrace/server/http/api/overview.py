@@ -9,11 +9,11 @@ from headrace import __version__
 from headrace.core.exchange import KINDS
 from headrace.core.parameters import CLUSTER_NAME
 from headrace.server.http import replies, stats
-from headrace.server.http.api_request import Call
-from headrace.server.http.context import RABBITMQ_VERSION, Management
+from headrace.server.http.api_request import ApiRequest
+from headrace.server.http.context import RABBITMQ_VERSION, ManagementContext
 from headrace.server.http.listing import reduced
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ADMINISTRATOR, MANAGEMENT, Route
+from headrace.server.http.router import ADMINISTRATOR, MANAGEMENT, ApiRoute
 from headrace.server.http.sampler import window_of, with_details
 
 _DESCRIPTIONS = {
@@ -33,7 +33,7 @@ def exchange_types() -> list[dict[str, object]]:
     ]
 
 
-def listeners(management: Management) -> list[dict[str, object]]:
+def listeners(management: ManagementContext) -> list[dict[str, object]]:
     return [
         {
             "node": management.node,
@@ -46,7 +46,7 @@ def listeners(management: Management) -> list[dict[str, object]]:
     ]
 
 
-def contexts(management: Management) -> list[dict[str, object]]:
+def contexts(management: ManagementContext) -> list[dict[str, object]]:
     return [
         {
             "node": management.node,
@@ -59,7 +59,7 @@ def contexts(management: Management) -> list[dict[str, object]]:
     ]
 
 
-def _totals(call: Call) -> dict[str, object]:
+def _totals(call: ApiRequest) -> dict[str, object]:
     """Numbers of the whole broker, or of the vhosts that the user may see."""
     management = call.management
     lengths, rates = window_of(call.query, "lengths"), window_of(call.query, "msg_rates")
@@ -75,14 +75,14 @@ def _totals(call: Call) -> dict[str, object]:
     }
 
 
-def _own_values(call: Call) -> stats.Values:
+def _own_values(call: ApiRequest) -> stats.Values:
     peers = stats.peers_of(call.broker)
     columns = zip(*(stats.vhost_values(one, peers) for one in call.visible_vhosts()), strict=True)
     sums = tuple(sum(column) for column in columns) or tuple(0 for _ in stats.VHOST)
     return (*sums, *(0 for _ in stats.CHURN))
 
 
-def _objects(call: Call) -> dict[str, int]:
+def _objects(call: ApiRequest) -> dict[str, int]:
     vhosts = call.visible_vhosts()
     peers = [one for one in stats.peers_of(call.broker) if one.vhost in vhosts]
     return {
@@ -94,7 +94,7 @@ def _objects(call: Call) -> dict[str, int]:
     }
 
 
-async def _overview(call: Call) -> Reply:
+async def _overview(call: ApiRequest) -> Reply:
     management = call.management
     shown: dict[str, Any] = {
         "management_version": RABBITMQ_VERSION,
@@ -122,11 +122,11 @@ async def _overview(call: Call) -> Reply:
     return replies.data(reduced(call, shown))
 
 
-async def _cluster_name(call: Call) -> Reply:
+async def _cluster_name(call: ApiRequest) -> Reply:
     return replies.data({"name": call.management.cluster_name})
 
 
-async def _set_cluster_name(call: Call) -> Reply:
+async def _set_cluster_name(call: ApiRequest) -> Reply:
     name = call.value("name", str)
     if not 1 <= len(name) <= 255 or not name.isprintable():
         raise replies.bad_request("a cluster's name has 1 to 255 printable characters")
@@ -134,24 +134,24 @@ async def _set_cluster_name(call: Call) -> Reply:
     return replies.DONE
 
 
-async def _whoami(call: Call) -> Reply:
+async def _whoami(call: ApiRequest) -> Reply:
     return replies.data({"name": call.user.name, "tags": sorted(call.user.tags)})
 
 
-async def _extensions(call: Call) -> Reply:
+async def _extensions(call: ApiRequest) -> Reply:
     return replies.data([])
 
 
-async def _auth(call: Call) -> Reply:
+async def _auth(call: ApiRequest) -> Reply:
     return replies.data({"enable_uaa": False, "uaa_client_id": "", "uaa_location": ""})
 
 
 ROUTES = (
-    Route("GET", "/api/overview", _overview, MANAGEMENT, "The broker as a whole"),
-    Route("GET", "/api/cluster-name", _cluster_name, MANAGEMENT, "The name clients are told"),
-    Route("PUT", "/api/cluster-name", _set_cluster_name, ADMINISTRATOR,
+    ApiRoute("GET", "/api/overview", _overview, MANAGEMENT, "The broker as a whole"),
+    ApiRoute("GET", "/api/cluster-name", _cluster_name, MANAGEMENT, "The name clients are told"),
+    ApiRoute("PUT", "/api/cluster-name", _set_cluster_name, ADMINISTRATOR,
           "Rename, until the next start", {"name": "string"}),
-    Route("GET", "/api/whoami", _whoami, MANAGEMENT, "The user who asks"),
-    Route("GET", "/api/extensions", _extensions, MANAGEMENT, "Extensions of the page: none"),
-    Route("GET", "/api/auth", _auth, MANAGEMENT, "Other ways to log in: none"),
+    ApiRoute("GET", "/api/whoami", _whoami, MANAGEMENT, "The user who asks"),
+    ApiRoute("GET", "/api/extensions", _extensions, MANAGEMENT, "Extensions of the page: none"),
+    ApiRoute("GET", "/api/auth", _auth, MANAGEMENT, "Other ways to log in: none"),
 )  # fmt: skip

@@ -5,10 +5,10 @@ from __future__ import annotations
 from headrace.core.parameters import CLUSTER_NAME, REPORT, Parameter
 from headrace.core.policies import OPERATOR_POLICY
 from headrace.server.http import replies
-from headrace.server.http.api_request import Call
+from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import Row
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ADMINISTRATOR, MANAGEMENT, SEES_VHOST, SETS_POLICY, Route
+from headrace.server.http.router import ADMINISTRATOR, MANAGEMENT, SEES_VHOST, SETS_POLICY, ApiRoute
 
 
 def parameter_row(one: Parameter) -> Row:
@@ -20,20 +20,20 @@ def parameter_row(one: Parameter) -> Row:
     }
 
 
-async def _parameters(call: Call) -> Reply:
+async def _parameters(call: ApiRequest) -> Reply:
     visible = {vhost.name for vhost in call.visible_vhosts()}
     found = call.broker.parameters.listed(component=call.params.get("component"))
     return replies.data([parameter_row(one) for one in found if one.vhost in visible])
 
 
-async def _parameter(call: Call) -> Reply:
+async def _parameter(call: ApiRequest) -> Reply:
     one = call.broker.parameters.find(call.vhost.name, call.params["component"], call.name)
     if one is None:
         raise replies.not_found()
     return replies.data(parameter_row(one))
 
 
-async def _set(call: Call) -> Reply:
+async def _set(call: ApiRequest) -> Reply:
     if "value" not in call.json():
         raise replies.bad_request("[{key_missing,value}]")
     if call.params["component"] == REPORT:
@@ -49,37 +49,37 @@ async def _set(call: Call) -> Reply:
     return replies.created(new=new)
 
 
-async def _clear(call: Call) -> Reply:
+async def _clear(call: ApiRequest) -> Reply:
     if not call.broker.parameters.clear(call.vhost.name, call.params["component"], call.name):
         raise replies.not_found()
     return replies.DONE
 
 
-async def _globals(call: Call) -> Reply:
+async def _globals(call: ApiRequest) -> Reply:
     kept = {CLUSTER_NAME: call.management.cluster_name, **call.broker.parameters.globals()}
     return replies.data([{"name": name, "value": value} for name, value in kept.items()])
 
 
-async def _global(call: Call) -> Reply:
+async def _global(call: ApiRequest) -> Reply:
     kept = call.broker.parameters.globals()
     if call.name not in kept:
         raise replies.not_found()
     return replies.data({"name": call.name, "value": kept[call.name]})
 
 
-async def _set_global(call: Call) -> Reply:
+async def _set_global(call: ApiRequest) -> Reply:
     if "value" not in call.json():
         raise replies.bad_request("[{key_missing,value}]")
     return replies.created(new=call.broker.parameters.set_global(call.name, call.json()["value"]))
 
 
-async def _clear_global(call: Call) -> Reply:
+async def _clear_global(call: ApiRequest) -> Reply:
     if not call.broker.parameters.clear_global(call.name):
         raise replies.not_found()
     return replies.DONE
 
 
-async def _feature_flags(call: Call) -> Reply:
+async def _feature_flags(call: ApiRequest) -> Reply:
     return replies.data([])
 
 
@@ -88,17 +88,17 @@ _GLOBAL = "/api/global-parameters/{name}"
 _VALUE = {"value": "any"}
 
 ROUTES = (
-    Route("GET", "/api/parameters", _parameters, MANAGEMENT, "All parameters"),
-    Route("GET", "/api/parameters/{component}", _parameters, MANAGEMENT,
+    ApiRoute("GET", "/api/parameters", _parameters, MANAGEMENT, "All parameters"),
+    ApiRoute("GET", "/api/parameters/{component}", _parameters, MANAGEMENT,
           "Parameters of a component"),
-    Route("GET", "/api/parameters/{component}/{vhost}", _parameters, SEES_VHOST,
+    ApiRoute("GET", "/api/parameters/{component}/{vhost}", _parameters, SEES_VHOST,
           "Parameters of a component in a vhost"),
-    Route("GET", _ONE, _parameter, SEES_VHOST, "One parameter"),
-    Route("PUT", _ONE, _set, SETS_POLICY, "Set a parameter", _VALUE),
-    Route("DELETE", _ONE, _clear, SETS_POLICY, "Clear a parameter"),
-    Route("GET", "/api/global-parameters", _globals, MANAGEMENT, "All global parameters"),
-    Route("GET", _GLOBAL, _global, MANAGEMENT, "One global parameter"),
-    Route("PUT", _GLOBAL, _set_global, ADMINISTRATOR, "Set a global parameter", _VALUE),
-    Route("DELETE", _GLOBAL, _clear_global, ADMINISTRATOR, "Clear a global parameter"),
-    Route("GET", "/api/feature-flags", _feature_flags, MANAGEMENT, "Feature flags: none"),
+    ApiRoute("GET", _ONE, _parameter, SEES_VHOST, "One parameter"),
+    ApiRoute("PUT", _ONE, _set, SETS_POLICY, "Set a parameter", _VALUE),
+    ApiRoute("DELETE", _ONE, _clear, SETS_POLICY, "Clear a parameter"),
+    ApiRoute("GET", "/api/global-parameters", _globals, MANAGEMENT, "All global parameters"),
+    ApiRoute("GET", _GLOBAL, _global, MANAGEMENT, "One global parameter"),
+    ApiRoute("PUT", _GLOBAL, _set_global, ADMINISTRATOR, "Set a global parameter", _VALUE),
+    ApiRoute("DELETE", _GLOBAL, _clear_global, ADMINISTRATOR, "Clear a global parameter"),
+    ApiRoute("GET", "/api/feature-flags", _feature_flags, MANAGEMENT, "Feature flags: none"),
 )  # fmt: skip

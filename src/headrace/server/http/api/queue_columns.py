@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from headrace.core.policies import NO_POLICIES
 from headrace.core.queues.queue import Queue
 from headrace.model.message import STASHED
-from headrace.server.base_channel import Holding
+from headrace.server.base_channel import BaseChannel
 from headrace.server.http import stats
-from headrace.server.http.listing import Fields, Group, Row, members
+from headrace.server.http.listing import ColumnGroup, ListColumns, Row, members
 from headrace.server.http.replies import encode_text
 from headrace.server.http.sampler import details, with_details
 from headrace.wire.amqp.content import properties_of
 
 if TYPE_CHECKING:
-    from headrace.server.http.context import Management
-    from headrace.server.http.sampler import Window
+    from headrace.server.http.context import ManagementContext
+    from headrace.server.http.sampler import SampleWindow
 
 
 class QueueColumns:
@@ -26,9 +26,9 @@ class QueueColumns:
 
     def __init__(
         self,
-        management: Management,
-        rates: Window | None = None,
-        lengths: Window | None = None,
+        management: ManagementContext,
+        rates: SampleWindow | None = None,
+        lengths: SampleWindow | None = None,
     ) -> None:
         self._history = management.sampler.history
         self._rates = rates
@@ -37,20 +37,20 @@ class QueueColumns:
         self._node_text = quoted(management.node)
         self._idle_since = management.sampler.idle_since
 
-    def fields(self) -> Fields[Queue]:
+    def fields(self) -> ListColumns[Queue]:
         groups = [
-            Group(_IDENTITY, self._identity, self._identity_text),
-            Group(_LENGTHS, lengths, _lengths_text),
-            Group(_BYTES, sizes, _sizes_text),
-            Group(_CONSUMERS, consumer_columns, _consumers_text),
-            Group(_DETAILS, self._length_details, self._details_text),
+            ColumnGroup(_IDENTITY, self._identity, self._identity_text),
+            ColumnGroup(_LENGTHS, lengths, _lengths_text),
+            ColumnGroup(_BYTES, sizes, _sizes_text),
+            ColumnGroup(_CONSUMERS, consumer_columns, _consumers_text),
+            ColumnGroup(_DETAILS, self._length_details, self._details_text),
         ]
         columns: dict[str, Callable[[Queue], object]] = {
             "message_stats": self._message_stats,
             "idle_since": self._idle_since,
             "head_message_timestamp": _head_timestamp,
         }
-        return Fields(columns, groups=groups, optional=("message_stats", "idle_since"))
+        return ListColumns(columns, groups=groups, optional=("message_stats", "idle_since"))
 
     def _identity(self, queue: Queue) -> Row:
         policies = queue.policies
@@ -171,7 +171,7 @@ def _unacked_bytes(queue: Queue) -> int:
     size = 0
     for consumer in queue.dealer:
         channel = consumer.channel
-        if consumer.unacked and isinstance(channel, Holding) and channel.held:
+        if consumer.unacked and isinstance(channel, BaseChannel) and channel.held:
             size += channel.held_bytes * consumer.unacked // channel.held
     return size
 

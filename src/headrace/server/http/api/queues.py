@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from headrace.server.http import replies
 from headrace.server.http.api.consumers import consumer_row
 from headrace.server.http.api.queue_columns import QueueColumns
-from headrace.server.http.api_request import Call
+from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import Row, listed, reduced
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Route
+from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, ApiRoute
 from headrace.server.http.sampler import window_of
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 # -- reading -------------------------------------------------------------------------------------
 
 
-def _columns(call: Call) -> QueueColumns:
+def _columns(call: ApiRequest) -> QueueColumns:
     call.management.sampler.watch()
     rates, lengths = window_of(call.query, "msg_rates"), window_of(call.query, "lengths")
     return QueueColumns(call.management, rates, lengths)
 
 
-async def _queues(call: Call) -> Reply:
+async def _queues(call: ApiRequest) -> Reply:
     found = [
         queue
         for vhost in call.visible_vhosts()
@@ -36,7 +36,7 @@ async def _queues(call: Call) -> Reply:
     return await listed(call, found, _columns(call).fields())
 
 
-async def _queue(call: Call) -> Reply:
+async def _queue(call: ApiRequest) -> Reply:
     queue = call.queue()
     row: Row = _columns(call).fields().row(queue)
     row["consumer_details"] = [consumer_row(one, call.management) for one in queue.dealer]
@@ -54,7 +54,7 @@ async def _queue(call: Call) -> Reply:
 # -- changing ------------------------------------------------------------------------------------
 
 
-async def _declare(call: Call) -> Reply:
+async def _declare(call: ApiRequest) -> Reply:
     vhost, name = call.vhost, call.name
     call.check("configure", "queue", name)
     arguments = call.value("arguments", dict, {})
@@ -69,7 +69,7 @@ async def _declare(call: Call) -> Reply:
     return replies.created(new=new)
 
 
-async def _delete(call: Call) -> Reply:
+async def _delete(call: ApiRequest) -> Reply:
     name = call.queue().name
     call.check("configure", "queue", name)
     call.vhost.delete_queue(
@@ -78,14 +78,14 @@ async def _delete(call: Call) -> Reply:
     return replies.DONE
 
 
-async def _purge(call: Call) -> Reply:
+async def _purge(call: ApiRequest) -> Reply:
     queue = call.free_queue()
     call.check("read", "queue", queue.name)
     queue.purge()
     return replies.DONE
 
 
-async def _act(call: Call) -> Reply:
+async def _act(call: ApiRequest) -> Reply:
     """Only for clusters: there is nothing to synchronise here."""
     queue = call.queue()
     action = call.value("action", str)
@@ -106,14 +106,14 @@ _LIST = {
 _DECLARATION = {"durable": "boolean", "auto_delete": "boolean", "arguments": "object"}
 
 ROUTES = (
-    Route("GET", "/api/queues", _queues, MANAGEMENT, "All queues", query=_LIST),
-    Route("GET", "/api/queues/{vhost}", _queues, SEES_VHOST, "Queues of a vhost", query=_LIST),
-    Route("GET", "/api/queues/{vhost}/{name}", _queue, SEES_VHOST, "One queue"),
-    Route("PUT", "/api/queues/{vhost}/{name}", _declare, ENTERS_VHOST, "Declare a queue",
+    ApiRoute("GET", "/api/queues", _queues, MANAGEMENT, "All queues", query=_LIST),
+    ApiRoute("GET", "/api/queues/{vhost}", _queues, SEES_VHOST, "Queues of a vhost", query=_LIST),
+    ApiRoute("GET", "/api/queues/{vhost}/{name}", _queue, SEES_VHOST, "One queue"),
+    ApiRoute("PUT", "/api/queues/{vhost}/{name}", _declare, ENTERS_VHOST, "Declare a queue",
           _DECLARATION),
-    Route("DELETE", "/api/queues/{vhost}/{name}", _delete, ENTERS_VHOST, "Delete a queue",
+    ApiRoute("DELETE", "/api/queues/{vhost}/{name}", _delete, ENTERS_VHOST, "Delete a queue",
           query={"if-empty": "boolean", "if-unused": "boolean"}),
-    Route("DELETE", "/api/queues/{vhost}/{name}/contents", _purge, ENTERS_VHOST, "Purge a queue"),
-    Route("POST", "/api/queues/{vhost}/{name}/actions", _act, ENTERS_VHOST,
+    ApiRoute("DELETE", "/api/queues/{vhost}/{name}/contents", _purge, ENTERS_VHOST, "Purge queue"),
+    ApiRoute("POST", "/api/queues/{vhost}/{name}/actions", _act, ENTERS_VHOST,
           "Actions of clusters: nothing to do", {"action": "string"}),
 )  # fmt: skip

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.server.http import replies
-from headrace.server.http.api_request import Call
-from headrace.server.http.listing import Fields, Row, listed
+from headrace.server.http.api_request import ApiRequest
+from headrace.server.http.listing import ListColumns, Row, listed
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Route
+from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, ApiRoute
 
 _PERIOD = ("from", "to", "window", "made_at")
 _COLUMNS = ("name", "vhost", *_PERIOD, "tables", "charts")
-_FIELDS: Fields[Row] = Fields(
+_FIELDS: ListColumns[Row] = ListColumns(
     {name: (lambda row, name=name: row[name]) for name in _COLUMNS}  # type: ignore[misc]
 )
 
@@ -29,7 +29,7 @@ def _row(vhost: str, name: str, report: Mapping[str, Any]) -> Row:
     }
 
 
-async def _reports(call: Call) -> Reply:
+async def _reports(call: ApiRequest) -> Reply:
     rows = [
         _row(vhost.name, name, report)
         for vhost in call.visible_vhosts()
@@ -38,7 +38,7 @@ async def _reports(call: Call) -> Reply:
     return await listed(call, rows, _FIELDS)
 
 
-async def _report(call: Call) -> Reply:
+async def _report(call: ApiRequest) -> Reply:
     report = call.broker.reports.find(call.vhost.name, call.name)
     if report is None:
         raise replies.not_found()
@@ -75,7 +75,7 @@ def _is_list_of(value: object, kind: type) -> bool:
     return isinstance(value, list) and all(isinstance(one, kind) for one in value)
 
 
-async def _put(call: Call) -> Reply:
+async def _put(call: ApiRequest) -> Reply:
     call.check("configure", "report", call.name)
     report = {key: call.value(key, str) for key in ("from", "to")}
     report["window"] = call.value("window", str, "")
@@ -93,7 +93,7 @@ async def _put(call: Call) -> Reply:
     return replies.created(new=new)
 
 
-async def _delete(call: Call) -> Reply:
+async def _delete(call: ApiRequest) -> Reply:
     call.check("configure", "report", call.name)
     if not call.broker.reports.delete(call.vhost.name, call.name):
         raise replies.not_found()
@@ -103,11 +103,11 @@ async def _delete(call: Call) -> Reply:
 _ONE = "/api/reports/{vhost}/{name}"
 
 ROUTES = (
-    Route("GET", "/api/reports", _reports, MANAGEMENT, "Reports that are kept, newest first"),
-    Route("GET", "/api/reports/{vhost}", _reports, SEES_VHOST, "Reports of a vhost"),
-    Route("GET", _ONE, _report, SEES_VHOST, "One report with its tables and charts"),
-    Route("PUT", _ONE, _put, ENTERS_VHOST, "Keep a report",
+    ApiRoute("GET", "/api/reports", _reports, MANAGEMENT, "Reports that are kept, newest first"),
+    ApiRoute("GET", "/api/reports/{vhost}", _reports, SEES_VHOST, "Reports of a vhost"),
+    ApiRoute("GET", _ONE, _report, SEES_VHOST, "One report with its tables and charts"),
+    ApiRoute("PUT", _ONE, _put, ENTERS_VHOST, "Keep a report",
           {"from": "string", "to": "string", "window": "string", "notes": "array",
            "tables": "array", "charts": "array"}),
-    Route("DELETE", _ONE, _delete, ENTERS_VHOST, "Forget a report"),
+    ApiRoute("DELETE", _ONE, _delete, ENTERS_VHOST, "Forget a report"),
 )  # fmt: skip

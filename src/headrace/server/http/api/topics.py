@@ -15,11 +15,11 @@ from headrace.errors import EngineUnavailable, HttpRefused, NoSuchTopic
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.server.http import replies
-from headrace.server.http.api_request import Call
+from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.durability import until_durable
-from headrace.server.http.listing import Fields, Row, listed, reduced
+from headrace.server.http.listing import ListColumns, Row, listed, reduced
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Route
+from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, ApiRoute
 from headrace.store.topics.engine import ConsumerSpec, GroupInfo, PriorityLag, TopicInfo, TopicSpec
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ _LANES = {lane.label: lane for lane in Priority}
 _ENDS = {"earliest": 0, "latest": 1 << 52}  # as times: before and after every message
 
 
-async def ask(call: Call, question: Callable[[Then[T]], object]) -> T | None:
+async def ask(call: ApiRequest, question: Callable[[Then[T]], object]) -> T | None:
     """What an engine answers, when it is on disk as far as it must be; raises its error."""
     future: asyncio.Future[EngineReply[T]] = asyncio.get_running_loop().create_future()
 
@@ -50,7 +50,7 @@ async def ask(call: Call, question: Callable[[Then[T]], object]) -> T | None:
     return answer.value
 
 
-def _engine(call: Call, action: str) -> AsyncTopicEngine:
+def _engine(call: ApiRequest, action: str) -> AsyncTopicEngine:
     """The engine of the path's topic, if the user may do that."""
     call.check(action, "topic", EXCHANGE_PREFIX + call.name)
     try:
@@ -86,17 +86,17 @@ def _topic_row(vhost: str, info: TopicInfo) -> Row:
 
 _TOPIC_COLUMNS = ("name", "vhost", "engine", "queues", "retention", "created_at", "messages",
                   "last_time", "lanes", "parts")  # fmt: skip
-_TOPIC_FIELDS: Fields[Row] = Fields(
+_TOPIC_FIELDS: ListColumns[Row] = ListColumns(
     {name: (lambda row, name=name: row[name]) for name in _TOPIC_COLUMNS}  # type: ignore[misc]
 )
 
 
-def _may_see(call: Call, vhost: Vhost, resource: str) -> bool:
+def _may_see(call: ApiRequest, vhost: Vhost, resource: str) -> bool:
     actions = ("configure", "write", "read")
     return call.sees_all or any(call.user.allows(vhost.name, one, resource) for one in actions)
 
 
-async def _topics(call: Call) -> Reply:
+async def _topics(call: ApiRequest) -> Reply:
     rows: list[Row] = []
     for vhost in call.visible_vhosts():
         for info in await ask(call, vhost.topics.infos) or ():
@@ -105,7 +105,7 @@ async def _topics(call: Call) -> Reply:
     return await listed(call, rows, _TOPIC_FIELDS)
 
 
-async def _topic(call: Call) -> Reply:
+async def _topic(call: ApiRequest) -> Reply:
     engine = _engine(call, "read")
     info = await ask(call, partial(engine.describe, call.name))
     assert info is not None
@@ -114,7 +114,7 @@ async def _topic(call: Call) -> Reply:
     return replies.data(reduced(call, row))
 
 
-async def _declare(call: Call) -> Reply:
+async def _declare(call: ApiRequest) -> Reply:
     call.check("configure", "topic", EXCHANGE_PREFIX + call.name)
     ms, size = call.value("retention_ms", int, None), call.value("retention_bytes", int, None)
     if (ms is not None and ms <= 0) or (size is not None and size <= 0):
@@ -128,7 +128,7 @@ async def _declare(call: Call) -> Reply:
     return replies.created(new=declared is not None and declared.created)
 
 
-async def _delete(call: Call) -> Reply:
+async def _delete(call: ApiRequest) -> Reply:
     engine = _engine(call, "configure")
     await ask(call, partial(engine.delete, call.name))
     return replies.DONE
@@ -142,7 +142,7 @@ def _lag_row(lag: PriorityLag, now_ms: int) -> Row:
     return {**asdict(lag), "lane": lag.lane.label, "seconds": behind}
 
 
-def _group_row(call: Call, vhost: str, topic: str, info: GroupInfo, queue: str = "") -> Row:
+def _group_row(call: ApiRequest, vhost: str, topic: str, info: GroupInfo, queue: str = "") -> Row:
     now_ms = int(call.broker.clock.wall_seconds() * 1000)
     lags = [_lag_row(lag, now_ms) for lag in info.lag]
     return {
@@ -165,18 +165,18 @@ def _group_row(call: Call, vhost: str, topic: str, info: GroupInfo, queue: str =
 
 _GROUP_COLUMNS = ("name", "group", "token", "topic", "queue", "vhost", "members", "messages",
                   "claimed", "retrying", "dead", "seconds", "lanes")  # fmt: skip
-_GROUP_FIELDS: Fields[Row] = Fields(
+_GROUP_FIELDS: ListColumns[Row] = ListColumns(
     {name: (lambda row, name=name: row[name]) for name in _GROUP_COLUMNS}  # type: ignore[misc]
 )
 
 
-async def _groups_of(call: Call, vhost: Vhost, topic: str) -> list[Row]:
+async def _groups_of(call: ApiRequest, vhost: Vhost, topic: str) -> list[Row]:
     engine = vhost.topics.engine_of(topic)
     found = await ask(call, partial(engine.groups, topic)) or []
     return [_group_row(call, vhost.name, topic, info) for info in found]
 
 
-def _queries(call: Call, vhost: Vhost) -> Iterator[Row]:
+def _queries(call: ApiRequest, vhost: Vhost) -> Iterator[Row]:
     """Readers outside of queues; those of topics are among the groups of the topic."""
     queues = {pin.name for pin in vhost.pins if pin.kind == "queue"}
     for queue in sorted(queues):
@@ -185,7 +185,7 @@ def _queries(call: Call, vhost: Vhost) -> Iterator[Row]:
                 yield _group_row(call, vhost.name, "", info, queue)
 
 
-async def _groups(call: Call) -> Reply:
+async def _groups(call: ApiRequest) -> Reply:
     rows: list[Row] = []
     for vhost in call.visible_vhosts():
         for topic in vhost.topics.names():
@@ -198,16 +198,16 @@ async def _groups(call: Call) -> Reply:
     return await listed(call, rows, _GROUP_FIELDS)
 
 
-async def _of_topic(call: Call) -> Reply:
+async def _of_topic(call: ApiRequest) -> Reply:
     _engine(call, "read")
     return await listed(call, await _groups_of(call, call.vhost, call.name), _GROUP_FIELDS)
 
 
-def _reader(call: Call) -> ConsumerSpec:
+def _reader(call: ApiRequest) -> ConsumerSpec:
     return ConsumerSpec(token="management", group=call.params["group"])
 
 
-async def _seek(call: Call) -> Reply:
+async def _seek(call: ApiRequest) -> Reply:
     """To the beginning, the end, a time or positions per lane; claims are void then."""
     engine = _engine(call, "read")
     await _known_group(call)
@@ -234,13 +234,13 @@ def _positions(given: dict[str, object]) -> dict[Priority, int]:
     return chosen
 
 
-async def _known_group(call: Call) -> None:
+async def _known_group(call: ApiRequest) -> None:
     rows = await _groups_of(call, call.vhost, call.name)
     if call.params["group"] not in [row["group"] for row in rows]:
         raise replies.not_found()
 
 
-async def _forget(call: Call) -> Reply:
+async def _forget(call: ApiRequest) -> Reply:
     engine = _engine(call, "read")
     await _known_group(call)
     await ask(call, partial(engine.forget_group, call.name, _reader(call)))
@@ -251,18 +251,18 @@ _TOPIC = "/api/topics/{vhost}/{name}"
 _GROUP = _TOPIC + "/groups/{group}"
 
 ROUTES = (
-    Route("GET", "/api/topics", _topics, MANAGEMENT, "All topics with their lanes"),
-    Route("GET", "/api/topics/{vhost}", _topics, SEES_VHOST, "Topics of a vhost"),
-    Route("GET", _TOPIC, _topic, ENTERS_VHOST, "One topic with its groups"),
-    Route("PUT", _TOPIC, _declare, ENTERS_VHOST, "Make a topic",
+    ApiRoute("GET", "/api/topics", _topics, MANAGEMENT, "All topics with their lanes"),
+    ApiRoute("GET", "/api/topics/{vhost}", _topics, SEES_VHOST, "Topics of a vhost"),
+    ApiRoute("GET", _TOPIC, _topic, ENTERS_VHOST, "One topic with its groups"),
+    ApiRoute("PUT", _TOPIC, _declare, ENTERS_VHOST, "Make a topic",
           {"queues": "integer", "engine": "string", "retention_ms": "integer",
            "retention_bytes": "integer"}),
-    Route("DELETE", _TOPIC, _delete, ENTERS_VHOST, "Delete a topic"),
-    Route("GET", "/api/groups", _groups, MANAGEMENT, "All groups with their lag"),
-    Route("GET", "/api/groups/{vhost}", _groups, SEES_VHOST, "Groups of a vhost"),
-    Route("GET", _TOPIC + "/groups", _of_topic, ENTERS_VHOST, "Groups of a topic"),
-    Route("POST", _GROUP + "/seek", _seek, ENTERS_VHOST,
+    ApiRoute("DELETE", _TOPIC, _delete, ENTERS_VHOST, "Delete a topic"),
+    ApiRoute("GET", "/api/groups", _groups, MANAGEMENT, "All groups with their lag"),
+    ApiRoute("GET", "/api/groups/{vhost}", _groups, SEES_VHOST, "Groups of a vhost"),
+    ApiRoute("GET", _TOPIC + "/groups", _of_topic, ENTERS_VHOST, "Groups of a topic"),
+    ApiRoute("POST", _GROUP + "/seek", _seek, ENTERS_VHOST,
           "Set a group to the beginning, the end, a time or a position per lane",
           {"to": "string", "time_ms": "integer", "positions": "object"}),
-    Route("DELETE", _GROUP, _forget, ENTERS_VHOST, "Forget a group and its positions"),
+    ApiRoute("DELETE", _GROUP, _forget, ENTERS_VHOST, "Forget a group and its positions"),
 )  # fmt: skip

@@ -8,17 +8,17 @@ from typing import Any
 from headrace.core.access.users import Account
 from headrace.errors import HttpRefused, NotFound
 from headrace.server.http import replies
-from headrace.server.http.api_request import Call
-from headrace.server.http.listing import Fields, listed, reduced
+from headrace.server.http.api_request import ApiRequest
+from headrace.server.http.listing import ListColumns, listed, reduced
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ADMINISTRATOR, Route
+from headrace.server.http.router import ADMINISTRATOR, ApiRoute
 
 SECRET_BYTES = 24
 
 
-def _fields(call: Call) -> Fields[Account]:
+def _fields(call: ApiRequest) -> ListColumns[Account]:
     limits = call.broker.users.user_limits()
-    return Fields(
+    return ListColumns(
         {
             "name": lambda account: account.name,
             "password_hash": lambda account: account.password_hash,
@@ -29,24 +29,24 @@ def _fields(call: Call) -> Fields[Account]:
     )
 
 
-def _account(call: Call) -> Account:
+def _account(call: ApiRequest) -> Account:
     try:
         return call.broker.users.get_user(call.name)
     except NotFound:
         raise replies.not_found() from None
 
 
-async def _users(call: Call) -> Reply:
+async def _users(call: ApiRequest) -> Reply:
     return await listed(call, call.broker.users.list_users(), _fields(call))
 
 
-async def _without_permissions(call: Call) -> Reply:
+async def _without_permissions(call: ApiRequest) -> Reply:
     users = call.broker.users
     without = [one for one in users.list_users() if not users.permissions(one.name)]
     return await listed(call, without, _fields(call))
 
 
-async def _user(call: Call) -> Reply:
+async def _user(call: ApiRequest) -> Reply:
     return replies.data(reduced(call, _fields(call).row(_account(call))))
 
 
@@ -61,7 +61,7 @@ def _tags(body: dict[str, Any]) -> list[str]:
     return [tag.strip() for tag in given if tag.strip()]
 
 
-async def _put(call: Call) -> Reply:
+async def _put(call: ApiRequest) -> Reply:
     body = call.json()
     tags = _tags(body)
     password, hashed = call.value("password", str, None), call.value("password_hash", str, None)
@@ -72,7 +72,7 @@ async def _put(call: Call) -> Reply:
     return replies.created(new=new)
 
 
-async def _set_secret(call: Call) -> Reply:
+async def _set_secret(call: ApiRequest) -> Reply:
     """For RocketMQ clients. Without one given, one is made, and told this once."""
     name = _account(call).name
     given = call.value("secret", str, None)
@@ -82,24 +82,24 @@ async def _set_secret(call: Call) -> Reply:
     return replies.data(told)
 
 
-async def _clear_secret(call: Call) -> Reply:
+async def _clear_secret(call: ApiRequest) -> Reply:
     call.broker.users.set_secret(_account(call).name, None)
     return replies.DONE
 
 
-def _not_oneself(call: Call, name: str) -> None:
+def _not_oneself(call: ApiRequest, name: str) -> None:
     if name == call.user.name:
         raise HttpRefused("nobody deletes the user they are logged in as", 400, "bad_request")
 
 
-async def _delete(call: Call) -> Reply:
+async def _delete(call: ApiRequest) -> Reply:
     name = _account(call).name
     _not_oneself(call, name)
     call.broker.users.delete_user(name)
     return replies.DONE
 
 
-async def _delete_many(call: Call) -> Reply:
+async def _delete_many(call: ApiRequest) -> Reply:
     names = call.value("users", list)
     known = {account.name for account in call.broker.users.list_users()}
     for name in names:
@@ -112,20 +112,20 @@ async def _delete_many(call: Call) -> Reply:
 
 
 ROUTES = (
-    Route("GET", "/api/users", _users, ADMINISTRATOR, "All users"),
-    Route("GET", "/api/users/without-permissions", _without_permissions, ADMINISTRATOR,
+    ApiRoute("GET", "/api/users", _users, ADMINISTRATOR, "All users"),
+    ApiRoute("GET", "/api/users/without-permissions", _without_permissions, ADMINISTRATOR,
           "Users who may enter no vhost"),
-    Route("POST", "/api/users/bulk-delete", _delete_many, ADMINISTRATOR, "Delete users",
+    ApiRoute("POST", "/api/users/bulk-delete", _delete_many, ADMINISTRATOR, "Delete users",
           {"users": "array"}),
-    Route("GET", "/api/users/{name}", _user, ADMINISTRATOR, "One user"),
-    Route("PUT", "/api/users/{name}", _put, ADMINISTRATOR, "Make or change a user",
+    ApiRoute("GET", "/api/users/{name}", _user, ADMINISTRATOR, "One user"),
+    ApiRoute("PUT", "/api/users/{name}", _put, ADMINISTRATOR, "Make or change a user",
           {"password": "string", "password_hash": "string", "hashing_algorithm": "string",
            "tags": "string"}),
-    Route("PUT", "/api/users/{name}/rocketmq-secret", _set_secret, ADMINISTRATOR,
+    ApiRoute("PUT", "/api/users/{name}/rocketmq-secret", _set_secret, ADMINISTRATOR,
           "Give a user a secret for RocketMQ clients; one is made when none is given",
           {"secret": "string"}),
-    Route("DELETE", "/api/users/{name}/rocketmq-secret", _clear_secret, ADMINISTRATOR,
+    ApiRoute("DELETE", "/api/users/{name}/rocketmq-secret", _clear_secret, ADMINISTRATOR,
           "Take the secret for RocketMQ clients away"),
-    Route("DELETE", "/api/users/{name}", _delete, ADMINISTRATOR,
+    ApiRoute("DELETE", "/api/users/{name}", _delete, ADMINISTRATOR,
           "Delete a user and close its connections"),
 )  # fmt: skip

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from headrace.core.vhost import Vhost
 from headrace.server.http import replies, stats
-from headrace.server.http.api_request import Call
-from headrace.server.http.listing import Fields, Row, listed, reduced
+from headrace.server.http.api_request import ApiRequest
+from headrace.server.http.listing import ListColumns, Row, listed, reduced
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ADMINISTRATOR, ENTERS_VHOST, MANAGEMENT, SEES_VHOST, Route
+from headrace.server.http.router import (
+    ADMINISTRATOR,
+    ENTERS_VHOST,
+    MANAGEMENT,
+    SEES_VHOST,
+    ApiRoute,
+)
 from headrace.server.http.sampler import window_of, with_details
 
 
-def _row(call: Call, vhost: Vhost) -> Row:
+def _row(call: ApiRequest, vhost: Vhost) -> Row:
     management = call.management
     values = stats.vhost_values(vhost, stats.peers_of(call.broker))
     history = list(management.sampler.history(vhost))
@@ -37,17 +43,17 @@ def _row(call: Call, vhost: Vhost) -> Row:
     return row
 
 
-async def _vhosts(call: Call) -> Reply:
+async def _vhosts(call: ApiRequest) -> Reply:
     rows = [_row(call, vhost) for vhost in call.visible_vhosts()]
     names = {name: None for row in rows for name in row}
-    fields: Fields[Row] = Fields(
+    fields: ListColumns[Row] = ListColumns(
         {name: (lambda row, name=name: row.get(name)) for name in names},  # type: ignore[misc]
         optional=("message_stats",),
     )
     return await listed(call, rows, fields)
 
 
-async def _vhost(call: Call) -> Reply:
+async def _vhost(call: ApiRequest) -> Reply:
     return replies.data(reduced(call, _row(call, call.vhost)))
 
 
@@ -59,7 +65,7 @@ def _tags(given: object) -> list[str]:
     return given
 
 
-async def _put(call: Call) -> Reply:
+async def _put(call: ApiRequest) -> Reply:
     name = call.params["name"]
     broker = call.broker
     new = name not in broker.vhosts
@@ -86,25 +92,25 @@ async def _put(call: Call) -> Reply:
     return replies.created(new=new)
 
 
-async def _delete(call: Call) -> Reply:
+async def _delete(call: ApiRequest) -> Reply:
     if call.name not in call.broker.vhosts:
         raise replies.not_found()
     call.broker.delete_vhost(call.name)
     return replies.DONE
 
 
-async def _start(call: Call) -> Reply:
+async def _start(call: ApiRequest) -> Reply:
     """Vhosts of this broker always run."""
     return replies.DONE
 
 
 ROUTES = (
-    Route("GET", "/api/vhosts", _vhosts, MANAGEMENT, "Vhosts that the user may see"),
-    Route("GET", "/api/vhosts/{vhost}", _vhost, SEES_VHOST, "One vhost"),
-    Route("PUT", "/api/vhosts/{name}", _put, ADMINISTRATOR, "Make a vhost",
+    ApiRoute("GET", "/api/vhosts", _vhosts, MANAGEMENT, "Vhosts that the user may see"),
+    ApiRoute("GET", "/api/vhosts/{vhost}", _vhost, SEES_VHOST, "One vhost"),
+    ApiRoute("PUT", "/api/vhosts/{name}", _put, ADMINISTRATOR, "Make a vhost",
           {"description": "string", "tags": "string"}),
-    Route("DELETE", "/api/vhosts/{name}", _delete, ADMINISTRATOR,
+    ApiRoute("DELETE", "/api/vhosts/{name}", _delete, ADMINISTRATOR,
           "Delete a vhost with everything in it"),
-    Route("POST", "/api/vhosts/{vhost}/start/{node}", _start, ENTERS_VHOST,
+    ApiRoute("POST", "/api/vhosts/{vhost}/start/{node}", _start, ENTERS_VHOST,
           "Start a vhost: it runs already"),
 )  # fmt: skip

@@ -18,7 +18,7 @@ from headrace import __version__
 from headrace.core.alarms import free_bytes, resident_bytes
 from headrace.model.histogram import Histogram
 from headrace.server.http import stats
-from headrace.server.http.context import RABBITMQ_VERSION, Management
+from headrace.server.http.context import RABBITMQ_VERSION, ManagementContext
 from headrace.server.http.sampler import rate
 
 
@@ -88,7 +88,7 @@ QUEUE_GAUGES = {
 }  # fmt: skip
 
 
-def broker_families(management: Management, queues: Mapping[str, int]) -> Iterator[Metric]:
+def broker_families(management: ManagementContext, queues: Mapping[str, int]) -> Iterator[Metric]:
     """Everything with a name of RabbitMQ's; ``queues`` are the sums over all queues."""
     values = dict(zip(stats.BROKER, stats.broker_values(management.broker), strict=True))
     yield from _identity(management)
@@ -104,7 +104,7 @@ def broker_families(management: Management, queues: Mapping[str, int]) -> Iterat
     yield from _disk(management, values)
 
 
-def _identity(management: Management) -> Iterator[Metric]:
+def _identity(management: ManagementContext) -> Iterator[Metric]:
     labels = ("rabbitmq_version", "product_name", "product_version", "python_version")
     build = GaugeMetricFamily("rabbitmq_build_info", "Versions", labels=labels)
     build.add_metric((RABBITMQ_VERSION, "Headrace", __version__, platform.python_version()), 1)
@@ -116,7 +116,7 @@ def _identity(management: Management) -> Iterator[Metric]:
     yield identity
 
 
-def _process(management: Management) -> Iterator[Metric]:
+def _process(management: ManagementContext) -> Iterator[Metric]:
     broker = management.broker
     alarms = broker.alarms
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -140,7 +140,7 @@ def _process(management: Management) -> Iterator[Metric]:
     yield counter("rabbitmq_auth_attempts_failed", "Logins refused", counts.refused)
 
 
-def _objects(management: Management, values: Mapping[str, int]) -> Iterator[Metric]:
+def _objects(management: ManagementContext, values: Mapping[str, int]) -> Iterator[Metric]:
     broker = management.broker
     peers = stats.peers_of(broker)
     channels = [one for peer in peers for one in stats.channels_of(peer)]
@@ -169,7 +169,7 @@ def _objects(management: Management, values: Mapping[str, int]) -> Iterator[Metr
         yield counter(f"rabbitmq_{metric}", metric.replace("_", " ").capitalize(), values[name])
 
 
-def _traffic(management: Management, values: Mapping[str, int]) -> Iterator[Metric]:
+def _traffic(management: ManagementContext, values: Mapping[str, int]) -> Iterator[Metric]:
     broker = management.broker
     peers = stats.peers_of(broker)
     yield counter("rabbitmq_connection_incoming_bytes", "Bytes received", values["recv_oct"])
@@ -185,7 +185,7 @@ def _traffic(management: Management, values: Mapping[str, int]) -> Iterator[Metr
     yield counter("rabbitmq_global_messages_routed", "Messages put into queues", routed)
 
 
-def _disk(management: Management, values: Mapping[str, int]) -> Iterator[Metric]:
+def _disk(management: ManagementContext, values: Mapping[str, int]) -> Iterator[Metric]:
     yield counter("rabbitmq_queue_disk_reads", "Messages read back", values["disk_reads"])
     yield counter("rabbitmq_queue_disk_writes", "Messages stored", values["disk_writes"])
     yield counter("rabbitmq_queue_messages_published", "Messages put into queues",
@@ -200,7 +200,7 @@ def _disk(management: Management, values: Mapping[str, int]) -> Iterator[Metric]
         yield counter("rabbitmq_io_sync_time_seconds", "Time syncing", timings.sync.total)
 
 
-def _published(management: Management) -> int:
+def _published(management: ManagementContext) -> int:
     vhosts = management.broker.vhosts.values()
     there = sum([one.counters.published for vhost in vhosts for one in vhost.queues.values()])
     return there + sum([vhost.counters.gone.published for vhost in vhosts])
@@ -209,7 +209,7 @@ def _published(management: Management) -> int:
 # -- our own -------------------------------------------------------------------------------------
 
 
-def own_families(management: Management) -> Iterator[Metric]:
+def own_families(management: ManagementContext) -> Iterator[Metric]:
     """What RabbitMQ has no name for."""
     broker = management.broker
     journal = broker.storage.journal
@@ -235,7 +235,7 @@ def own_families(management: Management) -> Iterator[Metric]:
     yield gauge("headrace_vhosts", "Vhosts", len(broker.vhosts))
 
 
-def _wait(management: Management) -> float:
+def _wait(management: ManagementContext) -> float:
     history = management.sampler.totals
     if not history:
         return 0.0
@@ -244,7 +244,7 @@ def _wait(management: Management) -> float:
     return round(ready / per_second, 3) if per_second > 0 else 0.0
 
 
-def _fates(management: Management) -> dict[str, int]:
+def _fates(management: ManagementContext) -> dict[str, int]:
     names = ("expired", "dropped", "dead_lettered", "returned")
     counters = [one.counters for vhost in management.broker.vhosts.values()
                 for one in vhost.queues.values()]  # fmt: skip

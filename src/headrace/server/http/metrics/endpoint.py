@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from headrace.server.http import replies, stats
 from headrace.server.http.api.queue_columns import lengths, sizes
-from headrace.server.http.api_request import Call
+from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.metrics.broker_families import broker_families, own_families
 from headrace.server.http.metrics.object_families import (
     connection_families,
@@ -23,12 +23,12 @@ from headrace.server.http.metrics.object_families import (
     queue_text,
 )
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ANYBODY, MONITORING, Route
+from headrace.server.http.router import ANYBODY, MONITORING, ApiRoute
 
 SLICE = 500
 
 
-class _Ready(Collector):
+class _CachedFamilies(Collector):
     """Families that are made already."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
@@ -40,11 +40,11 @@ class _Ready(Collector):
 
 def _registry(families: Iterable[Metric]) -> CollectorRegistry:
     registry = CollectorRegistry()
-    registry.register(_Ready(families))
+    registry.register(_CachedFamilies(families))
     return registry
 
 
-async def _queue_sums(call: Call) -> dict[str, int]:
+async def _queue_sums(call: ApiRequest) -> dict[str, int]:
     sums: dict[str, int] = dict.fromkeys(_SUMMED, 0)
     queues = [one for vhost in call.broker.vhosts.values() for one in vhost.queues.values()]
     for start in range(0, len(queues), SLICE):
@@ -64,7 +64,7 @@ _SUMMED = ("messages", "messages_ready", "messages_unacknowledged", "messages_ra
            "message_bytes_paged_out", "memory")  # fmt: skip
 
 
-async def _sums(call: Call) -> Reply:
+async def _sums(call: ApiRequest) -> Reply:
     sums = await _queue_sums(call)
     encode, content_type = choose_encoder(call.headers.get("accept", ""))
     families = [*broker_families(call.management, sums), *own_families(call.management)]
@@ -72,7 +72,7 @@ async def _sums(call: Call) -> Reply:
     return Reply(200, body, content_type)
 
 
-async def _per_object(call: Call) -> Reply:
+async def _per_object(call: ApiRequest) -> Reply:
     queues = [
         queue for vhost in call.broker.vhosts.values() for queue in tuple(vhost.queues.values())
     ]
@@ -87,14 +87,14 @@ async def _per_object(call: Call) -> Reply:
     return Reply(200, body, CONTENT_TYPE_LATEST)
 
 
-async def _detailed(call: Call) -> Reply:
+async def _detailed(call: ApiRequest) -> Reply:
     raise replies.bad_request("ask for /metrics or /metrics/per-object")
 
 
 ROUTES = (
-    Route("GET", "/metrics", _sums, ANYBODY, "Sums for Prometheus; no names, no secrets"),
-    Route("GET", "/api/metrics", _sums, ANYBODY, "The same, where RabbitMQ 4 has it"),
-    Route("GET", "/metrics/per-object", _per_object, MONITORING,
+    ApiRoute("GET", "/metrics", _sums, ANYBODY, "Sums for Prometheus; no names, no secrets"),
+    ApiRoute("GET", "/api/metrics", _sums, ANYBODY, "The same, where RabbitMQ 4 has it"),
+    ApiRoute("GET", "/metrics/per-object", _per_object, MONITORING,
           "Single queues, connections and channels for Prometheus"),
-    Route("GET", "/metrics/detailed", _detailed, MONITORING, "Refused: see /metrics/per-object"),
+    ApiRoute("GET", "/metrics/detailed", _detailed, MONITORING, "Refused: see /metrics/per-object"),
 )  # fmt: skip

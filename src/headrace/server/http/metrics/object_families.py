@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from headrace.core.queues.queue import Queue
-from headrace.server.base_session import Peer
+from headrace.server.base_session import BaseSession
 from headrace.server.http import stats
 from headrace.server.http.api.consumers import channel_name
 from headrace.server.http.api.queue_columns import lengths, sizes
@@ -72,7 +72,7 @@ def _utf8(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode()
 
 
-def connection_families(peers: Iterable[Peer]) -> list[Metric]:
+def connection_families(peers: Iterable[BaseSession]) -> list[Metric]:
     by_connection, by_channel = ("connection", "vhost", "user"), ("channel",)
     received = CounterMetricFamily(
         "rabbitmq_connection_incoming_bytes", "Bytes received", labels=by_connection

@@ -11,9 +11,9 @@ from headrace.core.queues.queue import Queue
 from headrace.model.backlog import Backlog, PriorityBacklog
 from headrace.model.message import STASHED
 from headrace.server.http import message_json, replies
-from headrace.server.http.api_request import Call
+from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ENTERS_VHOST, Route
+from headrace.server.http.router import ENTERS_VHOST, ApiRoute
 
 DEFAULT_COUNT = 20
 MAX_COUNT = 200
@@ -21,7 +21,7 @@ MAX_PAYLOAD = 64 << 10  # of one message, unless more is asked for
 READ_BYTES = 1 << 20
 
 
-class Seen(NamedTuple):
+class BrowsedMessage(NamedTuple):
     """A message at its place in the queue."""
 
     offset: int
@@ -32,7 +32,7 @@ class Seen(NamedTuple):
     stored_at: int | None = None  # ms since 1970, when it comes from the journal
 
 
-def look(queue: Queue, start: int, count: int) -> list[Seen]:
+def look(queue: Queue, start: int, count: int) -> list[BrowsedMessage]:
     """Ready messages from an offset on, by offset."""
     queue.pump()
     levels = _levels(queue.backlog)
@@ -50,7 +50,7 @@ def _levels(backlog: Backlog | PriorityBacklog) -> list[Backlog]:
     return backlog.levels if isinstance(backlog, PriorityBacklog) else [backlog]
 
 
-def _resident(backlog: Backlog, start: int) -> Iterator[Seen]:
+def _resident(backlog: Backlog, start: int) -> Iterator[BrowsedMessage]:
     for run in backlog.runs():
         if run.contents is STASHED or run.offsets[-1] < start:
             continue
@@ -59,10 +59,10 @@ def _resident(backlog: Backlog, start: int) -> Iterator[Seen]:
             offset = run.offsets[index]
             if offset >= start:
                 content = run.contents[index]
-                yield Seen(offset, route.exchange, route.key, run.deliveries, content)
+                yield BrowsedMessage(offset, route.exchange, route.key, run.deliveries, content)
 
 
-def stored(queue: Queue, start: int, *, settled: bool) -> Iterator[Seen]:
+def stored(queue: Queue, start: int, *, settled: bool) -> Iterator[BrowsedMessage]:
     """Messages from the journal; with ``settled`` also those that retention still keeps."""
     journal = queue.vhost.storage.journal
     if journal is None or queue.number is None:
@@ -73,10 +73,12 @@ def stored(queue: Queue, start: int, *, settled: bool) -> Iterator[Seen]:
         )
         for one in found:
             for offset, content in zip(one.offsets, one.contents, strict=True):
-                yield Seen(offset, one.exchange, one.key, one.deliveries, content, one.time)
+                yield BrowsedMessage(
+                    offset, one.exchange, one.key, one.deliveries, content, one.time
+                )
 
 
-def seen_row(one: Seen, truncate: int = MAX_PAYLOAD) -> dict[str, Any]:
+def seen_row(one: BrowsedMessage, truncate: int = MAX_PAYLOAD) -> dict[str, Any]:
     row = message_json.shown(one.content, truncate=truncate)
     return {
         "offset": one.offset,
@@ -89,7 +91,7 @@ def seen_row(one: Seen, truncate: int = MAX_PAYLOAD) -> dict[str, Any]:
     }
 
 
-async def _browse(call: Call) -> Reply:
+async def _browse(call: ApiRequest) -> Reply:
     queue = call.free_queue()
     call.check("read", "queue", queue.name)
     start, count = call.number("offset") or 0, call.number("count") or DEFAULT_COUNT
@@ -111,7 +113,7 @@ async def _browse(call: Call) -> Reply:
 
 
 ROUTES = (
-    Route("GET", "/api/queues/{vhost}/{name}/browse", _browse, ENTERS_VHOST,
+    ApiRoute("GET", "/api/queues/{vhost}/{name}/browse", _browse, ENTERS_VHOST,
           "Look at messages: nothing is taken, nothing is marked as redelivered",
           query={"offset": "integer", "count": "integer", "truncate": "integer",
                  "settled": "boolean"}),

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from headrace.core.queues.queue import Queue
 from headrace.server.http import replies
 from headrace.server.http.api.messages.browse import look
-from headrace.server.http.api_request import Call
+from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import MANAGEMENT, SEES_VHOST, Route
+from headrace.server.http.router import MANAGEMENT, SEES_VHOST, ApiRoute
 from headrace.wire.amqp.properties import HeaderTable, headers_raw
 
 PER_QUEUE = 2000  # messages looked at, from the head
@@ -22,7 +22,7 @@ Cause = tuple[str, str, str, str, str]  # vhost, queue that holds it, died in, r
 
 
 @dataclass(slots=True)
-class _Group:
+class _DeathGroup:
     count: int = 0
     first_offset: int | None = None
     oldest: int | None = None  # seconds since 1970
@@ -53,7 +53,7 @@ def death_of(content: bytes) -> Mapping[str, object] | None:
     return None
 
 
-async def _scan(queue: Queue, groups: dict[Cause, _Group]) -> int:
+async def _scan(queue: Queue, groups: dict[Cause, _DeathGroup]) -> int:
     """Sort the queue's dead letters into groups; returns how many messages were looked at."""
     start = looked = 0
     while looked < PER_QUEUE and not queue.deleted:
@@ -69,7 +69,7 @@ async def _scan(queue: Queue, groups: dict[Cause, _Group]) -> int:
                     str(death.get("reason", "")),
                     str(death.get("exchange", "")),
                 )
-                groups.setdefault(cause, _Group()).add(one.offset, death)
+                groups.setdefault(cause, _DeathGroup()).add(one.offset, death)
         if len(seen) < SLICE:
             break
         start = seen[-1].offset + 1
@@ -77,8 +77,8 @@ async def _scan(queue: Queue, groups: dict[Cause, _Group]) -> int:
     return looked
 
 
-async def _deadletters(call: Call) -> Reply:
-    groups: dict[Cause, _Group] = {}
+async def _deadletters(call: ApiRequest) -> Reply:
+    groups: dict[Cause, _DeathGroup] = {}
     queues = [
         queue
         for vhost in call.visible_vhosts()
@@ -112,7 +112,7 @@ async def _deadletters(call: Call) -> Reply:
 
 
 ROUTES = (
-    Route("GET", "/api/deadletters", _deadletters, MANAGEMENT, "Dead letters by cause"),
-    Route("GET", "/api/deadletters/{vhost}", _deadletters, SEES_VHOST,
+    ApiRoute("GET", "/api/deadletters", _deadletters, MANAGEMENT, "Dead letters by cause"),
+    ApiRoute("GET", "/api/deadletters/{vhost}", _deadletters, SEES_VHOST,
           "Dead letters of a vhost by cause"),
 )  # fmt: skip

@@ -9,9 +9,9 @@ from headrace.core.queues.queue import Queue
 from headrace.model.message import Run
 from headrace.model.unacked import SettledRange
 from headrace.server.http import message_json, replies
-from headrace.server.http.api_request import Call
+from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ENTERS_VHOST, Route
+from headrace.server.http.router import ENTERS_VHOST, ApiRoute
 from headrace.wire.amqp.content import with_delivery_count
 
 MAX_GET = 10_000
@@ -20,7 +20,7 @@ _ACKMODES = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true",
              "reject_requeue_false")  # fmt: skip
 
 
-class NoChannel:
+class DetachedChannel:
     """Where a channel is asked for and there is none: never subscribed, so never called."""
 
     connection: object = None
@@ -37,7 +37,7 @@ class NoChannel:
 
 def take(queue: Queue, count: int, max_bytes: int = MAX_GET_BYTES) -> list[SettledRange[Consumer]]:
     """Up to ``count`` messages from the head, as deliveries that wait to be settled."""
-    taker = Consumer(queue, NoChannel(), "")
+    taker = Consumer(queue, DetachedChannel(), "")
     taken: list[SettledRange[Consumer]] = []
     size = 0
     while len(taken) < count and size < max_bytes and (run := queue.take_one()) is not None:
@@ -57,7 +57,7 @@ def _settle(queue: Queue, taken: list[SettledRange[Consumer]], ackmode: str) -> 
             queue.acknowledge(part)
 
 
-async def _get(call: Call) -> Reply:
+async def _get(call: ApiRequest) -> Reply:
     body = call.json()
     missing = [key for key in ("count", "encoding") if key not in body]
     if "ackmode" not in body and "requeue" not in body:
@@ -111,7 +111,7 @@ def _row(queue: Queue, run: Run, encoding: str, truncate: int | None) -> dict[st
 
 
 ROUTES = (
-    Route("POST", "/api/queues/{vhost}/{name}/get", _get, ENTERS_VHOST,
+    ApiRoute("POST", "/api/queues/{vhost}/{name}/get", _get, ENTERS_VHOST,
           "Take messages; they go back, or are gone, or are dead-lettered, as ackmode says",
           {"count": "integer", "ackmode": "string", "encoding": "string", "truncate": "integer"}),
 )  # fmt: skip

@@ -11,10 +11,10 @@ from headrace.core.message_events import TOPIC
 from headrace.core.queues.queue import Queue
 from headrace.core.topics.log_topic import LogTopic
 from headrace.server.http import replies
-from headrace.server.http.api_request import Call
+from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import Row
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ENTERS_VHOST, Route
+from headrace.server.http.router import ENTERS_VHOST, ApiRoute
 from headrace.store.topics.entry import decode_entry
 from headrace.store.topics.reads import LoadedEntries
 
@@ -61,7 +61,7 @@ def _ordered(found: list[tuple[int, Row]]) -> list[Row]:
     return [row for _, row in sorted(found, key=itemgetter(0))]
 
 
-async def _events(call: Call) -> Reply:
+async def _events(call: ApiRequest) -> Reply:
     queue = call.free_queue()
     call.check("read", "queue", queue.name)
     offset = call.number("offset")
@@ -74,7 +74,7 @@ async def _events(call: Call) -> Reply:
 
 
 ROUTES = (
-    Route("GET", "/api/queues/{vhost}/{name}/events", _events, ENTERS_VHOST,
+    ApiRoute("GET", "/api/queues/{vhost}/{name}/events", _events, ENTERS_VHOST,
           "What became of one message, with `headrace serve --events`",
           query={"offset": "integer", "since_ms": "integer"}),
 )  # fmt: skip

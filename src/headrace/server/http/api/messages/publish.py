@@ -13,12 +13,12 @@ from headrace.errors import AccessRefused, HttpRefused, PreconditionFailed
 from headrace.model.message import PublishedRun
 from headrace.server.http import replies
 from headrace.server.http.api.messages.explain_route import explain
-from headrace.server.http.api_request import Call
+from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.durability import until_durable, until_taken
 from headrace.server.http.message_json import read_payload, read_properties
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, Route
-from headrace.server.publish_inspection import Inspection
+from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, ApiRoute
+from headrace.server.publish_inspection import PublishInspection
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import (
     FLAG_EXPIRATION,
@@ -33,7 +33,7 @@ _PERSISTENT = 2
 
 
 @dataclass(slots=True)
-class _Origin:
+class _HttpPublisher:
     """The caller, as the inspection of messages sees a connection."""
 
     user: User
@@ -47,7 +47,7 @@ def make_batches(
     route = vhost.routes.get(exchange, key)
     flags = FLAG_EXPIRATION | FLAG_REPLY_TO | FLAG_USER_ID
     flags |= FLAG_HEADERS if properties.headers else 0
-    inspection = Inspection(_Origin(user, vhost))
+    inspection = PublishInspection(_HttpPublisher(user, vhost))
     return list(
         inspection.batches(
             route,
@@ -61,7 +61,7 @@ def make_batches(
     )
 
 
-async def _publish(call: Call) -> Reply:
+async def _publish(call: ApiRequest) -> Reply:
     vhost, name = call.vhost, call.exchange_name
     body = await call.read_json()
     key = call.value("routing_key", str)
@@ -105,7 +105,7 @@ def _largest(config: Config) -> int:
     return config.max_message_size * 4 // 3 + (64 << 10)
 
 
-async def _explain(call: Call) -> Reply:
+async def _explain(call: ApiRequest) -> Reply:
     body: Mapping[str, Any] = call.json()
     name = call.value("vhost", str, "/")
     vhost = call.broker.vhosts.get(name)
@@ -119,11 +119,11 @@ async def _explain(call: Call) -> Reply:
 
 
 ROUTES = (
-    Route("POST", "/api/exchanges/{vhost}/{name}/publish", _publish, ENTERS_VHOST,
+    ApiRoute("POST", "/api/exchanges/{vhost}/{name}/publish", _publish, ENTERS_VHOST,
           "Publish a message; answered when it is on disk",
           {"routing_key": "string", "payload": "string", "payload_encoding": "string",
            "properties": "object"}, largest=_largest),
-    Route("POST", "/api/route", _explain, MANAGEMENT,
+    ApiRoute("POST", "/api/route", _explain, MANAGEMENT,
           "Where a message would go, and why; nothing is published",
           {"vhost": "string", "exchange": "string", "routing_key": "string",
            "properties": "object"}),

@@ -20,11 +20,11 @@ from headrace.model.unacked import SettledRange
 from headrace.server.http import replies
 from headrace.server.http.api.messages.dead_letters import death_of
 from headrace.server.http.api.messages.get import take
-from headrace.server.http.api_request import Call
+from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.durability import until_durable, until_taken
 from headrace.server.http.message_json import read_payload, read_properties
 from headrace.server.http.replies import Reply
-from headrace.server.http.router import ENTERS_VHOST, Route
+from headrace.server.http.router import ENTERS_VHOST, ApiRoute
 from headrace.wire.amqp.content import body_of, make_content, properties_of, with_properties
 from headrace.wire.amqp.properties import Properties, user_id
 
@@ -34,7 +34,7 @@ HISTORY = ("x-death", "x-first-death-exchange", "x-first-death-queue", "x-first-
 
 
 @dataclass(frozen=True, slots=True)
-class _Destination:
+class _RedriveTarget:
     """Where the messages go: a queue, an exchange, or back where each of them died first."""
 
     vhost: Vhost
@@ -46,7 +46,7 @@ class _Destination:
         """The routing key of a message that came with ``key``."""
         return self.key if self.key is not None else key
 
-    def check(self, call: Call, key: str) -> None:
+    def check(self, call: ApiRequest, key: str) -> None:
         """Raise AccessRefused unless the caller may publish with the key of this message."""
         if self.exchange is not None:
             call.check_key("write", self.vhost, self.exchange, self.key_of(key))
@@ -72,7 +72,7 @@ def _first_queue(content: bytes) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _destination(call: Call, source: Queue) -> _Destination:
+def _destination(call: ApiRequest, source: Queue) -> _RedriveTarget:
     given = call.value("destination", dict)
     name = given.get("vhost", source.vhost.name)
     exchange, queue, key = given.get("exchange"), given.get("queue"), given.get("routing_key")
@@ -91,16 +91,16 @@ def _destination(call: Call, source: Queue) -> _Destination:
         vhost.get_queue_for(queue, None)
         if vhost is source.vhost and queue == source.name:
             raise replies.bad_request("source and destination are the same queue")
-    return _Destination(vhost, queue=queue)
+    return _RedriveTarget(vhost, queue=queue)
 
 
-def _to_exchange(call: Call, vhost: Vhost, name: str, key: str | None) -> _Destination:
+def _to_exchange(call: ApiRequest, vhost: Vhost, name: str, key: str | None) -> _RedriveTarget:
     name = "" if name == "amq.default" else name
     call.user.check(vhost.name, "write", "exchange", name)
     exchange = vhost.get_exchange(name)
     if exchange.internal:
         raise AccessRefused(f"cannot publish to internal exchange '{name}'")
-    return _Destination(vhost, exchange=name, key=key)
+    return _RedriveTarget(vhost, exchange=name, key=key)
 
 
 def _edited(content: bytes, edit: Mapping[str, Any] | None, *, drop_history: bool) -> bytes:
@@ -116,7 +116,7 @@ def _edited(content: bytes, edit: Mapping[str, Any] | None, *, drop_history: boo
     return content
 
 
-def _check_author(call: Call, before: bytes, content: bytes) -> None:
+def _check_author(call: ApiRequest, before: bytes, content: bytes) -> None:
     """A message keeps the user who sent it; an edit may name the editor, and nobody else."""
     name = user_id(content)
     if name is None or name in (call.user.name, user_id(before)):
@@ -138,7 +138,7 @@ def _without_history(properties: Properties) -> Properties:
 
 
 async def _move_one(
-    source: Queue, part: SettledRange[Consumer], to: _Destination, content: bytes
+    source: Queue, part: SettledRange[Consumer], to: _RedriveTarget, content: bytes
 ) -> int | None:
     """Move a message that was taken; its position in the journal, None when it has no place."""
     way = to.way(content, part.run.route.key, part.run.contents[0])
@@ -164,7 +164,7 @@ async def _move_one(
 
 
 @dataclass(frozen=True, slots=True)
-class _Cause:
+class _DeathFilter:
     """Only messages whose last death was this one; what is not given may be anything."""
 
     wanted: Mapping[str, str]
@@ -174,7 +174,7 @@ class _Cause:
         return death is not None and all(death.get(key) == one for key, one in self.wanted.items())
 
 
-def _cause(call: Call, source: Queue) -> _Cause | None:
+def _cause(call: ApiRequest, source: Queue) -> _DeathFilter | None:
     given = call.value("cause", dict, None)
     if given is None:
         return None
@@ -184,13 +184,13 @@ def _cause(call: Call, source: Queue) -> _Cause | None:
     if source.settings.delivery_limit is not None:
         # To be passed over counts as a delivery, and too many of them end in another queue.
         raise replies.bad_request("a queue with a delivery limit cannot be moved by cause")
-    return _Cause({names[key]: one for key, one in given.items()})
+    return _DeathFilter({names[key]: one for key, one in given.items()})
 
 
-class _Taking:
+class _HeadScan:
     """Messages from the head that fit; the others wait aside and go back to their places."""
 
-    def __init__(self, source: Queue, cause: _Cause | None) -> None:
+    def __init__(self, source: Queue, cause: _DeathFilter | None) -> None:
         self._source = source
         self._cause = cause
         self._aside: list[SettledRange[Consumer]] = []
@@ -211,7 +211,7 @@ class _Taking:
             self._aside = []
 
 
-async def _move(call: Call) -> Reply:
+async def _move(call: ApiRequest) -> Reply:
     source = call.free_queue()
     call.check("read", "queue", source.name)
     to = _destination(call, source)
@@ -219,7 +219,7 @@ async def _move(call: Call) -> Reply:
     edit = call.value("edit", dict, None)
     if count < 0 or (edit is not None and count != 1):
         raise replies.bad_request("count must not be negative, and 1 when there is an edit")
-    taking = _Taking(source, _cause(call, source))
+    taking = _HeadScan(source, _cause(call, source))
     try:
         moved, stuck = await _moved(call, taking, to, min(count, MAX_COUNT))
     finally:
@@ -228,7 +228,7 @@ async def _move(call: Call) -> Reply:
 
 
 async def _moved(
-    call: Call, taking: _Taking, to: _Destination, count: int
+    call: ApiRequest, taking: _HeadScan, to: _RedriveTarget, count: int
 ) -> tuple[int, str | None]:
     """How many were moved, and why it ended early."""
     source = call.free_queue()
@@ -264,7 +264,7 @@ async def _moved(
 
 
 ROUTES = (
-    Route("POST", "/api/queues/{vhost}/{name}/move", _move, ENTERS_VHOST,
+    ApiRoute("POST", "/api/queues/{vhost}/{name}/move", _move, ENTERS_VHOST,
           "Move messages from the head to a queue, an exchange or back where they died",
           {"destination": "object", "count": "integer", "first_offset": "integer",
            "edit": "object", "drop_history": "boolean", "cause": "object"}),
