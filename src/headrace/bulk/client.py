@@ -71,7 +71,7 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class SegmentFiles:
     """Where a broker on the same machine keeps the rows that were asked for."""
 
     job: bytes  # what to read there; see bulk/read_plan.py
@@ -161,7 +161,7 @@ class BulkConnection:
             yield b""
             start = answer["next"]
 
-    def locate(self, start: int, end: int, **fields: object) -> Located | None:
+    def locate(self, start: int, end: int, **fields: object) -> SegmentFiles | None:
         """The same rows for those who read the broker's files themselves; None if it is not on
         this machine, or knows nothing of that."""
         if not self._is_near:
@@ -171,7 +171,7 @@ class BulkConnection:
         except NotImplementedByBroker:
             self._is_near = False
             return None
-        return Located(found["job"], found["files"], found["boot"])
+        return SegmentFiles(found["job"], found["files"], found["boot"])
 
     # -- pins -----------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headrace.bulk.client import Located
+from headrace.bulk.client import SegmentFiles
 from headrace.bulk.decode.jobs import batches_of
 from headrace.bulk.read_plan import ReadPlan
 
@@ -35,7 +35,7 @@ class Mapped:
             yield from batches_of(self._job, self._segments)
 
 
-def open_files(located: Located) -> Mapped | None:
+def open_files(located: SegmentFiles) -> Mapped | None:
     """None unless all files are here, may be read, and are the broker's own."""
     with ExitStack() as files:
         try:

@@ -8,13 +8,13 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.client.core import requests
-from headrace.client.core.base import ChannelBase
+from headrace.client.core.base import ChannelCore
 from headrace.client.core.callback_failures import Callback, DeliveryHandler, OnCancel
-from headrace.client.core.channel_core import Calls
+from headrace.client.core.channel_core import ChannelRequests
 from headrace.client.core.channel_state import ChannelState
-from headrace.client.core.requests import REPLY_TO, Arguments, Call, Message, QueueInfo
+from headrace.client.core.requests import REPLY_TO, Arguments, ClientRequest, Message, QueueInfo
 from headrace.client.core.unsettled import Delivery
-from headrace.client.deliveries import CallbackSink, Dispatcher, Lane
+from headrace.client.deliveries import CallbackQueue, CallbackThreads, ConsumerCallback
 from headrace.client.errors import ChannelClosed, HeadraceError
 from headrace.client.properties import Properties
 from headrace.client.settings import ExchangeType, OnFailure
@@ -27,25 +27,25 @@ T = TypeVar("T")
 _PATIENCE = 5.0  # seconds for a running callback when its channel closes
 
 
-class Channel(ChannelBase[Delivery]):
+class Channel(ChannelCore[Delivery]):
     """Made by `Connection.create_channel()`. Failures raise; see `headrace.client.errors`."""
 
     connection: Connection
-    _lane: Lane | None
+    _lane: CallbackQueue | None
 
     def __init__(
         self,
         connection: Connection,
         state: ChannelState,
-        calls: Calls[Delivery],
-        dispatcher: Dispatcher,
+        calls: ChannelRequests[Delivery],
+        dispatcher: CallbackThreads,
     ) -> None:
         super().__init__(state, calls)
         self.connection = connection
         self._dispatcher = dispatcher
         self._lane = None
 
-    def _call(self, call: Call[T]) -> T:
+    def _call(self, call: ClientRequest[T]) -> T:
         return self.connection.call(self.state, call)
 
     # -- exchanges, queues, bindings -------------------------------------------------------------
@@ -193,8 +193,8 @@ class Channel(ChannelBase[Delivery]):
         error)`` is called when the consumer ends without having been asked to.
         """
         if self._lane is None:
-            self._lane = Lane(self._dispatcher)
-        sink = CallbackSink(
+            self._lane = CallbackQueue(self._dispatcher)
+        sink = ConsumerCallback(
             self._lane,
             self.state.ledger,
             callback,
@@ -227,7 +227,11 @@ class Channel(ChannelBase[Delivery]):
         return stream
 
     def _consume(
-        self, queue: str, sink: CallbackSink | DeliveryStream, exclusive: bool, arguments: Arguments
+        self,
+        queue: str,
+        sink: ConsumerCallback | DeliveryStream,
+        exclusive: bool,
+        arguments: Arguments,
     ) -> str:
         if not self._has_prefetch:
             self.basic_qos(self.connection.settings.prefetch)

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 
 from headrace.client.channel import Channel
 from headrace.client.core.base import ConnectionBase
-from headrace.client.core.channel_core import Calls
+from headrace.client.core.channel_core import ChannelRequests
 from headrace.client.core.channel_state import ChannelState
-from headrace.client.core.requests import Call
+from headrace.client.core.requests import ClientRequest
 from headrace.client.core.unsettled import Delivery
-from headrace.client.deliveries import Dispatcher
+from headrace.client.deliveries import CallbackThreads
 from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
 from headrace.client.settings import Settings
 from headrace.client.transport import Transport
@@ -89,12 +89,12 @@ class Connection(ConnectionBase):
         name = f"headrace-{next(_numbers)}"
         self._pid = os.getpid()
         self._transport = Transport(settings, name)
-        self._dispatcher = Dispatcher(settings.callback_threads, name)
+        self._dispatcher = CallbackThreads(settings.callback_threads, name)
         self._channels: set[Channel] = set()
         self._transport.start()
         _living.add(self)
         try:
-            ping = Call(Op.PING, {}, lambda reply: None)
+            ping = ClientRequest(Op.PING, {}, lambda reply: None)
             self.call(None, ping, settings.connect_timeout + settings.request_timeout)
         except BaseException:
             self._end()
@@ -106,7 +106,7 @@ class Connection(ConnectionBase):
         with self._transport.lock:
             core = self._transport.core
             state = core.new_channel()
-        calls = Calls(core, state, Delivery)
+        calls = ChannelRequests(core, state, Delivery)
         self.call(state, calls.open())
         channel = Channel(self, state, calls, self._dispatcher)
         self._channels.add(channel)
@@ -146,7 +146,7 @@ class Connection(ConnectionBase):
     # -- for channels ----------------------------------------------------------------------------
 
     def submit(
-        self, channel: ChannelState | None, call: Call[T], timeout: float | None = None
+        self, channel: ChannelState | None, call: ClientRequest[T], timeout: float | None = None
     ) -> Future[T]:
         """Send a request; its result comes with the future."""
         if self._pid != os.getpid():
@@ -164,7 +164,9 @@ class Connection(ConnectionBase):
             hand_over()
         return future
 
-    def call(self, channel: ChannelState | None, call: Call[T], timeout: float | None = None) -> T:
+    def call(
+        self, channel: ChannelState | None, call: ClientRequest[T], timeout: float | None = None
+    ) -> T:
         """Send a request and wait for its result."""
         if self._transport.is_reader():
             raise RuntimeError("a future's callback must not wait for the broker")

@@ -23,10 +23,10 @@ logger = logging.getLogger(__name__)
 _SHARE = 256  # deliveries of one channel before others get their turn
 
 
-class Lane:
+class CallbackQueue:
     """The deliveries of one channel that wait for a thread; at most one thread works on it."""
 
-    def __init__(self, pool: Dispatcher) -> None:
+    def __init__(self, pool: CallbackThreads) -> None:
         self._pool = pool
         self._jobs: deque[Iterator[None]] = deque()
         self._state = Condition()
@@ -88,18 +88,18 @@ class Lane:
             self._state.wait_for(lambda: self._worker is None, deadline - time.monotonic())
 
 
-class Dispatcher:
+class CallbackThreads:
     """The threads. They are started when there is something to do."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._size = threads
         self._name = name
         self._threads: list[Thread] = []
-        self._ready: SimpleQueue[Lane | None] = SimpleQueue()
+        self._ready: SimpleQueue[CallbackQueue | None] = SimpleQueue()
         self._lock = Lock()
         self._stopped = False
 
-    def offer(self, lane: Lane) -> None:
+    def offer(self, lane: CallbackQueue) -> None:
         with self._lock:
             if not self._threads and not self._stopped:
                 self._start()
@@ -129,7 +129,7 @@ class Dispatcher:
                 thread.join(max(0.0, deadline - time.monotonic()))
 
 
-class CallbackSink(BaseSink[None]):
+class ConsumerCallback(BaseSink[None]):
     """Hands the deliveries of one consumer to its callback."""
 
     def _tell(self, error: HeadraceError) -> None:

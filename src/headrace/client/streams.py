@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Callable, Generator, Iterator
 from queue import Empty, SimpleQueue
 
-from headrace.client.core.unsettled import Batch, Delivery, Ledger
+from headrace.client.core.unsettled import Batch, Delivery, UnsettledDeliveries
 from headrace.client.errors import HeadraceError
 
 
-class _End:
+class _StreamEnd:
     def __init__(self, error: HeadraceError | None) -> None:
         self.error = error
 
@@ -23,13 +23,15 @@ class DeliveryStream:
     fetched and not handed out goes back to the queue.
     """
 
-    def __init__(self, ledger: Ledger, *, auto_ack: bool, idle_timeout: float | None) -> None:
+    def __init__(
+        self, ledger: UnsettledDeliveries, *, auto_ack: bool, idle_timeout: float | None
+    ) -> None:
         self.consumer_tag = ""
         self.cancel: Callable[[], None] | None = None
         self._ledger = ledger
         self._auto_ack = auto_ack
         self._idle_timeout = idle_timeout
-        self._arrived: SimpleQueue[Batch | _End] = SimpleQueue()
+        self._arrived: SimpleQueue[Batch | _StreamEnd] = SimpleQueue()
 
     # -- called by the reading thread
 
@@ -37,7 +39,7 @@ class DeliveryStream:
         self._arrived.put(batch)
 
     def end(self, error: HeadraceError | None) -> None:
-        self._arrived.put(_End(error))
+        self._arrived.put(_StreamEnd(error))
 
     # -- called by the program
 
@@ -74,7 +76,7 @@ class DeliveryStream:
                     batch = self._arrived.get(timeout=self._idle_timeout)
                 except Empty:
                     return
-                if isinstance(batch, _End):
+                if isinstance(batch, _StreamEnd):
                     self._arrived.put(batch)  # for whoever looks again
                     if batch.error is not None:
                         raise batch.error.again()
@@ -106,9 +108,9 @@ class DeliveryStream:
             cancel()
         while not self._arrived.empty():
             batch = self._arrived.get()
-            if not isinstance(batch, _End):
+            if not isinstance(batch, _StreamEnd):
                 self._ledger.give_back(batch)
-        self._arrived.put(_End(None))
+        self._arrived.put(_StreamEnd(None))
 
     def __enter__(self) -> DeliveryStream:
         return self

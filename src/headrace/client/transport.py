@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 from itertools import count
 from threading import Condition, Thread, get_ident
 
-from headrace.client.core.connection_core import Core, State
+from headrace.client.core.connection_core import ConnectionCore, ConnectionState
 from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
 from headrace.client.settings import Settings
 from headrace.client.tls import TlsSocket, wrap
@@ -36,7 +36,7 @@ class Transport:
     def __init__(self, settings: Settings, name: str) -> None:
         self.lock = Condition()
         """Guards the core and everything here. Notified when the socket has taken something."""
-        self.core = Core(settings, self._wake, self._call_later)
+        self.core = ConnectionCore(settings, self._wake, self._call_later)
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._settings = settings
         self._tls = settings.tls_context()
@@ -100,7 +100,7 @@ class Transport:
 
     def wait_for_room(self, deadline: float) -> None:
         """Publishers wait while the broker does not read. Hold the lock."""
-        while len(self._unsent) >= _HIGH and self.core.state is not State.CLOSED:
+        while len(self._unsent) >= _HIGH and self.core.state is not ConnectionState.CLOSED:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 raise RequestTimeout("the broker does not read")
@@ -130,7 +130,7 @@ class Transport:
             error = self._one_connection()
             with self.lock:
                 core = self.core
-                if core.state is State.READY:
+                if core.state is ConnectionState.READY:
                     delays = self._settings.delays()
                 self._disconnect()
                 core.lost(error)
@@ -138,7 +138,7 @@ class Transport:
                     core.close()
                 elif not (self._settings.reconnect and core.was_ready):
                     core.close(error)
-                is_over = core.state is State.CLOSED
+                is_over = core.state is ConnectionState.CLOSED
             self._hand_over()
             if is_over:
                 break
@@ -181,7 +181,9 @@ class Transport:
     def _serve(self, connected: socket.socket | TlsSocket) -> HeadraceError:
         core = self.core
         next_tick = time.monotonic() + _TICK
-        while not self._stopping and core.error is None and core.state is not State.CLOSED:
+        while (
+            not self._stopping and core.error is None and core.state is not ConnectionState.CLOSED
+        ):
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
             self._selector.modify(connected, events)
             until = min(next_tick, self._timers[0][0]) if self._timers else next_tick

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from headrace import errors
 from headrace.client import Channel, Connection, ConnectionFactory
-from headrace.client.core.requests import Call, Reply, nothing
+from headrace.client.core.requests import ClientRequest, Reply, nothing
 from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import (
@@ -110,7 +110,7 @@ class RemoteEngine:
         with _translated():
             channel = self._open_channel()
             return self._connection.call(
-                channel.state, Call(op, fields, finish, repeatable), timeout
+                channel.state, ClientRequest(op, fields, finish, repeatable), timeout
             )
 
     def _open_channel(self) -> Channel:

@@ -13,7 +13,7 @@ from nativetypes import Namer
 import brokers
 from brokers import Broker
 from descriptors import descriptors
-from headrace.bulk.client import BulkConnection, Destination, Located
+from headrace.bulk.client import BulkConnection, Destination, SegmentFiles
 from headrace.bulk.mapped_segments import open_files
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
@@ -43,7 +43,9 @@ def filled(bulk: BulkConnection, name: str) -> Destination:
     return bulk.bounds([{"topic": name}])[0]
 
 
-def located(bulk: BulkConnection, topic: Destination, start: int = 0, end: int = ROWS) -> Located:
+def located(
+    bulk: BulkConnection, topic: Destination, start: int = 0, end: int = ROWS
+) -> SegmentFiles:
     found = bulk.locate(start, end, topic=topic.name, uuid=topic.uuid)
     assert found is not None
     return found

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgpack
 
-from headrace.client.core.channel_core import Calls
+from headrace.client.core.channel_core import ChannelRequests
 from headrace.client.core.channel_state import ChannelState
-from headrace.client.core.connection_core import Core
-from headrace.client.core.requests import Call
-from headrace.client.core.unsettled import Batch, Delivery, Ledger
+from headrace.client.core.connection_core import ConnectionCore
+from headrace.client.core.requests import ClientRequest
+from headrace.client.core.unsettled import Batch, Delivery, UnsettledDeliveries
 from headrace.client.errors import ConnectionClosed, HeadraceError
 from headrace.client.settings import Settings
 from headrace.wire.native.frames import Reader
@@ -25,7 +25,7 @@ Request = tuple[int, dict[str, Any]]
 class Box:
     """A sink that keeps what it gets."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: UnsettledDeliveries) -> None:
         self._ledger = ledger
         self.deliveries: list[Delivery] = []
         self.endings: list[HeadraceError | None] = []
@@ -43,7 +43,7 @@ class Desk:
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - fields of Settings
         self.now = 100.0
         self.wakes = 0
-        self.core = Core(replace(Settings(), **options), self._wake, lambda *_: None)
+        self.core = ConnectionCore(replace(Settings(), **options), self._wake, lambda *_: None)
 
     def _wake(self, urgent: bool) -> None:
         self.wakes += 1
@@ -85,22 +85,22 @@ class Desk:
     # -- the program's side
 
     def submit(
-        self, channel: ChannelState | None, call: Call[Any], limit: float = 30
+        self, channel: ChannelState | None, call: ClientRequest[Any], limit: float = 30
     ) -> Future[Any]:
         future: Future[Any] = Future()
         self.core.submit(channel, call, future, self.now + limit)
         self._hand_over()
         return future
 
-    def run(self, channel: ChannelState, call: Call[Any], **reply: object) -> Any:  # noqa: ANN401
+    def run(self, channel: ChannelState, call: ClientRequest[Any], **reply: object) -> Any:  # noqa: ANN401
         """Submit a call and let the broker agree."""
         future = self.submit(channel, call)
         self.answer(self.said()[-1], **reply)
         return future.result(0)
 
-    def open_channel(self) -> tuple[ChannelState, Calls[Delivery]]:
+    def open_channel(self) -> tuple[ChannelState, ChannelRequests[Delivery]]:
         state = self.core.new_channel()
-        calls = Calls(self.core, state, Delivery)
+        calls = ChannelRequests(self.core, state, Delivery)
         self.run(state, calls.open())
         return state, calls
 

@@ -21,7 +21,7 @@ from headrace.bench.compare import remoting_connection
 from headrace.bench.compare.ratio import Result, rate
 from headrace.bench.errors import MeasureError
 from headrace.client import ConnectionFactory
-from headrace.client.core.requests import Call, nothing
+from headrace.client.core.requests import ClientRequest, nothing
 from headrace.rocketmq import (
     ConcurrentConsumer,
     ConsumeFromWhere,
@@ -78,7 +78,7 @@ class Native:
 
     def declare(self, topic: str) -> None:
         connection = self.engine._connection
-        call = Call(Op.TOPIC_DECLARE, {"name": topic}, nothing)
+        call = ClientRequest(Op.TOPIC_DECLARE, {"name": topic}, nothing)
         connection.call(self.engine._channel.state, call)
 
     def append(self, topic: str, batch: int) -> Callable[[], int]:
@@ -88,7 +88,7 @@ class Native:
         under_way = deque[object]()
 
         def step() -> int:
-            call = Call(Op.APPEND, dict(fields), lambda reply: len(reply["ids"]))
+            call = ClientRequest(Op.APPEND, dict(fields), lambda reply: len(reply["ids"]))
             under_way.append(connection.submit(state, call))
             if len(under_way) <= UNDER_WAY:
                 return 0

@@ -27,7 +27,7 @@ from headrace.bench.brokers import Headrace
 from headrace.bench.compare.ratio import Result, rate
 from headrace.bench.errors import MeasureError
 from headrace.client import ConnectionFactory
-from headrace.client.core.requests import Call, nothing
+from headrace.client.core.requests import ClientRequest, nothing
 from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.mysql.tables import NOW
@@ -99,10 +99,10 @@ def _log_rate(port: int, seconds: float) -> float:
     under_way: deque[Future[int]] = deque()
     with ConnectionFactory(port=port).new_connection() as connection:
         state = connection.create_channel().state
-        connection.call(state, Call(Op.TOPIC_DECLARE, {"name": "bench"}, nothing))
+        connection.call(state, ClientRequest(Op.TOPIC_DECLARE, {"name": "bench"}, nothing))
 
         def step() -> int:
-            call = Call(Op.APPEND, dict(fields), lambda reply: len(reply["ids"]))
+            call = ClientRequest(Op.APPEND, dict(fields), lambda reply: len(reply["ids"]))
             under_way.append(connection.submit(state, call))
             return under_way.popleft().result() if len(under_way) > _UNDER_WAY else 0
 

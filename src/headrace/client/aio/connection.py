@@ -12,9 +12,9 @@ from headrace.client.aio.channel import Channel
 from headrace.client.aio.deliveries import Delivery
 from headrace.client.aio.transport import Transport
 from headrace.client.core.base import ConnectionBase
-from headrace.client.core.channel_core import Calls
+from headrace.client.core.channel_core import ChannelRequests
 from headrace.client.core.channel_state import ChannelState
-from headrace.client.core.requests import Call
+from headrace.client.core.requests import ClientRequest
 from headrace.client.errors import HeadraceError, RequestTimeout
 from headrace.client.settings import Settings
 from headrace.client.urls import settings_of
@@ -31,20 +31,20 @@ def connect(
     password: str = "guest",
     vhost: str = "/",
     **options: Any,  # noqa: ANN401 - checked by Settings
-) -> Connecting:
+) -> PendingConnection:
     """`connection = await connect(...)`, or `async with connect(...) as connection`.
 
     The keywords are the fields of `headrace.client.Settings`.
     """
-    return Connecting(replace(Settings(host, port, user, password, vhost), **options))
+    return PendingConnection(replace(Settings(host, port, user, password, vhost), **options))
 
 
-def connect_url(url: str, **options: Any) -> Connecting:  # noqa: ANN401 - checked by Settings
+def connect_url(url: str, **options: Any) -> PendingConnection:  # noqa: ANN401 - checked by Settings
     """The same from `headrace://user:password@host:port/vhost`; `headraces://` is over TLS."""
-    return Connecting(replace(settings_of(url), **options))
+    return PendingConnection(replace(settings_of(url), **options))
 
 
-class Connecting:
+class PendingConnection:
     """A connection to be: await it, or use it as a context manager."""
 
     def __init__(self, settings: Settings) -> None:
@@ -81,7 +81,7 @@ class Connection(ConnectionBase):
         """Wait for the login; `connect()` has done so."""
         settings = self.settings
         try:
-            ping = Call(Op.PING, {}, lambda reply: None)
+            ping = ClientRequest(Op.PING, {}, lambda reply: None)
             await self.call(None, ping, settings.connect_timeout + settings.request_timeout)
         except BaseException:
             await self._transport.stop()
@@ -90,7 +90,7 @@ class Connection(ConnectionBase):
     async def create_channel(self) -> Channel:
         core = self._transport.core
         state = core.new_channel()
-        calls = Calls(core, state, Delivery)
+        calls = ChannelRequests(core, state, Delivery)
         await self.call(state, calls.open())
         channel = Channel(self, state, calls)
         self._channels.add(channel)
@@ -114,7 +114,7 @@ class Connection(ConnectionBase):
     # -- for channels ----------------------------------------------------------------------------
 
     def submit(
-        self, channel: ChannelState | None, call: Call[T], timeout: float | None = None
+        self, channel: ChannelState | None, call: ClientRequest[T], timeout: float | None = None
     ) -> asyncio.Future[T]:
         """Send a request; its result comes with the future."""
         transport = self._transport
@@ -126,7 +126,7 @@ class Connection(ConnectionBase):
         return future
 
     async def call(
-        self, channel: ChannelState | None, call: Call[T], within: float | None = None
+        self, channel: ChannelState | None, call: ClientRequest[T], within: float | None = None
     ) -> T:
         """Send a request and wait for its result."""
         limit = within or self.settings.request_timeout

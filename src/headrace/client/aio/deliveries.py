@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from types import CoroutineType
 
 from headrace.client.core.callback_failures import BaseSink
-from headrace.client.core.unsettled import Batch, Ledger, Received, Row
+from headrace.client.core.unsettled import Batch, ReceivedDelivery, Row, UnsettledDeliveries
 from headrace.client.errors import HeadraceError
 from headrace.client.properties import received_properties
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 _TURN = 0.001  # seconds after which callbacks that never wait let others run
 
 
-class Delivery(Received):
+class Delivery(ReceivedDelivery):
     """A message to be settled once, with `await ack()` or `await nack()`."""
 
     __slots__ = ()
@@ -34,7 +34,7 @@ class Delivery(Received):
         self._ledger.nack(self.tag, requeue)
 
 
-class Lane:
+class CallbackQueue:
     """One task that runs the callbacks of a channel, one after the other."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Lane:
             await asyncio.wait({task}, timeout=within)
 
 
-class CallbackSink(BaseSink[Awaitable[None]]):
+class ConsumerCallback(BaseSink[Awaitable[None]]):
     """Hands the deliveries of one consumer to its callback, a function or a coroutine function."""
 
     async def _tell(self, error: HeadraceError) -> None:
@@ -117,7 +117,7 @@ class DeliveryStream:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: UnsettledDeliveries,
         subscribe: Callable[[DeliveryStream], Awaitable[str]],
         cancel: Callable[[str], Awaitable[None]],
         *,

@@ -8,7 +8,7 @@ import logging
 import os
 from typing import cast
 
-from headrace.client.core.connection_core import Core, State
+from headrace.client.core.connection_core import ConnectionCore, ConnectionState
 from headrace.client.errors import ConnectionClosed, HeadraceError
 from headrace.client.settings import Settings
 
@@ -19,7 +19,7 @@ _TICK = 0.5
 _HIGH = 4 << 20  # bytes that the socket has not taken; publishers wait above it
 
 
-class Socket(asyncio.Protocol):
+class StreamSocket(asyncio.Protocol):
     """One socket; tells its owner."""
 
     def __init__(self, owner: Transport) -> None:
@@ -61,12 +61,12 @@ class Transport:
 
     def __init__(self, settings: Settings) -> None:
         self.loop = asyncio.get_running_loop()
-        self.core = Core(settings, self._wake, self.loop.call_later)
+        self.core = ConnectionCore(settings, self._wake, self.loop.call_later)
         self.room = asyncio.Event()
         self.room.set()
         self._settings = settings
         self._tls = settings.tls_context()
-        self._socket: Socket | None = None
+        self._socket: StreamSocket | None = None
         self._woken = False
         self._pid = os.getpid()
         self._task = self.loop.create_task(self._run())
@@ -134,14 +134,14 @@ class Transport:
         core, delays = self.core, self._settings.delays()
         while True:
             error = await self._one_connection()
-            if core.state is State.READY:
+            if core.state is ConnectionState.READY:
                 delays = self._settings.delays()
             self._disconnect()
             core.lost(error)
             if not (self._settings.reconnect and core.was_ready):
                 core.close(error)
             self.flush()
-            if core.state is State.CLOSED:
+            if core.state is ConnectionState.CLOSED:
                 return
             delay = next(delays)
             logger.info("connection lost (%s); next attempt in %.2f s", error, delay)
@@ -152,7 +152,7 @@ class Transport:
         try:
             async with asyncio.timeout(settings.connect_timeout):
                 _, self._socket = await self.loop.create_connection(
-                    lambda: Socket(self),
+                    lambda: StreamSocket(self),
                     settings.host,
                     settings.port,
                     ssl=self._tls,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Generic, Protocol
 
 from headrace.client.core import requests
-from headrace.client.core.channel_core import Calls
+from headrace.client.core.channel_core import ChannelRequests
 from headrace.client.core.channel_state import ChannelState
-from headrace.client.core.connection_core import Core, State
-from headrace.client.core.requests import Call
+from headrace.client.core.connection_core import ConnectionCore, ConnectionState
+from headrace.client.core.requests import ClientRequest
 from headrace.client.core.unsettled import D
 from headrace.client.properties import Properties
 from headrace.client.settings import Settings
@@ -17,7 +17,7 @@ from headrace.client.settings import Settings
 class Transport(Protocol):
     """A socket that drives a core."""
 
-    core: Core
+    core: ConnectionCore
 
 
 class ConnectionBase:
@@ -31,28 +31,28 @@ class ConnectionBase:
     @property
     def is_open(self) -> bool:
         """True until it is closed for good; also while it is reconnecting."""
-        return self._transport.core.state is not State.CLOSED
+        return self._transport.core.state is not ConnectionState.CLOSED
 
     @property
     def is_connected(self) -> bool:
         """True when requests are sent at once."""
-        return self._transport.core.state is State.READY
+        return self._transport.core.state is ConnectionState.READY
 
 
-class Lane(Protocol):
+class CallbackContext(Protocol):
     """Where callbacks of a channel run."""
 
     def is_here(self) -> bool:
         """True in a callback of this channel."""
 
 
-class ChannelBase(Generic[D]):
+class ChannelCore(Generic[D]):
     """Builds the calls which depend on the settings or on where they are made."""
 
     connection: ConnectionBase
-    _lane: Lane | None
+    _lane: CallbackContext | None
 
-    def __init__(self, state: ChannelState, calls: Calls[D]) -> None:
+    def __init__(self, state: ChannelState, calls: ChannelRequests[D]) -> None:
         self.state = state
         self.calls = calls
         self._has_prefetch = False
@@ -72,7 +72,7 @@ class ChannelBase(Generic[D]):
         properties: Properties,
         body: bytes | str,
         retry: bool | None,
-    ) -> Call[int]:
+    ) -> ClientRequest[int]:
         fields = requests.message_fields(exchange, key, properties, body)
         return requests.publish(fields, self._retries(retry))
 
@@ -93,7 +93,7 @@ class ChannelBase(Generic[D]):
         multiple: bool,
         wait: bool | None,
         requeue: bool | None,
-    ) -> Call[None] | None:
+    ) -> ClientRequest[None] | None:
         """The request to wait for; None when there is nothing to wait for."""
         if wait is None:
             wait = self._lane is None or not self._lane.is_here()

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
-from headrace.client.core.unsettled import Batch, Ledger, Row, name_of
+from headrace.client.core.unsettled import Batch, Row, UnsettledDeliveries, name_of
 from headrace.client.errors import AlreadySettled, HeadraceError
 from headrace.client.properties import BasicProperties
 from headrace.client.settings import OnFailure
@@ -44,7 +44,7 @@ def callback_of(consumer: Callback | DeliveryHandler) -> Callback:
 class Failures:
     """Settles the messages of one consumer whose callback failed."""
 
-    def __init__(self, ledger: Ledger, on_failure: OnFailure) -> None:
+    def __init__(self, ledger: UnsettledDeliveries, on_failure: OnFailure) -> None:
         self._ledger = ledger
         self._on_failure = on_failure
         self._attempts: dict[tuple[str, str], int] = {}
@@ -97,7 +97,7 @@ class BaseSink(ABC, Generic[Step]):
     def __init__(
         self,
         lane: Lane[Step],
-        ledger: Ledger,
+        ledger: UnsettledDeliveries,
         callback: Callback | DeliveryHandler,
         *,
         auto_ack: bool,

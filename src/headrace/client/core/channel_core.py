@@ -9,20 +9,20 @@ from itertools import count
 from typing import Generic
 
 from headrace.client.core import requests
-from headrace.client.core.channel_state import ChannelState, Consumer, Sink
+from headrace.client.core.channel_state import ChannelState, ConsumerState, DeliverySink
 from headrace.client.core.checks import checked_table
-from headrace.client.core.connection_core import Core
-from headrace.client.core.requests import Arguments, Call, QueueInfo, Reply, nothing
+from headrace.client.core.connection_core import ConnectionCore
+from headrace.client.core.requests import Arguments, ClientRequest, QueueInfo, Reply, nothing
 from headrace.client.core.unsettled import D
 from headrace.client.errors import ConnectionClosed, NotFound
 from headrace.client.settings import ExchangeType
 from headrace.wire.native.payloads import Op
 
 
-class Calls(Generic[D]):
+class ChannelRequests(Generic[D]):
     """Builds the calls of one channel. Records change when the broker has agreed."""
 
-    def __init__(self, core: Core, state: ChannelState, delivery_class: type[D]) -> None:
+    def __init__(self, core: ConnectionCore, state: ChannelState, delivery_class: type[D]) -> None:
         self._core = core
         self._state = state
         self._topology = core.topology
@@ -31,21 +31,21 @@ class Calls(Generic[D]):
 
     # -- the channel -----------------------------------------------------------------------------
 
-    def open(self) -> Call[None]:
+    def open(self) -> ClientRequest[None]:
         def finish(reply: Reply) -> None:
             self._core.channels[self._state.id] = self._state
 
-        return Call(Op.CHANNEL_OPEN, {}, finish, repeatable=True)
+        return ClientRequest(Op.CHANNEL_OPEN, {}, finish, repeatable=True)
 
-    def close(self) -> Call[None]:
-        return Call(Op.CHANNEL_CLOSE, {}, nothing, waits=False)
+    def close(self) -> ClientRequest[None]:
+        return ClientRequest(Op.CHANNEL_CLOSE, {}, nothing, waits=False)
 
-    def qos(self, prefetch: int) -> Call[None]:
+    def qos(self, prefetch: int) -> ClientRequest[None]:
         def finish(reply: Reply) -> None:
             self._state.prefetch = prefetch
             self._state.ledger.expect(prefetch)
 
-        return Call(Op.QOS, {"prefetch": prefetch}, finish, repeatable=True)
+        return ClientRequest(Op.QOS, {"prefetch": prefetch}, finish, repeatable=True)
 
     # -- exchanges, queues, bindings -------------------------------------------------------------
 
@@ -57,7 +57,7 @@ class Calls(Generic[D]):
         auto_delete: bool,
         internal: bool,
         arguments: Arguments,
-    ) -> Call[None]:
+    ) -> ClientRequest[None]:
         fields = {
             "name": name,
             "type": str(kind),
@@ -70,17 +70,17 @@ class Calls(Generic[D]):
         def finish(reply: Reply) -> None:
             self._topology.add_exchange(fields)
 
-        return Call(Op.EXCHANGE_DECLARE, fields, finish, repeatable=True)
+        return ClientRequest(Op.EXCHANGE_DECLARE, fields, finish, repeatable=True)
 
-    def exchange_delete(self, name: str, if_unused: bool) -> Call[None]:
+    def exchange_delete(self, name: str, if_unused: bool) -> ClientRequest[None]:
         def finish(reply: Reply) -> None:
             self._topology.drop_exchange(name)
 
-        return Call(Op.EXCHANGE_DELETE, {"name": name, "if_unused": if_unused}, finish)
+        return ClientRequest(Op.EXCHANGE_DELETE, {"name": name, "if_unused": if_unused}, finish)
 
     def queue_declare(
         self, name: str, durable: bool, exclusive: bool, auto_delete: bool, arguments: Arguments
-    ) -> Call[QueueInfo]:
+    ) -> ClientRequest[QueueInfo]:
         fields = {
             "name": name,
             "durable": durable,
@@ -94,46 +94,46 @@ class Calls(Generic[D]):
             self._topology.add_queue(fields, found.name)
             return found
 
-        return Call(Op.QUEUE_DECLARE, fields, finish, repeatable=bool(name))
+        return ClientRequest(Op.QUEUE_DECLARE, fields, finish, repeatable=bool(name))
 
-    def queue_delete(self, name: str, if_unused: bool, if_empty: bool) -> Call[int]:
+    def queue_delete(self, name: str, if_unused: bool, if_empty: bool) -> ClientRequest[int]:
         def finish(reply: Reply) -> int:
             self._topology.drop_queue(self._topology.aliases.get(name, name))
             return int(reply["messages"])
 
         fields = {"name": name, "if_unused": if_unused, "if_empty": if_empty}
-        return Call(Op.QUEUE_DELETE, fields, finish)
+        return ClientRequest(Op.QUEUE_DELETE, fields, finish)
 
-    def queue_purge(self, name: str) -> Call[int]:
-        return Call(Op.PURGE, {"queue": name}, lambda reply: int(reply["messages"]))
+    def queue_purge(self, name: str) -> ClientRequest[int]:
+        return ClientRequest(Op.PURGE, {"queue": name}, lambda reply: int(reply["messages"]))
 
     def bind(
         self, kind: str, destination: str, source: str, key: str, arguments: Arguments
-    ) -> Call[None]:
+    ) -> ClientRequest[None]:
         fields = requests.binding_fields(kind, destination, source, key, arguments)
 
         def finish(reply: Reply) -> None:
             self._topology.add_binding(self._topology.resolve(Op.BIND, fields))
 
-        return Call(Op.BIND, fields, finish, repeatable=True)
+        return ClientRequest(Op.BIND, fields, finish, repeatable=True)
 
     def unbind(
         self, kind: str, destination: str, source: str, key: str | None, arguments: Arguments
-    ) -> Call[None]:
+    ) -> ClientRequest[None]:
         fields = requests.binding_fields(kind, destination, source, key, arguments)
 
         def finish(reply: Reply) -> None:
             self._topology.drop_binding(self._topology.resolve(Op.UNBIND, fields))
 
-        return Call(Op.UNBIND, fields, finish)
+        return ClientRequest(Op.UNBIND, fields, finish)
 
-    def rows(self, kind: str, page: int) -> Call[tuple[list[dict[str, object]], bool]]:
+    def rows(self, kind: str, page: int) -> ClientRequest[tuple[list[dict[str, object]], bool]]:
         fields = {"kind": kind, "page": page}
 
         def finish(reply: Reply) -> tuple[list[dict[str, object]], bool]:
             return list(reply["rows"]), bool(reply.get("more"))
 
-        return Call(Op.LIST, fields, finish, repeatable=True)
+        return ClientRequest(Op.LIST, fields, finish, repeatable=True)
 
     # -- consuming -------------------------------------------------------------------------------
 
@@ -141,11 +141,11 @@ class Calls(Generic[D]):
         return f"ctag{self._state.id}.{next(self._numbers)}"
 
     def consume(
-        self, queue: str, tag: str, sink: Sink, exclusive: bool, arguments: Arguments
-    ) -> Call[str]:
+        self, queue: str, tag: str, sink: DeliverySink, exclusive: bool, arguments: Arguments
+    ) -> ClientRequest[str]:
         fields = requests.consume_fields(queue, tag, exclusive, arguments)
         consumers = self._state.consumers
-        consumer = Consumer(tag, fields, sink)
+        consumer = ConsumerState(tag, fields, sink)
 
         def prepare() -> None:
             # Before the answer: the first messages may come in the same packet.
@@ -161,9 +161,9 @@ class Calls(Generic[D]):
         def finish(reply: Reply) -> str:
             return str(reply["consumer_tag"])
 
-        return Call(Op.CONSUME, fields, finish, prepare=prepare, failed=failed)
+        return ClientRequest(Op.CONSUME, fields, finish, prepare=prepare, failed=failed)
 
-    def cancel(self, tag: str) -> Call[None]:
+    def cancel(self, tag: str) -> ClientRequest[None]:
         consumers = self._state.consumers
         consumer = consumers.get(tag)
 
@@ -180,9 +180,9 @@ class Calls(Generic[D]):
             if isinstance(error, ConnectionClosed | NotFound):
                 consumers.pop(tag, None)
 
-        return Call(Op.CANCEL, {"consumer_tag": tag}, finish, failed=failed)
+        return ClientRequest(Op.CANCEL, {"consumer_tag": tag}, finish, failed=failed)
 
-    def get(self, queue: str, auto_ack: bool) -> Call[D | None]:
+    def get(self, queue: str, auto_ack: bool) -> ClientRequest[D | None]:
         ledger = self._state.ledger
 
         def finish(reply: Reply) -> D | None:
@@ -194,7 +194,7 @@ class Calls(Generic[D]):
             (tag,) = ledger.register((row,))
             return self._delivery_class(ledger, tag, "", row)
 
-        return Call(Op.GET, {"queue": queue, "auto_ack": auto_ack}, finish)
+        return ClientRequest(Op.GET, {"queue": queue, "auto_ack": auto_ack}, finish)
 
     # -- settling --------------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class Calls(Generic[D]):
         *,
         multiple: bool,
         requeue: bool | None,
-    ) -> Call[None] | None:
+    ) -> ClientRequest[None] | None:
         """An ack, or a nack when ``requeue`` is not None. None: its connection is gone."""
         ledger = self._state.ledger
         if tag is None and (queue is None or message_id is None):
@@ -228,7 +228,7 @@ class Calls(Generic[D]):
             ledger.claim(number, multiple)
 
         number = Op.ACK if requeue is None else Op.NACK
-        return Call(number, fields, nothing, waits=False, prepare=prepare)
+        return ClientRequest(number, fields, nothing, waits=False, prepare=prepare)
 
     def settle_later(
         self, queue: str | None, message_id: str | None, tag: int | None, requeue: bool | None

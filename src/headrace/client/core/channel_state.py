@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from headrace.client.core.unsettled import Batch, Ledger
+from headrace.client.core.unsettled import Batch, UnsettledDeliveries
 from headrace.client.errors import HeadraceError
 
 
@@ -17,7 +17,7 @@ class Completion(Protocol):
     def set_exception(self, exception: BaseException, /) -> None: ...
 
 
-class Sink(Protocol):
+class DeliverySink(Protocol):
     """Where a consumer's messages go. Must not block."""
 
     def deliver(self, batch: Batch) -> None: ...
@@ -25,10 +25,10 @@ class Sink(Protocol):
 
 
 @dataclass(slots=True)
-class Consumer:
+class ConsumerState:
     tag: str
     fields: dict[str, Any]
-    sink: Sink
+    sink: DeliverySink
 
     @property
     def queue(self) -> str:
@@ -40,9 +40,9 @@ class ChannelState:
     """What is known of a channel, whatever connection it is on."""
 
     id: int
-    ledger: Ledger
+    ledger: UnsettledDeliveries
     prefetch: int | None = None
-    consumers: dict[str, Consumer] = field(default_factory=dict)
+    consumers: dict[str, ConsumerState] = field(default_factory=dict)
     closed: HeadraceError | None = None
 
     def queues(self) -> set[str]:

@@ -17,11 +17,11 @@ import msgpack
 from headrace import __version__
 from headrace.client.core.channel_state import ChannelState, Completion
 from headrace.client.core.checks import check_fields
-from headrace.client.core.pending_requests import Pending, Requests
+from headrace.client.core.pending_requests import PendingRequest, PendingRequests
 from headrace.client.core.recovery import CONTROL, Plan, recovery
-from headrace.client.core.requests import Call
+from headrace.client.core.requests import ClientRequest
 from headrace.client.core.topology import Topology
-from headrace.client.core.unsettled import Later, Ledger
+from headrace.client.core.unsettled import Later, UnsettledDeliveries
 from headrace.client.errors import (
     AccessRefused,
     ChannelClosed,
@@ -50,7 +50,7 @@ _DEFAULT_HEARTBEAT = 60.0
 _HOPELESS = (AccessRefused, LoginRefused, NotAllowed, NotFound, ProtocolViolation)
 
 
-class State(Enum):
+class ConnectionState(Enum):
     CONNECTING = "connecting"
     GREETING = "greeting"
     RECOVERING = "recovering"
@@ -58,7 +58,7 @@ class State(Enum):
     CLOSED = "closed"
 
 
-class Core:
+class ConnectionCore:
     """The state of a connection.
 
     ``wake`` is called when there is output nobody asked for; True: it should go at once.
@@ -67,13 +67,13 @@ class Core:
 
     def __init__(self, settings: Settings, wake: Callable[[bool], None], later: Later) -> None:
         self.settings = settings
-        self.state = State.CONNECTING
+        self.state = ConnectionState.CONNECTING
         self.topology = Topology()
         self.channels: dict[int, ChannelState] = {}
         self.error: HeadraceError | None = None
         """Why it is closed, or why this connection must be dropped."""
         self.was_ready = False
-        self.requests = Requests()
+        self.requests = PendingRequests()
         self._wake = wake
         self._later = later
         self._pack = msgpack.Packer().pack
@@ -93,7 +93,7 @@ class Core:
     def new_channel(self) -> ChannelState:
         """A channel that is not open yet."""
         self._last_channel += 1
-        ledger = Ledger(lambda urgent: self._touched(channel, urgent), self._later)
+        ledger = UnsettledDeliveries(lambda urgent: self._touched(channel, urgent), self._later)
         channel = ChannelState(self._last_channel, ledger)
         return channel
 
@@ -102,13 +102,17 @@ class Core:
         self._wake(urgent)
 
     def submit(
-        self, channel: ChannelState | None, call: Call[Any], completion: Completion, deadline: float
+        self,
+        channel: ChannelState | None,
+        call: ClientRequest[Any],
+        completion: Completion,
+        deadline: float,
     ) -> None:
         """Send a request, or keep it until there is a connection."""
-        pending = Pending(call, channel, completion, deadline)
-        if self.state is State.READY:
+        pending = PendingRequest(call, channel, completion, deadline)
+        if self.state is ConnectionState.READY:
             self._send(pending)
-        elif self.state is State.CLOSED:
+        elif self.state is ConnectionState.CLOSED:
             self.requests.fail(pending, self._reason())
         elif call.waits:
             self.requests.keep(pending)
@@ -118,7 +122,7 @@ class Core:
     def _reason(self) -> HeadraceError:
         return self.error or ConnectionClosed("the connection is closed")
 
-    def _send(self, pending: Pending) -> None:
+    def _send(self, pending: PendingRequest) -> None:
         call, channel = pending.call, pending.channel
         try:
             if channel is not None:
@@ -160,7 +164,7 @@ class Core:
     def connected(self, now: float) -> None:
         """There is a socket: say hello."""
         settings = self.settings
-        self.state, self.error = State.GREETING, None
+        self.state, self.error = ConnectionState.GREETING, None
         self._sent_at = self._heard_at = now
         self._reader = Reader()
         hello: dict[str, object] = {
@@ -175,7 +179,7 @@ class Core:
 
     def take_output(self, now: float) -> list[bytes]:
         """What is to be written, acknowledgements included."""
-        if self.state is State.READY:
+        if self.state is ConnectionState.READY:
             while self._unsettled:
                 self._settle(self._unsettled.popleft())
         output = self._output
@@ -213,7 +217,7 @@ class Core:
     def tick(self, now: float) -> None:
         """Call it about once a second: time-outs and heartbeats."""
         self.requests.expire(now)
-        if self.state in (State.CONNECTING, State.CLOSED):
+        if self.state in (ConnectionState.CONNECTING, ConnectionState.CLOSED):
             return
         proposed = self._limits.get("heartbeat") or _DEFAULT_HEARTBEAT
         heartbeat = float(self.settings.heartbeat or proposed)
@@ -224,9 +228,9 @@ class Core:
 
     def lost(self, error: HeadraceError) -> None:
         """The socket is gone."""
-        if self.state is State.CLOSED:
+        if self.state is ConnectionState.CLOSED:
             return
-        self.state, self._plan = State.CONNECTING, None
+        self.state, self._plan = ConnectionState.CONNECTING, None
         self._output = []
         for channel in self.channels.values():
             channel.ledger.reset()
@@ -236,10 +240,10 @@ class Core:
 
     def close(self, error: HeadraceError | None = None) -> None:
         """For good: whatever waits fails, consumers end (with the error, if there is one)."""
-        if self.state is State.CLOSED:
+        if self.state is ConnectionState.CLOSED:
             return
         self.lost(error or ConnectionClosed("the connection is closed"))
-        self.state, self.error = State.CLOSED, error
+        self.state, self.error = ConnectionState.CLOSED, error
         self.requests.fail_all(self._reason())
         for channel in self.channels.values():
             channel.closed = ChannelClosed(self._reason().text)
@@ -248,7 +252,7 @@ class Core:
 
     # -- replies and pushes ----------------------------------------------------------------------
 
-    def _answered(self, pending: Pending, fields: Mapping[str, Any]) -> None:
+    def _answered(self, pending: PendingRequest, fields: Mapping[str, Any]) -> None:
         if fields.get("ok"):
             self.requests.succeed(pending, fields)
             return
@@ -296,7 +300,7 @@ class Core:
             return
         self._limits = dict(fields.get("limits") or {})
         self._frame_max = int(self._limits.get("frame_max") or FRAME_MAX)
-        self.state = State.RECOVERING
+        self.state = ConnectionState.RECOVERING
         self._recoveries += 1
         is_patient = self._recoveries < _PATIENCE
         self._plan = recovery(self.topology, self.channels, patient=is_patient)
@@ -322,7 +326,7 @@ class Core:
             self._say(step.op, _STEP, step.channel, step.fields)
 
     def _become_ready(self) -> None:
-        self.state, self._plan = State.READY, None
+        self.state, self._plan = ConnectionState.READY, None
         self.was_ready, self._recoveries = True, 0
         for pending in self.requests.take_waiting():
             self._send(pending)

@@ -9,47 +9,47 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.client.core.channel_state import ChannelState, Completion
-from headrace.client.core.requests import Call
+from headrace.client.core.requests import ClientRequest
 from headrace.client.errors import HeadraceError, RequestTimeout, error_of
 
 MAX_LOSSES = 8
 
 
 @dataclass(slots=True)
-class Pending:
-    call: Call[Any]
+class PendingRequest:
+    call: ClientRequest[Any]
     channel: ChannelState | None
     completion: Completion
     deadline: float
     losses: int = 0  # of the connection, while it waited for its answer
 
 
-class Requests:
+class PendingRequests:
     """Every request gets its result exactly once: a reply, an error, or a time-out."""
 
     def __init__(self) -> None:
-        self._sent: dict[int, Pending] = {}
-        self._waiting: deque[Pending] = deque()
+        self._sent: dict[int, PendingRequest] = {}
+        self._waiting: deque[PendingRequest] = deque()
         self._results: list[tuple[Completion, Any, BaseException | None]] = []
 
     # -- the way of a request --------------------------------------------------------------------
 
-    def keep(self, pending: Pending) -> None:
+    def keep(self, pending: PendingRequest) -> None:
         """There is no connection: it waits."""
         self._waiting.append(pending)
 
-    def take_waiting(self) -> Iterator[Pending]:
+    def take_waiting(self) -> Iterator[PendingRequest]:
         waiting, self._waiting = self._waiting, deque()
         return iter(waiting)
 
-    def sent(self, rid: int, pending: Pending) -> None:
+    def sent(self, rid: int, pending: PendingRequest) -> None:
         self._sent[rid] = pending
 
-    def find(self, rid: int) -> Pending | None:
+    def find(self, rid: int) -> PendingRequest | None:
         """Whose reply this is; it is not in the table any more."""
         return self._sent.pop(rid, None)
 
-    def succeed(self, pending: Pending, reply: Mapping[str, Any]) -> None:
+    def succeed(self, pending: PendingRequest, reply: Mapping[str, Any]) -> None:
         try:
             result = pending.call.finish(reply)
         except (KeyError, TypeError, ValueError) as error:
@@ -57,7 +57,7 @@ class Requests:
         else:
             self._results.append((pending.completion, result, None))
 
-    def fail(self, pending: Pending, error: Exception) -> None:
+    def fail(self, pending: PendingRequest, error: Exception) -> None:
         if pending.call.failed is not None:
             pending.call.failed(error)
         if isinstance(error, HeadraceError):
@@ -74,7 +74,7 @@ class Requests:
         """Nobody waits for this one any more."""
         self._give_up(lambda pending: pending.completion is completion)
 
-    def _give_up(self, is_due: Callable[[Pending], bool]) -> None:
+    def _give_up(self, is_due: Callable[[PendingRequest], bool]) -> None:
         for rid, pending in [item for item in self._sent.items() if is_due(item[1])]:
             del self._sent[rid]
             self.fail(pending, RequestTimeout("no answer in time"))

@@ -11,7 +11,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.client.core.channel_state import ChannelState, Consumer
+from headrace.client.core.channel_state import ChannelState, ConsumerState
 from headrace.client.core.topology import Fields, Topology
 from headrace.client.errors import ConsumerCancelled, HeadraceError, ResourceLocked
 from headrace.wire.native.payloads import Op
@@ -23,7 +23,7 @@ CONTROL = 0  # the channel on which declarations are repeated; programs get 1 an
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RecoveryStep:
     """One request of a recovery."""
 
     channel: int
@@ -32,17 +32,17 @@ class Step:
     what: str
 
 
-Plan = Generator[Step, Reply, None]
+Plan = Generator[RecoveryStep, Reply, None]
 
 
 def recovery(topology: Topology, channels: dict[int, ChannelState], *, patient: bool) -> Plan:
     """All of it. ``patient``: a locked queue raises ResourceLocked, as its lock may go soon."""
     yield from _declarations(topology, patient)
     for channel in list(channels.values()):
-        yield Step(channel.id, Op.CHANNEL_OPEN, {}, f"channel {channel.id}")
+        yield RecoveryStep(channel.id, Op.CHANNEL_OPEN, {}, f"channel {channel.id}")
         if channel.prefetch is not None:
             qos = {"prefetch": channel.prefetch}
-            yield Step(channel.id, Op.QOS, qos, f"prefetch of channel {channel.id}")
+            yield RecoveryStep(channel.id, Op.QOS, qos, f"prefetch of channel {channel.id}")
         for consumer in list(channel.consumers.values()):
             yield from _consume(topology, channel, consumer)
 
@@ -50,15 +50,17 @@ def recovery(topology: Topology, channels: dict[int, ChannelState], *, patient: 
 def _declarations(topology: Topology, patient: bool) -> Plan:
     if not (topology.exchanges or topology.queues or topology.bindings):
         return
-    yield Step(CONTROL, Op.CHANNEL_OPEN, {}, "channel for recovery")
+    yield RecoveryStep(CONTROL, Op.CHANNEL_OPEN, {}, "channel for recovery")
     for name, fields in list(topology.exchanges.items()):
-        yield from _attempt(Step(CONTROL, Op.EXCHANGE_DECLARE, fields, f"exchange {name!r}"))
+        yield from _attempt(
+            RecoveryStep(CONTROL, Op.EXCHANGE_DECLARE, fields, f"exchange {name!r}")
+        )
     for name in list(topology.queues):
         yield from _queue(topology, name, patient)
     for one in topology.bindings:
         what = f"binding to {one.source!r}"
-        yield from _attempt(Step(CONTROL, Op.BIND, one.fields, what))
-    yield Step(CONTROL, Op.CHANNEL_CLOSE, {}, "channel for recovery")
+        yield from _attempt(RecoveryStep(CONTROL, Op.BIND, one.fields, what))
+    yield RecoveryStep(CONTROL, Op.CHANNEL_CLOSE, {}, "channel for recovery")
 
 
 def _queue(topology: Topology, name: str, patient: bool) -> Plan:
@@ -69,18 +71,18 @@ def _queue(topology: Topology, name: str, patient: bool) -> Plan:
             yield from _unnamed_queue(topology, name)
         return
     try:
-        yield Step(CONTROL, Op.QUEUE_DECLARE, fields, what)
+        yield RecoveryStep(CONTROL, Op.QUEUE_DECLARE, fields, what)
     except HeadraceError as error:
         if isinstance(error, ResourceLocked) and patient:
             raise
         logger.warning("%s was not recovered: %s", what, error)
 
 
-def _exists(name: str) -> Generator[Step, Reply, bool]:
+def _exists(name: str) -> Generator[RecoveryStep, Reply, bool]:
     page, more = 0, True
     while more:
         fields = {"kind": "queues", "page": page}
-        reply = yield Step(CONTROL, Op.LIST, fields, "list of queues")
+        reply = yield RecoveryStep(CONTROL, Op.LIST, fields, "list of queues")
         if any(row["name"] == name for row in reply["rows"]):
             return True
         page, more = page + 1, bool(reply.get("more"))
@@ -89,20 +91,20 @@ def _exists(name: str) -> Generator[Step, Reply, bool]:
 
 def _unnamed_queue(topology: Topology, name: str) -> Plan:
     fields = {**topology.queues[name], "name": ""}
-    reply = yield from _attempt(Step(CONTROL, Op.QUEUE_DECLARE, fields, f"queue {name!r}"))
+    reply = yield from _attempt(RecoveryStep(CONTROL, Op.QUEUE_DECLARE, fields, f"queue {name!r}"))
     if reply is not None and reply["name"] != name:
         topology.rename(name, reply["name"])
 
 
-def _consume(topology: Topology, channel: ChannelState, consumer: Consumer) -> Plan:
+def _consume(topology: Topology, channel: ChannelState, consumer: ConsumerState) -> Plan:
     fields = consumer.fields = topology.resolve(Op.CONSUME, consumer.fields)
     what = f"consumer {consumer.tag!r} of queue {consumer.queue!r}"
-    if (yield from _attempt(Step(channel.id, Op.CONSUME, fields, what))) is None:
+    if (yield from _attempt(RecoveryStep(channel.id, Op.CONSUME, fields, what))) is None:
         channel.consumers.pop(consumer.tag, None)
         consumer.sink.end(ConsumerCancelled(f"{what} could not be recovered"))
 
 
-def _attempt(step: Step) -> Generator[Step, Reply, Reply | None]:
+def _attempt(step: RecoveryStep) -> Generator[RecoveryStep, Reply, Reply | None]:
     """One step that may fail; recovery goes on without it."""
     try:
         return (yield step)

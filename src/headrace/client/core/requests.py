@@ -23,7 +23,7 @@ Message = tuple[str | None, str, Properties, bytes | str]
 
 
 @dataclass(slots=True)
-class Call(Generic[T]):
+class ClientRequest(Generic[T]):
     """One request and everything that is to happen around it."""
 
     op: int
@@ -78,11 +78,13 @@ def message_fields(
     }
 
 
-def publish(fields: Fields, repeatable: bool) -> Call[int]:
-    return Call(Op.PUBLISH, fields, lambda reply: int(reply["routed"]), repeatable)
+def publish(fields: Fields, repeatable: bool) -> ClientRequest[int]:
+    return ClientRequest(Op.PUBLISH, fields, lambda reply: int(reply["routed"]), repeatable)
 
 
-def publish_batches(messages: Iterable[Message], repeatable: bool) -> Iterator[Call[list[int]]]:
+def publish_batches(
+    messages: Iterable[Message], repeatable: bool
+) -> Iterator[ClientRequest[list[int]]]:
     """As many requests as it takes: a frame has a limit, and a shorter one is read sooner."""
     batch: list[Fields] = []
     size = 0
@@ -91,10 +93,10 @@ def publish_batches(messages: Iterable[Message], repeatable: bool) -> Iterator[C
         batch.append(fields)
         size += len(fields["body"])
         if len(batch) >= BATCH_MESSAGES or size >= BATCH_BYTES:
-            yield Call(Op.PUBLISH, {"batch": batch}, _routed_list, repeatable)
+            yield ClientRequest(Op.PUBLISH, {"batch": batch}, _routed_list, repeatable)
             batch, size = [], 0
     if batch:
-        yield Call(Op.PUBLISH, {"batch": batch}, _routed_list, repeatable)
+        yield ClientRequest(Op.PUBLISH, {"batch": batch}, _routed_list, repeatable)
 
 
 def _routed_list(reply: Reply) -> list[int]:

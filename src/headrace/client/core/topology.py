@@ -11,7 +11,7 @@ Fields = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Binding:
+class DeclaredBinding:
     fields: Fields
 
     @property
@@ -28,7 +28,7 @@ class Topology:
 
     exchanges: dict[str, Fields] = field(default_factory=dict)
     queues: dict[str, Fields] = field(default_factory=dict)
-    bindings: list[Binding] = field(default_factory=list)
+    bindings: list[DeclaredBinding] = field(default_factory=list)
     aliases: dict[str, str] = field(default_factory=dict)
     """Names which the broker gave earlier, and the names that these queues have now."""
     server_named: set[str] = field(default_factory=set)
@@ -57,14 +57,14 @@ class Topology:
 
     def add_binding(self, fields: Fields) -> None:
         if all(one.fields != fields for one in self.bindings):
-            self.bindings.append(Binding(fields))
+            self.bindings.append(DeclaredBinding(fields))
 
     def drop_binding(self, fields: Fields) -> None:
         """Without a key: every binding of the pair."""
         for one in [b for b in self.bindings if _matches(b.fields, fields)]:
             self._drop_binding(one)
 
-    def _drop_binding(self, binding: Binding) -> None:
+    def _drop_binding(self, binding: DeclaredBinding) -> None:
         self.bindings.remove(binding)
         source = self.exchanges.get(binding.source)
         if source is None or not source["auto_delete"]:

@@ -19,12 +19,12 @@ Later = Callable[[float, Callable[[], None]], object]
 _MANY = 256
 
 
-class Received:
+class ReceivedDelivery:
     """One message, as it came, without the means to settle it, which differ."""
 
     __slots__ = ("_ledger", "_row", "body", "consumer_tag", "tag")
 
-    def __init__(self, ledger: Ledger, tag: int, consumer_tag: str, row: Row) -> None:
+    def __init__(self, ledger: UnsettledDeliveries, tag: int, consumer_tag: str, row: Row) -> None:
         self._ledger = ledger
         self._row = row
         self.tag = tag
@@ -74,7 +74,7 @@ class Received:
         return f"<Delivery {self.tag} {self._row['key']!r}, {len(self.body)} bytes>"
 
 
-class Delivery(Received):
+class Delivery(ReceivedDelivery):
     """A message to be settled once, with ack() or nack(); any thread may."""
 
     __slots__ = ()
@@ -88,7 +88,7 @@ class Delivery(Received):
         self._ledger.nack(self.tag, requeue)
 
 
-D = TypeVar("D", bound=Received)
+D = TypeVar("D", bound=ReceivedDelivery)
 
 
 def name_of(row: Row) -> tuple[str, str]:
@@ -105,7 +105,7 @@ class Settlement(NamedTuple):
     keep: bool = False
 
 
-class Ledger:
+class UnsettledDeliveries:
     """Deliveries of one channel, over all its connections.
 
     The broker counts tags from 1 on every connection. Here they go on, so that a tag which a

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.client.core import requests as operations
-from headrace.client.core.connection_core import State
+from headrace.client.core.connection_core import ConnectionState
 from headrace.client.errors import (
     ChannelClosed,
     ConnectionClosed,
@@ -26,7 +26,7 @@ def desk() -> Desk:
     return desk
 
 
-def publication(body: bytes = b"x", *, retry: bool = False) -> operations.Call[int]:
+def publication(body: bytes = b"x", *, retry: bool = False) -> operations.ClientRequest[int]:
     return operations.publish(operations.message_fields(None, "q", None, body), retry)
 
 
@@ -72,7 +72,7 @@ def test_no_answer_is_a_timeout_and_a_late_one_is_ignored(desk: Desk) -> None:
 
 def test_requests_wait_for_the_greeting() -> None:
     desk = Desk()
-    future = desk.submit(None, operations.Call(Op.PING, {}, lambda reply: "pong"))
+    future = desk.submit(None, operations.ClientRequest(Op.PING, {}, lambda reply: "pong"))
     assert desk.said() == []
 
     desk.greet()
@@ -82,12 +82,12 @@ def test_requests_wait_for_the_greeting() -> None:
 
 def test_a_refused_login_ends_everything() -> None:
     desk = Desk()
-    future = desk.submit(None, operations.Call(Op.PING, {}, lambda reply: None))
+    future = desk.submit(None, operations.ClientRequest(Op.PING, {}, lambda reply: None))
     desk.core.connected(desk.now)
     desk.refuse(desk.said()[0], "login_refused")
 
     assert isinstance(future.exception(0), LoginRefused)
-    assert desk.core.state is State.CLOSED
+    assert desk.core.state is ConnectionState.CLOSED
 
 
 def test_publishes_under_way_fail_when_the_connection_is_lost(desk: Desk) -> None:
@@ -208,7 +208,9 @@ def test_unknown_properties_are_refused_at_home() -> None:
 def test_a_request_the_broker_hangs_up_on_is_not_sent_for_ever() -> None:
     desk = Desk()
     desk.greet()
-    future = desk.submit(None, operations.Call(Op.PING, {}, lambda reply: "pong", repeatable=True))
+    future = desk.submit(
+        None, operations.ClientRequest(Op.PING, {}, lambda reply: "pong", repeatable=True)
+    )
     cuts = 0
     while not future.done():
         assert desk.said()

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from headrace.client.core.channel_core import Calls
+from headrace.client.core.channel_core import ChannelRequests
 from headrace.client.core.channel_state import ChannelState
-from headrace.client.core.connection_core import State
+from headrace.client.core.connection_core import ConnectionState
 from headrace.client.core.unsettled import Delivery
 from headrace.client.errors import ConsumerCancelled, ResourceLocked
 from headrace.wire.native.payloads import Op
@@ -25,20 +25,28 @@ def desk() -> Desk:
 
 
 def declare_queue(
-    desk: Desk, channel: ChannelState, calls: Calls[Delivery], name: str, **attributes: bool
+    desk: Desk,
+    channel: ChannelState,
+    calls: ChannelRequests[Delivery],
+    name: str,
+    **attributes: bool,
 ) -> None:
     call = calls.queue_declare(name, **{**PLAIN, "exclusive": False, **attributes})
     desk.run(channel, call, name=name or "amq.gen-1", messages=0, consumers=0)
 
 
 def declare_exchange(
-    desk: Desk, channel: ChannelState, calls: Calls[Delivery], name: str, **attributes: bool
+    desk: Desk,
+    channel: ChannelState,
+    calls: ChannelRequests[Delivery],
+    name: str,
+    **attributes: bool,
 ) -> None:
     call = calls.exchange_declare(name, "topic", **{**PLAIN, "internal": False, **attributes})
     desk.run(channel, call, created=True)
 
 
-def consume(desk: Desk, channel: ChannelState, calls: Calls[Delivery], queue: str) -> Box:
+def consume(desk: Desk, channel: ChannelState, calls: ChannelRequests[Delivery], queue: str) -> Box:
     box = Box(channel.ledger)
     tag = calls.new_tag()
     call = calls.consume(queue, tag, box, exclusive=False, arguments=None)
@@ -56,7 +64,7 @@ def recover(desk: Desk, **names: str) -> list[Request]:
         steps += requests
         name = requests[0][1].get("name") or names.get("unnamed", "")
         desk.answer(requests[0], name=name)
-    assert desk.core.state is State.READY
+    assert desk.core.state is ConnectionState.READY
     return steps
 
 
@@ -185,7 +193,7 @@ def test_a_consumer_that_cannot_come_back_is_told(desk: Desk) -> None:
     desk.answer(desk.said()[0])
     desk.refuse(desk.said()[0], "not_found")
     assert [type(one) for one in box.endings] == [ConsumerCancelled]
-    assert desk.core.state is State.READY
+    assert desk.core.state is ConnectionState.READY
 
 
 def test_a_consumer_ended_by_the_broker_is_told_and_does_not_come_back(desk: Desk) -> None:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.client.core.unsettled import Delivery, Ledger
+from headrace.client.core.unsettled import Delivery, UnsettledDeliveries
 from headrace.client.errors import AlreadySettled
 from unit.client.desk import row
 
 
-def ledger_with(*tags: int) -> tuple[Ledger, list[Delivery], list[bool]]:
+def ledger_with(*tags: int) -> tuple[UnsettledDeliveries, list[Delivery], list[bool]]:
     notes: list[bool] = []
-    ledger = Ledger(notes.append, lambda *_: None)
+    ledger = UnsettledDeliveries(notes.append, lambda *_: None)
     return ledger, delivered(ledger, *tags), notes
 
 
-def delivered(ledger: Ledger, *tags: int) -> list[Delivery]:
+def delivered(ledger: UnsettledDeliveries, *tags: int) -> list[Delivery]:
     batch = ledger.register([row(tag) for tag in tags])
     return [Delivery(ledger, tag, "c", one) for tag, one in batch.items()]
 
 
-def sent(ledger: Ledger) -> list[tuple[int, bool, bool | None]]:
+def sent(ledger: UnsettledDeliveries) -> list[tuple[int, bool, bool | None]]:
     return [(one.tag, one.multiple, one.requeue) for one in ledger.take_settlements()]
 
 
