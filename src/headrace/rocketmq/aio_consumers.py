@@ -8,11 +8,11 @@ from typing import Self
 from headrace.rocketmq.consuming.base_consumer import BaseConsumer
 from headrace.rocketmq.consuming.concurrent import RESULTS as CONCURRENT_RESULTS
 from headrace.rocketmq.consuming.concurrent import ConcurrentService
-from headrace.rocketmq.consuming.consumer_core import Engine, Service
-from headrace.rocketmq.consuming.listeners import Adapter
+from headrace.rocketmq.consuming.consumer_core import ConsumerCore, ConsumeService
+from headrace.rocketmq.consuming.listeners import ListenerAdapter
 from headrace.rocketmq.consuming.orderly import RESULTS as ORDERLY_RESULTS
 from headrace.rocketmq.consuming.orderly import OrderlyService
-from headrace.rocketmq.consuming.runners import Runner, TaskRunner
+from headrace.rocketmq.consuming.runners import ListenerRunner, TaskRunner
 
 
 class AsyncConsumer(BaseConsumer):
@@ -44,7 +44,7 @@ class AsyncConsumer(BaseConsumer):
     async def __aexit__(self, *_: object) -> None:
         await self.shutdown()
 
-    def _runner(self) -> Runner:
+    def _runner(self) -> ListenerRunner:
         return TaskRunner(self.config.consume_thread_max)
 
 
@@ -53,7 +53,9 @@ class AsyncConcurrentConsumer(AsyncConsumer):
 
     allowed = CONCURRENT_RESULTS
 
-    def _service(self, engine: Engine, adapter: Adapter, runner: Runner) -> Service:
+    def _service(
+        self, engine: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
+    ) -> ConsumeService:
         return ConcurrentService(engine, adapter, runner)
 
 
@@ -62,5 +64,7 @@ class AsyncOrderlyConsumer(AsyncConsumer):
 
     allowed = ORDERLY_RESULTS
 
-    def _service(self, engine: Engine, adapter: Adapter, runner: Runner) -> Service:
+    def _service(
+        self, engine: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
+    ) -> ConsumeService:
         return OrderlyService(engine, adapter, runner)

@@ -13,7 +13,7 @@ from headrace.rocketmq.net.routes import KnownTopic
 from headrace.rocketmq.producing.base_producer import BaseProducer
 from headrace.rocketmq.producing.producer_core import ProducerCore
 from headrace.rocketmq.producing.send import Chooser, queue_by_key, to_queue
-from headrace.rocketmq.producing.send_requests import Parcel, SendResult
+from headrace.rocketmq.producing.send_requests import EncodedSend, SendResult
 from headrace.wire.remoting.message_queue import MessageQueue
 
 
@@ -81,7 +81,7 @@ class AsyncProducer(BaseProducer):
     async def _known(self, core: ProducerCore, topic: str) -> KnownTopic:
         return core.topic_now(topic) or await core.find_topic(topic)
 
-    async def _send(self, sent: Parcel, choose: Chooser | None) -> SendResult:
+    async def _send(self, sent: EncodedSend, choose: Chooser | None) -> SendResult:
         core = self._running()
         known = await self._known(core, sent.topic)
         return await core.send(core.tries(sent, known, None, choose))

@@ -9,11 +9,11 @@ from headrace.rocketmq.config import ConsumerConfig
 from headrace.rocketmq.consuming.base_consumer import BaseConsumer
 from headrace.rocketmq.consuming.concurrent import RESULTS as CONCURRENT_RESULTS
 from headrace.rocketmq.consuming.concurrent import ConcurrentService
-from headrace.rocketmq.consuming.consumer_core import Engine, Service
-from headrace.rocketmq.consuming.listeners import Adapter
+from headrace.rocketmq.consuming.consumer_core import ConsumerCore, ConsumeService
+from headrace.rocketmq.consuming.listeners import ListenerAdapter
 from headrace.rocketmq.consuming.orderly import RESULTS as ORDERLY_RESULTS
 from headrace.rocketmq.consuming.orderly import OrderlyService
-from headrace.rocketmq.consuming.runners import Runner, ThreadRunner
+from headrace.rocketmq.consuming.runners import ListenerRunner, ThreadRunner
 from headrace.rocketmq.enums import ConsumeResult
 from headrace.rocketmq.errors import ConfigurationError
 from headrace.rocketmq.net.loops import LoopThread
@@ -64,12 +64,14 @@ class ConcurrentConsumer(BlockingConsumer):
 
     allowed: ClassVar[Sequence[ConsumeResult]] = CONCURRENT_RESULTS
 
-    def _runner(self) -> Runner:
+    def _runner(self) -> ListenerRunner:
         config = self.config
         name = f"rocketmq-{config.consumer_group}-listener"
         return ThreadRunner(name, config.consume_thread_min, config.consume_thread_max)
 
-    def _service(self, engine: Engine, adapter: Adapter, runner: Runner) -> Service:
+    def _service(
+        self, engine: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
+    ) -> ConsumeService:
         return ConcurrentService(engine, adapter, runner)
 
 
@@ -78,7 +80,9 @@ class OrderlyConsumer(ConcurrentConsumer):
 
     allowed: ClassVar[Sequence[ConsumeResult]] = ORDERLY_RESULTS
 
-    def _service(self, engine: Engine, adapter: Adapter, runner: Runner) -> Service:
+    def _service(
+        self, engine: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
+    ) -> ConsumeService:
         return OrderlyService(engine, adapter, runner)
 
 

@@ -29,7 +29,7 @@ class Health:
     """Seconds since 1970 of the last heartbeat that a broker has answered; 0 = none yet."""
 
 
-class Problems:
+class HealthProblems:
     """What is wrong at the moment, by subject; each is told once until it is over."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 _BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 60_000)
 
 
-class Latencies:
+class LatencyHistogram:
     """A histogram of milliseconds: cheap to record, good enough for percentiles."""
 
     def __init__(self) -> None:
@@ -77,8 +77,8 @@ class ConsumerMetrics:
     def __init__(self) -> None:
         self._lock = Lock()
         self._counts = dict.fromkeys(_NAMES, 0)
-        self._consume_times = Latencies()
-        self._pull_times = Latencies()
+        self._consume_times = LatencyHistogram()
+        self._pull_times = LatencyHistogram()
         self.started_at = time.time()
 
     def add(self, name: str, count: int = 1) -> None:
@@ -125,7 +125,7 @@ class ProducerMetrics:
     def __init__(self) -> None:
         self._lock = Lock()
         self._counts = dict.fromkeys(("sent", "failed", "retries", "one_way", "checks"), 0)
-        self._times = Latencies()
+        self._times = LatencyHistogram()
 
     def add(self, name: str, count: int = 1) -> None:
         with self._lock:

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from threading import BoundedSemaphore
 from typing import Self
 
-from headrace.rocketmq.consuming.workers import Workers
+from headrace.rocketmq.consuming.workers import ThreadPool
 from headrace.rocketmq.errors import (
     InvalidMessageError,
     RequestTimeoutError,
@@ -20,11 +20,11 @@ from headrace.rocketmq.message import Message
 from headrace.rocketmq.net.loops import LoopThread
 from headrace.rocketmq.net.routes import KnownTopic
 from headrace.rocketmq.producer_config import ProducerConfig
-from headrace.rocketmq.producing.async_send import Flight
+from headrace.rocketmq.producing.async_send import AsyncSend
 from headrace.rocketmq.producing.base_producer import BaseProducer
 from headrace.rocketmq.producing.producer_core import ProducerCore
 from headrace.rocketmq.producing.send import Chooser, queue_by_key, to_queue
-from headrace.rocketmq.producing.send_requests import Parcel, SendResult
+from headrace.rocketmq.producing.send_requests import EncodedSend, SendResult
 from headrace.wire.remoting.message_queue import MessageQueue
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class Producer(BaseProducer):
         super().__init__(config)
         self._thread: LoopThread | None = None
         self._room = BoundedSemaphore(config.max_pending)
-        self._callbacks = Workers(f"rocketmq-{config.producer_group}-callback", 1, 4)
+        self._callbacks = ThreadPool(f"rocketmq-{config.producer_group}-callback", 1, 4)
 
     # -- life --------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class Producer(BaseProducer):
         tries = core.tries(
             sent, known, timeout, choose, self.config.retry_times_when_send_async_failed
         )
-        Flight(core, tries, future).begin()
+        AsyncSend(core, tries, future).begin()
         return future
 
     def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
@@ -168,7 +168,7 @@ class Producer(BaseProducer):
 
     # -- within ------------------------------------------------------------------------------
 
-    def _parcel(self, message: Message) -> Parcel:
+    def _parcel(self, message: Message) -> EncodedSend:
         if not isinstance(message, Message):
             raise InvalidMessageError(f"{message!r} is no Message")
         return self._running().parcel(message)
@@ -180,7 +180,7 @@ class Producer(BaseProducer):
             known = self._thread.run(core.find_topic(topic))
         return known
 
-    def _send(self, sent: Parcel, timeout: float | None, choose: Chooser | None) -> SendResult:
+    def _send(self, sent: EncodedSend, timeout: float | None, choose: Chooser | None) -> SendResult:
         core = self._running()
         known = self._known(core, sent.topic)
         return core.send_blocking(core.tries(sent, known, timeout, choose))

@@ -18,11 +18,11 @@ from headrace.rocketmq.errors import (
 from headrace.rocketmq.health import State
 from headrace.rocketmq.message import MessageExt
 from headrace.rocketmq.net import checks
-from headrace.rocketmq.net.client_instance import Instance
+from headrace.rocketmq.net.client_instance import ClientInstance
 from headrace.rocketmq.net.identity import client_id
 from headrace.rocketmq.net.lifecycle import Lifecycle
 from headrace.rocketmq.net.loops import LoopThread
-from headrace.rocketmq.offsets.gateway import Gateway
+from headrace.rocketmq.offsets.gateway import BrokerOffsets
 from headrace.rocketmq.offsets.offset_store import OffsetEntry
 from headrace.rocketmq.received import messages_in
 from headrace.wire.remoting.codes import ResponseCode
@@ -63,7 +63,7 @@ class QueueReader:
         self._seconds = request_timeout / 1000
         name = client_id()
         self._thread = LoopThread("rocketmq-reader")
-        self._instance = Instance(
+        self._instance = ClientInstance(
             self._thread.loop,
             name,
             servers,
@@ -72,7 +72,7 @@ class QueueReader:
             credentials=(access_key, secret_key) if access_key else None,
             tls=checks.tls_context(tls),
         )
-        self._gateway = Gateway(self._instance, group, self._seconds)
+        self._gateway = BrokerOffsets(self._instance, group, self._seconds)
         self._life.on_fork = self._instance.remoting.abandon
         self._life.state = State.RUNNING
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace.rocketmq.consuming.workers import Workers
+from headrace.rocketmq.consuming.workers import ThreadPool
 from headrace.rocketmq.enums import LocalTransactionState, SendStatus
 from headrace.rocketmq.errors import ListenerError, RocketMQError
 from headrace.rocketmq.message import Message, MessageExt
@@ -66,7 +66,9 @@ class TransactionProducer(Producer):
             if not callable(getattr(listener, name, None)):
                 raise ListenerError(f"the transaction listener has no method {name}()")
         self._listener = listener
-        self._checkers = Workers(f"rocketmq-{config.producer_group}-check", 1, config.check_threads)
+        self._checkers = ThreadPool(
+            f"rocketmq-{config.producer_group}-check", 1, config.check_threads
+        )
 
     def _prepare(self, core: ProducerCore) -> None:
         core.instance.handlers[RequestCode.CHECK_TRANSACTION_STATE] = self._asked

@@ -24,8 +24,8 @@ from headrace.rocketmq import (
     TransactionConsumer,
     TransactionProducer,
 )
-from headrace.rocketmq.consuming.workers import Workers
-from headrace.rocketmq.health import Problems
+from headrace.rocketmq.consuming.workers import ThreadPool
+from headrace.rocketmq.health import HealthProblems
 from headrace.rocketmq.net.lifecycle import Lifecycle
 from waiting import wait_for
 
@@ -117,7 +117,7 @@ def test_a_forked_child_is_told(recwarn: pytest.WarningsRecorder) -> None:
 
 
 def test_problems_are_told_once() -> None:
-    problems = Problems()
+    problems = HealthProblems()
     assert problems.set("a", "first")
     assert not problems.set("a", "again")
     assert problems.texts() == ("again",)
@@ -129,7 +129,7 @@ def test_problems_are_told_once() -> None:
 
 
 def test_workers_grow_up_to_the_limit() -> None:
-    workers, release, started = Workers("w", 1, 4), Event(), []
+    workers, release, started = ThreadPool("w", 1, 4), Event(), []
     lock = Lock()
 
     def job() -> None:
@@ -150,7 +150,7 @@ def test_workers_grow_up_to_the_limit() -> None:
 
 def test_no_job_waits_behind_a_busy_thread_while_more_are_allowed() -> None:
     for _ in range(100):
-        workers, release, done = Workers("w", 1, 3), Event(), []
+        workers, release, done = ThreadPool("w", 1, 3), Event(), []
         workers.submit(lambda done=done: done.append(1))  # type: ignore[misc]
         workers.submit(lambda release=release: release.wait(10))  # type: ignore[misc]
         workers.submit(lambda done=done: done.append(2))  # type: ignore[misc]
@@ -160,7 +160,7 @@ def test_no_job_waits_behind_a_busy_thread_while_more_are_allowed() -> None:
 
 
 def test_stopping_forgets_what_has_not_begun() -> None:
-    workers, release, started = Workers("w", 1, 1), Event(), []
+    workers, release, started = ThreadPool("w", 1, 1), Event(), []
 
     def job() -> None:
         started.append(1)
@@ -176,7 +176,7 @@ def test_stopping_forgets_what_has_not_begun() -> None:
 
 
 def test_a_job_that_fails_does_not_end_its_thread(caplog: pytest.LogCaptureFixture) -> None:
-    workers, done = Workers("w", 1, 1), Event()
+    workers, done = ThreadPool("w", 1, 1), Event()
     workers.submit(lambda: sys.exit(1))
     workers.submit(done.set)
     assert done.wait(5)

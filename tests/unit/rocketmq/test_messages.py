@@ -24,7 +24,7 @@ from headrace.rocketmq import (
     create_tag_selector,
     is_tag_type,
 )
-from headrace.rocketmq.metrics import ConsumerMetrics, Latencies, ProducerMetrics
+from headrace.rocketmq.metrics import ConsumerMetrics, LatencyHistogram, ProducerMetrics
 from headrace.rocketmq.net.identity import MessageIds, client_id
 from headrace.rocketmq.selector import tags_in
 from headrace.wire.remoting.hosts import HostAddress
@@ -191,7 +191,7 @@ def test_message_ids_are_unique_and_look_like_those_of_java() -> None:
 
 @given(st.lists(st.floats(0, 100_000), min_size=1))
 def test_percentiles_lie_between_nothing_and_the_highest(times: list[float]) -> None:
-    latencies = Latencies()
+    latencies = LatencyHistogram()
     for one in times:
         latencies.record(one)
     assert latencies.count == len(times)

@@ -21,11 +21,11 @@ from headrace.rocketmq import (
 )
 from headrace.rocketmq.consuming.rebalancing import by_broker, change, share_of
 from headrace.rocketmq.errors import ConnectionLostError, RocketMQError
-from headrace.rocketmq.net.pending_requests import Calls, Pending
-from headrace.rocketmq.net.routes import Routes, route_by_template
-from headrace.rocketmq.producing.faults import Faults, rest_after
-from headrace.rocketmq.producing.send import RETRIED, Tries, queue_by_key
-from headrace.rocketmq.producing.send_requests import Parcel, batch_parcel, parcel
+from headrace.rocketmq.net.pending_requests import PendingRequest, PendingRequests
+from headrace.rocketmq.net.routes import TopicRoutes, route_by_template
+from headrace.rocketmq.producing.faults import BrokerFaults, rest_after
+from headrace.rocketmq.producing.send import RETRIED, SendAttempts, queue_by_key
+from headrace.rocketmq.producing.send_requests import EncodedSend, batch_parcel, parcel
 from headrace.wire.remoting.batch import take_batch
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.compression import inflate
@@ -38,12 +38,12 @@ QUEUES = [MessageQueue("T", broker, number) for broker in "ab" for number in ran
 STORED = {"msgId": "7F00000100002A9F0000000000000400", "queueId": "1", "queueOffset": "7"}
 
 
-def tries(most: int = 3, deadline: float = 10.0, **more: object) -> Tries:
+def tries(most: int = 3, deadline: float = 10.0, **more: object) -> SendAttempts:
     sent = parcel(CONFIG, Message("T", b"x"), "ID")
-    return Tries(
+    return SendAttempts(
         sent,
         QUEUES,
-        Faults(),
+        BrokerFaults(),
         place=0,
         most=most,
         deadline=deadline,
@@ -140,7 +140,7 @@ def test_keys_are_hashed_as_in_java() -> None:
 # -- parcels -------------------------------------------------------------------------------------
 
 
-def sent(one: Parcel) -> tuple[dict[str, str], Command]:
+def sent(one: EncodedSend) -> tuple[dict[str, str], Command]:
     command = one.command(QUEUES[1])
     header = take_send(command.code, command.ext)
     assert (header.queue_id, header.producer_group, header.topic) == (1, "pg", "T")
@@ -211,7 +211,7 @@ def test_slow_brokers_rest(millis: int, seconds: int) -> None:
 
 
 def test_a_resting_broker_is_avoided_while_there_is_another() -> None:
-    faults = Faults(by_latency=True)
+    faults = BrokerFaults(by_latency=True)
     faults.failed("a", 0.0)
     assert faults.choose(QUEUES, 0, set(), 1.0).broker_name == "b"
     assert faults.choose(QUEUES, 0, {"b"}, 1.0).broker_name == "a"
@@ -220,14 +220,14 @@ def test_a_resting_broker_is_avoided_while_there_is_another() -> None:
     assert faults.choose(QUEUES, 0, set(), 29.0).broker_name == "b"
     faults.succeeded("a", 1, 29.0)
     assert faults.choose(QUEUES, 0, set(), 29.0).broker_name == "a"
-    off = Faults()
+    off = BrokerFaults()
     off.failed("a", 0.0)
     assert off.choose(QUEUES, 0, set(), 0.0).broker_name == "a"
 
 
 @given(st.integers(0, 1000), st.sets(st.sampled_from("abc")))
 def test_there_is_always_a_queue(place: int, tried: set[str]) -> None:
-    assert Faults().choose(QUEUES, place, tried, 0.0) in QUEUES
+    assert BrokerFaults().choose(QUEUES, place, tried, 0.0) in QUEUES
 
 
 # -- routes --------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def route(*brokers: str, queues: int = 4) -> TopicRoute:
 
 
 def test_routes_tell_what_has_changed() -> None:
-    routes = Routes()
+    routes = TopicRoutes()
     assert routes.update("T", route("a"))
     assert not routes.update("T", route("a"))
     assert routes.update("T", route("a", "b"))
@@ -295,9 +295,9 @@ def test_nothing_is_decided_without_members_or_queues() -> None:
 
 
 def test_answers_find_who_waits() -> None:
-    calls, found = Calls("a:1"), []
+    calls, found = PendingRequests("a:1"), []
     number = calls.next_number()
-    calls.add(number, Pending(found.append, 5.0, "PULL_MESSAGE"))
+    calls.add(number, PendingRequest(found.append, 5.0, "PULL_MESSAGE"))
     assert not calls.answered(Command(0, opaque=number + 1))
     assert calls.answered(Command(0, opaque=number))
     assert not calls.answered(Command(0, opaque=number))
@@ -305,10 +305,10 @@ def test_answers_find_who_waits() -> None:
 
 
 def test_calls_expire_and_fail() -> None:
-    calls = Calls("a:1")
+    calls = PendingRequests("a:1")
     found: list[Command | RocketMQError] = []
     for deadline in (1.0, 2.0, 3.0):
-        calls.add(calls.next_number(), Pending(found.append, deadline, "HEART_BEAT"))
+        calls.add(calls.next_number(), PendingRequest(found.append, deadline, "HEART_BEAT"))
     calls.expire(0.5)
     assert found == []
     calls.expire(1.5)

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 from headrace.rocketmq.config import ConsumerConfig
 from headrace.rocketmq.consuming.broker_requests import ConsumerRequests
-from headrace.rocketmq.consuming.consumer_core import Engine, Service
-from headrace.rocketmq.consuming.listeners import Adapter, Listener
-from headrace.rocketmq.consuming.runners import Runner
+from headrace.rocketmq.consuming.consumer_core import ConsumerCore, ConsumeService
+from headrace.rocketmq.consuming.listeners import Listener, ListenerAdapter
+from headrace.rocketmq.consuming.runners import ListenerRunner
 from headrace.rocketmq.enums import ConsumeResult
 from headrace.rocketmq.errors import ConfigurationError, StateError
 from headrace.rocketmq.health import Health, State
@@ -40,9 +40,9 @@ class BaseConsumer(ABC):
         self.metrics = ConsumerMetrics()
         self.subscription_manager = SubscriptionManager(config.max_subscriptions)
         self.message_listener: Listener | None = None
-        self._adapter: Adapter | None = None
+        self._adapter: ListenerAdapter | None = None
         self._offset_store = offset_store
-        self._engine: Engine | None = None
+        self._engine: ConsumerCore | None = None
         self._life = Lifecycle(f"{type(self).__name__} of group {config.consumer_group!r}")
 
     @abstractmethod
@@ -67,7 +67,7 @@ class BaseConsumer(ABC):
         """An object with consume_message(), a function or a coroutine function."""
         if self._life.state is not State.CREATED:
             raise StateError("the listener of a consumer cannot be changed after start()")
-        self._adapter = Adapter(listener, self.allowed)
+        self._adapter = ListenerAdapter(listener, self.allowed)
         self.message_listener = listener
 
     def suspend(self) -> None:
@@ -119,19 +119,21 @@ class BaseConsumer(ABC):
     # -- for the kinds of consumers ----------------------------------------------------------
 
     @abstractmethod
-    def _runner(self) -> Runner:
+    def _runner(self) -> ListenerRunner:
         """Where listeners run."""
 
     @abstractmethod
-    def _service(self, engine: Engine, adapter: Adapter, runner: Runner) -> Service:
+    def _service(
+        self, engine: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
+    ) -> ConsumeService:
         """How messages are consumed."""
 
-    def _running_engine(self) -> Engine:
+    def _running_engine(self) -> ConsumerCore:
         self._life.check_running()
         assert self._engine is not None
         return self._engine
 
-    def _check_ready(self) -> Adapter:
+    def _check_ready(self) -> ListenerAdapter:
         if self._adapter is None:
             raise StateError("no listener; call register_message_listener() before start()")
         if not self.subscription_manager.get_subscription_count():
@@ -140,7 +142,7 @@ class BaseConsumer(ABC):
 
     async def _start_engine(self, loop: asyncio.AbstractEventLoop) -> None:
         adapter = self._check_ready()
-        engine = Engine(
+        engine = ConsumerCore(
             loop,
             self.config,
             self.client_id,

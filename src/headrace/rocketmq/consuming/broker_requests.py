@@ -7,10 +7,10 @@ import time
 from collections.abc import Awaitable, Callable
 
 from headrace.rocketmq.consuming.assignment import Assignment
-from headrace.rocketmq.consuming.consumer_core import Engine
-from headrace.rocketmq.consuming.listeners import Adapter, ConsumeContext, Outcome
+from headrace.rocketmq.consuming.consumer_core import ConsumerCore
+from headrace.rocketmq.consuming.listeners import ConsumeContext, ListenerAdapter, ListenerResult
 from headrace.rocketmq.consuming.membership import wire_subscription
-from headrace.rocketmq.consuming.runners import Runner
+from headrace.rocketmq.consuming.runners import ListenerRunner
 from headrace.rocketmq.enums import ConsumeResult
 from headrace.rocketmq.net.client_instance import Handler
 from headrace.rocketmq.net.connection import Connection
@@ -40,7 +40,9 @@ _RESULTS = {
 class ConsumerRequests:
     """Answers for one consumer."""
 
-    def __init__(self, engine: Engine, adapter: Adapter, runner: Runner) -> None:
+    def __init__(
+        self, engine: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
+    ) -> None:
         self._engine = engine
         self._adapter = adapter
         self._runner = runner
@@ -121,7 +123,7 @@ def _without_connection(serve: Serve) -> Handler:
     return handler
 
 
-def _direct_result(outcome: Outcome) -> ConsumeResultCode:
+def _direct_result(outcome: ListenerResult) -> ConsumeResultCode:
     if outcome.is_wrong:
         return ConsumeResultCode.CR_RETURN_NULL
     if outcome.error is not None:

@@ -8,15 +8,15 @@ import time
 from typing import TYPE_CHECKING
 
 from headrace.rocketmq.consuming.assignment import Assignment
-from headrace.rocketmq.consuming.listeners import Adapter, ConsumeContext, Outcome
-from headrace.rocketmq.consuming.retry_topics import ReturnDesk
-from headrace.rocketmq.consuming.runners import Runner
+from headrace.rocketmq.consuming.listeners import ConsumeContext, ListenerAdapter, ListenerResult
+from headrace.rocketmq.consuming.retry_topics import RetrySender
+from headrace.rocketmq.consuming.runners import ListenerRunner
 from headrace.rocketmq.consuming.waits import until
 from headrace.rocketmq.enums import ConsumeResult
 from headrace.rocketmq.message import MessageExt
 
 if TYPE_CHECKING:
-    from headrace.rocketmq.consuming.consumer_core import Engine
+    from headrace.rocketmq.consuming.consumer_core import ConsumerCore
 
 logger = logging.getLogger(__name__)
 
@@ -31,11 +31,13 @@ class ConcurrentService:
 
     is_orderly = False
 
-    def __init__(self, engine: Engine, adapter: Adapter, runner: Runner) -> None:
+    def __init__(
+        self, engine: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
+    ) -> None:
         self._engine = engine
         self._adapter = adapter
         self._runner = runner
-        self._desk = ReturnDesk(engine, engine.config.max_reconsume_times)
+        self._desk = RetrySender(engine, engine.config.max_reconsume_times)
         self._returning: set[int] = set()
 
     def start(self) -> None:
@@ -76,7 +78,7 @@ class ConcurrentService:
             a.cached.begin(messages, time.monotonic())
             return True
 
-        def done(outcome: Outcome, millis: float) -> None:
+        def done(outcome: ListenerResult, millis: float) -> None:
             self._settle(a, messages, context, outcome, millis)
 
         self._runner.submit(self._adapter, messages, context, begin, done)
@@ -86,7 +88,7 @@ class ConcurrentService:
         a: Assignment,
         messages: list[MessageExt],
         context: ConsumeContext,
-        outcome: Outcome,
+        outcome: ListenerResult,
         millis: float,
     ) -> None:
         """In the listener's thread: a success costs no change of threads."""

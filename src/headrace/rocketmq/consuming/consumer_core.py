@@ -9,18 +9,18 @@ from typing import Any, Protocol
 
 from headrace.rocketmq.config import ConsumerConfig
 from headrace.rocketmq.consuming.assignment import Assignment
-from headrace.rocketmq.consuming.listeners import Outcome
+from headrace.rocketmq.consuming.listeners import ListenerResult
 from headrace.rocketmq.consuming.membership import Membership
 from headrace.rocketmq.consuming.process_queue import FlowLimits
-from headrace.rocketmq.consuming.rebalance import Shares, cancel
+from headrace.rocketmq.consuming.rebalance import Rebalancer, cancel
 from headrace.rocketmq.consuming.start_position import ConsumeFromWhereManager
 from headrace.rocketmq.errors import OffsetStoreError, RocketMQError, TopicNotFoundError
 from headrace.rocketmq.message import MessageExt
 from headrace.rocketmq.metrics import ConsumerMetrics
 from headrace.rocketmq.net import checks
-from headrace.rocketmq.net.client_instance import Instance
+from headrace.rocketmq.net.client_instance import ClientInstance
 from headrace.rocketmq.offsets import LocalOffsetStore, OffsetStore, RemoteOffsetStore
-from headrace.rocketmq.offsets.gateway import Gateway
+from headrace.rocketmq.offsets.gateway import BrokerOffsets
 from headrace.rocketmq.subscriptions import SubscriptionData, SubscriptionManager
 from headrace.wire.remoting.message_queue import MessageQueue
 
@@ -30,7 +30,7 @@ _OFFSET_SECONDS = 5.0
 _ROUTES_GAP = 1.0
 
 
-class Service(Protocol):
+class ConsumeService(Protocol):
     """How messages are consumed: concurrently or in order."""
 
     is_orderly: bool
@@ -43,10 +43,10 @@ class Service(Protocol):
     async def stop(self, seconds: float) -> bool: ...
 
 
-class Engine:
+class ConsumerCore:
     """One consumer while it runs."""
 
-    service: Service
+    service: ConsumeService
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Engine:
             config.pull_threshold_size_for_queue * 1024 * 1024,
             config.consume_concurrently_max_span,
         )
-        self.instance = Instance(
+        self.instance = ClientInstance(
             loop,
             client_id,
             config.name_servers,
@@ -77,7 +77,7 @@ class Engine:
             talks_to_slaves=True,
         )
         self.members = Membership(self.instance, config, subscriptions)
-        gateway = Gateway(
+        gateway = BrokerOffsets(
             self.instance,
             config.consumer_group,
             _OFFSET_SECONDS,
@@ -86,7 +86,7 @@ class Engine:
         self.store = store or _store_for(config, client_id, gateway)
         self.routes_needed = asyncio.Event()
         self._loop = loop
-        self.shares = Shares(self, ConsumeFromWhereManager(gateway))
+        self.shares = Rebalancer(self, ConsumeFromWhereManager(gateway))
 
     # -- for services and pullers ------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class Engine:
         except RuntimeError:  # the loop is closed: the message comes again
             work.close()
 
-    def count(self, outcome: Outcome, millis: float, fine: int, failed: int) -> None:
+    def count(self, outcome: ListenerResult, millis: float, fine: int, failed: int) -> None:
         self.metrics.listened(millis, fine, failed)
         if outcome.is_wrong:
             self.metrics.add("wrong_results")
@@ -238,7 +238,7 @@ class Engine:
             self.shares.needed.set()
 
 
-def _store_for(config: ConsumerConfig, client_id: str, gateway: Gateway) -> OffsetStore:
+def _store_for(config: ConsumerConfig, client_id: str, gateway: BrokerOffsets) -> OffsetStore:
     if config.is_broadcasting:
         return LocalOffsetStore(
             config.offset_directory,

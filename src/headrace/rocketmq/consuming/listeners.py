@@ -53,7 +53,7 @@ Listener = MessageListener | Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ListenerResult:
     """What came out of a listener."""
 
     result: ConsumeResult
@@ -62,17 +62,17 @@ class Outcome:
     """It returned something that is no ConsumeResult."""
 
 
-class Adapter:
+class ListenerAdapter:
     """Calls a listener of any form and judges what it returns."""
 
     def __init__(self, listener: Listener, allowed: Sequence[ConsumeResult]) -> None:
         self.call, self.name = _callable_of(listener)
         self.allowed = tuple(allowed)
-        self._outcomes = {one: Outcome(one) for one in self.allowed}
+        self._outcomes = {one: ListenerResult(one) for one in self.allowed}
         self.is_async = _is_coroutine(self.call)
         self._arity = _arity(self.call, self.name)
 
-    def run(self, messages: list[MessageExt], context: ConsumeContext) -> Outcome:
+    def run(self, messages: list[MessageExt], context: ConsumeContext) -> ListenerResult:
         """In a thread. A coroutine gets an event loop of its own."""
         try:
             found = self._invoke(messages, context)
@@ -82,7 +82,9 @@ class Adapter:
             return self._failed(error, messages)
         return self.judge(found, messages)
 
-    async def run_async(self, messages: list[MessageExt], context: ConsumeContext) -> Outcome:
+    async def run_async(
+        self, messages: list[MessageExt], context: ConsumeContext
+    ) -> ListenerResult:
         """On the event loop. A plain function goes to a thread, so that it may block."""
         try:
             if self.is_async:
@@ -105,7 +107,7 @@ class Adapter:
             return self.call(messages)
         return self.call(messages, context)
 
-    def _failed(self, error: BaseException, messages: list[MessageExt]) -> Outcome:
+    def _failed(self, error: BaseException, messages: list[MessageExt]) -> ListenerResult:
         logger.error(
             "listener %s failed on message %s of %s; it is tried again",
             self.name,
@@ -113,9 +115,9 @@ class Adapter:
             messages[0].topic if messages else "?",
             exc_info=error,
         )
-        return Outcome(ConsumeResult.RECONSUME_LATER, error)
+        return ListenerResult(ConsumeResult.RECONSUME_LATER, error)
 
-    def judge(self, found: object, messages: list[MessageExt]) -> Outcome:
+    def judge(self, found: object, messages: list[MessageExt]) -> ListenerResult:
         """A ConsumeResult, or its value as a text; everything else is an error."""
         if type(found) is ConsumeResult and found in self._outcomes:
             return self._outcomes[found]  # nearly always
@@ -124,7 +126,7 @@ class Adapter:
         except ValueError:
             result = None
         if result is not None and result in self.allowed:
-            return Outcome(result)
+            return ListenerResult(result)
         names = ", ".join(f"ConsumeResult.{one.name}" for one in self.allowed)
         error = ListenerError(
             f"listener {self.name} returned {found!r}, which says nothing about message "
@@ -132,7 +134,7 @@ class Adapter:
             "The message counts as failed and is tried again"
         )
         logger.error("%s", error)
-        return Outcome(ConsumeResult.RECONSUME_LATER, error, is_wrong=True)
+        return ListenerResult(ConsumeResult.RECONSUME_LATER, error, is_wrong=True)
 
 
 async def _awaited(found: Awaitable[object]) -> object:

@@ -17,17 +17,17 @@ from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.message_queue import LockRequest, MessageQueue, take_locked
 
 if TYPE_CHECKING:
-    from headrace.rocketmq.consuming.consumer_core import Engine
+    from headrace.rocketmq.consuming.consumer_core import ConsumerCore
 
 logger = logging.getLogger(__name__)
 
 BROKER_LIFE = 55.0  # after so long without renewal somebody else may have had the lock
 
 
-class Locks:
+class QueueLockHolder:
     """Takes, renews and releases."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: ConsumerCore) -> None:
         self._engine = engine
         self._one_at_a_time = asyncio.Lock()  # else a renewal could overtake a release
 

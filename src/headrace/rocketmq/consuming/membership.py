@@ -15,7 +15,7 @@ from headrace.rocketmq.errors import (
     RocketMQError,
     TopicNotFoundError,
 )
-from headrace.rocketmq.net.client_instance import Instance
+from headrace.rocketmq.net.client_instance import ClientInstance
 from headrace.rocketmq.selector import MessageSelector
 from headrace.rocketmq.subscriptions import SubscriptionData, SubscriptionManager
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
@@ -39,7 +39,7 @@ class Membership:
     """Subscriptions of the consumer, and members of its group."""
 
     def __init__(
-        self, instance: Instance, config: ConsumerConfig, subscriptions: SubscriptionManager
+        self, instance: ClientInstance, config: ConsumerConfig, subscriptions: SubscriptionManager
     ) -> None:
         self._instance = instance
         self._config = config

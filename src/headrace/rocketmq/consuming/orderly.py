@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from headrace.rocketmq.config import clamp_suspension
 from headrace.rocketmq.consuming.assignment import Assignment
-from headrace.rocketmq.consuming.listeners import Adapter, ConsumeContext, Outcome
-from headrace.rocketmq.consuming.locking import Locks
-from headrace.rocketmq.consuming.retry_topics import BURY, ReturnDesk
-from headrace.rocketmq.consuming.runners import Runner
+from headrace.rocketmq.consuming.listeners import ConsumeContext, ListenerAdapter, ListenerResult
+from headrace.rocketmq.consuming.locking import QueueLockHolder
+from headrace.rocketmq.consuming.retry_topics import BURY, RetrySender
+from headrace.rocketmq.consuming.runners import ListenerRunner
 from headrace.rocketmq.consuming.waits import until
 from headrace.rocketmq.enums import ConsumeResult
 from headrace.rocketmq.errors import OffsetStoreError
 from headrace.rocketmq.message import MessageExt
 
 if TYPE_CHECKING:
-    from headrace.rocketmq.consuming.consumer_core import Engine
+    from headrace.rocketmq.consuming.consumer_core import ConsumerCore
 
 logger = logging.getLogger(__name__)
 
@@ -39,14 +39,16 @@ class OrderlyService:
 
     is_orderly = True
 
-    def __init__(self, engine: Engine, adapter: Adapter, runner: Runner) -> None:
+    def __init__(
+        self, engine: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
+    ) -> None:
         self._engine = engine
         self._adapter = adapter
         self._runner = runner
-        self._locks = Locks(engine)
+        self._locks = QueueLockHolder(engine)
         self._keeper: asyncio.Task[None] | None = None
         limit = engine.config.orderly_max_reconsume_times
-        self._desk = ReturnDesk(engine, limit)
+        self._desk = RetrySender(engine, limit)
         self._limit = limit if limit >= 0 else None
 
     def start(self) -> None:
@@ -138,7 +140,7 @@ class OrderlyService:
 
     async def _listen(
         self, a: Assignment, messages: list[MessageExt], context: ConsumeContext
-    ) -> tuple[Outcome, float]:
+    ) -> tuple[ListenerResult, float]:
         """A listener that takes too long is reported; the order is worth more than the time."""
         engine, subject = self._engine, f"slow {a.queue}"
         seconds = engine.config.orderly_consume_timeout

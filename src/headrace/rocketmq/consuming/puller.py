@@ -20,7 +20,7 @@ from headrace.wire.remoting.headers.pull import PULL_CODES, PullMessage, PullRes
 from headrace.wire.remoting.names import retry_topic
 
 if TYPE_CHECKING:
-    from headrace.rocketmq.consuming.consumer_core import Engine
+    from headrace.rocketmq.consuming.consumer_core import ConsumerCore
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _GRACE = 15.0  # seconds above the broker's patience until a pull counts as lost
 class Puller:
     """Keeps one queue filled."""
 
-    def __init__(self, engine: Engine, assignment: Assignment) -> None:
+    def __init__(self, engine: ConsumerCore, assignment: Assignment) -> None:
         self._engine = engine
         self._a = assignment
         self._pause = _FIRST_PAUSE

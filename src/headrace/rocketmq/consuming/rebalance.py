@@ -18,7 +18,7 @@ from headrace.rocketmq.errors import OffsetStoreError, RocketMQError
 from headrace.wire.remoting.message_queue import MessageQueue
 
 if TYPE_CHECKING:
-    from headrace.rocketmq.consuming.consumer_core import Engine
+    from headrace.rocketmq.consuming.consumer_core import ConsumerCore
 
 logger = logging.getLogger(__name__)
 
@@ -26,10 +26,10 @@ _SOON = 1.0  # seconds until another rebalance when one was not complete
 _SWARM = 0.05  # notifications come in swarms
 
 
-class Shares:
+class Rebalancer:
     """The queues of one consumer. Only in the loop's thread."""
 
-    def __init__(self, engine: Engine, start_position: ConsumeFromWhereManager) -> None:
+    def __init__(self, engine: ConsumerCore, start_position: ConsumeFromWhereManager) -> None:
         self.lock = asyncio.Lock()
         """Held while queues are taken and given up."""
         self.needed = asyncio.Event()

@@ -10,7 +10,7 @@ from headrace.wire.remoting.message_queue import MessageQueue
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RebalanceDiff:
     """The difference between what a consumer has and what it should have."""
 
     gained: tuple[MessageQueue, ...]
@@ -20,9 +20,9 @@ class Change:
         return bool(self.gained or self.lost)
 
 
-def change(owned: Collection[MessageQueue], wanted: Iterable[MessageQueue]) -> Change:
+def change(owned: Collection[MessageQueue], wanted: Iterable[MessageQueue]) -> RebalanceDiff:
     should = set(wanted)
-    return Change(tuple(sorted(should - set(owned))), tuple(sorted(set(owned) - should)))
+    return RebalanceDiff(tuple(sorted(should - set(owned))), tuple(sorted(set(owned) - should)))
 
 
 def share_of(

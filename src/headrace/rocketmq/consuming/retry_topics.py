@@ -18,7 +18,7 @@ from headrace.wire.remoting.names import CLIENT_INNER_PRODUCER, retry_topic
 from headrace.wire.remoting.properties import properties_text
 
 if TYPE_CHECKING:
-    from headrace.rocketmq.consuming.consumer_core import Engine
+    from headrace.rocketmq.consuming.consumer_core import ConsumerCore
 
 logger = logging.getLogger(__name__)
 
@@ -27,10 +27,10 @@ _DEFAULT_LIMIT = 16
 _SECONDS = 5.0
 
 
-class ReturnDesk:
+class RetrySender:
     """Sends messages back; the ordinary way first, then as a message to the retry topic."""
 
-    def __init__(self, engine: Engine, limit: int) -> None:
+    def __init__(self, engine: ConsumerCore, limit: int) -> None:
         self._engine = engine
         self.limit = limit if limit >= 0 else _DEFAULT_LIMIT
 

@@ -7,20 +7,20 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from headrace.rocketmq.consuming.listeners import Adapter, ConsumeContext, Outcome
-from headrace.rocketmq.consuming.workers import Workers
+from headrace.rocketmq.consuming.listeners import ConsumeContext, ListenerAdapter, ListenerResult
+from headrace.rocketmq.consuming.workers import ThreadPool
 from headrace.rocketmq.message import MessageExt
 
-Done = Callable[[Outcome, float], None]
+Done = Callable[[ListenerResult, float], None]
 Begin = Callable[[], bool]
 
 
-class Runner(Protocol):
+class ListenerRunner(Protocol):
     """Both ways to run a listener."""
 
     def submit(
         self,
-        adapter: Adapter,
+        adapter: ListenerAdapter,
         messages: list[MessageExt],
         context: ConsumeContext,
         begin: Begin,
@@ -29,8 +29,8 @@ class Runner(Protocol):
         """Some time: `begin`, and if that is True, the listener, then `done`."""
 
     async def call(
-        self, adapter: Adapter, messages: list[MessageExt], context: ConsumeContext
-    ) -> tuple[Outcome, float]:
+        self, adapter: ListenerAdapter, messages: list[MessageExt], context: ConsumeContext
+    ) -> tuple[ListenerResult, float]:
         """Now, and wait for it; the outcome and the milliseconds it took."""
 
     async def stop(self, seconds: float) -> bool:
@@ -38,8 +38,8 @@ class Runner(Protocol):
 
 
 def _timed(
-    adapter: Adapter, messages: list[MessageExt], context: ConsumeContext
-) -> tuple[Outcome, float]:
+    adapter: ListenerAdapter, messages: list[MessageExt], context: ConsumeContext
+) -> tuple[ListenerResult, float]:
     start = time.perf_counter()
     outcome = adapter.run(messages, context)
     return outcome, (time.perf_counter() - start) * 1000
@@ -49,11 +49,11 @@ class ThreadRunner:
     """Listeners in a pool of threads."""
 
     def __init__(self, name: str, low: int, high: int) -> None:
-        self._workers = Workers(name, low, high)
+        self._workers = ThreadPool(name, low, high)
 
     def submit(
         self,
-        adapter: Adapter,
+        adapter: ListenerAdapter,
         messages: list[MessageExt],
         context: ConsumeContext,
         begin: Begin,
@@ -66,12 +66,12 @@ class ThreadRunner:
         self._workers.submit(job)
 
     async def call(
-        self, adapter: Adapter, messages: list[MessageExt], context: ConsumeContext
-    ) -> tuple[Outcome, float]:
+        self, adapter: ListenerAdapter, messages: list[MessageExt], context: ConsumeContext
+    ) -> tuple[ListenerResult, float]:
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[tuple[Outcome, float]] = loop.create_future()
+        future: asyncio.Future[tuple[ListenerResult, float]] = loop.create_future()
 
-        def hand_over(found: tuple[Outcome, float]) -> None:
+        def hand_over(found: tuple[ListenerResult, float]) -> None:
             if not future.done():
                 future.set_result(found)
 
@@ -96,7 +96,7 @@ class TaskRunner:
 
     def submit(
         self,
-        adapter: Adapter,
+        adapter: ListenerAdapter,
         messages: list[MessageExt],
         context: ConsumeContext,
         begin: Begin,
@@ -112,8 +112,8 @@ class TaskRunner:
         task.add_done_callback(self._tasks.discard)
 
     async def call(
-        self, adapter: Adapter, messages: list[MessageExt], context: ConsumeContext
-    ) -> tuple[Outcome, float]:
+        self, adapter: ListenerAdapter, messages: list[MessageExt], context: ConsumeContext
+    ) -> tuple[ListenerResult, float]:
         start = time.perf_counter()
         outcome = await adapter.run_async(messages, context)
         return outcome, (time.perf_counter() - start) * 1000

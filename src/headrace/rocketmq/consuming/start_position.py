@@ -12,7 +12,7 @@ from headrace.wire.remoting.names import is_retry_topic
 _HALF_AN_HOUR = 30 * 60 * 1000
 
 
-class QueueBounds(Protocol):
+class QueueOffsets(Protocol):
     """Questions to the broker of a queue. They block; never ask from an event loop."""
 
     def max_offset(self, queue: MessageQueue) -> int:
@@ -28,7 +28,7 @@ class QueueBounds(Protocol):
 class ConsumeFromWhereManager:
     """Turns ConsumeFromWhere into an offset."""
 
-    def __init__(self, bounds: QueueBounds) -> None:
+    def __init__(self, bounds: QueueOffsets) -> None:
         self._bounds = bounds
 
     def get_consume_offset(

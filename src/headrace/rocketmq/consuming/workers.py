@@ -22,7 +22,7 @@ _IDLE = 60.0
 Job = Callable[[], None]
 
 
-class Workers:
+class ThreadPool:
     """At least `low` threads stay, at most `high` work."""
 
     def __init__(self, name: str, low: int, high: int) -> None:

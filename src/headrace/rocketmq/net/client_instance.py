@@ -19,11 +19,11 @@ from headrace.rocketmq.errors import (
     RocketMQError,
     TopicNotFoundError,
 )
-from headrace.rocketmq.health import Problems
+from headrace.rocketmq.health import HealthProblems
 from headrace.rocketmq.net.connection import Connection, Credentials
-from headrace.rocketmq.net.connection_pool import Remoting
-from headrace.rocketmq.net.returns import Returns
-from headrace.rocketmq.net.routes import Routes
+from headrace.rocketmq.net.connection_pool import ConnectionPool
+from headrace.rocketmq.net.returns import RestartedBrokers
+from headrace.rocketmq.net.routes import TopicRoutes
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.groups import UnregisterClient
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 Handler = Callable[[Connection, Command], Awaitable[Command | None]]
 
 
-class Instance:
+class ClientInstance:
     """One client as brokers see it."""
 
     def __init__(
@@ -51,12 +51,12 @@ class Instance:
         talks_to_slaves: bool = False,
     ) -> None:
         self.client_id = client_id
-        self.routes = Routes()
-        self.problems = Problems()
-        self.returns = Returns()
+        self.routes = TopicRoutes()
+        self.problems = HealthProblems()
+        self.returns = RestartedBrokers()
         self.handlers: dict[int, Handler] = {}
         self.timeout = request_timeout
-        self.remoting = Remoting(loop, self._requested, self._greet, credentials, tls)
+        self.remoting = ConnectionPool(loop, self._requested, self._greet, credentials, tls)
         self._loop = loop
         self._name_servers = list(name_servers)
         random.shuffle(self._name_servers)

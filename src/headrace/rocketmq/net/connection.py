@@ -18,7 +18,7 @@ from threading import Lock
 from headrace.errors import BrokerError as CodecError
 from headrace.rocketmq.errors import ConnectError, ConnectionLostError, RocketMQError
 from headrace.rocketmq.net.checks import split_address
-from headrace.rocketmq.net.pending_requests import Calls, Done, Pending
+from headrace.rocketmq.net.pending_requests import Done, PendingRequest, PendingRequests
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import ONEWAY, Command
 from headrace.wire.remoting.frames import Reader, command_bytes
@@ -54,7 +54,7 @@ class Connection:
         self._on_lost = on_lost
         self._credentials = credentials
         self._tls = tls
-        self._calls = Calls(address)
+        self._calls = PendingRequests(address)
         self._reader = Reader()
         self._socket: socket.socket | None = None
         self._lock = Lock()
@@ -215,7 +215,7 @@ class Connection:
         """
         number = self._calls.next_number()
         data = self._encoded(command, number, command.flag)
-        pending = Pending(done, time.monotonic() + timeout, request_name(command.code))
+        pending = PendingRequest(done, time.monotonic() + timeout, request_name(command.code))
         self._calls.add(number, pending)
         try:
             self._write(data, lazy)

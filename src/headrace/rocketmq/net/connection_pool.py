@@ -20,7 +20,7 @@ Greeting = Callable[[Connection], Awaitable[None]]
 _CONNECT_TIMEOUT = 3.0
 
 
-class Waiter:
+class ResponseWaiter:
     """One thread waits here for one answer; lighter than an event."""
 
     __slots__ = ("_lock", "found")
@@ -38,7 +38,7 @@ class Waiter:
         return self._lock.acquire(timeout=max(timeout, 0.0))
 
 
-class Remoting:
+class ConnectionPool:
     """All connections of one client."""
 
     def __init__(
@@ -168,7 +168,7 @@ class Remoting:
 
     def ask_blocking(self, address: str, command: Command, timeout: float) -> Command:
         connection = self.connection_now(address, timeout)
-        waiter = Waiter()
+        waiter = ResponseWaiter()
         number = connection.call(command, waiter, timeout)
         if not waiter.wait(timeout + 1.0) and connection.forget(number):
             raise timed_out(request_name(command.code), address)

@@ -16,7 +16,7 @@ Done = Callable[[Command | RocketMQError], None]
 _INT31 = 0x7FFFFFFF
 
 
-class Pending(NamedTuple):
+class PendingRequest(NamedTuple):
     """A request under way."""
 
     done: Done
@@ -24,13 +24,13 @@ class Pending(NamedTuple):
     what: str
 
 
-class Calls:
+class PendingRequests:
     """Numbers requests and finds who waits for an answer."""
 
     def __init__(self, address: str) -> None:
         self._address = address
         self._numbers = itertools.count(1)
-        self._pending: dict[int, Pending] = {}
+        self._pending: dict[int, PendingRequest] = {}
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -38,7 +38,7 @@ class Calls:
     def next_number(self) -> int:
         return next(self._numbers) & _INT31
 
-    def add(self, number: int, pending: Pending) -> None:
+    def add(self, number: int, pending: PendingRequest) -> None:
         self._pending[number] = pending
 
     def drop(self, number: int) -> bool:

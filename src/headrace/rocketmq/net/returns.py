@@ -11,7 +11,7 @@ SETTLED_S: Final = 3.0
 _AGAIN_S: Final = 30.0  # one that comes and goes does not keep everybody waiting for ever
 
 
-class Returns:
+class RestartedBrokers:
     """When brokers have come back. Only in the loop's thread."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:

@@ -17,7 +17,7 @@ class KnownTopic:
     read_queues: tuple[MessageQueue, ...]
 
 
-class Routes:
+class TopicRoutes:
     """Topics by name, brokers by name."""
 
     def __init__(self) -> None:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from headrace.rocketmq.errors import BrokerError, RocketMQError, TopicNotFoundError
-from headrace.rocketmq.net.client_instance import Instance
-from headrace.rocketmq.net.connection_pool import Waiter
+from headrace.rocketmq.net.client_instance import ClientInstance
+from headrace.rocketmq.net.connection_pool import ResponseWaiter
 from headrace.rocketmq.offsets.offset_store import NOT_FOUND, OffsetEntry
 from headrace.wire.remoting.codes import ResponseCode
 from headrace.wire.remoting.command import Command
@@ -23,12 +23,12 @@ from headrace.wire.remoting.headers.pull import (
 from headrace.wire.remoting.message_queue import MessageQueue
 
 
-class Gateway:
+class BrokerOffsets:
     """An OffsetGateway and QueueBounds for one group."""
 
     def __init__(
         self,
-        instance: Instance,
+        instance: ClientInstance,
         group: str,
         seconds: float,
         stored: Callable[[int], None] = lambda count: None,
@@ -72,11 +72,11 @@ class Gateway:
 
     def commit_offsets(self, entries: Sequence[OffsetEntry]) -> list[OffsetEntry]:
         """All are sent before the first answer is waited for."""
-        waiting: list[tuple[OffsetEntry, Waiter]] = []
+        waiting: list[tuple[OffsetEntry, ResponseWaiter]] = []
         problem: RocketMQError | None = None
         deadline = time.monotonic() + self._seconds
         for entry in entries:
-            waiter = Waiter()
+            waiter = ResponseWaiter()
             try:
                 self._send_commit(entry, waiter)
             except RocketMQError as error:
@@ -98,7 +98,7 @@ class Gateway:
         self._stored(len(stored))
         return stored
 
-    def _send_commit(self, entry: OffsetEntry, waiter: Waiter) -> None:
+    def _send_commit(self, entry: OffsetEntry, waiter: ResponseWaiter) -> None:
         queue = entry.queue
         header = UpdateConsumerOffset(self._group, queue.topic, queue.queue_id, entry.offset)
         connection = self._instance.remoting.connection_now(self._address(queue), self._seconds)

@@ -8,16 +8,16 @@ from concurrent.futures import Future
 
 from headrace.rocketmq.errors import RocketMQError
 from headrace.rocketmq.producing.producer_core import ProducerCore
-from headrace.rocketmq.producing.send import Tries
+from headrace.rocketmq.producing.send import SendAttempts
 from headrace.rocketmq.producing.send_requests import SendResult
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.message_queue import MessageQueue
 
 
-class Flight:
+class AsyncSend:
     """One send of send_async(): the first try straight to the socket, the others on the loop."""
 
-    def __init__(self, core: ProducerCore, tries: Tries, future: Future[SendResult]) -> None:
+    def __init__(self, core: ProducerCore, tries: SendAttempts, future: Future[SendResult]) -> None:
         self._core = core
         self._tries = tries
         self._future = future

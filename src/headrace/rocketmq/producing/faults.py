@@ -17,7 +17,7 @@ def rest_after(millis: float) -> float:
     return next((seconds for limit, seconds in _REST if millis >= limit), 0.0)
 
 
-class Faults:
+class BrokerFaults:
     """Brokers that were slow or failed, and until when."""
 
     def __init__(self, *, by_latency: bool = False) -> None:

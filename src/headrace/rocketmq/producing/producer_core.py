@@ -13,13 +13,13 @@ from headrace.rocketmq.errors import RocketMQError, TopicNotFoundError
 from headrace.rocketmq.message import Message
 from headrace.rocketmq.metrics import ProducerMetrics
 from headrace.rocketmq.net import checks
-from headrace.rocketmq.net.client_instance import Instance
+from headrace.rocketmq.net.client_instance import ClientInstance
 from headrace.rocketmq.net.identity import MessageIds
 from headrace.rocketmq.net.routes import KnownTopic, route_by_template
 from headrace.rocketmq.producer_config import ProducerConfig
-from headrace.rocketmq.producing.faults import Faults
-from headrace.rocketmq.producing.send import Chooser, Tries
-from headrace.rocketmq.producing.send_requests import Parcel, SendResult, batch_parcel, parcel
+from headrace.rocketmq.producing.faults import BrokerFaults
+from headrace.rocketmq.producing.send import Chooser, SendAttempts
+from headrace.rocketmq.producing.send_requests import EncodedSend, SendResult, batch_parcel, parcel
 from headrace.wire.remoting.headers.heartbeat import Heartbeat
 from headrace.wire.remoting.message_queue import MessageQueue
 from headrace.wire.remoting.names import CLIENT_INNER_PRODUCER
@@ -43,7 +43,7 @@ class ProducerCore:
         self.config = config
         self.metrics = metrics
         groups = (config.producer_group, CLIENT_INNER_PRODUCER)
-        self.instance = Instance(
+        self.instance = ClientInstance(
             loop,
             client_id,
             config.name_servers,
@@ -52,7 +52,7 @@ class ProducerCore:
             credentials=(config.access_key, config.secret_key) if config.access_key else None,
             tls=checks.tls_context(config.tls),
         )
-        self._faults = Faults(by_latency=config.send_latency_fault_enable)
+        self._faults = BrokerFaults(by_latency=config.send_latency_fault_enable)
         self._turns: dict[str, itertools.count[int]] = {}
         self._looked_at: dict[str, float] = {}
 
@@ -120,25 +120,25 @@ class ProducerCore:
 
     # -- sends -------------------------------------------------------------------------------
 
-    def parcel(self, message: Message, *, transaction: bool = False) -> Parcel:
+    def parcel(self, message: Message, *, transaction: bool = False) -> EncodedSend:
         return parcel(self.config, message, _IDS.next(), transaction=transaction)
 
-    def batch(self, messages: Sequence[Message]) -> Parcel:
+    def batch(self, messages: Sequence[Message]) -> EncodedSend:
         return batch_parcel(self.config, messages, [_IDS.next() for _ in messages])
 
     def tries(
         self,
-        sent: Parcel,
+        sent: EncodedSend,
         known: KnownTopic,
         seconds: float | None,
         choose: Chooser | None = None,
         retries: int | None = None,
-    ) -> Tries:
+    ) -> SendAttempts:
         config = self.config
         turn = self._turns.get(sent.topic)
         if turn is None:
             turn = self._turns.setdefault(sent.topic, itertools.count(random.randrange(1 << 20)))
-        return Tries(
+        return SendAttempts(
             sent,
             known.write_queues,
             self._faults,
@@ -158,7 +158,7 @@ class ProducerCore:
             raise TopicNotFoundError(f"the master of broker {queue.broker_name!r} is not known")
         return found
 
-    async def send(self, tries: Tries) -> SendResult:
+    async def send(self, tries: SendAttempts) -> SendResult:
         """On the loop: try until it works or cannot work."""
         began = time.monotonic()
         while True:
@@ -174,7 +174,7 @@ class ProducerCore:
                 return self._sent(tries, result, began)
             self._retry(tries)
 
-    def send_blocking(self, tries: Tries) -> SendResult:
+    def send_blocking(self, tries: SendAttempts) -> SendResult:
         """In a thread of the program: the same, without a detour over the loop."""
         began = time.monotonic()
         while True:
@@ -190,17 +190,17 @@ class ProducerCore:
                 return self._sent(tries, result, began)
             self._retry(tries)
 
-    def _next(self, tries: Tries) -> tuple[MessageQueue, float]:
+    def _next(self, tries: SendAttempts) -> tuple[MessageQueue, float]:
         try:
             return tries.next(time.monotonic())
         except RocketMQError:
             self.metrics.add("failed", tries.parcel.count)
             raise
 
-    def _sent(self, tries: Tries, result: SendResult, began: float) -> SendResult:
+    def _sent(self, tries: SendAttempts, result: SendResult, began: float) -> SendResult:
         self.metrics.sent((time.monotonic() - began) * 1000, tries.parcel.count)
         return result
 
-    def _retry(self, tries: Tries) -> None:
+    def _retry(self, tries: SendAttempts) -> None:
         self.metrics.add("retries")
         self.look_again(tries.parcel.topic)

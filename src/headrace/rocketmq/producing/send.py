@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from headrace.model.selectors import tag_code
 from headrace.rocketmq.enums import SendStatus
 from headrace.rocketmq.errors import BrokerError, RemotingError, RocketMQError, SendError
-from headrace.rocketmq.producing.faults import Faults
-from headrace.rocketmq.producing.send_requests import Parcel, SendResult, result_of
+from headrace.rocketmq.producing.faults import BrokerFaults
+from headrace.rocketmq.producing.send_requests import EncodedSend, SendResult, result_of
 from headrace.wire.remoting.codes import ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.message_queue import MessageQueue
@@ -33,14 +33,14 @@ def queue_by_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
     return queues[abs(tag_code(key)) % len(queues)]
 
 
-class Tries:
+class SendAttempts:
     """The state of one send."""
 
     def __init__(
         self,
-        parcel: Parcel,
+        parcel: EncodedSend,
         queues: Sequence[MessageQueue],
-        faults: Faults,
+        faults: BrokerFaults,
         *,
         place: int,
         most: int,

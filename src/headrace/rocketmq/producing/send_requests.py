@@ -44,7 +44,7 @@ class SendResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class EncodedSend:
     """One or more messages, encoded; the queue is filled in for each try."""
 
     topic: str
@@ -65,7 +65,7 @@ class Parcel:
 
 def parcel(
     config: ProducerConfig, message: Message, unique: str, *, transaction: bool = False
-) -> Parcel:
+) -> EncodedSend:
     """A single message; large bodies are compressed."""
     body, flags = message.body, 0
     check_size(config, len(body))
@@ -81,7 +81,7 @@ def parcel(
         properties[names.TRANSACTION_PREPARED] = "true"
         properties[names.PRODUCER_GROUP] = config.producer_group
     ext = _ext(config, message.topic, flags, message.flag, properties)
-    return Parcel(
+    return EncodedSend(
         message.topic,
         RequestCode.SEND_MESSAGE_V2,
         body,
@@ -93,7 +93,7 @@ def parcel(
 
 def batch_parcel(
     config: ProducerConfig, messages: Sequence[Message], uniques: Sequence[str]
-) -> Parcel:
+) -> EncodedSend:
     """Several messages of one topic, stored one after the other in one queue."""
     _check_batch(messages)
     elements = []
@@ -106,7 +106,7 @@ def batch_parcel(
     wait = {names.WAIT: "true" if messages[0].wait_store_ok else "false"}
     ext = _ext(config, messages[0].topic, 0, 0, wait)
     ext["m"] = "true"
-    return Parcel(
+    return EncodedSend(
         messages[0].topic,
         RequestCode.SEND_BATCH_MESSAGE,
         body,
@@ -156,7 +156,7 @@ def _ext(
     }
 
 
-def result_of(sent: Parcel, queue: MessageQueue, answer: Command, address: str) -> SendResult:
+def result_of(sent: EncodedSend, queue: MessageQueue, answer: Command, address: str) -> SendResult:
     """BrokerError when the message was not stored."""
     status = _STATUS.get(answer.code)  # type: ignore[call-overload]  # an int equals its member
     if status is None:

@@ -16,7 +16,7 @@ from headrace.rocketmq import (
     MessageListener,
     MessageQueue,
 )
-from headrace.rocketmq.consuming.listeners import Adapter, Listener, Outcome
+from headrace.rocketmq.consuming.listeners import Listener, ListenerAdapter, ListenerResult
 
 ALLOWED = (ConsumeResult.SUCCESS, ConsumeResult.RECONSUME_LATER)
 MESSAGES = [MessageExt("T", b"x", {"UNIQ_KEY": "id-1"}, "b", 0, 1, 1)]
@@ -104,16 +104,16 @@ FORMS = [
 
 @pytest.mark.parametrize("listener", FORMS)
 def test_every_form_works_in_threads_and_on_a_loop(listener: Listener) -> None:
-    adapter = Adapter(listener, ALLOWED)
-    assert adapter.run(MESSAGES, CONTEXT) == Outcome(SUCCESS)
-    assert asyncio.run(adapter.run_async(MESSAGES, CONTEXT)) == Outcome(SUCCESS)
+    adapter = ListenerAdapter(listener, ALLOWED)
+    assert adapter.run(MESSAGES, CONTEXT) == ListenerResult(SUCCESS)
+    assert asyncio.run(adapter.run_async(MESSAGES, CONTEXT)) == ListenerResult(SUCCESS)
 
 
 @pytest.mark.parametrize("wrong", [None, True, 0, "OK", "SUCCESS", ConsumeResult.COMMIT, object()])
 def test_a_wrong_answer_is_an_error_that_is_seen(
     wrong: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outcome = Adapter(lambda messages: wrong, ALLOWED).run(MESSAGES, CONTEXT)
+    outcome = ListenerAdapter(lambda messages: wrong, ALLOWED).run(MESSAGES, CONTEXT)
     assert outcome.result is ConsumeResult.RECONSUME_LATER
     assert outcome.is_wrong
     assert isinstance(outcome.error, ListenerError)
@@ -125,7 +125,7 @@ def test_an_exception_counts_as_later(caplog: pytest.LogCaptureFixture) -> None:
     def fails(messages: list[MessageExt]) -> ConsumeResult:
         raise KeyError("boom")
 
-    outcome = Adapter(fails, ALLOWED).run(MESSAGES, CONTEXT)
+    outcome = ListenerAdapter(fails, ALLOWED).run(MESSAGES, CONTEXT)
     assert outcome.result is ConsumeResult.RECONSUME_LATER
     assert isinstance(outcome.error, KeyError)
     assert "boom" in caplog.text
@@ -139,9 +139,9 @@ def test_a_listener_that_exits_or_is_cancelled_has_failed(caplog: pytest.LogCapt
         return SUCCESS
 
     for listener in (lambda messages: sys.exit("enough"), cancelled):
-        outcome = Adapter(listener, ALLOWED).run(MESSAGES, CONTEXT)
+        outcome = ListenerAdapter(listener, ALLOWED).run(MESSAGES, CONTEXT)
         assert outcome.result is ConsumeResult.RECONSUME_LATER
-    outcome = asyncio.run(Adapter(cancelled, ALLOWED).run_async(MESSAGES, CONTEXT))
+    outcome = asyncio.run(ListenerAdapter(cancelled, ALLOWED).run_async(MESSAGES, CONTEXT))
     assert isinstance(outcome.error, asyncio.CancelledError)
     assert caplog.text.count("id-1") == 3
 
@@ -152,7 +152,7 @@ def test_a_listener_is_cancelled_with_its_consumer() -> None:
         return SUCCESS
 
     async def story() -> None:
-        task = asyncio.ensure_future(Adapter(endless, ALLOWED).run_async(MESSAGES, CONTEXT))
+        task = asyncio.ensure_future(ListenerAdapter(endless, ALLOWED).run_async(MESSAGES, CONTEXT))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -164,10 +164,10 @@ def test_a_listener_is_cancelled_with_its_consumer() -> None:
 @pytest.mark.parametrize("listener", [5, None, Plain, lambda: None, lambda a, b, c: None])
 def test_what_is_no_listener_is_refused_at_once(listener: Listener) -> None:
     with pytest.raises(ListenerError):
-        Adapter(listener, ALLOWED)
+        ListenerAdapter(listener, ALLOWED)
 
 
 def test_a_class_instead_of_an_instance_is_named() -> None:
     with pytest.raises(ListenerError, match=r"register an instance: Callable_\(\)"):
-        Adapter(Callable_, ALLOWED)
+        ListenerAdapter(Callable_, ALLOWED)
     assert inspect.isclass(Callable_)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.rocketmq.net.returns import SETTLED_S, Returns
+from headrace.rocketmq.net.returns import SETTLED_S, RestartedBrokers
 
 
 class Clock:
@@ -14,7 +14,7 @@ class Clock:
 
 def test_a_broker_that_came_back_is_not_believed_for_a_moment() -> None:
     clock = Clock()
-    returns = Returns(clock)
+    returns = RestartedBrokers(clock)
     returns.greeted("a")
     assert not returns.is_recent(["a"])  # nobody was away: a start
     clock.now += 5
@@ -26,7 +26,7 @@ def test_a_broker_that_came_back_is_not_believed_for_a_moment() -> None:
 
 def test_a_broker_that_comes_and_goes_does_not_keep_everybody_waiting() -> None:
     clock = Clock()
-    returns = Returns(clock)
+    returns = RestartedBrokers(clock)
     waited = 0
     for _ in range(60):
         returns.greeted("a")
