@@ -20,7 +20,7 @@ from headrace.bulk.read_plan import ReadPlan
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-class Mapped:
+class MappedRows:
     """The rows of one answer. `next` is the offset at which to go on."""
 
     def __init__(self, job: ReadPlan, segments: Sequence[int], files: ExitStack) -> None:
@@ -35,7 +35,7 @@ class Mapped:
             yield from batches_of(self._job, self._segments)
 
 
-def open_files(located: SegmentFiles) -> Mapped | None:
+def open_files(located: SegmentFiles) -> MappedRows | None:
     """None unless all files are here, may be read, and are the broker's own."""
     with ExitStack() as files:
         try:
@@ -44,7 +44,7 @@ def open_files(located: SegmentFiles) -> Mapped | None:
             segments = [_opened(files, *one) for one in located.files]
         except OSError:
             return None
-        return Mapped(ReadPlan.decode(located.job), segments, files.pop_all())
+        return MappedRows(ReadPlan.decode(located.job), segments, files.pop_all())
 
 
 def _opened(files: ExitStack, path: str, device: int, inode: int) -> int:

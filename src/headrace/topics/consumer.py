@@ -12,7 +12,7 @@ from headrace.model.topics.message_priority import lane_named
 from headrace.store.topics.engine import ConsumerSpec, Taken, TopicEngine
 from headrace.topics import arguments
 from headrace.topics.messages import Batch, Lag, Message, batch_of, lag_of, message_of, millis
-from headrace.topics.waiting import Bell, CommitsAndReads, Waits, poll
+from headrace.topics.waiting import AppendSignal, CommitReadEngine, WaitingEngine, poll
 
 _ROUND_S: Final = 1.0  # how long one look of an iteration waits
 
@@ -24,7 +24,9 @@ class Consumer:
     until the lease is over; what is not committed by then goes to another member.
     """
 
-    def __init__(self, engine: TopicEngine, bell: Bell, topic: str, reader: ConsumerSpec) -> None:
+    def __init__(
+        self, engine: TopicEngine, bell: AppendSignal, topic: str, reader: ConsumerSpec
+    ) -> None:
         self.topic = topic
         self.reader = reader
         self._engine = engine
@@ -45,14 +47,14 @@ class Consumer:
         if taken.messages or wait <= 0:
             return batch_of(taken)
         engine = self._engine
-        if isinstance(engine, Waits):
+        if isinstance(engine, WaitingEngine):
             return batch_of(engine.read_waiting(self.topic, self.reader, n, wait))
         return batch_of(poll(lambda: self._next(n, None), self._bell, self.topic, wait))
 
     def _next(self, n: int, done: Batch | None) -> Taken:
         engine = self._engine
         if done is not None and done.claim:
-            if isinstance(engine, CommitsAndReads):
+            if isinstance(engine, CommitReadEngine):
                 return engine.commit_and_read(self.topic, self.reader, done.claim, n)
             self.commit(done)
         return engine.read(self.topic, self.reader, n)

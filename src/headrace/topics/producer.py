@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from headrace.model.topics.names import check_token
 from headrace.store.topics.engine import Entry, TopicEngine
 from headrace.topics.messages import NewMessage
-from headrace.topics.waiting import Bell
+from headrace.topics.waiting import AppendSignal
 
 
 class Producer:
     """Appends to one topic under one token. Messages are stored when append() returns."""
 
-    def __init__(self, engine: TopicEngine, bell: Bell, topic: str, token: str) -> None:
+    def __init__(self, engine: TopicEngine, bell: AppendSignal, topic: str, token: str) -> None:
         self.topic = topic
         self.token = check_token(token)
         self._engine = engine

@@ -23,7 +23,7 @@ from headrace.topics import arguments
 from headrace.topics.consumer import Consumer
 from headrace.topics.messages import when
 from headrace.topics.producer import Producer
-from headrace.topics.waiting import Bell
+from headrace.topics.waiting import AppendSignal
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Store:
     def __init__(self, engine: TopicEngine) -> None:
         self.engine = engine
         """What is beneath: the calls of `headrace.store.topics.engine.TopicEngine`."""
-        self._bell = Bell()
+        self._bell = AppendSignal()
 
     def __repr__(self) -> str:
         return f"<Store on {self.engine!r}>"

@@ -18,7 +18,7 @@ _LAST_S: Final = 0.2
 
 
 @runtime_checkable
-class Waits(Protocol):
+class WaitingEngine(Protocol):
     """An engine whose reads wait by themselves."""
 
     def read_waiting(
@@ -27,7 +27,7 @@ class Waits(Protocol):
 
 
 @runtime_checkable
-class CommitsAndReads(Protocol):
+class CommitReadEngine(Protocol):
     """An engine that does both in one step."""
 
     def commit_and_read(
@@ -35,7 +35,7 @@ class CommitsAndReads(Protocol):
     ) -> Taken: ...
 
 
-class Bell:
+class AppendSignal:
     """Rung when something was appended to a topic by this process."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Bell:
             return self._changed.wait_for(lambda: self._rings.get(topic, 0) != heard, timeout)
 
 
-def poll(read: Callable[[], Taken], bell: Bell, topic: str, wait_s: float) -> Taken:
+def poll(read: Callable[[], Taken], bell: AppendSignal, topic: str, wait_s: float) -> Taken:
     """Read until there is something, or the time is over."""
     deadline = time.monotonic() + wait_s
     pause = _FIRST_S
