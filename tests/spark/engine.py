@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from headrace.spark.errors import SparkError
 from headrace.spark.options import PATIENCE, read_options, write_options
 from headrace.spark.reader import StreamReader
-from headrace.spark.sink import Sink, sink_of
+from headrace.spark.sink import StagedSink, sink_of
 
 ROWS = 40  # of a batch
 
@@ -65,7 +65,7 @@ class Engine:
         if self.chance.random() < self.risk:
             raise Crash
 
-    def _batch(self, reader: StreamReader, sink: Sink) -> bool:
+    def _batch(self, reader: StreamReader, sink: StagedSink) -> bool:
         number = self.commits
         start = self.offsets[number - 1] if number else reader.initialOffset()
         self._point()
@@ -91,7 +91,9 @@ class Engine:
         self._point()
         return True
 
-    def _task(self, sink: Sink, number: int, read: Callable[[], Iterator[pa.RecordBatch]]) -> str:
+    def _task(
+        self, sink: StagedSink, number: int, read: Callable[[], Iterator[pa.RecordBatch]]
+    ) -> str:
         """An executor may die with its rows half staged: the task is done again."""
         while True:
             attempt = uuid.uuid4().hex[:12]

@@ -39,12 +39,12 @@ def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningB
 
 def run(spark: Any, name: str, place: Path) -> dict[str, Any]:  # noqa: ANN401 - pyspark's own
     from headrace.spark.pipelines.file import load
-    from headrace.spark.pipelines.run import Runner
+    from headrace.spark.pipelines.run import PipelineRunner
     from headrace.spark.pipelines.validate import check
 
     pipeline = load(EXAMPLES / name)
     check(spark, pipeline)
-    return Runner(spark, pipeline, place / "state", once=True).run()
+    return PipelineRunner(spark, pipeline, place / "state", once=True).run()
 
 
 # -- shop orders ----------------------------------------------------------------------------------

@@ -48,12 +48,12 @@ def place(broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def run(spark: Any, file: Path, place: Path) -> dict[str, Any]:  # noqa: ANN401 - pyspark's own
     from headrace.spark.pipelines.file import load
-    from headrace.spark.pipelines.run import Runner
+    from headrace.spark.pipelines.run import PipelineRunner
     from headrace.spark.pipelines.validate import check
 
     pipeline = load(file)
     check(spark, pipeline)
-    return Runner(spark, pipeline, place / "state", once=True).run()
+    return PipelineRunner(spark, pipeline, place / "state", once=True).run()
 
 
 def good_orders(count: int = COUNT) -> list[dict[str, Any]]:
@@ -210,7 +210,7 @@ def test_a_pipeline_that_is_told_to_stop_goes_on_later(
     broker: RunningBroker,
 ) -> None:
     from headrace.spark.pipelines.file import load
-    from headrace.spark.pipelines.run import Runner
+    from headrace.spark.pipelines.run import PipelineRunner
     from headrace.spark.pipelines.status import all_states
 
     text = (EXAMPLES / "to-delta.yaml").read_text("utf-8")
@@ -229,7 +229,7 @@ def test_a_pipeline_that_is_told_to_stop_goes_on_later(
         def line(self, queries: object, bad: int) -> None: ...
         def end(self) -> None: ...
 
-    runner = Runner(spark, load(file), place / "state", stop=stop, shown=StopAtThird())  # type: ignore[arg-type]
+    runner = PipelineRunner(spark, load(file), place / "state", stop=stop, shown=StopAtThird())  # type: ignore[arg-type]
     assert runner.run()["state"] == "stopped"
     assert [one["state"] for one in all_states(place / "state")] == ["stopped"]
     from deltalake import DeltaTable

@@ -16,14 +16,14 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from headrace.spark.backends.base import Source
+from headrace.spark.backends.base import ReadableSource
 
 Places = dict[tuple[str, int], int]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
-class Narrowing:
+class OffsetFilter:
     """Never removes a row that the filters would keep; Spark applies them again."""
 
     partitions: set[int] | None = None
@@ -87,7 +87,7 @@ class Narrowing:
         self,
         starts: Places,
         ends: Places,
-        look: Callable[[int | None], Mapping[str, Source]],
+        look: Callable[[int | None], Mapping[str, ReadableSource]],
     ) -> tuple[Places, Places]:
         """The places that are left."""
         since = _at_time(look(self.since_ms)) if self.since_ms is not None else {}
@@ -106,7 +106,7 @@ class Narrowing:
         }
 
 
-def _at_time(sources: Mapping[str, Source]) -> Places:
+def _at_time(sources: Mapping[str, ReadableSource]) -> Places:
     return {
         (name, part.partition): part.at_time
         for name, one in sources.items()

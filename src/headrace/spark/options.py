@@ -45,7 +45,7 @@ Positions = Mapping[str, Mapping[int, int]]  # by source, by partition
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class OffsetLimit:
     """Where reading begins or ends: a word, positions, or a time."""
 
     word: int | None = None  # EARLIEST or LATEST
@@ -62,8 +62,8 @@ class ReadOptions:
     url: str = field(repr=False)  # it holds a password
     kind: str  # "queue" or "topic"
     names: tuple[str, ...]
-    start: Limit
-    end: Limit
+    start: OffsetLimit
+    end: OffsetLimit
     columns: tuple[str, ...]
     max_rows: int | None = None
     rows_per_task: int = ROWS_PER_TASK
@@ -198,19 +198,21 @@ def _flag(options: Mapping[str, str], key: str, default: bool) -> bool:
     return text.lower() == "true"
 
 
-def _limit(options: Mapping[str, str], which: str, default: int, names: tuple[str, ...]) -> Limit:
+def _limit(
+    options: Mapping[str, str], which: str, default: int, names: tuple[str, ...]
+) -> OffsetLimit:
     offsets = options.get(f"{which}offsets")
     moment = options.get(f"{which}timestamp")
     if offsets is not None and moment is not None:
         raise BadOption(f"give {which}Offsets or {which}Timestamp, not both")
     if moment is not None:
-        return Limit(time_ms=_milliseconds(moment, f"{which}Timestamp"))
+        return OffsetLimit(time_ms=_milliseconds(moment, f"{which}Timestamp"))
     if offsets is None:
-        return Limit(word=default)
+        return OffsetLimit(word=default)
     word = {"earliest": EARLIEST, "latest": LATEST}.get(offsets.strip().lower())
     if word is not None:
-        return Limit(word=word)
-    return Limit(positions=_positions(offsets, f"{which}Offsets", names))
+        return OffsetLimit(word=word)
+    return OffsetLimit(positions=_positions(offsets, f"{which}Offsets", names))
 
 
 def _positions(text: str, option: str, names: tuple[str, ...]) -> Positions:

@@ -20,11 +20,11 @@ from pyspark.sql.streaming.datasource import (
 
 from headrace.model.epochs import current_epoch, end_of_epoch
 from headrace.spark import task_plan
-from headrace.spark.backends.base import Backend, Holder, Source, backend_of
+from headrace.spark.backends.base import Backend, PinnedBackend, ReadableSource, backend_of
 from headrace.spark.errors import BadOption, CheckpointLost, DataLost, SourceChanged
-from headrace.spark.filters import Narrowing
+from headrace.spark.filters import OffsetFilter
 from headrace.spark.offsets import SourceOffset, StreamOffset
-from headrace.spark.options import LATEST, Limit, ReadOptions
+from headrace.spark.options import LATEST, OffsetLimit, ReadOptions
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ Places = dict[tuple[str, int], int]
 class Task(InputPartition):
     """What one task reads; it travels to an executor."""
 
-    def __init__(self, part: task_plan.Range, uuid: str) -> None:
+    def __init__(self, part: task_plan.TaskRange, uuid: str) -> None:
         super().__init__((part.source, part.partition, part.start, part.end))
         self.part = part
         self.uuid = uuid
@@ -91,7 +91,7 @@ class FilteringReader(BatchReader):
 
     def __init__(self, options: ReadOptions) -> None:
         super().__init__(options)
-        self._narrowing = Narrowing()
+        self._narrowing = OffsetFilter()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         for one in filters:
@@ -137,9 +137,9 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return begin.to_json()
 
     @property
-    def _holder(self) -> Holder | None:
+    def _holder(self) -> PinnedBackend | None:
         backend = self.backend
-        return backend if isinstance(backend, Holder) else None
+        return backend if isinstance(backend, PinnedBackend) else None
 
     def _provisional(self, query: str) -> str:
         """Of this source only: a query may read several under one name."""
@@ -161,7 +161,8 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         begin, sources = self._checked(begin)
         starts = _starts(begin, sources)
         tracks = [
-            task_plan.Track(name, part.partition, part.lane, starts[name, part.partition],
+            task_plan.PlannedPartition(name, part.partition, part.lane,
+                                       starts[name, part.partition],
                            self._end(name, part.partition, part.end))
             for name, one in sources.items()
             for part in one.parts
@@ -235,7 +236,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         holder.unpin(provisional)
         return begin
 
-    def _checked(self, begin: StreamOffset) -> tuple[StreamOffset, dict[str, Source]]:
+    def _checked(self, begin: StreamOffset) -> tuple[StreamOffset, dict[str, ReadableSource]]:
         """Where to go on, and the sources as they are; a missing or another one is an error, never
         a fresh start."""
         sources = self.backend.look()
@@ -251,7 +252,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
                 _refuse_older(found, known)
         return self._seen(begin, sources), sources
 
-    def _seen(self, position: StreamOffset, sources: Mapping[str, Source]) -> StreamOffset:
+    def _seen(self, position: StreamOffset, sources: Mapping[str, ReadableSource]) -> StreamOffset:
         """The position, if the sources have what was read up to it; without failOnDataLoss it is
         set back to where what they have of it ends."""
         found: dict[str, SourceOffset] = {}
@@ -283,7 +284,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         pass
 
 
-def _lost(source: Source, known: SourceOffset) -> dict[int, int]:
+def _lost(source: ReadableSource, known: SourceOffset) -> dict[int, int]:
     """The partitions of which more was read than is there, and where to go on in them."""
     parts = {part.partition: part for part in source.parts if part.epochs is not None}
     lost = {one: 0 for one in known.epochs if known.next.get(one) and one not in parts}
@@ -295,7 +296,7 @@ def _lost(source: Source, known: SourceOffset) -> dict[int, int]:
     return lost
 
 
-def _refuse_older(found: Source, known: SourceOffset) -> None:
+def _refuse_older(found: ReadableSource, known: SourceOffset) -> None:
     """A source without an identity gives itself away by ending before what was read of it."""
     for part in found.parts:
         if part.end < known.next.get(part.partition, 0):
@@ -306,7 +307,9 @@ def _refuse_older(found: Source, known: SourceOffset) -> None:
             )
 
 
-def resolve(limit: Limit, sources: Mapping[str, Source], must_be_complete: bool) -> Places:
+def resolve(
+    limit: OffsetLimit, sources: Mapping[str, ReadableSource], must_be_complete: bool
+) -> Places:
     """Where each partition begins or ends."""
     places: Places = {}
     for name, one in sources.items():
@@ -327,7 +330,7 @@ def resolve(limit: Limit, sources: Mapping[str, Source], must_be_complete: bool)
     return places
 
 
-def _check_partitions(limit: Limit, one: Source) -> None:
+def _check_partitions(limit: OffsetLimit, one: ReadableSource) -> None:
     """Of a topic at several brokers, not all need have every partition."""
     there = {part.partition for part in one.parts}
     unknown = sorted(set(limit.positions.get(one.name, {})) - there)
@@ -338,7 +341,9 @@ def _check_partitions(limit: Limit, one: Source) -> None:
         )
 
 
-def _check_complete(sources: Mapping[str, Source], starts: Places, finish: StreamOffset) -> None:
+def _check_complete(
+    sources: Mapping[str, ReadableSource], starts: Places, finish: StreamOffset
+) -> None:
     for name, one in sources.items():
         wanted = finish.sources.get(name)
         for part in one.parts:
@@ -352,7 +357,7 @@ def _check_complete(sources: Mapping[str, Source], starts: Places, finish: Strea
                 )
 
 
-def _starts(begin: StreamOffset, sources: Mapping[str, Source]) -> Places:
+def _starts(begin: StreamOffset, sources: Mapping[str, ReadableSource]) -> Places:
     """A partition or source that is new begins at its beginning."""
     starts: Places = {}
     for name, one in sources.items():
@@ -364,15 +369,15 @@ def _starts(begin: StreamOffset, sources: Mapping[str, Source]) -> Places:
     return starts
 
 
-def _ends(sources: Mapping[str, Source]) -> Places:
+def _ends(sources: Mapping[str, ReadableSource]) -> Places:
     return {(name, part.partition): part.end for name, one in sources.items() for part in one.parts}
 
 
-def _offset(query: str, sources: Mapping[str, Source], ends: Places) -> StreamOffset:
+def _offset(query: str, sources: Mapping[str, ReadableSource], ends: Places) -> StreamOffset:
     return StreamOffset(query, {name: _source(one, ends) for name, one in sources.items()})
 
 
-def _source(one: Source, places: Places) -> SourceOffset:
+def _source(one: ReadableSource, places: Places) -> SourceOffset:
     return SourceOffset(
         one.uuid,
         {p.partition: places[one.name, p.partition] for p in one.parts},

@@ -17,7 +17,7 @@ STAGE_ROWS = 4000  # of one request
 STAGE_BYTES = 4 << 20
 
 
-class Sink(Protocol):
+class StagedSink(Protocol):
     def stage(self, query: str, batch: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> int:
         """Put rows aside; returns how many."""
 
@@ -83,9 +83,9 @@ def portions(messages: Iterable[dict[str, object]]) -> Iterator[list[dict[str, o
         yield portion
 
 
-def sink_of(options: WriteOptions) -> Sink:
+def sink_of(options: WriteOptions) -> StagedSink:
     if options.url.startswith("mysql://"):
-        from headrace.spark.backends.mysql import MySqlSink
+        from headrace.spark.backends.mysql import MySqlTopicSink
 
-        return MySqlSink(options)
+        return MySqlTopicSink(options)
     return BrokerSink(options)

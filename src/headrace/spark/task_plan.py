@@ -9,7 +9,7 @@ LANES = ("high", "middle", "low")  # most urgent first
 
 
 @dataclass(frozen=True, slots=True)
-class Track:
+class PlannedPartition:
     """One partition of one source, and what is there of it."""
 
     source: str
@@ -24,7 +24,7 @@ class Track:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class TaskRange:
     """What one task reads."""
 
     source: str
@@ -34,7 +34,7 @@ class Range:
     epoch: int | None = None  # in which the end was seen
 
 
-def admit(tracks: Sequence[Track], limit: int | None) -> dict[tuple[str, int], int]:
+def admit(tracks: Sequence[PlannedPartition], limit: int | None) -> dict[tuple[str, int], int]:
     """How far a batch goes in each partition: high first, then middle, then low; within a lane
     every partition gets its share of what is left."""
     ends = {(one.source, one.partition): one.start for one in tracks}
@@ -48,7 +48,9 @@ def admit(tracks: Sequence[Track], limit: int | None) -> dict[tuple[str, int], i
     return ends
 
 
-def _deal(group: Sequence[Track], room: int | None) -> Iterator[tuple[Track, int]]:
+def _deal(
+    group: Sequence[PlannedPartition], room: int | None
+) -> Iterator[tuple[PlannedPartition, int]]:
     total = sum(one.waiting for one in group)
     if room is None or total <= room:
         yield from ((one, one.waiting) for one in group)
@@ -76,10 +78,10 @@ def ranges(
     starts: Mapping[tuple[str, int], int],
     ends: Mapping[tuple[str, int], int],
     rows_per_task: int,
-) -> list[Range]:
+) -> list[TaskRange]:
     """The tasks of a batch."""
     return [
-        Range(source, partition, low, high)
+        TaskRange(source, partition, low, high)
         for (source, partition), end in sorted(ends.items())
         for low, high in cut(starts.get((source, partition), end), end, rows_per_task)
     ]

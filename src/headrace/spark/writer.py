@@ -23,14 +23,14 @@ from pyspark.sql.types import StructType
 from headrace.spark.errors import BadOption
 from headrace.spark.options import WriteOptions
 from headrace.spark.row_mapping import check_schema
-from headrace.spark.sink import Sink, sink_of
+from headrace.spark.sink import StagedSink, sink_of
 
 QUERY_PROPERTY = "sql.streaming.queryId"
 BATCH_PROPERTY = "streaming.sql.batchId"
 
 
 @dataclass
-class Staged(WriterCommitMessage):
+class StagedTask(WriterCommitMessage):
     """What one task has staged."""
 
     query: str
@@ -50,7 +50,7 @@ class BatchWriter(DataSourceArrowWriter):
         self.query = options.idempotency_key or f"once-{uuid.uuid4().hex}"
 
     @property
-    def sink(self) -> Sink:
+    def sink(self) -> StagedSink:
         return sink_of(self.options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -72,7 +72,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self.options = options
 
     @property
-    def sink(self) -> Sink:
+    def sink(self) -> StagedSink:
         return sink_of(self.options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -82,28 +82,28 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _stage(self.sink, query, batch, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        staged = [one for one in messages if isinstance(one, Staged)]
+        staged = [one for one in messages if isinstance(one, StagedTask)]
         if staged:
             _publish(self.sink, staged[0].query, batchId, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        staged = [one for one in messages if isinstance(one, Staged)]
+        staged = [one for one in messages if isinstance(one, StagedTask)]
         if staged:
             self.sink.discard(staged[0].query, batchId)
 
 
 def _stage(
-    sink: Sink, query: str, batch: int, batches: Iterator[pa.RecordBatch]
+    sink: StagedSink, query: str, batch: int, batches: Iterator[pa.RecordBatch]
 ) -> WriterCommitMessage:
     """One attempt of one task: only those that the driver names are published."""
     attempt = f"{_context().partitionId()}-{uuid.uuid4().hex[:12]}"
-    return Staged(query, attempt, sink.stage(query, batch, attempt, batches))
+    return StagedTask(query, attempt, sink.stage(query, batch, attempt, batches))
 
 
 def _publish(
-    sink: Sink, query: str, batch: int, messages: Sequence[WriterCommitMessage | None]
+    sink: StagedSink, query: str, batch: int, messages: Sequence[WriterCommitMessage | None]
 ) -> None:
-    staged = [one for one in messages if isinstance(one, Staged)]
+    staged = [one for one in messages if isinstance(one, StagedTask)]
     sink.publish(query, batch, [one.attempt for one in staged if one.rows])
 
 

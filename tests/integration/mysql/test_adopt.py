@@ -126,7 +126,7 @@ def test_spark_reads_adopted_tables(
     pytest.importorskip("connectorx")
     from headrace.spark.backends.mysql import MySqlBackend
     from headrace.spark.options import read_options
-    from headrace.spark.task_plan import Range
+    from headrace.spark.task_plan import TaskRange
 
     make_old(sql)
     start_engine().adopt("old")
@@ -136,7 +136,7 @@ def test_spark_reads_adopted_tables(
         row
         for part in source.parts
         for batch in backend.batches(
-            Range("old", part.partition, part.first, part.end), source.uuid
+            TaskRange("old", part.partition, part.first, part.end), source.uuid
         )
         for row in batch.to_pylist()
     ]

@@ -106,14 +106,14 @@ def test_a_topic_made_again_while_it_is_read_is_told(url: str) -> None:
     from headrace.spark.backends.mysql import MySqlBackend
     from headrace.spark.errors import SourceChanged
     from headrace.spark.options import read_options
-    from headrace.spark.task_plan import Range
+    from headrace.spark.task_plan import TaskRange
 
     with topics.open(url) as store:
         store.create("orders")
         store.producer("orders", token="p").append(b"old", priority="middle")
         backend = MySqlBackend(read_options({"url": url, "topic": "orders"}))
         uuid = backend.look()["orders"].uuid
-        planned = Range("orders", int(Priority.MIDDLE), 1, 2)
+        planned = TaskRange("orders", int(Priority.MIDDLE), 1, 2)
         assert [batch.num_rows for batch in backend.batches(planned, uuid)] == [1]
         store.delete("orders")
         store.create("orders")

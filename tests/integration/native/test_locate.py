@@ -19,7 +19,7 @@ from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
 from headrace.spark.backends import broker as reading
 from headrace.spark.options import read_options
-from headrace.spark.task_plan import Range
+from headrace.spark.task_plan import TaskRange
 from headrace.wire.native.payloads import Op
 
 ROWS = 300
@@ -59,7 +59,7 @@ def test_files_and_frames_hold_the_same_rows(
     backend = reading.BrokerBackend(read_options({"url": url, "topic": topic.name}))
 
     def rows(start: int, end: int) -> list[dict[str, object]]:
-        part = Range(topic.name, 0, start, end)
+        part = TaskRange(topic.name, 0, start, end)
         return [row for batch in backend.batches(part, topic.uuid) for row in batch.to_pylist()]
 
     mapped = [rows(0, ROWS), rows(17, 101)]

@@ -26,7 +26,7 @@ from headrace.rocketmq import (
 from headrace.spark.backends.rocketmq import RocketMqBackend
 from headrace.spark.errors import BadOption, DataLost, SparkError
 from headrace.spark.options import ReadOptions, read_options
-from headrace.spark.task_plan import Range
+from headrace.spark.task_plan import TaskRange
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from waiting import wait_for
@@ -60,7 +60,7 @@ def test_messages_that_are_gone_are_told(fake: Fake, filled: MessageQueue) -> No
 def test_a_table_fails_when_messages_are_gone_or_goes_on_without(
     fake: Fake, filled: MessageQueue
 ) -> None:
-    part = Range(f"T@{filled.broker_name}", filled.queue_id, 2, 8)
+    part = TaskRange(f"T@{filled.broker_name}", filled.queue_id, 2, 8)
     with pytest.raises(DataLost, match="2 to 3"):
         list(RocketMqBackend(options(fake)).batches(part, ""))
     kept = RocketMqBackend(options(fake, failOnDataLoss="false")).batches(part, "")
@@ -105,7 +105,7 @@ def test_a_reader_that_is_closed_or_forked_says_so(fake: Fake) -> None:
 def test_a_stream_waits_for_a_broker_that_comes_back(fake: Fake, filled: MessageQueue) -> None:
     fake.min_offset = 0
     source = RocketMqBackend(replace(options(fake), is_stream=True))
-    batches = source.batches(Range(f"T@{filled.broker_name}", filled.queue_id, 0, 10), "")
+    batches = source.batches(TaskRange(f"T@{filled.broker_name}", filled.queue_id, 0, 10), "")
     fake.call(fake.deaf())
     with ThreadPoolExecutor(1) as pool:
         looked, read = pool.submit(source.look), pool.submit(list, batches)
@@ -125,7 +125,7 @@ def test_a_queue_that_nobody_asked_for_has_no_broker(fake: Fake, filled: Message
 
 def test_a_queue_that_does_not_exist(fake: Fake) -> None:
     with pytest.raises(SparkError, match="no longer among the queues"):
-        list(RocketMqBackend(options(fake)).batches(Range("T@elsewhere", 0, 0, 5), ""))
+        list(RocketMqBackend(options(fake)).batches(TaskRange("T@elsewhere", 0, 0, 5), ""))
 
 
 @pytest.mark.parametrize(

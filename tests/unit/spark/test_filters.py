@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from headrace.spark.filters import Narrowing
+from headrace.spark.filters import OffsetFilter
 from headrace.spark.options import read_options
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -38,7 +38,7 @@ moments = st.integers(1_700_000_000_000_000, 1_900_000_000_000_000)
 def test_a_filter_on_time_leaves_exactly_the_milliseconds_that_it_keeps(
     kind: type[Filter], us: int
 ) -> None:
-    narrowing = Narrowing()
+    narrowing = OffsetFilter()
     narrowing.take(kind(("timestamp",), EPOCH + timedelta(microseconds=us)))  # type: ignore[call-arg]
 
     for ms in range(us // 1000 - 2, us // 1000 + 3):

@@ -26,7 +26,7 @@ from headrace.cli.support.spark_session import (
 )
 
 if TYPE_CHECKING:
-    from headrace.spark.archive.archiver import Round
+    from headrace.spark.archive.archiver import ArchiveRound
 
 
 @click.command(short_help="Archive messages to a lake, exactly once.")
@@ -63,13 +63,13 @@ def archive(
     --pin-bytes. Stop it with Ctrl-C or SIGTERM; the next run goes on where it was.
     """
     from headrace.spark.archive.archiver import Archiver
-    from headrace.spark.archive.sources import Choice
+    from headrace.spark.archive.sources import ArchiveChoice
 
     stop = threading.Event()
     on_signals(stop.set)
     spark = open_session("archive", session, broker=address)
     with ending(spark):
-        archiver = Archiver(spark, lake.resolve(), url_of(address), Choice(queues, topics),
+        archiver = Archiver(spark, lake.resolve(), url_of(address), ArchiveChoice(queues, topics),
                             pin_bytes, skip_lost)  # fmt: skip
         if release:
             archiver.release()
@@ -82,8 +82,8 @@ def archive(
     return tell(text, {"archived": total, "table": archiver.root}, as_json=as_json)
 
 
-def _tell(as_json: bool) -> Callable[[Round], None]:
-    def tell(done: Round) -> None:
+def _tell(as_json: bool) -> Callable[[ArchiveRound], None]:
+    def tell(done: ArchiveRound) -> None:
         if as_json or not sys.stderr.isatty():
             return
         click.echo(f"{counted(done.rows, 'message')} of {counted(done.sources, 'source')}, "

@@ -46,8 +46,8 @@ def run(file: Path, once: bool, session: SessionSettings) -> int:
     from headrace.spark import java
     from headrace.spark.pipelines.contact import contact
     from headrace.spark.pipelines.file import load
-    from headrace.spark.pipelines.progress import Shown
-    from headrace.spark.pipelines.run import Runner
+    from headrace.spark.pipelines.progress import ProgressLine
+    from headrace.spark.pipelines.run import PipelineRunner
 
     loaded = load(file)
     settings_of(session.conf)
@@ -58,7 +58,9 @@ def run(file: Path, once: bool, session: SessionSettings) -> int:
     on_signals(stop.set)  # also while Spark starts
     spark = open_session(loaded.name, session, python_path=loaded.directory.resolve())
     with ending(spark):
-        runner = Runner(spark, loaded, directory, once=once, stop=stop, shown=Shown(loaded.name))
+        runner = PipelineRunner(
+            spark, loaded, directory, once=once, stop=stop, shown=ProgressLine(loaded.name)
+        )
         state = runner.run()
         bad = state["bad_records"]
     assert isinstance(bad, int)

@@ -20,13 +20,19 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from headrace.spark.archive.layout import PARTITION_BY, SCHEMA, application, as_rows, table_path
-from headrace.spark.archive.round_plan import ROWS_PER_ROUND, Place, Stretch, places, plan
-from headrace.spark.archive.sources import Choice, look
+from headrace.spark.archive.round_plan import (
+    ROWS_PER_ROUND,
+    ArchivePosition,
+    ArchiveTask,
+    places,
+    plan,
+)
+from headrace.spark.archive.sources import ArchiveChoice, look
 from headrace.spark.backends.broker import BrokerBackend, connect, told
 from headrace.spark.errors import LakeError
-from headrace.spark.lake.delta import WRITTEN_DDL, FileWriter, Written, commit, open_table
+from headrace.spark.lake.delta import WRITTEN_DDL, FileWriter, WrittenFile, commit, open_table
 from headrace.spark.options import PIN_BYTES, read_options
-from headrace.spark.task_plan import Range
+from headrace.spark.task_plan import TaskRange
 
 PATIENCE_SECONDS = 60.0  # for a broker that is being restarted
 _STRETCH_DDL = (
@@ -36,7 +42,7 @@ _STRETCH_DDL = (
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class ArchiveRound:
     """What one round did."""
 
     rows: int
@@ -51,7 +57,7 @@ class Archiver:
     spark: SparkSession
     lake: Path
     url: str
-    choice: Choice = field(default_factory=Choice)
+    choice: ArchiveChoice = field(default_factory=ArchiveChoice)
     pin_bytes: int = PIN_BYTES
     skip_lost: bool = False
     rows_per_round: int = ROWS_PER_ROUND
@@ -70,7 +76,7 @@ class Archiver:
         once: bool,
         stop: threading.Event,
         every: float = 10.0,
-        tell: Callable[[Round], None] = lambda done: None,
+        tell: Callable[[ArchiveRound], None] = lambda done: None,
     ) -> int:
         """Until it is told to stop, or until everything is archived; returns how many rows."""
         total = 0
@@ -87,7 +93,7 @@ class Archiver:
                     stop.wait(every)
         return total
 
-    def round(self) -> Round:
+    def round(self) -> ArchiveRound:
         """Everything there is now, up to the limit of a round."""
         table = open_table(self.root, SCHEMA, PARTITION_BY)
         found = self._held(table)
@@ -105,7 +111,7 @@ class Archiver:
             self._hold(table, after)
         waiting = sum(one.part.end - one.start for one in after)
         names = {(one.kind, one.source) for one in stretches}
-        return Round(rows, len(names), waiting)
+        return ArchiveRound(rows, len(names), waiting)
 
     def release(self) -> None:
         """The broker need not hold anything for this archive any more."""
@@ -115,7 +121,7 @@ class Archiver:
 
     # -- holding --------------------------------------------------------------------------------
 
-    def _held(self, table: DeltaTable) -> list[Place]:
+    def _held(self, table: DeltaTable) -> list[ArchivePosition]:
         """The places, held from now on. They are looked at again behind the pin: what was
         acknowledged before it may be gone."""
 
@@ -127,7 +133,7 @@ class Archiver:
             self._hold(table, before)
             return places(look(connection, self.choice), known, self.skip_lost)
 
-    def _hold(self, table: DeltaTable, found: list[Place]) -> None:
+    def _hold(self, table: DeltaTable, found: list[ArchivePosition]) -> None:
         positions: dict[str, dict[str, tuple[str, dict[int, int]]]] = {}
         for one in found:
             of_kind = positions.setdefault(one.destination.kind, {})
@@ -139,12 +145,14 @@ class Archiver:
 
     # -- reading --------------------------------------------------------------------------------
 
-    def _write(self, stretches: list[Stretch]) -> list[Written]:
+    def _write(self, stretches: list[ArchiveTask]) -> list[WrittenFile]:
         rows = [tuple(asdict(one).values()) for one in stretches]
         parts = self.spark.sparkContext.parallelize(rows, len(rows))
         frame = self.spark.createDataFrame(parts, _STRETCH_DDL)
         task = _Task(self.url, self.vhost, self.root)
-        return [Written(**row.asDict()) for row in frame.mapInArrow(task, WRITTEN_DDL).collect()]
+        return [
+            WrittenFile(**row.asDict()) for row in frame.mapInArrow(task, WRITTEN_DDL).collect()
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,18 +165,18 @@ class _Task:
     root: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        stretches = (Stretch(**row) for batch in batches for row in batch.to_pylist())
+        stretches = (ArchiveTask(**row) for batch in batches for row in batch.to_pylist())
         rows = (batch for one in stretches for batch in self._read(one))
         yield from FileWriter(self.root, PARTITION_BY).write(rows)
 
-    def _read(self, one: Stretch) -> Iterator[pa.RecordBatch]:
+    def _read(self, one: ArchiveTask) -> Iterator[pa.RecordBatch]:
         given: Mapping[str, str] = {"url": self.url, one.kind: one.source}
         options = replace(
             read_options(given),
             is_stream=True,
             fail_on_data_loss=one.checked,
         )
-        part = Range(one.source, one.partition, one.start, one.end)
+        part = TaskRange(one.source, one.partition, one.start, one.end)
         for batch in BrokerBackend(options).batches(part, one.uuid):
             yield as_rows(batch, self.vhost, one.kind, one.uuid)
 

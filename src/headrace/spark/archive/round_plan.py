@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from headrace.bulk.client import Destination, Part
 from headrace.spark.errors import DataLost
-from headrace.spark.task_plan import Track, admit, cut
+from headrace.spark.task_plan import PlannedPartition, admit, cut
 
 ROWS_PER_ROUND = 2_000_000
 ROWS_PER_TASK = 250_000
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class ArchiveTask:
     """What one task archives. ``checked``: nothing of it may be missing."""
 
     kind: str
@@ -27,7 +27,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ArchivePosition:
     """How far one partition is archived; new ones begin with the first message there is."""
 
     destination: Destination
@@ -41,7 +41,7 @@ class Place:
 
 def places(
     sources: Sequence[Destination], known: Callable[[str, int], int | None], skip_lost: bool
-) -> list[Place]:
+) -> list[ArchivePosition]:
     """Of all partitions; DataLost when messages that were to be archived are gone."""
     found = []
     for one in sources:
@@ -55,15 +55,17 @@ def places(
                     "had to be held than the pin allows (--pin-bytes). --skip-lost goes on with "
                     "those that are left"
                 )
-            found.append(Place(one, part, at))
+            found.append(ArchivePosition(one, part, at))
     return found
 
 
-def plan(found: Sequence[Place], limit: int = ROWS_PER_ROUND) -> tuple[list[Stretch], list[Place]]:
+def plan(
+    found: Sequence[ArchivePosition], limit: int = ROWS_PER_ROUND
+) -> tuple[list[ArchiveTask], list[ArchivePosition]]:
     """The stretches of a round, and the places as they are when it is done."""
     by_key = {(one.destination.uuid, one.part.partition): one for one in found}
     tracks = [
-        Track(uuid, partition, one.part.lane, min(one.start, one.part.end), one.part.end)
+        PlannedPartition(uuid, partition, one.part.lane, min(one.start, one.part.end), one.part.end)
         for (uuid, partition), one in by_key.items()
     ]
     ends = admit(tracks, limit)
@@ -71,15 +73,15 @@ def plan(found: Sequence[Place], limit: int = ROWS_PER_ROUND) -> tuple[list[Stre
     for key, one in by_key.items():
         end = max(ends[key], one.start)
         stretches += list(_stretches(one, end))
-        after.append(Place(one.destination, one.part, end))
+        after.append(ArchivePosition(one.destination, one.part, end))
     return stretches, after
 
 
-def _stretches(one: Place, end: int) -> Iterator[Stretch]:
+def _stretches(one: ArchivePosition, end: int) -> Iterator[ArchiveTask]:
     """Before ``complete`` there are gaps, which is right only for what was there before us."""
     destination, part = one.destination, one.part
     border = min(max(part.complete, one.start), end)
     for low, high, checked in ((one.start, border, False), (border, end, True)):
         for start, stop in cut(low, high, ROWS_PER_TASK) if low < high else ():
-            yield Stretch(destination.kind, destination.name, destination.uuid, part.partition,
+            yield ArchiveTask(destination.kind, destination.name, destination.uuid, part.partition,
                           start, stop, checked)  # fmt: skip

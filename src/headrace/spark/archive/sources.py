@@ -15,7 +15,7 @@ AT_ONCE = 500  # destinations of one question
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ArchiveChoice:
     """Names or patterns such as `orders.*`; both empty means everything."""
 
     queues: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class Choice:
         return not self.queues and not self.topics
 
 
-def look(connection: BulkConnection, choice: Choice) -> list[Destination]:
+def look(connection: BulkConnection, choice: ArchiveChoice) -> list[Destination]:
     """The sources there are; BadOption when a name that was given fits none."""
     with told():
         wanted = [{"queue": name} for name in _queues(connection, choice)]
@@ -38,7 +38,7 @@ def look(connection: BulkConnection, choice: Choice) -> list[Destination]:
         ]
 
 
-def _queues(connection: BulkConnection, choice: Choice) -> list[str]:
+def _queues(connection: BulkConnection, choice: ArchiveChoice) -> list[str]:
     rows = list(_rows(connection, "queues"))
     stored = [str(row["name"]) for row in rows if row["durable"] and not row["exclusive"]]
     if choice.is_all:
@@ -46,7 +46,7 @@ def _queues(connection: BulkConnection, choice: Choice) -> list[str]:
     return _chosen("queue", stored, choice.queues, "durable queue")
 
 
-def _topics(connection: BulkConnection, choice: Choice) -> list[str]:
+def _topics(connection: BulkConnection, choice: ArchiveChoice) -> list[str]:
     names = [str(row["name"]) for row in _rows(connection, "topics") if row["engine"] == "log"]
     if choice.is_all:
         return names

@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace.model.epochs import Epochs
 from headrace.spark.offsets import StreamOffset
 from headrace.spark.options import ReadOptions
-from headrace.spark.task_plan import Range
+from headrace.spark.task_plan import TaskRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ReadableSource:
     """A queue or topic; ``uuid`` tells it from a later one of the same name, unless it is empty."""
 
     name: str
@@ -38,10 +38,10 @@ class Source:
 
 
 class Backend(Protocol):
-    def look(self, time_ms: int | None = None) -> dict[str, Source]:
+    def look(self, time_ms: int | None = None) -> dict[str, ReadableSource]:
         """The sources of the options; SparkError when one is missing."""
 
-    def batches(self, part: Range, uuid: str) -> Iterator[pa.RecordBatch]:
+    def batches(self, part: TaskRange, uuid: str) -> Iterator[pa.RecordBatch]:
         """The rows of a range: always the same for the same range."""
 
     def pin(self, position: StreamOffset) -> None:
@@ -49,7 +49,7 @@ class Backend(Protocol):
 
 
 @runtime_checkable
-class Holder(Protocol):
+class PinnedBackend(Protocol):
     """A backend whose pins last, and can be asked for."""
 
     def pinned(self, query: str) -> StreamOffset | None:

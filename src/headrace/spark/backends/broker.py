@@ -16,12 +16,12 @@ from headrace.client.errors import ConnectionClosed, HeadraceError
 from headrace.client.settings import Settings
 from headrace.errors import StoreError
 from headrace.model.epochs import current_epoch
-from headrace.spark.backends.base import Part, Source
+from headrace.spark.backends.base import Part, ReadableSource
 from headrace.spark.errors import DataLost, SourceChanged, SparkError
 from headrace.spark.offsets import SourceOffset, StreamOffset
 from headrace.spark.options import ReadOptions
 from headrace.spark.selection import selection
-from headrace.spark.task_plan import Range
+from headrace.spark.task_plan import TaskRange
 
 FETCH_SECONDS = 120.0
 AGAIN_SECONDS = 0.5
@@ -61,7 +61,7 @@ class BrokerBackend:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
-    def look(self, time_ms: int | None = None) -> dict[str, Source]:
+    def look(self, time_ms: int | None = None) -> dict[str, ReadableSource]:
         options = self._options
         with connect(options.url, options.patience) as connection, told():
             found = connection.bounds(
@@ -69,7 +69,7 @@ class BrokerBackend:
             )
         return {one.name: _source(one) for one in found}
 
-    def batches(self, part: Range, uuid: str) -> Iterator[pa.RecordBatch]:
+    def batches(self, part: TaskRange, uuid: str) -> Iterator[pa.RecordBatch]:
         options = self._options
         choose = selection(options)
         wanted: dict[str, object] = {
@@ -150,7 +150,7 @@ def _rows(
         start = mapped.next
 
 
-def _check_end(part: Range, reached: int, options: ReadOptions) -> None:
+def _check_end(part: TaskRange, reached: int, options: ReadOptions) -> None:
     """The offsets of a topic have no holes: a range that ends early was not read completely."""
     is_strict = options.kind == "topic" and options.fail_on_data_loss and options.is_stream
     if is_strict and reached != part.end:
@@ -160,21 +160,21 @@ def _check_end(part: Range, reached: int, options: ReadOptions) -> None:
         )
 
 
-def _source(one: Destination) -> Source:
+def _source(one: Destination) -> ReadableSource:
     epochs = one.epochs or {}
     parts = [
         Part(part.partition, part.lane, part.first, part.complete, part.end, part.at_time,
              epochs.get(part.partition))
         for part in one.parts
     ]  # fmt: skip
-    return Source(one.name, one.uuid, tuple(parts))
+    return ReadableSource(one.name, one.uuid, tuple(parts))
 
 
 def _decoded(pieces: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
     try:
         while True:
             yield from pa.ipc.open_stream(_Stream(pieces))
-    except _NoMore:
+    except _EndOfStream:
         return
 
 
@@ -203,7 +203,7 @@ def _translated(error: HeadraceError) -> SparkError:
     return SparkError(str(error))
 
 
-class _NoMore(Exception):
+class _EndOfStream(Exception):
     """There is no further stream."""
 
 
@@ -216,7 +216,7 @@ class _Stream:
         self._pieces = pieces
         first = next((piece for piece in pieces if piece), None)
         if first is None:
-            raise _NoMore
+            raise _EndOfStream
         self._data = memoryview(first)
 
     def read(self, size: int = -1) -> bytes | memoryview:

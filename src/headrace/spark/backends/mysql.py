@@ -17,14 +17,14 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import BrokerError, EngineUnavailable
-from headrace.spark.backends.base import Part, Source
+from headrace.spark.backends.base import Part, ReadableSource
 from headrace.spark.columns import ARROW, COLUMNS
 from headrace.spark.errors import SourceChanged, SparkError
 from headrace.spark.offsets import SourceOffset, StreamOffset
 from headrace.spark.options import ReadOptions, WriteOptions
 from headrace.spark.row_mapping import rows_of
 from headrace.spark.selection import selection
-from headrace.spark.task_plan import Range
+from headrace.spark.task_plan import TaskRange
 from headrace.topics.bulk import Entry, Priority, TopicTables
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ class MySqlBackend:
         with TopicTables(self._options.url) as tables:
             return patiently(self._options.patience, lambda: work(tables))
 
-    def look(self, time_ms: int | None = None) -> dict[str, Source]:
+    def look(self, time_ms: int | None = None) -> dict[str, ReadableSource]:
         names = self._options.names
         return self._do(lambda tables: {one: _source(tables, one, time_ms) for one in names})
 
@@ -112,7 +112,7 @@ class MySqlBackend:
 
         self._do(work)
 
-    def batches(self, part: Range, uuid: str) -> Iterator[pa.RecordBatch]:
+    def batches(self, part: TaskRange, uuid: str) -> Iterator[pa.RecordBatch]:
         choose = selection(self._options)
         lane = Priority(part.partition)
         names = _selected(choose.needed)
@@ -136,13 +136,13 @@ class MySqlBackend:
                     yield choose.apply(_batch(found, choose.needed, part.source, lane))
 
 
-def _source(tables: TopicTables, name: str, time_ms: int | None) -> Source:
+def _source(tables: TopicTables, name: str, time_ms: int | None) -> ReadableSource:
     uuid, lanes = tables.look(name, time_ms)
     parts = [
         Part(int(one.lane), one.lane.label, one.first, one.first, one.end, one.at_time)
         for one in lanes
     ]
-    return Source(name, uuid, tuple(parts))
+    return ReadableSource(name, uuid, tuple(parts))
 
 
 def _selected(columns: Sequence[str]) -> list[str]:
@@ -163,7 +163,7 @@ def _read(url: str, query: str) -> pa.Table:
 def _batch(found: pa.Table, columns: Sequence[str], source: str, lane: Priority) -> pa.RecordBatch:
     """Rows as the database gives them, in the columns of the source."""
     n = found.num_rows
-    props = _Props(found) if "props" in found.column_names else None
+    props = _PropertyDecoder(found) if "props" in found.column_names else None
     made = []
     for name in columns:
         kind = ARROW[COLUMNS[name]]
@@ -190,7 +190,7 @@ def _joined(found: pa.Table, name: str) -> pa.Array:
     return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
 
 
-class _Props:
+class _PropertyDecoder:
     """What is kept as JSON, decoded once per distinct text."""
 
     def __init__(self, found: pa.Table) -> None:
@@ -241,7 +241,7 @@ def _packed(combined: pa.StructArray) -> pa.Array:
     return pa.compute.binary_join_element_wise(*columns, ",")
 
 
-class MySqlSink:
+class MySqlTopicSink:
     """A topic of a database. Batches are staged in a table, published in one transaction."""
 
     def __init__(self, options: WriteOptions) -> None:

@@ -25,13 +25,13 @@ from headrace.rocketmq import (
     RocketMQError,
 )
 from headrace.rocketmq.queue_reader import GROUP
-from headrace.spark.backends.base import Part, Source
+from headrace.spark.backends.base import Part, ReadableSource
 from headrace.spark.columns import ARROW, COLUMNS
 from headrace.spark.errors import BadOption, DataLost, SparkError
 from headrace.spark.offsets import StreamOffset
 from headrace.spark.options import ReadOptions
 from headrace.spark.selection import selection
-from headrace.spark.task_plan import Range
+from headrace.spark.task_plan import TaskRange
 
 T = TypeVar("T")
 ROWS = 8192  # of one Arrow batch, about
@@ -47,8 +47,8 @@ class RocketMqBackend:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
-    def look(self, time_ms: int | None = None) -> dict[str, Source]:
-        def found(reader: QueueReader) -> dict[str, Source]:
+    def look(self, time_ms: int | None = None) -> dict[str, ReadableSource]:
+        def found(reader: QueueReader) -> dict[str, ReadableSource]:
             topics = self._options.names
             return {one.name: one for name in topics for one in _sources(reader, name, time_ms)}
 
@@ -71,7 +71,7 @@ class RocketMqBackend:
 
         _patiently(self._options, commit)
 
-    def batches(self, part: Range, uuid: str) -> Iterator[pa.RecordBatch]:
+    def batches(self, part: TaskRange, uuid: str) -> Iterator[pa.RecordBatch]:
         choose, patience = selection(self._options), self._options.patience
         start, deadline = part.start, time.monotonic() + patience
         while start < part.end:
@@ -89,7 +89,7 @@ class RocketMqBackend:
             except RocketMQError as error:
                 raise SparkError(str(error)) from None
 
-    def _rows(self, part: Range, start: int) -> Iterator[list[MessageExt]]:
+    def _rows(self, part: TaskRange, start: int) -> Iterator[list[MessageExt]]:
         """Messages in groups that are worth a batch."""
         queue = _queue(part.source, part.partition)
         with _reader(self._options) as reader:
@@ -166,11 +166,11 @@ def _wait_for_brokers(error: RemotingError, deadline: float) -> None:
 # -- what there is ---------------------------------------------------------------------------------
 
 
-def _sources(reader: QueueReader, topic: str, time_ms: int | None) -> Iterator[Source]:
+def _sources(reader: QueueReader, topic: str, time_ms: int | None) -> Iterator[ReadableSource]:
     for broker, queues in groupby(reader.queues(topic), key=lambda queue: queue.broker_name):
         parts = tuple(_part(reader, queue, time_ms) for queue in queues)
         # It has no identity of its own: one that was made again shows by its lower end.
-        yield Source(f"{topic}@{broker}", "", parts)
+        yield ReadableSource(f"{topic}@{broker}", "", parts)
 
 
 def _part(reader: QueueReader, queue: MessageQueue, time_ms: int | None) -> Part:
@@ -182,13 +182,13 @@ def _part(reader: QueueReader, queue: MessageQueue, time_ms: int | None) -> Part
 # -- rows ------------------------------------------------------------------------------------------
 
 
-def _batch(rows: Sequence[MessageExt], columns: Sequence[str], part: Range) -> pa.RecordBatch:
+def _batch(rows: Sequence[MessageExt], columns: Sequence[str], part: TaskRange) -> pa.RecordBatch:
     kinds = {name: ARROW[COLUMNS[name]] for name in columns}
     made = [_column(name, rows, part).cast(kind) for name, kind in kinds.items()]
     return pa.RecordBatch.from_arrays(made, schema=pa.schema(list(kinds.items())))
 
 
-def _column(name: str, rows: Sequence[MessageExt], part: Range) -> pa.Array:
+def _column(name: str, rows: Sequence[MessageExt], part: TaskRange) -> pa.Array:
     kind = ARROW[COLUMNS[name]]
     if name in ("source", "priority"):
         return pa.repeat(pa.scalar(part.source if name == "source" else LANE), len(rows))

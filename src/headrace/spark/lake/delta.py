@@ -36,7 +36,7 @@ WRITTEN = pa.schema(
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenFile:
     """A file that is being written."""
 
     path: str
@@ -54,7 +54,7 @@ class FileWriter:
 
     root: str
     partition_by: tuple[str, ...] = ()
-    _open: dict[tuple[str | None, ...], _Open] = field(default_factory=dict)
+    _open: dict[tuple[str | None, ...], _OpenFile] = field(default_factory=dict)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Writes everything; yields one row for each file."""
@@ -93,12 +93,12 @@ class FileWriter:
             path = f"{place}/{uuid.uuid4().hex}.parquet".lstrip("/")
             file = Path(self.root) / path
             file.parent.mkdir(parents=True, exist_ok=True)
-            one = _Open(path, named, pq.ParquetWriter(file, rows.schema, compression="zstd"))
+            one = _OpenFile(path, named, pq.ParquetWriter(file, rows.schema, compression="zstd"))
             self._open[values] = one
         one.writer.write_table(rows)
         one.rows += rows.num_rows
 
-    def _described(self, one: _Open) -> dict[str, object]:
+    def _described(self, one: _OpenFile) -> dict[str, object]:
         size = (Path(self.root) / one.path).stat().st_size
         values = json.dumps(dict(one.values))
         return {"path": one.path, "size": size, "rows": one.rows, "partition_values": values}
@@ -114,7 +114,7 @@ def _escaped(value: str | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenFile:
     """A file that waits for its commit."""
 
     path: str
@@ -180,7 +180,7 @@ def is_committed(table: DeltaTable, app: str, version: int) -> bool:
     return known is not None and known >= version
 
 
-def commit(table: DeltaTable, files: Sequence[Written], versions: Mapping[str, int]) -> None:
+def commit(table: DeltaTable, files: Sequence[WrittenFile], versions: Mapping[str, int]) -> None:
     """All files and all versions in one step; LakeError when another writer was faster."""
     properties = CommitProperties(
         app_transactions=[Transaction(app, version) for app, version in versions.items()]

@@ -23,14 +23,14 @@ _CORRUPT = "_corrupt_record"
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedRows:
     """The rows that could be read, and the messages that could not, with their reason."""
 
     good: DataFrame
     bad: DataFrame | None
 
 
-def decoded(raw: DataFrame, decode: Decode) -> Decoded:
+def decoded(raw: DataFrame, decode: Decode) -> DecodedRows:
     """Of the rows of the data source."""
     return _DECODERS[decode.format](raw, decode)
 
@@ -52,8 +52,8 @@ def schema_of(decode: Decode) -> StructType:
     return found
 
 
-def _raw(raw: DataFrame, decode: Decode) -> Decoded:
-    return Decoded(raw, None)
+def _raw(raw: DataFrame, decode: Decode) -> DecodedRows:
+    return DecodedRows(raw, None)
 
 
 def _text_of(raw: DataFrame) -> Column:
@@ -61,16 +61,16 @@ def _text_of(raw: DataFrame) -> Column:
     return F.try_validate_utf8(raw["body"].cast("string"))
 
 
-def _text(raw: DataFrame, decode: Decode) -> Decoded:
+def _text(raw: DataFrame, decode: Decode) -> DecodedRows:
     rows = raw.select(_text_of(raw).alias("text"), _message(raw))
     bad = raw.where(_text_of(raw).isNull())
-    return Decoded(
+    return DecodedRows(
         rows.where(F.col("text").isNotNull()),
         bad.select(*_kept(bad), F.lit("the body is not UTF-8").alias("reason")),
     )
 
 
-def _json(raw: DataFrame, decode: Decode) -> Decoded:
+def _json(raw: DataFrame, decode: Decode) -> DecodedRows:
     schema = schema_of(decode)
     with_corrupt = StructType([*_nullable(schema).fields, StructField(_CORRUPT, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
@@ -84,13 +84,13 @@ def _json(raw: DataFrame, decode: Decode) -> Decoded:
     explain = _explaining(why_not(schema.json()))
     bad = rows.where(~F.coalesce(fits, F.lit(False))).drop("_record")
     good = rows.where(fits)
-    return Decoded(
+    return DecodedRows(
         good.select(*(record[name].alias(name) for name in schema.names), _message(raw)),
         bad.select(*_kept(bad), explain(bad["body"]).alias("reason")),
     )
 
 
-def _avro(raw: DataFrame, decode: Decode) -> Decoded:
+def _avro(raw: DataFrame, decode: Decode) -> DecodedRows:
     schema = schema_of(decode)
     assert decode.schema is not None
     shape = StructType([StructField("value", schema), StructField("reason", StringType())])
@@ -101,7 +101,7 @@ def _avro(raw: DataFrame, decode: Decode) -> Decoded:
     good = rows.where(record["reason"].isNull())
     bad = rows.where(record["reason"].isNotNull())
     value = record["value"]
-    return Decoded(
+    return DecodedRows(
         good.select(*(value[name].alias(name) for name in schema.names), _message(raw)),
         bad.select(*_kept(raw), record["reason"].alias("reason")),
     )
@@ -124,7 +124,7 @@ def _explaining(function: Callable[[bytes], str]) -> Callable[[Column], Column]:
     return F.udf(lambda body: function(body), StringType())
 
 
-_DECODERS: dict[str, Callable[[DataFrame, Decode], Decoded]] = {
+_DECODERS: dict[str, Callable[[DataFrame, Decode], DecodedRows]] = {
     "raw": _raw,
     "text": _text,
     "json": _json,

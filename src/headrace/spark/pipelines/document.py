@@ -40,7 +40,7 @@ class Document:
         return _VARIABLE.sub(value, text)
 
 
-class Fields:
+class TableFields:
     """One table: what is taken out of it is known, the rest is an error in done()."""
 
     def __init__(self, document: Document, path: Where, value: object) -> None:
@@ -114,11 +114,11 @@ class Fields:
             self.fail(key, f"'{key}' must be a text, a number, true or false")
         return self.document.filled(str(value), (*self.path, key))
 
-    def table(self, key: str) -> Fields | None:
+    def table(self, key: str) -> TableFields | None:
         value = self.take(key)
-        return None if value is None else Fields(self.document, (*self.path, key), value)
+        return None if value is None else TableFields(self.document, (*self.path, key), value)
 
-    def named(self, key: str) -> list[tuple[str, Fields]]:
+    def named(self, key: str) -> list[tuple[str, TableFields]]:
         """A table of tables, by name."""
         found = self.table(key)
         if found is None:
@@ -127,17 +127,19 @@ class Fields:
         for name in names:
             if not _NAME.fullmatch(name):
                 found.fail(name, f"'{name}' is no name: letters, digits, _ and -")
-        return [(name, Fields(self.document, (*found.path, name), found.take(name)))
+        return [(name, TableFields(self.document, (*found.path, name), found.take(name)))
                 for name in names]  # fmt: skip
 
-    def listed(self, key: str) -> list[Fields]:
+    def listed(self, key: str) -> list[TableFields]:
         """An array of tables."""
         value = self.take(key)
         if value is None:
             return []
         if not isinstance(value, list):
             self.fail(key, f"'{key}' must be a list: [[{key}]] in TOML")
-        return [Fields(self.document, (*self.path, key, i), one) for i, one in enumerate(value)]
+        return [
+            TableFields(self.document, (*self.path, key, i), one) for i, one in enumerate(value)
+        ]
 
     def rest(self) -> dict[str, str]:
         """What nobody took, as options."""

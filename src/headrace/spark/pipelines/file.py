@@ -12,7 +12,7 @@ import yaml
 
 from headrace.spark.errors import BadOption, BadPipeline
 from headrace.spark.options import read_options, write_options
-from headrace.spark.pipelines.document import Document, Fields
+from headrace.spark.pipelines.document import Document, TableFields
 from headrace.spark.pipelines.lines import Lines, lines_of_toml, lines_of_yaml
 from headrace.spark.pipelines.model import (
     BAD_RECORDS,
@@ -68,7 +68,7 @@ def load(file: Path, environ: Mapping[str, str] | None = None) -> Pipeline:
         raise BadPipeline(f"cannot read {file}: {reason}") from None
     value, lines = _parsed(file, text)
     document = Document(file, lines, os.environ if environ is None else environ)
-    return _pipeline(Fields(document, (), value))
+    return _pipeline(TableFields(document, (), value))
 
 
 def _parsed(file: Path, text: str) -> tuple[object, Lines]:
@@ -91,7 +91,7 @@ def _parsed(file: Path, text: str) -> tuple[object, Lines]:
         raise BadPipeline(f"{file}:{line}: not TOML: {problem}") from None
 
 
-def _pipeline(top: Fields) -> Pipeline:
+def _pipeline(top: TableFields) -> Pipeline:
     file = top.document.file
     url = top.text("url") or top.document.environ.get(URL_VARIABLE)
     sources = tuple(_source(name, fields, url) for name, fields in top.named("sources"))
@@ -124,7 +124,7 @@ def _pipeline(top: Fields) -> Pipeline:
     return found
 
 
-def _check_views(top: Fields, lines: list[tuple[str, int]]) -> None:
+def _check_views(top: TableFields, lines: list[tuple[str, int]]) -> None:
     seen: dict[str, int] = {}
     for name, line in lines:
         before = seen.setdefault(name.lower(), line)
@@ -137,7 +137,7 @@ def _check_views(top: Fields, lines: list[tuple[str, int]]) -> None:
 # -- sources and tables --------------------------------------------------------------------------
 
 
-def _source(name: str, fields: Fields, url: str | None) -> SourceSpec:
+def _source(name: str, fields: TableFields, url: str | None) -> SourceSpec:
     options = {}
     found = fields.text("url") or url
     if found is not None:
@@ -162,7 +162,7 @@ def _key_of(text: str) -> str | None:
     return found[0] if found else None
 
 
-def _decode(fields: Fields) -> Decode:
+def _decode(fields: TableFields) -> Decode:
     form = fields.choice("decode", DECODERS, "raw")
     schema, file = fields.text("schema"), _path(fields, "schema_file")
     framing = fields.choice("framing", ("plain", "confluent"), "plain")
@@ -182,7 +182,7 @@ def _decode(fields: Fields) -> Decode:
     return Decode(form, schema, framing)
 
 
-def _watermark(fields: Fields) -> Watermark | None:
+def _watermark(fields: TableFields) -> Watermark | None:
     inner = fields.table("watermark")
     if inner is None:
         return None
@@ -192,7 +192,7 @@ def _watermark(fields: Fields) -> Watermark | None:
     return found
 
 
-def _duration(fields: Fields, key: str, default: str | None) -> str:
+def _duration(fields: TableFields, key: str, default: str | None) -> str:
     value = fields.text(key) or default
     if value is None:
         fields.missing(key, ", e.g. '10 seconds'")
@@ -201,7 +201,7 @@ def _duration(fields: Fields, key: str, default: str | None) -> str:
     return value
 
 
-def _path(fields: Fields, key: str) -> str | None:
+def _path(fields: TableFields, key: str) -> str | None:
     """A path; relative ones begin where the file is."""
     value = fields.text(key)
     if value is None or "://" in value:
@@ -209,7 +209,7 @@ def _path(fields: Fields, key: str) -> str | None:
     return str((fields.document.file.parent / value).resolve())
 
 
-def _table(name: str, fields: Fields) -> TableSpec:
+def _table(name: str, fields: TableFields) -> TableSpec:
     form = fields.choice("format", TABLE_FORMATS, "parquet")
     path = _path(fields, "path")
     if path is None:
@@ -223,7 +223,7 @@ def _table(name: str, fields: Fields) -> TableSpec:
 # -- steps ----------------------------------------------------------------------------------------
 
 
-def _step(fields: Fields) -> StepSpec:
+def _step(fields: TableFields) -> StepSpec:
     name = fields.required("name", "steps are views, and views have names")
     if not re.fullmatch(r"[A-Za-z_]\w*", name):
         fields.fail("name", f"'{name}' is no name for a view: letters, digits and _")
@@ -243,7 +243,7 @@ def _step(fields: Fields) -> StepSpec:
 # -- sinks ----------------------------------------------------------------------------------------
 
 
-def _sink(name: str, fields: Fields, url: str | None, views: list[str], last: str) -> SinkSpec:
+def _sink(name: str, fields: TableFields, url: str | None, views: list[str], last: str) -> SinkSpec:
     if name == BAD_RECORDS:
         fields.fail(None, f"'{BAD_RECORDS}' is the name of the table of bad records")
     if not fields.has("type"):
@@ -269,7 +269,7 @@ def _sink(name: str, fields: Fields, url: str | None, views: list[str], last: st
 
 
 def _settings(
-    kind: str, needed: tuple[str, ...], fields: Fields, url: str | None
+    kind: str, needed: tuple[str, ...], fields: TableFields, url: str | None
 ) -> dict[str, str]:
     settings: dict[str, str] = {}
     for key in needed:

@@ -34,7 +34,7 @@ _TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class MySqlSink:
+class MySqlTableSink:
     """One transaction holds the rows of a batch and the note that the batch is in."""
 
     url: str

@@ -12,7 +12,7 @@ from headrace.spark.offsets import StreamOffset
 
 
 @dataclass(slots=True)
-class Figures:
+class QueryFigures:
     """One query. Counts are those of this run."""
 
     sink: str
@@ -62,7 +62,7 @@ def _offset(value: Any) -> Any:  # noqa: ANN401 - JSON, or JSON in a text
     return json.loads(value) if isinstance(value, str) else value
 
 
-class Shown:
+class ProgressLine:
     """A line that is written over on a terminal; JSON lines, one per batch, otherwise."""
 
     def __init__(self, pipeline: str, stream: TextIO | None = None) -> None:
@@ -71,13 +71,13 @@ class Shown:
         self._live = self._stream.isatty()
         self._width = 0
 
-    def batch(self, figures: Figures) -> None:
+    def batch(self, figures: QueryFigures) -> None:
         if not self._live:
             record = {"pipeline": self._pipeline, **asdict(figures)}
             self._stream.write(json.dumps(record) + "\n")
             self._stream.flush()
 
-    def line(self, queries: list[Figures], bad: int) -> None:
+    def line(self, queries: list[QueryFigures], bad: int) -> None:
         if not self._live:
             return
         main = max(queries, key=lambda one: one.rows)

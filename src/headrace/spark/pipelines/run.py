@@ -24,7 +24,7 @@ from headrace.spark.errors import BadOption, BadPipeline, PipelineFailed, SinkRe
 from headrace.spark.foreach_batch import into
 from headrace.spark.lake.delta import count_rows
 from headrace.spark.pipelines.model import BAD_RECORDS, Pipeline
-from headrace.spark.pipelines.progress import Figures, Shown
+from headrace.spark.pipelines.progress import ProgressLine, QueryFigures
 from headrace.spark.pipelines.release import release
 from headrace.spark.pipelines.reporting import Reporter
 from headrace.spark.pipelines.sinks import DeltaSink, attached
@@ -42,7 +42,7 @@ class _Query:
     """A running query and what is known of it."""
 
     query: StreamingQuery
-    figures: Figures
+    figures: QueryFigures
 
     def look(self) -> bool:
         """Takes in what is new; True when there was a batch."""
@@ -56,7 +56,7 @@ class _Query:
 
 
 @dataclass(slots=True)
-class Runner:
+class PipelineRunner:
     """Runs one pipeline. ``stop`` may be set at any time, by a signal for example."""
 
     spark: SparkSession
@@ -64,7 +64,7 @@ class Runner:
     directory: Path  # of states, checkpoints and bad records
     once: bool = False
     stop: threading.Event = field(default_factory=threading.Event)
-    shown: Shown | None = None
+    shown: ProgressLine | None = None
     _queries: list[_Query] = field(default_factory=list)
     _since: str = ""
     _master: str | None = None
@@ -161,7 +161,7 @@ class Runner:
         else:
             writer = writer.trigger(processingTime=pipeline.every)
         query = writer.queryName(f"{pipeline.name}.{name}").start()
-        return _Query(query, Figures(name))
+        return _Query(query, QueryFigures(name))
 
     # -- while it runs --------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class Runner:
             queries = [one.figures for one in self._queries if one.figures.sink != BAD_RECORDS]
             self.shown.line(queries, self._bad)
 
-    def _saw(self, figures: Figures) -> None:
+    def _saw(self, figures: QueryFigures) -> None:
         """A batch is done."""
         if figures.sink == BAD_RECORDS:
             self._bad = count_rows(self.bad_records)  # also those of earlier runs

@@ -14,13 +14,13 @@ from headrace.spark.foreach_batch import BatchSink, MessageSink, into
 from headrace.spark.lake.delta import (
     WRITTEN_DDL,
     FileWriter,
-    Written,
+    WrittenFile,
     commit,
     is_committed,
     open_table,
 )
 from headrace.spark.pipelines.model import SinkSpec
-from headrace.spark.pipelines.mysql_sink import MySqlSink
+from headrace.spark.pipelines.mysql_sink import MySqlTableSink
 
 SHOWN_ROWS = 20
 
@@ -49,7 +49,7 @@ class DeltaSink:
             return
         writer = FileWriter(self.path, self.partition_by)
         rows = frame.mapInArrow(writer.write, WRITTEN_DDL).collect()
-        commit(table, [Written(**row.asDict()) for row in rows], {query: batch})
+        commit(table, [WrittenFile(**row.asDict()) for row in rows], {query: batch})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def sink_for(spec: SinkSpec) -> BatchSink | None:
     if spec.type == "delta":
         return DeltaSink(settings["path"], spec.partition_by, spec.keys)
     if spec.type == "mysql":
-        return MySqlSink(settings["url"], settings["table"], spec.keys)
+        return MySqlTableSink(settings["url"], settings["table"], spec.keys)
     if spec.type in ("exchange", "topic"):
         return MessageSink(settings)
     return ConsoleSink(spec.name) if spec.type == "console" else None

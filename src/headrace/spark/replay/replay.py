@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from headrace.bulk.client import BulkConnection
 from headrace.spark.archive.layout import table_path
-from headrace.spark.archive.sources import Choice, look
+from headrace.spark.archive.sources import ArchiveChoice, look
 from headrace.spark.archive.sql_tables import messages
 from headrace.spark.backends.broker import connect, told
 from headrace.spark.errors import BadOption
@@ -22,7 +22,7 @@ from headrace.spark.lake.spark_tables import open_delta
 from headrace.spark.reasons import reason_of
 from headrace.spark.replay.request import ReplayRequest
 from headrace.spark.replay.slices import placed, sliced
-from headrace.spark.replay.staging import NUMBER_SQL, STAGED_DDL, Stage, Staged
+from headrace.spark.replay.staging import NUMBER_SQL, STAGED_DDL, StagedBlock, StagingTask
 
 SAMPLE = 5
 SEEN_BYTES = 200  # of a body: more is not shown
@@ -76,7 +76,7 @@ class Replay:
         if not request.queues and not request.topics:
             raise BadOption("say what to replay: --queue, --topic, or --lake for the archive")
         with connect(self.url) as connection:
-            known = look(connection, Choice(request.queues, request.topics))
+            known = look(connection, ArchiveChoice(request.queues, request.topics))
         frames = []
         for kind in ("queue", "topic"):
             uuids = {one.name: one.uuid for one in known if one.kind == kind}
@@ -123,16 +123,16 @@ class Replay:
                     tell(sent, before)
         return sent, before
 
-    def _staged(self, key: str, rate: float) -> Iterator[Iterator[Staged]]:
+    def _staged(self, key: str, rate: float) -> Iterator[Iterator[StagedBlock]]:
         """The blocks in their order, staged by tasks: no body comes to the driver, and no more are
         staged at a time than a slice has."""
         rows = self.rows().withColumn("number", F.expr(NUMBER_SQL))
         slices = sliced(rows, rate).cache()
         last = slices.agg(F.max("slice")).first()
         if last is not None and last[0] is not None:
-            stage = Stage(self.url, self.request, key)
+            stage = StagingTask(self.url, self.request, key)
             staged = placed(rows, slices, last[0] + 1).mapInArrow(stage, STAGED_DDL)
-            found = (Staged(**row.asDict()) for row in staged.toLocalIterator())
+            found = (StagedBlock(**row.asDict()) for row in staged.toLocalIterator())
             # A task has one name for all its blocks.
             for _, blocks in groupby(found, lambda one: one.attempt):
                 yield blocks

@@ -23,7 +23,7 @@ NUMBER_SQL = f"offset div {BLOCK}"
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedBlock:
     """A block that waits for its publication."""
 
     source_uuid: str
@@ -41,7 +41,7 @@ def query_of(key: str, source_uuid: object, partition: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StagingTask:
     """Takes rows in the order of their places. It travels to executors."""
 
     url: str

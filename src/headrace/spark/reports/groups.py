@@ -8,11 +8,11 @@ from typing import Any
 from headrace.client.errors import HeadraceError
 from headrace.spark.backends.broker import connect
 from headrace.spark.errors import SparkError
-from headrace.spark.reports.model import Table
+from headrace.spark.reports.model import ReportTable
 from headrace.wire.native.payloads import Op
 
 
-def group_lag(url: str) -> Table | None:
+def group_lag(url: str) -> ReportTable | None:
     """None when no broker answers, or when there are no groups."""
     try:
         with connect(url) as connection:
@@ -21,7 +21,7 @@ def group_lag(url: str) -> Table | None:
         return None
     found = sorted((row["topic"], _reader(row), _waiting(row)) for row in rows)
     columns = ("topic", "group", "lag")
-    return Table("Groups", columns, found, "As of now.") if found else None
+    return ReportTable("Groups", columns, found, "As of now.") if found else None
 
 
 def _reader(row: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from decimal import Decimal
 from html import escape
 
 from headrace.spark.reports.charts import COLOURS, svg
-from headrace.spark.reports.model import Chart, Report, Table
+from headrace.spark.reports.model import Chart, Report, ReportTable
 from headrace.spark.row_output import cell
 
 _STYLE = """
@@ -50,7 +50,7 @@ def _chart(chart: Chart, report: Report) -> str:
     return f'<h2>{title}</h2>\n<p class="key">{names}</p>\n{picture}'
 
 
-def _table(table: Table) -> str:
+def _table(table: ReportTable) -> str:
     numeric = [
         any(isinstance(row[number], int | float | Decimal) for row in table.rows)
         for number in range(len(table.columns))

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.bulk.client import Destination
-from headrace.spark.archive.sources import Choice, look
+from headrace.spark.archive.sources import ArchiveChoice, look
 from headrace.spark.archive.sql_tables import messages
 from headrace.spark.backends.broker import connect
 
@@ -24,23 +24,23 @@ _MESSAGE_COLUMNS = ("kind", "source", "source_uuid", "partition", "offset", "tim
 
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
+class ReportInputs:
     """``messages`` has a row for each message, ``events`` one for each range of offsets."""
 
     messages: DataFrame
     events: DataFrame
 
 
-def from_lake(spark: SparkSession, lake: Path, since: datetime, until: datetime) -> Inputs:
+def from_lake(spark: SparkSession, lake: Path, since: datetime, until: datetime) -> ReportInputs:
     """From an archive; its events are there when `$events` was archived."""
     rows = _within(messages(spark, lake), since, until)
     return _inputs(rows)
 
 
-def from_broker(spark: SparkSession, url: str, since: datetime, until: datetime) -> Inputs:
+def from_broker(spark: SparkSession, url: str, since: datetime, until: datetime) -> ReportInputs:
     """From what the broker still has. Most queues keep nothing that was acknowledged."""
     with connect(url) as connection:
-        known = look(connection, Choice())
+        known = look(connection, ArchiveChoice())
     frames = [_of_kind(spark, url, kind, known, since) for kind in ("queue", "topic")]
     found = [frame for frame in frames if frame is not None]
     if not found:
@@ -73,7 +73,7 @@ def _within(rows: DataFrame, since: datetime, until: datetime) -> DataFrame:
     return rows.where((stored >= F.lit(since)) & (stored < F.lit(until)))
 
 
-def _inputs(rows: DataFrame) -> Inputs:
+def _inputs(rows: DataFrame) -> ReportInputs:
     plain = rows.where(F.col("source") != EVENTS).withColumn("bytes", F.length("body"))
     event = F.from_json(F.col("body").cast("string"), _EVENT)
     noted = rows.where(F.col("source") == EVENTS).select(event.alias("e")).select("e.*")
@@ -84,4 +84,4 @@ def _inputs(rows: DataFrame) -> Inputs:
         F.timestamp_millis("time").alias("at"),
         F.inline("ranges"),
     ).withColumn("count", F.col("last") - F.col("first") + 1)
-    return Inputs(plain.select(*_MESSAGE_COLUMNS).cache(), events.cache())
+    return ReportInputs(plain.select(*_MESSAGE_COLUMNS).cache(), events.cache())

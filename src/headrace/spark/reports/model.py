@@ -26,7 +26,7 @@ _WIDTH = re.compile(r"(\d+) (second|minute|hour|day)s?")
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ReportTable:
     """Rows under a heading."""
 
     title: str
@@ -51,7 +51,7 @@ class Report:
     since: datetime
     until: datetime
     window: str
-    tables: tuple[Table, ...]
+    tables: tuple[ReportTable, ...]
     charts: tuple[Chart, ...]
     notes: tuple[str, ...] = ()
 

@@ -9,8 +9,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
-from headrace.spark.reports.inputs import Inputs
-from headrace.spark.reports.model import Chart, Report, Table, lines_of, seconds_of
+from headrace.spark.reports.inputs import ReportInputs
+from headrace.spark.reports.model import Chart, Report, ReportTable, lines_of, seconds_of
 
 TOP = 20
 _ENDED = ("acknowledged", "dead-lettered", "expired", "dropped")
@@ -21,7 +21,7 @@ NO_EVENTS = (
 PERCENTILES = (0.5, 0.95, 0.99)
 
 
-def compute(inputs: Inputs, since: datetime, until: datetime, window: str) -> Report:
+def compute(inputs: ReportInputs, since: datetime, until: datetime, window: str) -> Report:
     """Everything that is known of the period."""
     has_events = not inputs.events.isEmpty()
     tables, charts = [], []
@@ -44,7 +44,7 @@ def _step(column: str, window: str) -> Column:
     return F.window(column, window)["start"].alias("step")
 
 
-def _volume(inputs: Inputs, window: str) -> tuple[Table, Chart]:
+def _volume(inputs: ReportInputs, window: str) -> tuple[ReportTable, Chart]:
     steps = inputs.messages.groupBy("kind", "source", _step("timestamp", window)).agg(
         F.count("*").alias("messages"), F.sum("bytes").alias("bytes")
     )
@@ -56,7 +56,7 @@ def _volume(inputs: Inputs, window: str) -> tuple[Table, Chart]:
     columns = ("kind", "source", "messages", "bytes", "per second", "at most")
     points = [(row["source"], row["step"], float(row["rate"])) for row in steps.collect()]
     return (
-        Table(
+        ReportTable(
             "Throughput",
             columns,
             rows,
@@ -66,18 +66,18 @@ def _volume(inputs: Inputs, window: str) -> tuple[Table, Chart]:
     )
 
 
-def _outcomes(inputs: Inputs) -> Table:
+def _outcomes(inputs: ReportInputs) -> ReportTable:
     kinds = ("acknowledged", "redelivered", "dead-lettered", "expired", "dropped")
     sums = [
         F.sum(F.when(F.col("what") == kind, F.col("count")).otherwise(0)).alias(kind)
         for kind in kinds
     ]
     rows = inputs.events.groupBy("source").agg(*sums).orderBy("source").collect()
-    return Table("Outcomes", ("queue", *kinds), [tuple(row) for row in rows],
+    return ReportTable("Outcomes", ("queue", *kinds), [tuple(row) for row in rows],
                  "Messages by what happened to them; redelivered ones are retries.")  # fmt: skip
 
 
-def _waited(inputs: Inputs) -> DataFrame:
+def _waited(inputs: ReportInputs) -> DataFrame:
     """Acknowledged messages, with the milliseconds they waited and took since they were born."""
     done = inputs.events.where(F.col("what") == "acknowledged").select(
         "source_uuid", "at", F.explode(F.sequence("first", "last")).alias("offset")
@@ -93,7 +93,7 @@ def _waited(inputs: Inputs) -> DataFrame:
     )
 
 
-def _waits(inputs: Inputs, window: str) -> tuple[Table, Chart]:
+def _waits(inputs: ReportInputs, window: str) -> tuple[ReportTable, Chart]:
     waited = _waited(inputs).cache()
     rows = waited.groupBy("source").agg(*_percentiles("wait"), *_percentiles("whole"))
     found = [tuple(row) for row in rows.orderBy("source").collect()]
@@ -107,7 +107,9 @@ def _waits(inputs: Inputs, window: str) -> tuple[Table, Chart]:
         "Wait: from storing to the acknowledgement. End to end: from the producer's timestamp. "
         "Events are written every second, so times are rounded up to one."
     )
-    return Table("Latency", columns, found, note), Chart("Queue wait, p95", "ms", lines_of(points))
+    return ReportTable("Latency", columns, found, note), Chart(
+        "Queue wait, p95", "ms", lines_of(points)
+    )
 
 
 def _percentiles(column: str) -> Iterator[Column]:
@@ -115,7 +117,7 @@ def _percentiles(column: str) -> Iterator[Column]:
         yield F.percentile_approx(column, share).alias(f"{column}{share}")
 
 
-def _lag(inputs: Inputs, window: str) -> Chart:
+def _lag(inputs: ReportInputs, window: str) -> Chart:
     """Messages of the period that were stored and not done with, at the end of each step."""
     came = inputs.messages.where(F.col("kind") == "queue").select(
         "source", _step("timestamp", window), F.lit(1).alias("change")
@@ -130,19 +132,19 @@ def _lag(inputs: Inputs, window: str) -> Chart:
     return Chart("Messages waiting", "messages", lines_of(points))
 
 
-def _consumers(inputs: Inputs) -> Table:
+def _consumers(inputs: ReportInputs) -> ReportTable:
     acknowledged = inputs.events.where(F.col("what") == "acknowledged")
     rows = acknowledged.groupBy("source", "consumer").agg(F.sum("count").alias("n"))
     top = rows.orderBy(F.desc("n"), "source", "consumer").limit(TOP).collect()
     found = [(row["source"], row["consumer"] or "several or none", row["n"]) for row in top]
-    return Table("Consumers", ("queue", "consumer", "acknowledged"), found)
+    return ReportTable("Consumers", ("queue", "consumer", "acknowledged"), found)
 
 
-def _routing_keys(inputs: Inputs) -> Table:
+def _routing_keys(inputs: ReportInputs) -> ReportTable:
     keys = inputs.messages.where(F.col("routing_key") != "")
     rows = keys.groupBy("source", "routing_key").agg(
         F.count("*").alias("messages"), F.sum("bytes").alias("bytes")
     )
     top = rows.orderBy(F.desc("messages"), "source", "routing_key").limit(TOP).collect()
     columns = ("source", "routing key", "messages", "bytes")
-    return Table("Top routing keys", columns, [tuple(row) for row in top])
+    return ReportTable("Top routing keys", columns, [tuple(row) for row in top])

@@ -6,13 +6,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from headrace.spark.pipelines.run import Runner
+from headrace.spark.pipelines.run import PipelineRunner
 
 
-def runner(directory: Path, checkpoint: str | None = None) -> Runner:
+def runner(directory: Path, checkpoint: str | None = None) -> PipelineRunner:
     pipeline: Any = SimpleNamespace(name="revenue", checkpoint=checkpoint)
     spark: Any = None
-    return Runner(spark, pipeline, directory)
+    return PipelineRunner(spark, pipeline, directory)
 
 
 def test_the_directory_is_that_of_all_sinks(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pyspark.sql.types import ArrayType, DoubleType, LongType, StringType, Struc
 
 from headrace.spark.pipelines.avro import avro_reader, avro_type
 from headrace.spark.pipelines.explain import why_not
-from headrace.spark.pipelines.progress import Figures
+from headrace.spark.pipelines.progress import QueryFigures
 from headrace.spark.reasons import reason_in
 
 SCHEMA = (
@@ -68,7 +68,7 @@ def test_the_reason_is_found_among_stack_traces() -> None:
 
 
 def test_figures_count_each_batch_once() -> None:
-    figures = Figures("out")
+    figures = QueryFigures("out")
     offsets = {
         side: {"version": 1, "query": "q", "sources": {"s": {"uuid": "u", "next": {"0": at}}}}
         for side, at in (("endOffset", 10), ("latestOffset", 25))

@@ -16,7 +16,7 @@ from headrace.spark.reports.html import page
 from headrace.spark.reports.model import (
     Chart,
     Report,
-    Table,
+    ReportTable,
     lines_of,
     seconds_of,
     window_for,
@@ -33,7 +33,7 @@ def chart() -> Chart:
 
 
 def test_a_page_loads_nothing_and_runs_nothing() -> None:
-    table = Table("Throughput", ("queue", "messages"), [(NASTY, 1234)])
+    table = ReportTable("Throughput", ("queue", "messages"), [(NASTY, 1234)])
     text = page(Report(SINCE, UNTIL, "1 minute", (table,), (chart(),), ("a note",)))
     assert "<script" not in text
     assert not re.search(r"https?:|src=|url\(|@import", text)
