@@ -67,7 +67,7 @@ def consume(
         size = min(prefetch, count or prefetch)
         channel.basic_qos(size)
         stream = channel.deliveries(queue, idle_timeout=None if follow else idle)
-        taking = _Taking(render, count, size, auto_ack=auto_ack)
+        taking = _Printer(render, count, size, auto_ack=auto_ack)
         elsewhere = not sys.stdout.isatty()  # on a terminal, messages are their own progress
         with (
             _orderly_stop(lambda: stream.end(None)) as stopped,
@@ -80,7 +80,7 @@ def consume(
     return DONE
 
 
-class _Taking:
+class _Printer:
     """Prints batches and acknowledges them.
 
     The broker sends ``prefetch`` messages more than are acknowledged. So that it never sends more
@@ -135,7 +135,7 @@ class _Taking:
 
 def _take(
     stream: DeliveryStream,
-    taking: _Taking,
+    taking: _Printer,
     stopped: list[int],
     progress: Callable[[int, int | None], None],
 ) -> None:

@@ -17,7 +17,7 @@ from headrace.cli.support.escaping import escaped
 from headrace.cli.support.name_values import headers_of, properties_of
 from headrace.cli.support.output import counted, tell
 from headrace.cli.support.progress import progress_bar
-from headrace.cli.support.sender import Destination, Sender, lines_of, repeated
+from headrace.cli.support.sender import PublishTarget, Sender, lines_of, repeated
 from headrace.client import HeadraceError
 from headrace.errors import CommandFailed, ConfigError
 
@@ -103,16 +103,16 @@ def publish(
 
 def _destination(
     queue: str | None, exchange: str | None, key: str | None, *, create: bool
-) -> Destination:
+) -> PublishTarget:
     if queue is not None:
         if exchange is not None or key is not None:
             raise click.UsageError("--queue goes without --exchange and --key")
         if not queue:
             raise click.UsageError("--queue needs a name")
-        return Destination("", queue, queue if create else None)
+        return PublishTarget("", queue, queue if create else None)
     if exchange is None and key is None:
         raise click.UsageError("say where: --queue NAME, or --exchange NAME and --key KEY")
-    return Destination(exchange or "", key or "")
+    return PublishTarget(exchange or "", key or "")
 
 
 # -- where the bodies come from --------------------------------------------------------------------
@@ -148,7 +148,7 @@ def _input(stack: ExitStack, file: Path | None) -> BinaryIO:
 
 def _send(
     address: Address,
-    destination: Destination,
+    destination: PublishTarget,
     properties: dict[str, object],
     chunks: Iterator[list[bytes]],
     total: int | None,

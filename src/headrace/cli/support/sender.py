@@ -17,7 +17,7 @@ _READ = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
-class Destination:
+class PublishTarget:
     """Where messages go; ``queue`` is set when it was named as a queue that may be made."""
 
     exchange: str
@@ -31,7 +31,7 @@ class Sender:
     def __init__(
         self,
         channel: Channel,
-        destination: Destination,
+        destination: PublishTarget,
         properties: dict[str, object],
         made: Callable[[str], None],
     ) -> None:
