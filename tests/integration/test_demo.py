@@ -25,7 +25,7 @@ from headrace.demo import run
 from headrace.demo.broker import lasting_ports
 from headrace.demo.chapters import pipeline, topics
 from headrace.demo.clients import Clients
-from headrace.demo.output import Story
+from headrace.demo.output import DemoOutput
 from headrace.spark.pipelines.file import load as load_pipeline
 from process_state import is_running
 from waiting import wait_for
@@ -103,11 +103,11 @@ def test_keep_leaves_a_broker_that_works() -> None:
 def test_a_claim_that_does_not_hold_is_named_and_fails_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def wrong(story: Story, clients: Clients) -> None:
+    def wrong(story: DemoOutput, clients: Clients) -> None:
         """A bad day"""
         story.expect("two and two make five", 2 + 2, 5)
 
-    def broken(story: Story, clients: Clients) -> None:
+    def broken(story: DemoOutput, clients: Clients) -> None:
         """A worse day"""
         clients.connect().channel.queue_declare("missing", passive=True)
 
@@ -244,7 +244,7 @@ def test_marks_are_plain_where_the_terminal_knows_no_others(
 ) -> None:
     sink = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", sink)
-    story = Story()
+    story = DemoOutput()
     story.check("fine", True)
     story.check("not fine", False)
     sink.flush()

@@ -18,7 +18,7 @@ ClientError = AMQPError
 PATIENCE = 5.0
 
 
-class Delivery(NamedTuple):
+class CollectedMessage(NamedTuple):
     """One message as a client saw it."""
 
     body: str
@@ -28,7 +28,7 @@ class Delivery(NamedTuple):
     at: float
 
     @classmethod
-    def now(cls, method: Any, properties: Any, body: bytes) -> Delivery:  # noqa: ANN401
+    def now(cls, method: Any, properties: Any, body: bytes) -> CollectedMessage:  # noqa: ANN401
         tag, redelivered = method.delivery_tag, method.redelivered
         return cls(body.decode(), tag, redelivered, properties, time.monotonic())
 
@@ -39,7 +39,7 @@ class Client:
     def __init__(self, url: str) -> None:
         self.connection = pika.BlockingConnection(pika.URLParameters(url))
         self.channel = self.connection.channel()
-        self.inbox: list[Delivery] = []
+        self.inbox: list[CollectedMessage] = []
 
     def queue(self, name: str, arguments: Mapping[str, object] | None = None) -> str:
         """Declare a durable queue."""
@@ -66,9 +66,9 @@ class Client:
             return True
         return False
 
-    def get(self, queue: str) -> Delivery | None:
+    def get(self, queue: str) -> CollectedMessage | None:
         method, properties, body = self.channel.basic_get(queue)
-        return None if method is None else Delivery.now(method, properties, body)
+        return None if method is None else CollectedMessage.now(method, properties, body)
 
     def consume(
         self,
@@ -76,12 +76,12 @@ class Client:
         *,
         prefetch: int = 0,
         acks: bool = True,
-        then: Callable[[Delivery], None] | None = None,
+        then: Callable[[CollectedMessage], None] | None = None,
     ) -> None:
         """Collect deliveries; ``then`` is called with each of them."""
 
         def arrived(channel: Any, method: Any, properties: Any, body: bytes) -> None:  # noqa: ANN401
-            delivery = Delivery.now(method, properties, body)
+            delivery = CollectedMessage.now(method, properties, body)
             self.inbox.append(delivery)
             if then is not None:
                 then(delivery)
@@ -89,7 +89,7 @@ class Client:
         self.channel.basic_qos(prefetch_count=prefetch)
         self.channel.basic_consume(queue, arrived, auto_ack=not acks)
 
-    def ack(self, delivery: Delivery) -> None:
+    def ack(self, delivery: CollectedMessage) -> None:
         self.channel.basic_ack(delivery.tag)
 
     def bodies(self) -> list[str]:

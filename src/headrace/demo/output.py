@@ -10,7 +10,7 @@ import click
 WIDTH = 79  # of a terminal with 80 columns
 
 
-class Story:
+class DemoOutput:
     """Prints as it goes and remembers whether every claim held."""
 
     def __init__(self) -> None:

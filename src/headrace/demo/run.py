@@ -15,7 +15,7 @@ from headrace.demo.chapters.rocketmq import rocketmq_group
 from headrace.demo.chapters.topics import in_a_database, in_the_broker
 from headrace.demo.chapters.unattended import unattended
 from headrace.demo.database import DemoDatabase
-from headrace.demo.output import Story
+from headrace.demo.output import DemoOutput
 from headrace.errors import BrokerError
 from headrace.rocketmq import RocketMQError
 
@@ -31,7 +31,7 @@ if WITH_PIKA:
     CHAPTERS = (*everyday.CHAPTERS, *trouble.CHAPTERS)
 
 
-def tell(story: Story, broker: DemoBroker, *, quick: bool = False) -> None:
+def tell(story: DemoOutput, broker: DemoBroker, *, quick: bool = False) -> None:
     """Each chapter is a function; the first line of its docstring is its heading."""
     with _chapter(story, str(three_ways.__doc__)):
         three_ways(story, broker)
@@ -53,7 +53,7 @@ def tell(story: Story, broker: DemoBroker, *, quick: bool = False) -> None:
         )
 
 
-def _tell_with_pika(story: Story, broker: DemoBroker) -> None:
+def _tell_with_pika(story: DemoOutput, broker: DemoBroker) -> None:
     for chapter in CHAPTERS:
         with _chapter(story, str(chapter.__doc__)), Clients(broker.url) as clients:
             chapter(story, clients)
@@ -62,7 +62,7 @@ def _tell_with_pika(story: Story, broker: DemoBroker) -> None:
 
 
 @contextmanager
-def _chapter(story: Story, heading: str) -> Iterator[None]:
+def _chapter(story: DemoOutput, heading: str) -> Iterator[None]:
     story.heading(heading)
     failures = (
         HeadraceError,

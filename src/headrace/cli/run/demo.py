@@ -31,11 +31,11 @@ def demo(keep: bool, quick: bool) -> int:
 
 def _tell(*, keep: bool, quick: bool) -> int:
     from headrace.demo.broker import DemoBroker
-    from headrace.demo.output import Story
+    from headrace.demo.output import DemoOutput
     from headrace.demo.run import tell
 
     begun = time.monotonic()
-    story = Story()
+    story = DemoOutput()
     broker = DemoBroker()
     stays = False
     try:

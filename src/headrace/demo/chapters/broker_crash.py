@@ -9,7 +9,7 @@ import pika  # type: ignore[import-untyped]
 
 from headrace.demo.broker import DemoBroker
 from headrace.demo.clients import ClientError, Clients
-from headrace.demo.output import Story
+from headrace.demo.output import DemoOutput
 
 QUEUE = "orders-in-the-storm"
 BEFORE_THE_KILL = 300
@@ -40,7 +40,7 @@ class _Publisher(threading.Thread):
                     self.far_enough.set()
 
 
-def crash(story: Story, broker: DemoBroker) -> None:
+def crash(story: DemoOutput, broker: DemoBroker) -> None:
     """The broker is killed with -9, and nothing is lost"""
     story.tell("A publisher keeps a ledger of what was confirmed while the broker is killed.")
     with Clients(broker.url) as clients:

@@ -12,7 +12,7 @@ from urllib.parse import urljoin
 
 from headrace.client import ConnectionFactory
 from headrace.demo.broker import DemoBroker
-from headrace.demo.output import Story
+from headrace.demo.output import DemoOutput
 
 QUEUE = "complaints"
 COUNT = 7
@@ -25,7 +25,7 @@ class _Answer(NamedTuple):
     text: str
 
 
-def page(story: Story, broker: DemoBroker) -> None:
+def page(story: DemoOutput, broker: DemoBroker) -> None:
     """The page shows what is there"""
     found = _get(broker, "")
     parts = _PARTS.findall(found.text)

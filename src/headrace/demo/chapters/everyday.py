@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from headrace.demo.clients import Client, Clients
-from headrace.demo.output import Story
+from headrace.demo.output import DemoOutput
 
 
-def routing(story: Story, clients: Clients) -> None:
+def routing(story: DemoOutput, clients: Clients) -> None:
     """Orders find their way"""
     shop = clients.connect()
     shop.channel.exchange_declare("orders", "topic", durable=True)
@@ -24,7 +24,7 @@ def routing(story: Story, clients: Clients) -> None:
     story.expect("ledger got all four orders, in order", drain(shop, "ledger"), [*keys[:4]])
 
 
-def fair_sharing(story: Story, clients: Clients) -> None:
+def fair_sharing(story: DemoOutput, clients: Clients) -> None:
     """Three workers take turns"""
     story.tell("Anna, Ben and Clara pack. Whoever has room gets the next order.")
     shop = clients.connect()
@@ -45,7 +45,7 @@ def fair_sharing(story: Story, clients: Clients) -> None:
     story.expect("strictly in turn: anna has every third order", workers[0].bodies(), orders[::3])
 
 
-def slow_worker(story: Story, clients: Clients) -> None:
+def slow_worker(story: DemoOutput, clients: Clients) -> None:
     """A slow worker does not hold up the others"""
     story.tell("One of two wrappers takes a parcel and never finishes it.")
     shop, slow, quick = clients.connect(), clients.connect(), clients.connect()
@@ -62,7 +62,7 @@ def slow_worker(story: Story, clients: Clients) -> None:
     story.check("with prefetch 1 the slow one holds 1, the quick one did 99", done, seen)
 
 
-def confirms(story: Story, clients: Clients) -> None:
+def confirms(story: DemoOutput, clients: Clients) -> None:
     """The broker confirms, and returns what nobody wants"""
     story.tell("Invoices must not get lost, so the shop asks for an answer to each.")
     shop = clients.connect()
@@ -76,7 +76,7 @@ def confirms(story: Story, clients: Clients) -> None:
     story.check("an invoice to a queue that does not exist came back", lost)
 
 
-def priorities(story: Story, clients: Clients) -> None:
+def priorities(story: DemoOutput, clients: Clients) -> None:
     """Express orders go first"""
     story.tell("Four orders come in at once: a letter, a parcel, flowers and a card.")
     shop = clients.connect()
@@ -91,7 +91,7 @@ def priorities(story: Story, clients: Clients) -> None:
     )
 
 
-def answers(story: Story, clients: Clients) -> None:
+def answers(story: DemoOutput, clients: Clients) -> None:
     """Asking for a price and getting an answer"""
     story.tell("A buyer sends two questions and goes on; the answers find their way back.")
     server, buyer = clients.connect(), clients.connect()

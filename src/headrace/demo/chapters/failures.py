@@ -8,14 +8,14 @@ import time
 from typing import Any
 
 from headrace.demo.broker import environment
-from headrace.demo.clients import Clients, Delivery
-from headrace.demo.output import Story
+from headrace.demo.clients import Clients, CollectedMessage
+from headrace.demo.output import DemoOutput
 
 DELAYS_MS = (("later", 400), ("soon", 150), ("now", 0))
 MEASURED = 10_000
 
 
-def poison(story: Story, clients: Clients) -> None:
+def poison(story: DemoOutput, clients: Clients) -> None:
     """A poisonous order is set aside"""
     story.tell("One order makes the worker fail, again and again. The queue allows two returns.")
     shop, worker = clients.connect(), clients.connect()
@@ -30,7 +30,7 @@ def poison(story: Story, clients: Clients) -> None:
         },
     )
 
-    def work(delivery: Delivery) -> None:
+    def work(delivery: CollectedMessage) -> None:
         if delivery.body == "poison":
             worker.channel.basic_nack(delivery.tag, requeue=True)
         else:
@@ -55,7 +55,7 @@ def poison(story: Story, clients: Clients) -> None:
     story.expect("which tells queue and reason", told, (queue, "delivery_limit", 1))
 
 
-def delayed(story: Story, clients: Clients) -> None:
+def delayed(story: DemoOutput, clients: Clients) -> None:
     """A reminder for later"""
     story.tell("Three reminders are sent at once, each with a time to wait.")
     shop, reader = clients.connect(), clients.connect()
@@ -77,7 +77,7 @@ def delayed(story: Story, clients: Clients) -> None:
     story.check("none before its time (0, 150, 400 ms)", not early, seen)
 
 
-def expired(story: Story, clients: Clients) -> None:
+def expired(story: DemoOutput, clients: Clients) -> None:
     """An offer that nobody took"""
     story.tell("An offer is good for 150 ms, and nobody reads it.")
     shop = clients.connect()
@@ -96,7 +96,7 @@ def expired(story: Story, clients: Clients) -> None:
     story.expect("and went to the stale offers, as expired", reason, "expired")
 
 
-def lost_worker(story: Story, clients: Clients) -> None:
+def lost_worker(story: DemoOutput, clients: Clients) -> None:
     """A worker dies and another takes over"""
     story.tell("Ten parcels are handed to a worker, which is then killed.")
     shop = clients.connect()
@@ -120,7 +120,7 @@ def lost_worker(story: Story, clients: Clients) -> None:
     story.check("each marked as delivered before", marked)
 
 
-def speed(story: Story, clients: Clients) -> None:
+def speed(story: DemoOutput, clients: Clients) -> None:
     """How fast was that?"""
     shop, reader = clients.connect(), clients.connect()
     queue = shop.queue("speed")
@@ -141,7 +141,7 @@ def speed(story: Story, clients: Clients) -> None:
     story.say("with one pika client, which sets the pace: see `headrace bench`")
 
 
-def _death(delivery: Delivery | None) -> dict[str, Any]:
+def _death(delivery: CollectedMessage | None) -> dict[str, Any]:
     """The latest entry of a message's x-death header, readable."""
     headers = (delivery.properties.headers or {}) if delivery is not None else {}
     entries = headers.get("x-death") or [{}]

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from headrace.client import ConnectionFactory, ExchangeType
 from headrace.demo.broker import DemoBroker, environment
-from headrace.demo.output import Story
+from headrace.demo.output import DemoOutput
 
 EXCHANGE, QUEUE = "counter", "desk"
 BATCH = 1000
@@ -20,7 +20,7 @@ def has_pika() -> bool:
     return find_spec("pika") is not None
 
 
-def three_ways(story: Story, broker: DemoBroker) -> None:
+def three_ways(story: DemoOutput, broker: DemoBroker) -> None:
     """Orders come in three ways"""
     story.tell(
         "With pika over AMQP, with our own client, and from a shell. All go to the exchange "
@@ -68,7 +68,7 @@ def three_ways(story: Story, broker: DemoBroker) -> None:
         story.check("a slip of the pen is explained", "no queue 'dusk'" in missing.stderr)
 
 
-def shell(story: Story, broker: DemoBroker, *args: str) -> subprocess.CompletedProcess[str]:
+def shell(story: DemoOutput, broker: DemoBroker, *args: str) -> subprocess.CompletedProcess[str]:
     """Run a command of ours as a user would, and show it with what it says."""
     story.say(f"$ headrace {shlex.join(args)}")
     done = subprocess.run(

@@ -16,7 +16,7 @@ from headrace import topics
 from headrace.client import ConnectionFactory
 from headrace.demo.broker import DemoBroker, environment
 from headrace.demo.database import DemoDatabase
-from headrace.demo.output import Story
+from headrace.demo.output import DemoOutput
 
 ORDERS = 2000  # at each door
 SHOPS = ("Oslo", "Lyon", "Turin")
@@ -58,7 +58,7 @@ Totals = dict[tuple[str, str], tuple[int, int]]
 """Orders and revenue of each shop and door."""
 
 
-def pipeline(story: Story, broker: DemoBroker, database: DemoDatabase) -> None:
+def pipeline(story: DemoOutput, broker: DemoBroker, database: DemoDatabase) -> None:
     """A Spark pipeline over a queue, a topic and a table of the database"""
     lacking = _lacking()
     if lacking:
@@ -131,7 +131,7 @@ def _take_orders(broker: DemoBroker, database: DemoDatabase, doors: Mapping[str,
 
 
 def _run(
-    story: Story, broker: DemoBroker, database: DemoDatabase
+    story: DemoOutput, broker: DemoBroker, database: DemoDatabase
 ) -> subprocess.CompletedProcess[str]:
     command = ["pipeline", "run", "totals.toml", "--once"]
     story.say(f"$ headrace {shlex.join(command)}")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from threading import Lock
 
 from headrace.demo.broker import DemoBroker
-from headrace.demo.output import Story
+from headrace.demo.output import DemoOutput
 from headrace.rocketmq import (
     ConcurrentConsumer,
     ConsumeContext,
@@ -29,7 +29,7 @@ TOPIC, GROUP = "parcels", "packers"
 _SECONDS = 20.0
 
 
-class Packer:
+class DemoConsumer:
     """One member of the group, and what it has done."""
 
     def __init__(self, namesrv_addr: str) -> None:
@@ -57,7 +57,7 @@ class Packer:
         return sum(queue.topic == TOPIC for queue in self.consumer.assigned_queues())
 
 
-def rocketmq_group(story: Story, broker: DemoBroker) -> None:
+def rocketmq_group(story: DemoOutput, broker: DemoBroker) -> None:
     """RocketMQ: a group of consumers, members that come and go, dead letters"""
     story.tell(
         f"The same broker is a RocketMQ: a name server at {broker.namesrv_addr}. Clients in Java, "
@@ -66,7 +66,7 @@ def rocketmq_group(story: Story, broker: DemoBroker) -> None:
     config = ProducerConfig(producer_group="shop", namesrv_addr=broker.namesrv_addr)
     with Producer(config) as producer, _quiet():
         producer.send(Message(TOPIC, b"for nobody", tags="lorry"))  # makes the topic: four queues
-        first, second = Packer(broker.namesrv_addr), Packer(broker.namesrv_addr)
+        first, second = DemoConsumer(broker.namesrv_addr), DemoConsumer(broker.namesrv_addr)
         with first.consumer:
             with second.consumer:
                 shared = _soon(lambda: (first.queues, second.queues) == (2, 2))

@@ -7,13 +7,13 @@ from collections import Counter
 from headrace import topics
 from headrace.demo.broker import DemoBroker
 from headrace.demo.database import DemoDatabase, missing
-from headrace.demo.output import Story
+from headrace.demo.output import DemoOutput
 
 COUNT = 300
 LANES = ("low", "middle", "high")
 
 
-def in_the_broker(story: Story, broker: DemoBroker) -> None:
+def in_the_broker(story: DemoOutput, broker: DemoBroker) -> None:
     """Topics: what is urgent goes first, and nothing is forgotten"""
     story.tell(
         "A topic keeps its messages. Readers have positions: alone, or together as a group that "
@@ -26,7 +26,7 @@ def in_the_broker(story: Story, broker: DemoBroker) -> None:
         story.expect("who comes late still reads everything", len(again), COUNT)
 
 
-def in_a_database(story: Story, broker: DemoBroker, database: DemoDatabase) -> None:
+def in_a_database(story: DemoOutput, broker: DemoBroker, database: DemoDatabase) -> None:
     """The same topics in MariaDB, without a broker"""
     if (lacking := missing()) is not None:
         story.tell(f"{lacking}: left out.")
@@ -39,7 +39,7 @@ def in_a_database(story: Story, broker: DemoBroker, database: DemoDatabase) -> N
         story.expect("every message is a row that SQL can read", rows, [(COUNT,)])
 
 
-def _priorities(story: Story, store: topics.Store) -> None:
+def _priorities(story: DemoOutput, store: topics.Store) -> None:
     store.create("orders")
     producer = store.producer("orders", token="appid-1;sid-shop")
     for lane in LANES:
@@ -55,7 +55,7 @@ def _priorities(story: Story, store: topics.Store) -> None:
     story.expect("a new urgent one overtakes the rest", rest, [b"a fire", b"low 0", b"low 1"])
 
 
-def _group(story: Story, store: topics.Store) -> None:
+def _group(story: DemoOutput, store: topics.Store) -> None:
     store.create("jobs")
     store.producer("jobs", token="appid-1").append_many([str(n) for n in range(COUNT)])
     members = [store.consumer("jobs", token=f"worker-{n}", group="workers") for n in range(3)]

@@ -6,7 +6,7 @@ import threading
 
 from headrace.client import Channel, ConnectionFactory, HeadraceError
 from headrace.demo.broker import DemoBroker
-from headrace.demo.output import Story
+from headrace.demo.output import DemoOutput
 
 QUEUE = "orders-unattended"
 EACH = 200
@@ -53,7 +53,7 @@ class _Producer(threading.Thread):
             self.error = error
 
 
-def unattended(story: Story, broker: DemoBroker) -> None:
+def unattended(story: DemoOutput, broker: DemoBroker) -> None:
     """The broker is killed once more, and programs go on by themselves"""
     story.tell(
         "A producer and a consumer of our own client are at work. Nobody restarts them: they "
