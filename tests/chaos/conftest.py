@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.verify.amqp_connection import Link
-from headrace.verify.broker_process import Node
+from headrace.verify.amqp_connection import VerifyConnection
+from headrace.verify.broker_process import BrokerProcess
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -29,9 +29,9 @@ def seed() -> int:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
+def node(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker with small segments, so that every part of the storage has work; not started."""
-    with Node(tmp_path / "broker", "--segment-size", "64KiB") as node:
+    with BrokerProcess(tmp_path / "broker", "--segment-size", "64KiB") as node:
         yield node
 
 
@@ -47,8 +47,8 @@ def connect() -> Iterator[Connect]:
     """Connections with channel 1 open; closed in the end, if need be without a word."""
     with ExitStack() as stack:
 
-        def connect(node: Node, *, heartbeat: int = 0) -> Link:
-            link = Link(node.port, heartbeat=heartbeat)
+        def connect(node: BrokerProcess, *, heartbeat: int = 0) -> VerifyConnection:
+            link = VerifyConnection(node.port, heartbeat=heartbeat)
             stack.callback(link.close)
             link.open_channel(1)
             return link

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from headrace.verify.amqp_connection import Link
-from headrace.verify.broker_process import Node
+from headrace.verify.amqp_connection import VerifyConnection
+from headrace.verify.broker_process import BrokerProcess
 
 
 class Connect(Protocol):
     """A connection with channel 1 open."""
 
-    def __call__(self, node: Node, *, heartbeat: int = 0) -> Link: ...
+    def __call__(self, node: BrokerProcess, *, heartbeat: int = 0) -> VerifyConnection: ...

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.server.amqp.confirms import Confirms
-from headrace.verify.broker_process import Node
+from headrace.verify.broker_process import BrokerProcess
 
 ORDERS = "SABOTAGE"
 FINE, SYNC_FAILS, FULL, SLOW = "", "sync fails", "full", "slow"
@@ -23,7 +23,7 @@ LIES = "confirms at once"  # to be ordered before the start
 SLOW_SECONDS = 0.5
 
 
-class Saboteur(Node):
+class Saboteur(BrokerProcess):
     """Start it like any other node; then `order()` a fault, or FINE again."""
 
     def __init__(self, directory: Path, *flags: str) -> None:

@@ -11,8 +11,8 @@ import pytest
 from connecting import Connect
 from saboteur import FINE, FULL, NO_NOTES, SLOW, SLOW_SECONDS, SYNC_FAILS, Saboteur
 
-from headrace.verify.amqp_connection import Event, Link, LinkLost
-from headrace.verify.broker_process import SERVE, Node
+from headrace.verify.amqp_connection import ConnectionLost, ReceivedMethod, VerifyConnection
+from headrace.verify.broker_process import SERVE, BrokerProcess
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.properties import Properties
 from waiting import wait_for
@@ -23,7 +23,7 @@ PERSISTENT = Properties(delivery_mode=2)
 class Desk:
     """A connection that publishes numbered bodies to a durable queue, and counts the confirms."""
 
-    def __init__(self, link: Link, queue: str = "q") -> None:
+    def __init__(self, link: VerifyConnection, queue: str = "q") -> None:
         self.link = link
         self.queue = queue
         self.sent = 0
@@ -38,7 +38,7 @@ class Desk:
             body = b"%d " % self.sent + b"x" * size
             self.link.publish(1, "", self.queue, body, PERSISTENT)
 
-    def read(self, seconds: float = 0.01) -> list[Event]:
+    def read(self, seconds: float = 0.01) -> list[ReceivedMethod]:
         events = self.link.poll(seconds)
         for event in events:
             if isinstance(event.method, m.BasicAck):
@@ -60,16 +60,16 @@ class Desk:
                 return found
             found.append(int(event.body.partition(b" ")[0]))
 
-    def wait_for_end(self) -> LinkLost:
+    def wait_for_end(self) -> ConnectionLost:
         """Read until the broker closes the connection."""
-        with pytest.raises(LinkLost) as lost:
+        with pytest.raises(ConnectionLost) as lost:
             deadline = time.monotonic() + 10
             while time.monotonic() < deadline:
                 self.read()
         return lost.value
 
 
-def check_that_it_ended_in_order(node: Node, desk: Desk, before: int) -> None:
+def check_that_it_ended_in_order(node: BrokerProcess, desk: Desk, before: int) -> None:
     lost = desk.wait_for_end()
     assert lost.code in (320, 541), lost
     assert desk.confirmed == before, "something was confirmed that is not on the disk"
@@ -77,7 +77,7 @@ def check_that_it_ended_in_order(node: Node, desk: Desk, before: int) -> None:
     assert "Traceback" not in node.log()
 
 
-def check_that_all_is_there(node: Node, connect: Connect, before: int) -> None:
+def check_that_all_is_there(node: BrokerProcess, connect: Connect, before: int) -> None:
     desk = Desk(connect(node))
     assert desk.bodies()[:before] == list(range(1, before + 1))
     desk.link.close()  # a stop waits for those who do not answer
@@ -108,7 +108,7 @@ def test_a_failed_sync_leaves_no_transaction_answered(saboteur: Saboteur, connec
     link.publish(1, "", desk.queue, b"1 ", PERSISTENT)
     link.send(1, m.TxCommit())
 
-    with pytest.raises(LinkLost) as lost:
+    with pytest.raises(ConnectionLost) as lost:
         link.wait_for(m.TxCommitOk, 1)
     assert lost.value.code == 320
     assert saboteur.wait(10) == 1
@@ -137,10 +137,10 @@ def test_a_sync_that_the_kernel_fails_ends_the_broker(tmp_path: Path, connect: C
     # -D: the broker is our child and strace a stranger, so that signals reach the broker.
     strace = ("strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync", "-e")
     failing = "inject=fdatasync:error=EIO:when=40+"  # of each thread; a start has some
-    with Node(tmp_path / "b", command=(*strace, failing, *SERVE)) as node:
+    with BrokerProcess(tmp_path / "b", command=(*strace, failing, *SERVE)) as node:
         desk = Desk(connect(node.start()))
         before = 0
-        with pytest.raises(LinkLost) as lost:
+        with pytest.raises(ConnectionLost) as lost:
             while before < 1000:
                 desk.publish(1)
                 desk.wait_for_confirms()
@@ -148,7 +148,7 @@ def test_a_sync_that_the_kernel_fails_ends_the_broker(tmp_path: Path, connect: C
         assert lost.value.code in (320, 541)
         assert desk.confirmed == before > 0
         assert node.wait(10) == 1
-    with Node(tmp_path / "b") as node:
+    with BrokerProcess(tmp_path / "b") as node:
         check_that_all_is_there(node.start(), connect, before)
 
 
@@ -166,7 +166,7 @@ def test_a_full_disk_blocks_publishers_until_there_is_room(
 
     assert desk.confirmed == 20
     consumer.call(1, m.BasicConsume(queue="q"), m.BasicConsumeOk)
-    taken: list[Event] = []
+    taken: list[ReceivedMethod] = []
     wait_for(lambda: taken.extend(consumer.poll(0.01)) or len(taken) >= 20)
     first = taken[0].method
     assert isinstance(first, m.BasicDeliver)

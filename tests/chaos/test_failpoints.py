@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from headrace.store.failpoints import NAMES
-from headrace.verify.broker_process import Node
+from headrace.verify.broker_process import BrokerProcess
 from headrace.verify.crash_test import CrashTest
 from headrace.verify.load import Load
 
@@ -27,7 +27,9 @@ MOMENTS = [
 
 
 @pytest.mark.parametrize(("name", "passage"), MOMENTS)
-def test_a_death_under_load_loses_nothing(node: Node, seed: int, name: str, passage: int) -> None:
+def test_a_death_under_load_loses_nothing(
+    node: BrokerProcess, seed: int, name: str, passage: int
+) -> None:
     test = CrashTest(node, seed)
     if not name.startswith("metadata."):  # only the first start has something to declare
         test.round(0.5)
@@ -41,7 +43,7 @@ def test_a_death_under_load_loses_nothing(node: Node, seed: int, name: str, pass
 
 
 @pytest.mark.chaos
-def test_a_death_while_recovering_loses_nothing(node: Node, seed: int) -> None:
+def test_a_death_while_recovering_loses_nothing(node: BrokerProcess, seed: int) -> None:
     test = CrashTest(node, seed)
     for _ in range(5):
         test.round(0.5)
@@ -53,7 +55,7 @@ def test_a_death_while_recovering_loses_nothing(node: Node, seed: int) -> None:
     assert verdict.is_good, str(verdict)
 
 
-def test_a_death_while_stopping_loses_nothing(node: Node, seed: int) -> None:
+def test_a_death_while_stopping_loses_nothing(node: BrokerProcess, seed: int) -> None:
     test = CrashTest(node, seed)
     node.start(HEADRACE_FAILPOINT="close.synced")
     load = Load(node, test.ledger, test.chance)

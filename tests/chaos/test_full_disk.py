@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from connecting import Connect
 
-from headrace.verify.amqp_connection import Link
-from headrace.verify.broker_process import Node
+from headrace.verify.amqp_connection import VerifyConnection
+from headrace.verify.broker_process import BrokerProcess
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.properties import Properties
 from waiting import wait_for
@@ -33,7 +33,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 class Flood:
     """Publishes until it is blocked."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: VerifyConnection) -> None:
         self.link = link
         self.sent = self.confirmed = 0
         link.call(1, m.QueueDeclare(queue="q", durable=True), m.QueueDeclareOk)
@@ -53,7 +53,7 @@ class Flood:
                 self.confirmed = event.method.delivery_tag
 
 
-def consume(link: Link, seen: set[int]) -> None:
+def consume(link: VerifyConnection, seen: set[int]) -> None:
     for event in link.poll(0.01):
         if isinstance(event.method, m.BasicDeliver):
             seen.add(int(event.body.partition(b" ")[0]))
@@ -63,7 +63,7 @@ def consume(link: Link, seen: set[int]) -> None:
 @pytest.mark.chaos
 def test_consumers_make_room_and_publishers_go_on(small_disk: Path, connect: Connect) -> None:
     flags = ("--segment-size", "1MiB", "--disk-free-limit", "0")
-    with Node(small_disk / "broker", *flags) as node:
+    with BrokerProcess(small_disk / "broker", *flags) as node:
         flood = Flood(connect(node.start()))
         flood.publish_until_blocked()
         consumer = connect(node)
@@ -84,7 +84,7 @@ def test_a_broker_that_crashed_on_a_full_disk_recovers_there(
     small_disk: Path, connect: Connect
 ) -> None:
     flags = ("--segment-size", "1MiB", "--disk-free-limit", "0")
-    with Node(small_disk / "broker", *flags) as node:
+    with BrokerProcess(small_disk / "broker", *flags) as node:
         flood = Flood(connect(node.start()))
         flood.publish_until_blocked()
         node.kill()
@@ -125,7 +125,7 @@ def test_declarations_on_a_full_disk_are_answered_when_there_is_room(
     small_disk: Path, connect: Connect
 ) -> None:
     flags = ("--segment-size", "1MiB", "--disk-free-limit", "0")
-    with Node(small_disk / "broker", *flags) as node:
+    with BrokerProcess(small_disk / "broker", *flags) as node:
         crowd, bystander = Crowd(small_disk), Flood(connect(node.start()))
         link = connect(node)
         crowd.fill()
@@ -156,7 +156,7 @@ def test_small_changes_of_metadata_use_the_reserve_of_a_full_disk(
     small_disk: Path, connect: Connect
 ) -> None:
     flags = ("--segment-size", "1MiB", "--disk-free-limit", "0")
-    with Node(small_disk / "broker", *flags) as node:
+    with BrokerProcess(small_disk / "broker", *flags) as node:
         link = connect(node.start())
         link.call(1, m.QueueDeclare(queue="q", durable=True), m.QueueDeclareOk)
         crowd = Crowd(small_disk)

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from headrace.verify import crash_test
-from headrace.verify.broker_process import Node
+from headrace.verify.broker_process import BrokerProcess
 
 
-def test_nothing_confirmed_is_lost_when_the_broker_is_killed(node: Node, seed: int) -> None:
+def test_nothing_confirmed_is_lost_when_the_broker_is_killed(
+    node: BrokerProcess, seed: int
+) -> None:
     verdict = crash_test.run(node, rounds=4, seconds=0.6, seed=seed)
 
     assert verdict.is_good, str(verdict)
@@ -23,7 +25,7 @@ def test_nothing_confirmed_is_lost_when_the_broker_is_killed(node: Node, seed: i
 def test_nothing_confirmed_is_lost_in_fifty_kills(
     tmp_path: Path, seed: int, segment_size: str
 ) -> None:
-    node = Node(tmp_path, "--segment-size", segment_size)
+    node = BrokerProcess(tmp_path, "--segment-size", segment_size)
     verdict = crash_test.run(node, rounds=50, seconds=1, seed=seed)
 
     assert verdict.is_good, str(verdict)

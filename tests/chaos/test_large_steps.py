@@ -14,7 +14,7 @@ import brokers
 from headrace.bulk.client import BulkConnection
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
-from headrace.verify.amqp_connection import Link, LinkLost
+from headrace.verify.amqp_connection import ConnectionLost, VerifyConnection
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import Properties
@@ -28,8 +28,8 @@ ROUNDS = 4
 Prepare = Callable[[brokers.Broker, ExitStack], Callable[[], None]]
 
 
-def connected(broker: brokers.Broker, stack: ExitStack) -> Link:
-    link = Link(broker.amqp_port)
+def connected(broker: brokers.Broker, stack: ExitStack) -> VerifyConnection:
+    link = VerifyConnection(broker.amqp_port)
     stack.callback(link.close)
     link.open_channel(1)
     return link
@@ -65,7 +65,7 @@ def assert_published(bulk: BulkConnection) -> None:
     assert bulk.publish_staged("sink", 0, ["a"])
 
 
-def depth(link: Link, name: str) -> int:
+def depth(link: VerifyConnection, name: str) -> int:
     link.send(1, m.QueueDeclare(queue=name, passive=True))
     return link.wait_for(m.QueueDeclareOk, 1, 60).message_count
 
@@ -73,13 +73,13 @@ def depth(link: Link, name: str) -> int:
 class Observer(threading.Thread):
     """Looks at the queues, one after the other, until the broker is gone."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: VerifyConnection) -> None:
         super().__init__(daemon=True)
         self._link = link
         self.seen: list[list[int]] = []
 
     def run(self) -> None:
-        with suppress(LinkLost, OSError):
+        with suppress(ConnectionLost, OSError):
             while True:
                 self.seen.append([depth(self._link, name) for name in QUEUES])
 
@@ -138,7 +138,7 @@ def killed(broker: brokers.Broker, stack: ExitStack, prepare: Prepare, pause: fl
     killer.start()
     try:
         apply()
-    except (LinkLost, OSError, HeadraceError):
+    except (ConnectionLost, OSError, HeadraceError):
         return False
     else:
         return True

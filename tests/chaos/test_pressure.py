@@ -11,7 +11,7 @@ from pathlib import Path
 from connecting import Connect
 
 import headrace
-from headrace.verify.broker_process import Node
+from headrace.verify.broker_process import BrokerProcess
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.properties import Properties
 from waiting import wait_for
@@ -36,7 +36,7 @@ while True:
 def test_too_much_memory_blocks_publishers_until_there_is_room(
     tmp_path: Path, connect: Connect
 ) -> None:
-    with Node(tmp_path, env={"HEADRACE_MEMORY_HIGH_WATERMARK": "70MiB"}) as node:
+    with BrokerProcess(tmp_path, env={"HEADRACE_MEMORY_HIGH_WATERMARK": "70MiB"}) as node:
         publisher, consumer = connect(node.start()), connect(node)
         publisher.call(1, m.QueueDeclare(queue="t"), m.QueueDeclareOk)
         consumer.call(1, m.BasicConsume(queue="t"), m.BasicConsumeOk)
@@ -65,7 +65,7 @@ def test_too_much_memory_blocks_publishers_until_there_is_room(
 def test_messages_of_a_stopped_consumer_go_back_after_the_heartbeat(
     tmp_path: Path, connect: Connect
 ) -> None:
-    with Node(tmp_path) as node:
+    with BrokerProcess(tmp_path) as node:
         link = connect(node.start())
         link.call(1, m.QueueDeclare(queue="q", durable=True), m.QueueDeclareOk)
         link.publish(1, "", "q", b"precious", Properties(delivery_mode=2))

@@ -13,7 +13,7 @@ from headrace.bench.cases import Case
 from headrace.bench.load.amqp_connection import Link
 from headrace.bench.load_plan import Plan
 from headrace.bench.procfs import memory
-from headrace.verify.broker_process import Node
+from headrace.verify.broker_process import BrokerProcess
 from waiting import wait_for
 
 MIB = 1 << 20
@@ -22,18 +22,18 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(400)]
 
 
 @pytest.fixture
-def big(tmp_path: Path) -> Iterator[Node]:
+def big(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker as users have it, started."""
-    with Node(tmp_path / "broker") as node:
+    with BrokerProcess(tmp_path / "broker") as node:
         node.start()
         yield node
 
 
-def link_to(node: Node) -> Link:
+def link_to(node: BrokerProcess) -> Link:
     return Link(("127.0.0.1", node.port))
 
 
-def megabytes(node: Node) -> float:
+def megabytes(node: BrokerProcess) -> float:
     """Memory of the broker that is not backed by files."""
     assert node.process is not None
     return memory([node.process.pid]).anonymous
@@ -43,7 +43,7 @@ def durable(standing: int) -> Case:
     return Case(name="", about="", body=1000, durable=True, consumers=0, standing=standing)
 
 
-def drain(node: Node, plan: Plan, count: int, *, auto_ack: bool = True) -> Link:
+def drain(node: BrokerProcess, plan: Plan, count: int, *, auto_ack: bool = True) -> Link:
     """Receive ``count`` deliveries; the link stays open."""
     link = link_to(node)
     link.consume(plan.queues[0], plan.tags[0], auto_ack=auto_ack)
@@ -53,7 +53,7 @@ def drain(node: Node, plan: Plan, count: int, *, auto_ack: bool = True) -> Link:
     return link
 
 
-def wait_until_all_is_on_disk(node: Node) -> None:
+def wait_until_all_is_on_disk(node: BrokerProcess) -> None:
     """There is one log: what is confirmed last was written last."""
     with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", node.port)) as connection:
         channel = connection.channel()
@@ -62,7 +62,9 @@ def wait_until_all_is_on_disk(node: Node) -> None:
         channel.basic_publish("", "last", b"x", pika.BasicProperties(delivery_mode=2))
 
 
-def test_a_million_stored_messages_cost_little_memory_and_no_time_at_start(big: Node) -> None:
+def test_a_million_stored_messages_cost_little_memory_and_no_time_at_start(
+    big: BrokerProcess,
+) -> None:
     million = 1_000_000
     plan = Plan(durable(million), "volume")
     with link_to(big) as link:
@@ -88,7 +90,7 @@ def test_a_million_stored_messages_cost_little_memory_and_no_time_at_start(big: 
         assert link.count(plan.queues[0]) == 0
 
 
-def test_one_live_message_in_every_segment_does_not_keep_gigabytes(big: Node) -> None:
+def test_one_live_message_in_every_segment_does_not_keep_gigabytes(big: BrokerProcess) -> None:
     per_segment = 30_000  # messages of 1000 bytes: a little less than 32 MiB
     kept = Plan(durable(0), "kept")
     flow = Plan(durable(per_segment), "flow")

@@ -13,7 +13,7 @@ import pytest
 from headrace.client import ConnectionFactory
 from headrace.errors import ConfigError
 from headrace.testing import run_broker
-from headrace.verify.broker_process import Node
+from headrace.verify.broker_process import BrokerProcess
 from waiting import wait_for
 
 
@@ -59,7 +59,7 @@ def test_all_addresses_are_those_of_both_families(address: str) -> None:
 
 
 def test_printed_urls_have_brackets(tmp_path: Path) -> None:
-    with Node(tmp_path, "--host", "::1").start() as node:
+    with BrokerProcess(tmp_path, "--host", "::1").start() as node:
         url = f"amqp://[::1]:{node.port}/"
         wait_for(lambda: url in node.log())
 

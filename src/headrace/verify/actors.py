@@ -6,7 +6,7 @@ from collections import deque
 from random import Random
 
 from headrace.verify import topology as t
-from headrace.verify.amqp_connection import Event, Link
+from headrace.verify.amqp_connection import ReceivedMethod, VerifyConnection
 from headrace.verify.ledger import Ledger, Proof, make_body
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.properties import Properties
@@ -19,7 +19,9 @@ _WEIGHTS = (6, 4, 1, 5, 3, 2, 6)  # of the routes, in their order
 class _Sender:
     """Sends messages of random sizes on a channel of its own."""
 
-    def __init__(self, name: str, link: Link, ledger: Ledger, chance: Random, size: int) -> None:
+    def __init__(
+        self, name: str, link: VerifyConnection, ledger: Ledger, chance: Random, size: int
+    ) -> None:
         self.name = name
         self._link = link
         self._channel = link.open_channel(1)
@@ -32,10 +34,12 @@ class _Sender:
         self._link.publish(self._channel, *route, body, _PERSISTENT)
 
 
-class Publisher(_Sender):
+class ConfirmingPublisher(_Sender):
     """Publishes with confirms; never more than ``window`` of them open."""
 
-    def __init__(self, name: str, link: Link, ledger: Ledger, chance: Random, size: int) -> None:
+    def __init__(
+        self, name: str, link: VerifyConnection, ledger: Ledger, chance: Random, size: int
+    ) -> None:
         super().__init__(name, link, ledger, chance, size)
         self._window = chance.choice((1, 20, 200))
         self._tag = 0
@@ -56,7 +60,7 @@ class Publisher(_Sender):
         self._open.append((self._tag, number, self._ledger.take_unproven()))
         self._send(number, route)
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: ReceivedMethod) -> None:
         method = event.method
         if isinstance(method, m.BasicAck | m.BasicNack):
             self._answered(method.delivery_tag, method.multiple, isinstance(method, m.BasicAck))
@@ -72,10 +76,12 @@ class Publisher(_Sender):
         self._open = rest
 
 
-class Batcher(_Sender):
+class TransactionPublisher(_Sender):
     """Publishes in transactions, a few messages each; one rollback in ten."""
 
-    def __init__(self, name: str, link: Link, ledger: Ledger, chance: Random, size: int) -> None:
+    def __init__(
+        self, name: str, link: VerifyConnection, ledger: Ledger, chance: Random, size: int
+    ) -> None:
         super().__init__(name, link, ledger, chance, size)
         self._open: list[int] = []
         link.call(self._channel, m.TxSelect(), m.TxSelectOk)
@@ -97,16 +103,16 @@ class Batcher(_Sender):
         else:
             self._link.send(self._channel, m.TxCommit())
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: ReceivedMethod) -> None:
         if isinstance(event.method, m.TxCommitOk):
             self._ledger.answer(self._open)
             self._open = []
 
 
-class Mover:
+class TransferConsumer:
     """Moves messages from the inbox to the outbox, each in a transaction: never none, never two."""
 
-    def __init__(self, link: Link, ledger: Ledger) -> None:
+    def __init__(self, link: VerifyConnection, ledger: Ledger) -> None:
         self._link = link
         self._channel = link.open_channel(1)
         self._ledger = ledger
@@ -124,7 +130,7 @@ class Mover:
         self._link.send(self._channel, m.BasicAck(delivery_tag=tag))
         self._link.send(self._channel, m.TxCommit())
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: ReceivedMethod) -> None:
         method = event.method
         if isinstance(method, m.TxCommitOk):
             assert self._moving is not None
@@ -136,11 +142,17 @@ class Mover:
                 self._waiting.append((method.delivery_tag, number, event.body))
 
 
-class Consumer:
+class LoadConsumer:
     """Consumes all queues, each on a channel of its own; acknowledges, requeues, rejects, holds."""
 
     def __init__(
-        self, link: Link, ledger: Ledger, chance: Random, *, queues: tuple[str, ...], tidy: bool
+        self,
+        link: VerifyConnection,
+        ledger: Ledger,
+        chance: Random,
+        *,
+        queues: tuple[str, ...],
+        tidy: bool,
     ) -> None:
         self._link = link
         self._ledger = ledger
@@ -166,7 +178,7 @@ class Consumer:
             self._asked = acks
             self._link.send(1, m.BasicQos(prefetch_count=50))
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: ReceivedMethod) -> None:
         method = event.method
         if isinstance(method, m.BasicDeliver):
             queue = self._queues[event.channel]

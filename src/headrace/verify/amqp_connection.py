@@ -30,7 +30,7 @@ _CAPABILITIES = {
 SECONDS = 20.0
 
 
-class LinkLost(BrokerError):
+class ConnectionLost(BrokerError):
     """The connection is gone. ``code`` is that of the broker's close, 0 when it said nothing."""
 
     def __init__(self, text: str, code: int = 0) -> None:
@@ -39,7 +39,7 @@ class LinkLost(BrokerError):
 
 
 @dataclass(slots=True)
-class Event:
+class ReceivedMethod:
     """A method from the broker, with its content if it has one."""
 
     channel: int
@@ -48,19 +48,19 @@ class Event:
     body: bytes = b""
 
 
-class Link:
+class VerifyConnection:
     """One connection. Frames are read only inside poll() and call()."""
 
     def __init__(self, port: int, *, heartbeat: int = 0, vhost: str = "/") -> None:
         self.blocked = False
         self.heartbeats = 0
         self._buffer = bytearray()
-        self._events: deque[Event] = deque()
-        self._open: dict[int, tuple[Event, int]] = {}  # contents that are not complete yet
+        self._events: deque[ReceivedMethod] = deque()
+        self._open: dict[int, tuple[ReceivedMethod, int]] = {}  # contents that are not complete yet
         try:
             self._socket = socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
         except OSError as error:
-            raise LinkLost(str(error)) from error
+            raise ConnectionLost(str(error)) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             self._handshake(heartbeat, vhost)
@@ -83,7 +83,7 @@ class Link:
         try:
             self._socket.sendall(data)
         except OSError as error:
-            raise LinkLost(str(error)) from error
+            raise ConnectionLost(str(error)) from error
 
     def send(self, channel: int, method: m.Method) -> None:
         self.send_bytes(m.method_frame(channel, method))
@@ -120,7 +120,7 @@ class Link:
                 raise VerifyError(f"no {wanted.name} within {seconds:g} s")
             self._read(0.05)
 
-    def poll(self, seconds: float = 0.0) -> list[Event]:
+    def poll(self, seconds: float = 0.0) -> list[ReceivedMethod]:
         """What has arrived, waiting up to ``seconds`` for the first. LinkLost after the last."""
         if not self._events:
             self._read(seconds)
@@ -135,11 +135,11 @@ class Link:
         except TimeoutError:
             return
         except OSError as error:
-            raise LinkLost(str(error)) from error
+            raise ConnectionLost(str(error)) from error
         finally:
             self._socket.settimeout(SECONDS)
         if not data:
-            raise LinkLost("the broker hung up")
+            raise ConnectionLost("the broker hung up")
         self._buffer += data
         self._take_frames()
 
@@ -170,7 +170,7 @@ class Link:
         elif kind == _HEARTBEAT:
             self.heartbeats += 1
 
-    def _content(self, channel: int, event: Event, size: int) -> None:
+    def _content(self, channel: int, event: ReceivedMethod, size: int) -> None:
         if len(event.body) < size:
             self._open[channel] = (event, size)
         else:
@@ -182,28 +182,28 @@ class Link:
             self.blocked = isinstance(method, m.ConnectionBlocked)
         elif isinstance(method, m.ConnectionClose):
             self._answer_close()
-            raise LinkLost(method.reply_text, method.reply_code)
+            raise ConnectionLost(method.reply_text, method.reply_code)
         elif isinstance(method, m.ChannelClose):
-            raise LinkLost(method.reply_text, method.reply_code)
+            raise ConnectionLost(method.reply_text, method.reply_code)
         elif isinstance(method, m.BasicDeliver | m.BasicGetOk | m.BasicReturn):
-            self._open[channel] = (Event(channel, method), 0)
+            self._open[channel] = (ReceivedMethod(channel, method), 0)
         else:
-            self._events.append(Event(channel, method))
+            self._events.append(ReceivedMethod(channel, method))
 
     def _answer_close(self) -> None:
-        with suppress(LinkLost):  # the close is what matters, and it is told
+        with suppress(ConnectionLost):  # the close is what matters, and it is told
             self.send(0, m.ConnectionCloseOk())
 
     # -- ending ---------------------------------------------------------------------------------
 
-    def rest(self) -> list[Event]:
+    def rest(self) -> list[ReceivedMethod]:
         """After the broker's end: what it had sent before, down to the last whole frame."""
-        events: list[Event] = list(self._events)
+        events: list[ReceivedMethod] = list(self._events)
         self._events.clear()
         try:
             while True:
                 events += self.poll(1.0)
-        except LinkLost:
+        except ConnectionLost:
             events += self._events
         self.close()
         return events

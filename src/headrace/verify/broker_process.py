@@ -23,7 +23,7 @@ class VerifyError(BrokerError):
     """The test itself could not be carried out; it says nothing about the broker's promises."""
 
 
-class Node:
+class BrokerProcess:
     """One data directory, and the broker on it: started and ended as often as one likes."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Node:
 
     # -- life -----------------------------------------------------------------------------------
 
-    def start(self, **env: str) -> Node:
+    def start(self, **env: str) -> BrokerProcess:
         """Start the broker and wait until it listens; VerifyError when it ends instead."""
         process = self.launch(**env)
         deadline = time.monotonic() + START_SECONDS
@@ -104,7 +104,7 @@ class Node:
             self.kill()
             raise VerifyError(f"the broker did not end within {seconds:g} s") from None
 
-    def __enter__(self) -> Node:
+    def __enter__(self) -> BrokerProcess:
         return self
 
     def __exit__(self, *exception: object) -> None:

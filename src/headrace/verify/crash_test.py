@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from random import Random
 
 from headrace.verify import topology as t
-from headrace.verify.broker_process import Node, VerifyError
-from headrace.verify.ledger import Ledger, Outcome, Verdict
+from headrace.verify.broker_process import BrokerProcess, VerifyError
+from headrace.verify.ledger import Ledger, PublishOutcome, Verdict
 from headrace.verify.load import Load, drain
 
 REPEATED = 0.5  # share of unanswered messages that publishers send again
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class CrashRound:
     """One life of the broker, as it was when it had ended."""
 
     number: int
@@ -27,14 +27,14 @@ class Round:
 class CrashTest:
     """Rounds on one data directory. All chance comes from one seed."""
 
-    def __init__(self, node: Node, seed: int, *, size: int = 600) -> None:
+    def __init__(self, node: BrokerProcess, seed: int, *, size: int = 600) -> None:
         self.node = node
         self.chance = Random(seed)
         self.ledger = Ledger(t.HOMES, t.UNORDERED)
-        self.rounds: list[Round] = []
+        self.rounds: list[CrashRound] = []
         self._size = size
 
-    def round(self, seconds: float, **env: str) -> Round:
+    def round(self, seconds: float, **env: str) -> CrashRound:
         """Start the broker, load it for about ``seconds``, kill it unless it has ended."""
         try:
             self.node.start(**env)
@@ -49,10 +49,10 @@ class CrashTest:
         load.finish()
         return self._note(died=not alive)
 
-    def _note(self, *, died: bool) -> Round:
+    def _note(self, *, died: bool) -> CrashRound:
         sent = self.ledger.sent.values()
-        confirmed = sum(one.outcome is Outcome.CONFIRMED for one in sent)
-        self.rounds.append(Round(len(self.rounds) + 1, len(sent), confirmed, died))
+        confirmed = sum(one.outcome is PublishOutcome.CONFIRMED for one in sent)
+        self.rounds.append(CrashRound(len(self.rounds) + 1, len(sent), confirmed, died))
         return self.rounds[-1]
 
     def conclude(self) -> Verdict:
@@ -64,12 +64,12 @@ class CrashTest:
 
 
 def run(
-    node: Node,
+    node: BrokerProcess,
     *,
     rounds: int,
     seconds: float,
     seed: int,
-    told: Callable[[Round], None] = lambda one: None,
+    told: Callable[[CrashRound], None] = lambda one: None,
 ) -> Verdict:
     """A whole test; ``told`` is called after every round."""
     test = CrashTest(node, seed)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 _SHOWN = 5
 
 
-class Outcome(enum.Enum):
+class PublishOutcome(enum.Enum):
     """What the publisher was told."""
 
     UNKNOWN = "unknown"
@@ -23,7 +23,7 @@ class Outcome(enum.Enum):
 
 
 @dataclass(slots=True)
-class Sent:
+class SentMessage:
     """A message as its publisher knows it."""
 
     number: int
@@ -31,12 +31,12 @@ class Sent:
     families: tuple[str, ...]
     life: int  # of the broker, in which it was sent last
     transaction: int | None = None
-    outcome: Outcome = Outcome.UNKNOWN
+    outcome: PublishOutcome = PublishOutcome.UNKNOWN
     tries: int = 1
 
 
 @dataclass(slots=True)
-class Copy:
+class DeliveredCopy:
     """A message in one family of queues, as its consumers know it."""
 
     lives: dict[str, int] = field(default_factory=dict)  # queue -> life in which it was last seen
@@ -47,7 +47,7 @@ class Copy:
 
 
 ACK = ""  # among the proofs, which else are names of queues
-Proof = tuple[Copy, str]
+Proof = tuple[DeliveredCopy, str]
 
 
 class Ledger:
@@ -58,8 +58,8 @@ class Ledger:
 
     def __init__(self, homes: Mapping[str, str], unordered: Iterable[str] = ()) -> None:
         self.life = 0
-        self.sent: dict[int, Sent] = {}
-        self.copies: dict[tuple[int, str], Copy] = {}
+        self.sent: dict[int, SentMessage] = {}
+        self.copies: dict[tuple[int, str], DeliveredCopy] = {}
         self.redelivered = 0
         self.faults: list[str] = []
         self._homes = homes
@@ -73,7 +73,7 @@ class Ledger:
     def send(self, publisher: str, families: Iterable[str], transaction: int | None = None) -> int:
         """A message is about to be sent; returns its number."""
         number = len(self.sent) + 1
-        self.sent[number] = Sent(number, publisher, tuple(families), self.life, transaction)
+        self.sent[number] = SentMessage(number, publisher, tuple(families), self.life, transaction)
         return number
 
     def send_again(self, number: int) -> None:
@@ -84,14 +84,14 @@ class Ledger:
     def answer(self, numbers: Iterable[int], *, ok: bool = True) -> None:
         """The broker has confirmed the messages, or refused them."""
         for number in numbers:
-            self.sent[number].outcome = Outcome.CONFIRMED if ok else Outcome.REFUSED
+            self.sent[number].outcome = PublishOutcome.CONFIRMED if ok else PublishOutcome.REFUSED
 
-    def unanswered(self) -> list[Sent]:
+    def unanswered(self) -> list[SentMessage]:
         """Sent on their own (not in a transaction), and nobody knows what became of them."""
         return [
             one
             for one in self.sent.values()
-            if one.outcome is Outcome.UNKNOWN and one.transaction is None
+            if one.outcome is PublishOutcome.UNKNOWN and one.transaction is None
         ]
 
     # -- consumers ------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class Ledger:
         if sent is None or home not in sent.families:
             self.faults.append(f"GHOST in {queue}: {body[:24]!r} was never sent there")
             return None
-        copy = self.copies.setdefault((sent.number, home), Copy())
+        copy = self.copies.setdefault((sent.number, home), DeliveredCopy())
         self.redelivered += redelivered
         self._judge_repetition(sent, copy, queue, redelivered)
         self._judge_order(sent, copy, queue)
@@ -113,7 +113,9 @@ class Ledger:
         self._taken.append((copy, queue))
         return sent.number
 
-    def _judge_repetition(self, sent: Sent, copy: Copy, queue: str, redelivered: bool) -> None:
+    def _judge_repetition(
+        self, sent: SentMessage, copy: DeliveredCopy, queue: str, redelivered: bool
+    ) -> None:
         if sent.tries > 1:
             return
         name = f"{sent.number} in {queue}"
@@ -125,11 +127,11 @@ class Ledger:
         elif not redelivered and (copy.seen if at_home else self._was_put_there(copy, queue)):
             self.faults.append(f"UNMARKED {name}: seen before, not marked as redelivered")
 
-    def _was_put_there(self, copy: Copy, queue: str) -> bool:
+    def _was_put_there(self, copy: DeliveredCopy, queue: str) -> bool:
         """Whether it cannot have been moved to ``queue`` anew: the first move was not undone."""
         return copy.lives.get(queue) == self.life or queue in copy.proven
 
-    def _judge_order(self, sent: Sent, copy: Copy, queue: str) -> None:
+    def _judge_order(self, sent: SentMessage, copy: DeliveredCopy, queue: str) -> None:
         """What is seen for the first time in a life of the broker comes as it was sent."""
         again = copy.lives.get(queue) == self.life
         if again or sent.tries > 1 or queue in self._unordered:
@@ -185,12 +187,12 @@ class Ledger:
         lost = [
             f"LOST {sent.number} in {family}: confirmed, {_fate(copy)}"
             for sent in self.sent.values()
-            if sent.outcome is Outcome.CONFIRMED
+            if sent.outcome is PublishOutcome.CONFIRMED
             for family in sent.families
             if (copy := self.copies.get((sent.number, family))) is None or not copy.acked
         ]
         faults = [*self.faults, *lost, *self._torn_transactions()]
-        confirmed = sum(one.outcome is Outcome.CONFIRMED for one in self.sent.values())
+        confirmed = sum(one.outcome is PublishOutcome.CONFIRMED for one in self.sent.values())
         return Verdict(
             sent=len(self.sent),
             confirmed=confirmed,
@@ -201,9 +203,9 @@ class Ledger:
 
     def _torn_transactions(self) -> Iterator[str]:
         """Of a transaction without an answer all messages are there after the crash, or none."""
-        members: dict[int, list[Sent]] = {}
+        members: dict[int, list[SentMessage]] = {}
         for sent in self.sent.values():
-            if sent.transaction is not None and sent.outcome is Outcome.UNKNOWN:
+            if sent.transaction is not None and sent.outcome is PublishOutcome.UNKNOWN:
                 members.setdefault(sent.transaction, []).append(sent)
         for number, group in members.items():
             survived = [one.number for one in group if self._survived(one)]
@@ -211,11 +213,11 @@ class Ledger:
             if survived and gone:
                 yield f"TORN transaction {number}: {survived} are there, {gone} are not"
 
-    def _survived(self, sent: Sent) -> bool:
+    def _survived(self, sent: SentMessage) -> bool:
         copies = [self.copies.get((sent.number, family)) for family in sent.families]
         return any(copy and max(copy.lives.values()) > sent.life for copy in copies)
 
-    def _is_accounted_for(self, sent: Sent) -> bool:
+    def _is_accounted_for(self, sent: SentMessage) -> bool:
         copies = [self.copies.get((sent.number, family)) for family in sent.families]
         return all(copy is not None and copy.acked for copy in copies)
 
@@ -248,7 +250,7 @@ class Verdict:
         return "\n".join([text, *shown, *([f"... and {more} more faults"] if more else [])])
 
 
-def _fate(copy: Copy | None) -> str:
+def _fate(copy: DeliveredCopy | None) -> str:
     if copy is None:
         return "never seen"
     return f"seen {copy.seen} times, never acknowledged, and gone"

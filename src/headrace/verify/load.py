@@ -9,38 +9,45 @@ from random import Random
 from typing import Protocol
 
 from headrace.verify import topology as t
-from headrace.verify.actors import Batcher, Consumer, Mover, Publisher
-from headrace.verify.amqp_connection import Event, Link, LinkLost
-from headrace.verify.broker_process import Node, VerifyError
+from headrace.verify.actors import (
+    ConfirmingPublisher,
+    LoadConsumer,
+    TransactionPublisher,
+    TransferConsumer,
+)
+from headrace.verify.amqp_connection import ConnectionLost, ReceivedMethod, VerifyConnection
+from headrace.verify.broker_process import BrokerProcess, VerifyError
 from headrace.verify.ledger import Ledger
 
 PUBLISHERS = 3
 DRAIN_SECONDS = 60.0
 
 
-class Actor(Protocol):
+class LoadClient(Protocol):
     """A client with a connection of its own."""
 
     def step(self) -> None:
         """Do something."""
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: ReceivedMethod) -> None:
         """Something came."""
 
 
 class Load:
     """All clients of one life of the broker, served in turn by one thread."""
 
-    def __init__(self, node: Node, ledger: Ledger, chance: Random, *, size: int = 600) -> None:
+    def __init__(
+        self, node: BrokerProcess, ledger: Ledger, chance: Random, *, size: int = 600
+    ) -> None:
         self._port = node.port
         self._ledger = ledger
         self._chance = chance
-        self._links: list[Link] = []
-        self._actors: list[Actor] = []
-        self.lost: LinkLost | None = None
+        self._links: list[VerifyConnection] = []
+        self._actors: list[LoadClient] = []
+        self.lost: ConnectionLost | None = None
         try:
             self._connect(size)
-        except LinkLost as lost:  # it can end as early as that
+        except ConnectionLost as lost:  # it can end as early as that
             self.lost = lost
 
     def _connect(self, size: int) -> None:
@@ -50,16 +57,22 @@ class Load:
         self._links.clear()
         life, ledger, chance = self._ledger.life, self._ledger, self._chance
         self.publishers = [
-            Publisher(f"publisher {number}, life {life}", self._link(), ledger, chance, size)
+            ConfirmingPublisher(
+                f"publisher {number}, life {life}", self._link(), ledger, chance, size
+            )
             for number in range(PUBLISHERS)
         ]
         self._actors += self.publishers
-        self._actors.append(Batcher(f"batcher, life {life}", self._link(), ledger, chance, size))
-        self._actors.append(Mover(self._link(), ledger))
-        self._actors.append(Consumer(self._link(), ledger, chance, queues=t.CONSUMED, tidy=False))
+        self._actors.append(
+            TransactionPublisher(f"batcher, life {life}", self._link(), ledger, chance, size)
+        )
+        self._actors.append(TransferConsumer(self._link(), ledger))
+        self._actors.append(
+            LoadConsumer(self._link(), ledger, chance, queues=t.CONSUMED, tidy=False)
+        )
 
-    def _link(self) -> Link:
-        link = Link(self._port)
+    def _link(self) -> VerifyConnection:
+        link = VerifyConnection(self._port)
         self._links.append(link)
         return link
 
@@ -77,7 +90,7 @@ class Load:
                 for event in link.poll():
                     actor.handle(event)
                 actor.step()
-        except LinkLost as lost:
+        except ConnectionLost as lost:
             self.lost = lost
 
     def repeat_unanswered(self, share: float) -> None:
@@ -88,7 +101,7 @@ class Load:
                 if self._chance.random() < share and self.lost is None:
                     self._ledger.send_again(sent.number)
                     self.publishers[0].publish(sent.number, routes[sent.families])
-        except LinkLost as lost:
+        except ConnectionLost as lost:
             self.lost = lost
 
     def finish(self) -> None:
@@ -100,17 +113,17 @@ class Load:
         self._ledger.broker_ended()
 
 
-def _note(actor: Actor, event: Event) -> None:
-    with suppress(LinkLost):  # it wanted to answer: too late
+def _note(actor: LoadClient, event: ReceivedMethod) -> None:
+    with suppress(ConnectionLost):  # it wanted to answer: too late
         actor.handle(event)
 
 
-def drain(node: Node, ledger: Ledger, chance: Random) -> None:
+def drain(node: BrokerProcess, ledger: Ledger, chance: Random) -> None:
     """Consume and acknowledge everything there is."""
     queues: Sequence[str] = [queue for queue in t.HOMES if queue != t.BRIEF]
-    asking, link = Link(node.port), Link(node.port)
+    asking, link = VerifyConnection(node.port), VerifyConnection(node.port)
     asking.open_channel(1)
-    consumer = Consumer(link, ledger, chance, queues=tuple(queues), tidy=True)
+    consumer = LoadConsumer(link, ledger, chance, queues=tuple(queues), tidy=True)
     deadline = time.monotonic() + DRAIN_SECONDS
     while True:
         events = link.poll(0.05)

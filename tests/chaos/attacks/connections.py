@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from attacks import attack
 from attacks.target import STRANGER, Target, UserLink
-from headrace.verify.amqp_connection import LinkLost
+from headrace.verify.amqp_connection import ConnectionLost
 from headrace.wire.amqp import methods as m
 
 Steps = Generator[None, None, None]
@@ -49,7 +49,7 @@ def lying_frames(target: Target) -> Steps:
             opened.sendall(b"AMQP\x00\x00\x09\x01" + lie)
             opened.recv(4096)
         link = target.amqp()
-        with suppress(LinkLost):
+        with suppress(ConnectionLost):
             link.send_bytes(lie)
             link.poll(5)
 
@@ -62,7 +62,7 @@ def lying_headers(target: Target) -> Steps:
     yield
     for _ in range(50):
         link = target.amqp()
-        with suppress(LinkLost):
+        with suppress(ConnectionLost):
             link.send_bytes((publish + frame) * 100)
             link.poll(5)
 
@@ -103,7 +103,7 @@ def nested_tables(target: Target) -> Steps:
             link = target.amqp()
             arguments = b"\x00\x32\x00\x0a\x00\x00" + bytes([len(name)]) + name + b"\x00"
             payload = arguments + struct.pack(">I", len(deep)) + deep
-            with suppress(LinkLost):
+            with suppress(ConnectionLost):
                 link.send_bytes(struct.pack(">BHI", 1, 1, len(payload)) + payload + b"\xce")
                 link.poll(5)
 
@@ -139,7 +139,7 @@ def refused(target: Target) -> Steps:
 
 
 def _refusal(link: UserLink, method: m.Method) -> None:
-    with suppress(LinkLost):  # how this client sees channel.close
+    with suppress(ConnectionLost):  # how this client sees channel.close
         link.send(1, method)
         link.wait_for(m.ChannelClose, 1)
     link.send(1, m.ChannelCloseOk())

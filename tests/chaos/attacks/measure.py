@@ -17,7 +17,7 @@ import headrace
 from attacks import Attack
 from attacks.bystander import INTERVAL
 from attacks.target import Target
-from headrace.verify.amqp_connection import Link, LinkLost
+from headrace.verify.amqp_connection import ConnectionLost, VerifyConnection
 from headrace.verify.broker_process import VerifyError
 from process_state import is_running
 from waiting import wait_for
@@ -122,7 +122,7 @@ def _finish(steps: Iterator[None]) -> str:
     """The measured half of an attack; a refusal by the broker is one way for it to end."""
     try:
         next(steps, None)
-    except (LinkLost, VerifyError, OSError, AssertionError) as error:  # urllib's are OSErrors
+    except (ConnectionLost, VerifyError, OSError, AssertionError) as error:  # urllib's are OSErrors
         return f"{type(error).__name__}: {error}"
     return ""
 
@@ -130,8 +130,8 @@ def _finish(steps: Iterator[None]) -> str:
 def _answers(target: Target) -> bool:
     """Whether a new connection is still served."""
     try:
-        Link(target.broker.amqp_port).close()
-    except (LinkLost, VerifyError):
+        VerifyConnection(target.broker.amqp_port).close()
+    except (ConnectionLost, VerifyError):
         return False
     return True
 

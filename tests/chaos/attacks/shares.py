@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from attacks import attack
 from attacks.target import Target, UserLink, declare
-from headrace.verify.amqp_connection import LinkLost
+from headrace.verify.amqp_connection import ConnectionLost
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import HeaderTable, Properties
@@ -31,7 +31,7 @@ def _pipeline(link: UserLink, frames: bytes, seconds: float = SECONDS) -> None:
     reader = threading.Thread(target=read)
     reader.start()
     try:
-        with suppress(LinkLost):
+        with suppress(ConnectionLost):
             while time.monotonic() < deadline:
                 link.send_bytes(frames)
     finally:

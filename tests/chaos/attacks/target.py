@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from urllib.parse import quote
 
 from brokers import Broker
-from headrace.verify.amqp_connection import Link
+from headrace.verify.amqp_connection import VerifyConnection
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import Properties
@@ -19,7 +19,7 @@ USER = "mallory"  # may use everything in the vhost "/", and has no tag
 STRANGER = "stranger"  # may log in, and nothing else
 
 
-class UserLink(Link):
+class UserLink(VerifyConnection):
     """A connection of one of these users, with channel 1 open."""
 
     def __init__(self, port: int, user: str) -> None:

@@ -11,7 +11,7 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
-from headrace.verify.broker_process import Node
+from headrace.verify.broker_process import BrokerProcess
 from waiting import wait_for
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
@@ -21,7 +21,7 @@ class Site:
     """One data directory and whoever works with it."""
 
     def __init__(self, directory: Path, *flags: str) -> None:
-        self.node = Node(directory, *flags)
+        self.node = BrokerProcess(directory, *flags)
         self._connections: list[pika.BlockingConnection] = []
 
     def __enter__(self) -> Site:

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from site_under_test import Site
 
-from headrace.verify.amqp_connection import Link
-from headrace.verify.broker_process import Node
+from headrace.verify.amqp_connection import VerifyConnection
+from headrace.verify.broker_process import BrokerProcess
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.properties import Properties
 
 
 def test_a_second_broker_on_the_same_directory_refuses(site: Site, tmp_path: Path) -> None:
-    with Node(tmp_path / "second", "--data-dir", str(site.node.data)) as second:
+    with BrokerProcess(tmp_path / "second", "--data-dir", str(site.node.data)) as second:
         second.launch()
         code = second.wait(10)
 
@@ -83,8 +83,8 @@ def contents(directory: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def test_a_stop_keeps_work_that_is_not_confirmed_yet(tmp_path: Path) -> None:
-    with Node(tmp_path) as node:
-        link = Link(node.start().port)
+    with BrokerProcess(tmp_path) as node:
+        link = VerifyConnection(node.start().port)
         link.open_channel(1)
         link.call(1, m.QueueDeclare(queue="q", durable=True), m.QueueDeclareOk)
         link.call(1, m.ConfirmSelect(), m.ConfirmSelectOk)
@@ -101,7 +101,7 @@ def test_a_stop_keeps_work_that_is_not_confirmed_yet(tmp_path: Path) -> None:
         )
         assert node.wait(10) == 0
         assert time.monotonic() - began < 10
-        asking = Link(node.start().port)
+        asking = VerifyConnection(node.start().port)
         asking.open_channel(1)
         found = asking.call(1, m.QueueDeclare(queue="q", passive=True), m.QueueDeclareOk)
         asking.close()

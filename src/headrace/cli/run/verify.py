@@ -32,7 +32,7 @@ def verify(directory: Path, rounds: int, seconds: float, seed: int | None) -> in
     directory is removed unless something was wrong.
     """
     from headrace.verify import crash_test
-    from headrace.verify.broker_process import Node
+    from headrace.verify.broker_process import BrokerProcess
 
     place = directory / "headrace-verify"
     if place.exists():
@@ -40,11 +40,13 @@ def verify(directory: Path, rounds: int, seconds: float, seed: int | None) -> in
     seed = secrets.randbelow(2**32) if seed is None else seed
     click.echo(f"{rounds} kills in {place}, seed {seed}")
 
-    def told(one: crash_test.Round) -> None:
+    def told(one: crash_test.CrashRound) -> None:
         click.echo(f"  kill {one.number:>3}: {one.sent} sent so far, {one.confirmed} confirmed")
 
     started = time.monotonic()
-    verdict = crash_test.run(Node(place), rounds=rounds, seconds=seconds, seed=seed, told=told)
+    verdict = crash_test.run(
+        BrokerProcess(place), rounds=rounds, seconds=seconds, seed=seed, told=told
+    )
     click.echo(f"{verdict}\nafter {time.monotonic() - started:.0f} s. {_WHAT}")
     if not verdict.is_good:
         click.echo(f"The data is left in {place}.")
