@@ -10,8 +10,8 @@ import pika
 import pytest
 
 from headrace.bench.cases import Case
-from headrace.bench.load.amqp_connection import Link
-from headrace.bench.load_plan import Plan
+from headrace.bench.load.amqp_connection import AmqpConnection
+from headrace.bench.load_plan import LoadPlan
 from headrace.bench.procfs import memory
 from headrace.verify.broker_process import BrokerProcess
 from waiting import wait_for
@@ -29,8 +29,8 @@ def big(tmp_path: Path) -> Iterator[BrokerProcess]:
         yield node
 
 
-def link_to(node: BrokerProcess) -> Link:
-    return Link(("127.0.0.1", node.port))
+def link_to(node: BrokerProcess) -> AmqpConnection:
+    return AmqpConnection(("127.0.0.1", node.port))
 
 
 def megabytes(node: BrokerProcess) -> float:
@@ -43,7 +43,9 @@ def durable(standing: int) -> Case:
     return Case(name="", about="", body=1000, durable=True, consumers=0, standing=standing)
 
 
-def drain(node: BrokerProcess, plan: Plan, count: int, *, auto_ack: bool = True) -> Link:
+def drain(
+    node: BrokerProcess, plan: LoadPlan, count: int, *, auto_ack: bool = True
+) -> AmqpConnection:
     """Receive ``count`` deliveries; the link stays open."""
     link = link_to(node)
     link.consume(plan.queues[0], plan.tags[0], auto_ack=auto_ack)
@@ -66,7 +68,7 @@ def test_a_million_stored_messages_cost_little_memory_and_no_time_at_start(
     big: BrokerProcess,
 ) -> None:
     million = 1_000_000
-    plan = Plan(durable(million), "volume")
+    plan = LoadPlan(durable(million), "volume")
     with link_to(big) as link:
         plan.set_up(link)
         waiting = link.count(plan.queues[0])
@@ -92,8 +94,8 @@ def test_a_million_stored_messages_cost_little_memory_and_no_time_at_start(
 
 def test_one_live_message_in_every_segment_does_not_keep_gigabytes(big: BrokerProcess) -> None:
     per_segment = 30_000  # messages of 1000 bytes: a little less than 32 MiB
-    kept = Plan(durable(0), "kept")
-    flow = Plan(durable(per_segment), "flow")
+    kept = LoadPlan(durable(0), "kept")
+    flow = LoadPlan(durable(per_segment), "flow")
     journal = big.data / "journal"
     rounds = 165  # 5 GB
     with link_to(big) as link:

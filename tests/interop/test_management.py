@@ -20,7 +20,7 @@ from urllib.parse import quote
 import pika
 import pytest
 
-from headrace.bench.brokers import RabbitMQ, find_rabbitmq, free_ports
+from headrace.bench.brokers import RabbitMqBroker, find_rabbitmq, free_ports
 from headrace.testing import RunningBroker, run_broker, wait_for
 
 pytestmark = pytest.mark.interop
@@ -191,7 +191,7 @@ def test_amqpstorms_own_suite_passes(tmp_path: Path) -> None:
 # -- the fields of a real RabbitMQ ----------------------------------------------------------------
 
 
-class Managed(RabbitMQ):
+class Managed(RabbitMqBroker):
     """A private RabbitMQ with its management plugin."""
 
     http_port = 0

@@ -18,7 +18,7 @@ from pathlib import Path
 import headrace
 from headrace.bench import procfs
 from headrace.bench.errors import MeasureError
-from headrace.bench.load.amqp_connection import Address, Link
+from headrace.bench.load.amqp_connection import Address, AmqpConnection
 
 _START_SECONDS = 90
 _STOP_SECONDS = 30
@@ -26,7 +26,7 @@ _LISTENERS = ("native", "namesrv", "remoting", "http")
 _PLACES = ("/usr/lib/rabbitmq/bin/rabbitmq-server",)
 
 
-class Remote:
+class RemoteBroker:
     """A broker that runs already; it is measured and left alone."""
 
     restartable = False
@@ -49,7 +49,7 @@ class Remote:
         """Nothing of ours runs there."""
 
 
-class Started:
+class StartedBroker:
     """A broker run by the bench in a directory of its own, which goes when it stops."""
 
     restartable = True
@@ -129,7 +129,7 @@ class Started:
             time.sleep(0.005)
 
 
-class Headrace(Started):
+class HeadraceBroker(StartedBroker):
     """`headrace serve` on free ports. Pinned to the first core when the generator has the last."""
 
     name = "headrace"
@@ -164,7 +164,7 @@ class Headrace(Started):
         self.ports = {name: int(port) for name, port in ports.items()}
 
 
-class RabbitMQ(Started):
+class RabbitMqBroker(StartedBroker):
     """A private node: own directory, own ports, own port mapper; all cores."""
 
     name = "rabbitmq"
@@ -258,7 +258,7 @@ def _other_ports(help_command: list[str], environment: dict[str, str]) -> list[s
 def _answers(address: Address) -> bool:
     """Whether a whole handshake succeeds: an open port alone may be a broker still booting."""
     try:
-        with Link(address):
+        with AmqpConnection(address):
             return True
     except (OSError, MeasureError):
         return False

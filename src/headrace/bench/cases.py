@@ -13,7 +13,7 @@ PREFETCH = 250
 GROUPS = ("speed", "durable", "scale", "memory")
 
 
-class Kind(enum.Enum):
+class CaseKind(enum.Enum):
     """Which procedure measures a case."""
 
     FLOW = "flow"
@@ -30,7 +30,7 @@ class Case:
     name: str
     about: str
     group: str = "speed"
-    kind: Kind = Kind.FLOW
+    kind: CaseKind = CaseKind.FLOW
     body: int = 100
     celery: bool = False
     varied: bool = False
@@ -120,11 +120,11 @@ def _speed() -> list[Case]:
             bounded=False,
             limit=3_000_000,
         ),
-        Case(name="latency", about="2,000 messages/s, auto ack", kind=Kind.LATENCY),
+        Case(name="latency", about="2,000 messages/s, auto ack", kind=CaseKind.LATENCY),
         Case(
             name="topic-bindings",
             about="10,000 topic bindings against 10, 100,000 distinct keys, publish only",
-            kind=Kind.BINDINGS,
+            kind=CaseKind.BINDINGS,
             exchange="topic",
             consumers=0,
             distinct_keys=100_000,
@@ -193,9 +193,9 @@ def _scale() -> list[Case]:
 
 
 def _memory() -> list[Case]:
-    base = Case(name="", about="", group="memory", kind=Kind.MEMORY, limit=1_000_000)
+    base = Case(name="", about="", group="memory", kind=CaseKind.MEMORY, limit=1_000_000)
     return [
-        replace(base, name="idle", about="fresh start, nothing connected", kind=Kind.IDLE),
+        replace(base, name="idle", about="fresh start, nothing connected", kind=CaseKind.IDLE),
         replace(
             base,
             name="million-ready",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from headrace.bench.cases import WRITE_BYTES, Case
 from headrace.bench.load import contents, frames
-from headrace.bench.load.amqp_connection import Link
+from headrace.bench.load.amqp_connection import AmqpConnection
 
 _KEYS_PER_BLOCK = 100_000
 MATCHING = "m.*.end"
@@ -17,7 +17,7 @@ MATCHING = "m.*.end"
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PublishBlock:
     """Publishes end to end, all of `size` bytes."""
 
     data: bytes
@@ -28,7 +28,7 @@ class Block:
         return len(self.data) // self.size
 
 
-class Plan:
+class LoadPlan:
     """Names are of constant width, so that every delivery of a measurement has the same size."""
 
     def __init__(self, case: Case, prefix: str, *, bindings: int = 1) -> None:
@@ -43,7 +43,7 @@ class Plan:
     def queues_of(self, pair: int) -> list[str]:
         return self.queues[pair * self.case.queues : (pair + 1) * self.case.queues]
 
-    def set_up(self, link: Link) -> None:
+    def set_up(self, link: AmqpConnection) -> None:
         durable = self.case.durable
         if self.exchange:
             link.declare_exchange(self.exchange, self.case.exchange, durable=durable)
@@ -55,7 +55,7 @@ class Plan:
             link.declare_queue(other, durable=durable)
         self._fill(link)
 
-    def _fill(self, link: Link) -> None:
+    def _fill(self, link: AmqpConnection) -> None:
         """Messages that wait in the first queue before anything is measured."""
         missing = self.case.standing
         while missing > 0:
@@ -67,7 +67,7 @@ class Plan:
         while self.case.standing and link.count(self.queues[0]) < self.case.standing:
             time.sleep(0.05)
 
-    def tear_down(self, link: Link) -> None:
+    def tear_down(self, link: AmqpConnection) -> None:
         for queue in [*self.queues, *self._others]:
             link.delete_queue(queue)
         if self.exchange:
@@ -82,7 +82,7 @@ class Plan:
 
     # -- publishes -----------------------------------------------------------------------------
 
-    def blocks(self, pair: int) -> Iterator[Block]:
+    def blocks(self, pair: int) -> Iterator[PublishBlock]:
         """Endless blocks of publishes; the same one again and again when it is all there is."""
         distinct = self.case.distinct_keys
         if not distinct:
@@ -101,12 +101,12 @@ class Plan:
         count += -count % len(keys)
         return [keys[n % len(keys)] for n in range(count)]
 
-    def _encode(self, keys: list[str]) -> Block:
+    def _encode(self, keys: list[str]) -> PublishBlock:
         parts = [self._publish(key, number) for number, key in enumerate(keys)]
         size = len(parts[0])
         if any(len(part) != size for part in parts):
             raise AssertionError("publishes of one case must have one size")
-        return Block(b"".join(parts), size)
+        return PublishBlock(b"".join(parts), size)
 
     def _publish(self, key: str, number: int) -> bytes:
         content = self._contents[number % len(self._contents)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from headrace.bench.cases import Kind
-from headrace.bench.runner import Outcome
+from headrace.bench.cases import CaseKind
+from headrace.bench.runner import CaseResult
 
 _SATURATED = 0.85  # cores; above it the generator, not the broker, may set the rate
 _DISTURBED = 0.2  # cores used by neither broker nor generator
@@ -14,17 +14,17 @@ _DISTURBED = 0.2  # cores used by neither broker nor generator
 Row = list[str]
 
 
-def tables(outcomes: list[Outcome], names: list[str]) -> str:
+def tables(outcomes: list[CaseResult], names: list[str]) -> str:
     """All tables that have a row, failures last."""
     kinds = (
-        ("Throughput", _flow_head, _flow_row, (Kind.FLOW,)),
-        ("Topic bindings (10,000 against 10)", _binding_head, _binding_row, (Kind.BINDINGS,)),
-        ("Latency, ms", _latency_head, _latency_row, (Kind.LATENCY,)),
+        ("Throughput", _flow_head, _flow_row, (CaseKind.FLOW,)),
+        ("Topic bindings (10,000 against 10)", _binding_head, _binding_row, (CaseKind.BINDINGS,)),
+        ("Latency, ms", _latency_head, _latency_row, (CaseKind.LATENCY,)),
         (
             "Memory, MB: anonymous (all resident)",
             _memory_head,
             _memory_row,
-            (Kind.IDLE, Kind.MEMORY),
+            (CaseKind.IDLE, CaseKind.MEMORY),
         ),
     )
     parts = [
@@ -36,13 +36,13 @@ def tables(outcomes: list[Outcome], names: list[str]) -> str:
 
 
 def document(
-    outcomes: list[Outcome], names: list[str], header: dict[str, object]
+    outcomes: list[CaseResult], names: list[str], header: dict[str, object]
 ) -> dict[str, object]:
     """Everything measured, round by round."""
     return {"header": header, "brokers": names, "cases": [_entry(o, names) for o in outcomes]}
 
 
-def _entry(outcome: Outcome, names: list[str]) -> dict[str, object]:
+def _entry(outcome: CaseResult, names: list[str]) -> dict[str, object]:
     return {
         "case": outcome.case.name,
         "about": outcome.case.about,
@@ -63,19 +63,19 @@ def _flow_head(names: list[str]) -> Row:
     return ["case", *rates, *_ratio_head(names), *costs]
 
 
-def _flow_row(outcome: Outcome, names: list[str]) -> Row:
+def _flow_row(outcome: CaseResult, names: list[str]) -> Row:
     rates = [_number(outcome.median(name), ",.0f") for name in names]
     costs = [_number(outcome.median_of(name, lambda f: f.cpu_us), ".2f") for name in names]
     return [outcome.case.name, *rates, *_ratio(outcome, names), *costs]
 
 
-def _notes(outcomes: list[Outcome], names: list[str]) -> str:
+def _notes(outcomes: list[CaseResult], names: list[str]) -> str:
     found = [(o.case.name, _doubts(o, names)) for o in outcomes]
     lines = [f"note {name}: {doubts}" for name, doubts in found if doubts]
     return "\n".join(lines)
 
 
-def _doubts(outcome: Outcome, names: list[str]) -> str:
+def _doubts(outcome: CaseResult, names: list[str]) -> str:
     """What else than the broker may have set the rate."""
     doubts = []
     for name in names:
@@ -95,7 +95,7 @@ def _binding_head(names: list[str]) -> Row:
     return ["", *(f"{n} {w}" for n in names for w in ("10", "10,000", "kept")), *_ratio_head(names)]
 
 
-def _binding_row(outcome: Outcome, names: list[str]) -> Row:
+def _binding_row(outcome: CaseResult, names: list[str]) -> Row:
     cells = []
     for name in names:
         cells.append(_number(outcome.median(name, "few_rate"), ",.0f"))
@@ -105,7 +105,7 @@ def _binding_row(outcome: Outcome, names: list[str]) -> Row:
     return [outcome.case.name, *cells, *_ratio(outcome, names), costs]
 
 
-def _binding_costs(outcome: Outcome, names: list[str]) -> list[str]:
+def _binding_costs(outcome: CaseResult, names: list[str]) -> list[str]:
     return [
         f"{name} CPU {_number(outcome.median(name, 'few_cpu_us'), '.2f')} -> "
         f"{_number(outcome.median_of(name, lambda f: f.cpu_us), '.2f')} us"
@@ -121,7 +121,7 @@ def _latency_head(names: list[str]) -> Row:
     ]
 
 
-def _latency_row(outcome: Outcome, names: list[str]) -> Row:
+def _latency_row(outcome: CaseResult, names: list[str]) -> Row:
     keys = ("p50_ms", "p99_ms", "max_ms")
     cells = [_number(outcome.median(name, key), ".2f") for name in names for key in keys]
     return [outcome.case.name, *cells, *_ratio(outcome, names)]
@@ -132,7 +132,7 @@ def _memory_head(names: list[str]) -> Row:
     return ["case", *columns, *_ratio_head(names), *(f"{n} start s" for n in names)]
 
 
-def _memory_row(outcome: Outcome, names: list[str]) -> Row:
+def _memory_row(outcome: CaseResult, names: list[str]) -> Row:
     cells = []
     for name in names:
         held, resident = outcome.median(name), outcome.median(name, "rss_mb")
@@ -142,7 +142,7 @@ def _memory_row(outcome: Outcome, names: list[str]) -> Row:
     return [outcome.case.name, *cells, *_ratio(outcome, names), *starts]
 
 
-def _shares(outcomes: list[Outcome], names: list[str]) -> str:
+def _shares(outcomes: list[CaseResult], names: list[str]) -> str:
     lines = []
     for outcome in outcomes:
         for name in names:
@@ -153,7 +153,7 @@ def _shares(outcomes: list[Outcome], names: list[str]) -> str:
     return "\n".join(lines)
 
 
-def _failures(outcomes: list[Outcome]) -> str:
+def _failures(outcomes: list[CaseResult]) -> str:
     return "\n".join(
         f"FAILED {outcome.case.name}, {name}: {reason}"
         for outcome in outcomes
@@ -168,7 +168,7 @@ def _ratio_head(names: list[str]) -> Row:
     return ["ratio"] if len(names) > 1 else []
 
 
-def _ratio(outcome: Outcome, names: list[str]) -> Row:
+def _ratio(outcome: CaseResult, names: list[str]) -> Row:
     if len(names) < 2:
         return []
     return ["failed" if outcome.failed else _number(outcome.ratio(names[0], names[1]), ".2f")]

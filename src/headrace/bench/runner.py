@@ -6,20 +6,20 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from headrace.bench.cases import Case, Kind
+from headrace.bench.cases import Case, CaseKind
 from headrace.bench.errors import MeasureError
-from headrace.bench.load.amqp_connection import Link
+from headrace.bench.load.amqp_connection import AmqpConnection
 from headrace.bench.load.bindings import measure_bindings
 from headrace.bench.load.latency import measure_latency
 from headrace.bench.load.memory_usage import measure_idle, measure_memory
 from headrace.bench.load.throughput import measure_flow
 from headrace.bench.target import Figure, Target, Timing
 
-_SMALLER_IS_BETTER = (Kind.LATENCY, Kind.MEMORY, Kind.IDLE)
+_SMALLER_IS_BETTER = (CaseKind.LATENCY, CaseKind.MEMORY, CaseKind.IDLE)
 
 
 @dataclass(slots=True)
-class Outcome:
+class CaseResult:
     """All rounds of one case. `figures` and `failures` are keyed by the broker's name."""
 
     case: Case
@@ -65,14 +65,14 @@ def _times_better(case: Case, ours: Figure, theirs: Figure) -> float:
     return ours.value / theirs.value
 
 
-class Runner:
+class BenchRunner:
     """Use as a context manager: whatever it started is stopped on the way out, Ctrl-C included."""
 
     def __init__(self, targets: list[Target], timing: Timing, say: Callable[[str], None]) -> None:
         self._targets, self._timing, self._say = targets, timing, say
         self._running: list[Target] = []
 
-    def __enter__(self) -> Runner:
+    def __enter__(self) -> BenchRunner:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -84,21 +84,21 @@ class Runner:
         found = {}
         for target in self._targets:
             self._ensure(target)
-            with Link(target.address) as link:
+            with AmqpConnection(target.address) as link:
                 found[target.name] = link.server
         return found
 
-    def run(self, case: Case, rounds: int) -> Outcome:
+    def run(self, case: Case, rounds: int) -> CaseResult:
         """Measure one case; memory is measured once, as it does not vary like speed."""
-        outcome = Outcome(case)
-        fresh = case.kind in (Kind.MEMORY, Kind.IDLE)
+        outcome = CaseResult(case)
+        fresh = case.kind in (CaseKind.MEMORY, CaseKind.IDLE)
         for number in range(1 if fresh else rounds):
             for target in self._targets:
                 if target.name not in outcome.failures:
                     self._measure(target, outcome, number + 1, fresh=fresh)
         return outcome
 
-    def _measure(self, target: Target, outcome: Outcome, number: int, *, fresh: bool) -> None:
+    def _measure(self, target: Target, outcome: CaseResult, number: int, *, fresh: bool) -> None:
         case = outcome.case
         try:
             figure = self._fresh(target, case) if fresh else self._standing(target, case)
@@ -112,23 +112,23 @@ class Runner:
 
     def _standing(self, target: Target, case: Case) -> Figure:
         self._ensure(target)
-        if case.kind is Kind.LATENCY:
+        if case.kind is CaseKind.LATENCY:
             return measure_latency(target, case, self._timing)
-        if case.kind is Kind.BINDINGS:
+        if case.kind is CaseKind.BINDINGS:
             return measure_bindings(target, case, self._timing)
         return measure_flow(target, case, self._timing)
 
     def _fresh(self, target: Target, case: Case) -> Figure:
         """On an instance of its own: memory once used and freed would hide what a case needs."""
         if not target.restartable:
-            if case.kind is Kind.IDLE:
+            if case.kind is CaseKind.IDLE:
                 raise MeasureError("a broker given by address is not started here")
             return measure_memory(target, case)
         self._end(target)
         seconds = target.start()
         self._running.append(target)
         try:
-            if case.kind is Kind.IDLE:
+            if case.kind is CaseKind.IDLE:
                 return measure_idle(target, seconds)
             return measure_memory(target, case)
         finally:
@@ -155,10 +155,10 @@ def estimate(cases: list[Case], rounds: int, targets: int, timing: Timing) -> fl
     each = timing.warmup + timing.seconds + 0.7
     seconds = 0.0
     for case in cases:
-        if case.kind is Kind.MEMORY:
+        if case.kind is CaseKind.MEMORY:
             seconds += 25 * targets
-        elif case.kind is Kind.IDLE:
+        elif case.kind is CaseKind.IDLE:
             seconds += 5 * targets
         else:
-            seconds += each * rounds * targets * (2.5 if case.kind is Kind.BINDINGS else 1)
+            seconds += each * rounds * targets * (2.5 if case.kind is CaseKind.BINDINGS else 1)
     return seconds

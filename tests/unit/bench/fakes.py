@@ -18,7 +18,7 @@ class FakeSocket:
 
 
 class FakeLink:
-    """Stands in for headrace.bench.load.amqp_connection.Link; uses the socket set on the class."""
+    """Stands in for headrace.bench.load.amqp_connection.AmqpConnection."""
 
     sock = FakeSocket()
 

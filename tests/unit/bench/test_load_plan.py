@@ -10,10 +10,10 @@ import pytest
 
 from headrace.bench.cases import CASES
 from headrace.bench.load import frames
-from headrace.bench.load_plan import Block, Plan, distinct_keys, other_patterns
+from headrace.bench.load_plan import LoadPlan, PublishBlock, distinct_keys, other_patterns
 
 
-def keys_of(block: Block, count: int) -> list[str]:
+def keys_of(block: PublishBlock, count: int) -> list[str]:
     found = []
     for number in range(count):
         start = number * block.size
@@ -24,14 +24,14 @@ def keys_of(block: Block, count: int) -> list[str]:
 
 @pytest.mark.parametrize("name", [n for n, case in CASES.items() if case.distinct_keys < 200_000])
 def test_every_block_is_whole_publishes_of_one_size(name: str) -> None:
-    block = next(Plan(CASES[name], "p").blocks(0))
+    block = next(LoadPlan(CASES[name], "p").blocks(0))
 
     assert len(block.data) == block.count * block.size
     assert block.data[block.size - 1] == block.data[-1] == 0xCE
 
 
 def test_ten_queues_take_turns_message_by_message() -> None:
-    plan = Plan(CASES["ten-queues"], "p")
+    plan = LoadPlan(CASES["ten-queues"], "p")
     block = next(plan.blocks(0))
 
     assert keys_of(block, 20) == plan.queues * 2
@@ -39,14 +39,14 @@ def test_ten_queues_take_turns_message_by_message() -> None:
 
 
 def test_every_pair_has_its_own_queue() -> None:
-    plan = Plan(CASES["many-connections"], "p")
+    plan = LoadPlan(CASES["many-connections"], "p")
 
     assert len({plan.queues_of(pair)[0] for pair in range(250)}) == 250
     assert keys_of(next(plan.blocks(249)), 1) == plan.queues_of(249)
 
 
 def test_distinct_keys_go_on_from_block_to_block() -> None:
-    blocks = Plan(CASES["distinct-keys"], "p").blocks(0)
+    blocks = LoadPlan(CASES["distinct-keys"], "p").blocks(0)
 
     first, second = next(blocks), next(blocks)
 
@@ -56,7 +56,7 @@ def test_distinct_keys_go_on_from_block_to_block() -> None:
 
 @pytest.mark.parametrize("name", ["auto-ack", "ten-queues", "fanout", "celery", "distinct-keys"])
 def test_the_delivery_has_the_publishs_content(name: str) -> None:
-    plan = Plan(
+    plan = LoadPlan(
         replace(CASES[name], distinct_keys=0) if name != "distinct-keys" else CASES[name], "p"
     )
     block = next(plan.blocks(0))

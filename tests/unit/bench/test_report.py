@@ -11,14 +11,14 @@ from headrace.bench import report
 from headrace.bench.cases import CASES
 from headrace.bench.chart import bar_chart, tick_step
 from headrace.bench.load.latency import percentile
-from headrace.bench.runner import Outcome
+from headrace.bench.runner import CaseResult
 from headrace.bench.target import Figure
 
 NAMES = ["headrace", "rabbitmq"]
 
 
-def flow(ours: Figure, theirs: Figure) -> Outcome:
-    return Outcome(CASES["publish"], {"headrace": [ours], "rabbitmq": [theirs]})
+def flow(ours: Figure, theirs: Figure) -> CaseResult:
+    return CaseResult(CASES["publish"], {"headrace": [ours], "rabbitmq": [theirs]})
 
 
 def test_a_row_has_rates_ratio_and_cost() -> None:
@@ -42,17 +42,17 @@ def test_a_durable_case_that_wrote_nothing_is_called_so() -> None:
     theirs = Figure(1.0, 1.0, 1.0, 0.1, 0.0, {"disk_bytes": 300.0})
     figures = {"headrace": [ours], "rabbitmq": [theirs]}
 
-    outcome = Outcome(CASES["persistent-confirm"], figures)
+    outcome = CaseResult(CASES["persistent-confirm"], figures)
     text = report.tables([outcome], NAMES)
 
     assert "headrace: NOT DURABLE" in text
     assert "rabbitmq: NOT" not in text
     assert outcome.ratio(*NAMES) is None
-    assert Outcome(CASES["celery-persistent"], figures).ratio(*NAMES) == 1.0
+    assert CaseResult(CASES["celery-persistent"], figures).ratio(*NAMES) == 1.0
 
 
 def test_a_failure_shows_its_reason_and_no_ratio() -> None:
-    outcome = Outcome(CASES["publish"], {"rabbitmq": [Figure(1.0)]}, {"headrace": "it closed"})
+    outcome = CaseResult(CASES["publish"], {"rabbitmq": [Figure(1.0)]}, {"headrace": "it closed"})
 
     text = report.tables([outcome], NAMES)
 
@@ -65,7 +65,7 @@ def test_every_kind_of_case_has_its_table() -> None:
     details |= {"few_rate": 9.0, "many_per_few": 0.5, "few_cpu_us": 2.0, "growth_mb": 5.0}
     details |= {"share 1": 0.3, "share 2": 0.3, "share 3": 0.4}
     figure = Figure(2.0, 1.0, 1.0, 0.1, 0.0, details)
-    outcomes = [Outcome(case, {name: [figure] for name in NAMES}) for case in CASES.values()]
+    outcomes = [CaseResult(case, {name: [figure] for name in NAMES}) for case in CASES.values()]
 
     text = report.tables(outcomes, NAMES)
 

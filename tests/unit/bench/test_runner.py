@@ -9,7 +9,7 @@ import pytest
 from headrace.bench import runner
 from headrace.bench.cases import CASES, Case
 from headrace.bench.errors import MeasureError
-from headrace.bench.runner import Outcome, Runner, estimate
+from headrace.bench.runner import BenchRunner, CaseResult, estimate
 from headrace.bench.target import Figure, Target, Timing
 
 
@@ -53,7 +53,7 @@ def test_brokers_take_turns_within_a_round(measure_with: Callable[[Measure], Non
     measure_with(measure)
     targets = [FakeTarget("a"), FakeTarget("b")]
 
-    with Runner(list(targets), Timing(), ignore) as bench:
+    with BenchRunner(list(targets), Timing(), ignore) as bench:
         bench.run(CASES["publish"], 3)
 
     assert order == ["a", "b"] * 3
@@ -69,7 +69,7 @@ def test_a_failed_broker_is_reported_and_replaced(measure_with: Callable[[Measur
     measure_with(measure)
     a, b = FakeTarget("a"), FakeTarget("b")
 
-    with Runner([a, b], Timing(), ignore) as bench:
+    with BenchRunner([a, b], Timing(), ignore) as bench:
         first = bench.run(CASES["publish"], 2)
         second = bench.run(CASES["auto-ack"], 1)
 
@@ -86,7 +86,7 @@ def test_an_interrupt_stops_every_broker(measure_with: Callable[[Measure], None]
     measure_with(measure)
     target = FakeTarget("a")
 
-    with pytest.raises(KeyboardInterrupt), Runner([target], Timing(), ignore) as bench:
+    with pytest.raises(KeyboardInterrupt), BenchRunner([target], Timing(), ignore) as bench:
         bench.run(CASES["publish"], 1)
 
     assert target.events == ["start", "stop"]
@@ -96,7 +96,7 @@ def test_memory_is_measured_once_on_a_fresh_broker(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(runner, "measure_memory", lambda target, case: Figure(10.0))
     target = FakeTarget("a")
 
-    with Runner([target], Timing(), ignore) as bench:
+    with BenchRunner([target], Timing(), ignore) as bench:
         outcome = bench.run(CASES["million-ready"], 3)
 
     assert len(outcome.figures["a"]) == 1
@@ -107,18 +107,18 @@ def test_the_ratio_is_the_median_of_the_rounds() -> None:
     ours = [Figure(10.0), Figure(90.0), Figure(30.0)]
     theirs = [Figure(10.0), Figure(10.0), Figure(10.0)]
 
-    assert Outcome(CASES["publish"], {"a": ours, "b": theirs}).ratio("a", "b") == 3.0
+    assert CaseResult(CASES["publish"], {"a": ours, "b": theirs}).ratio("a", "b") == 3.0
 
 
 @pytest.mark.parametrize("name", ["latency", "idle", "million-ready"])
 def test_less_is_better_for_times_and_memory(name: str) -> None:
-    outcome = Outcome(CASES[name], {"a": [Figure(2.0)], "b": [Figure(8.0)]})
+    outcome = CaseResult(CASES[name], {"a": [Figure(2.0)], "b": [Figure(8.0)]})
 
     assert outcome.ratio("a", "b") == 4.0
 
 
 def test_there_is_no_ratio_without_both() -> None:
-    assert Outcome(CASES["publish"], {"a": [Figure(2.0)]}).ratio("a", "b") is None
+    assert CaseResult(CASES["publish"], {"a": [Figure(2.0)]}).ratio("a", "b") is None
 
 
 def test_the_estimate_grows_with_rounds() -> None:

@@ -15,9 +15,9 @@ from itertools import count
 from statistics import median
 from typing import Final
 
-from headrace.bench.brokers import Headrace
+from headrace.bench.brokers import HeadraceBroker
 from headrace.bench.compare import pika_client
-from headrace.bench.compare.ratio import Result
+from headrace.bench.compare.ratio import RatioResult
 from headrace.client import BasicProperties, Channel, ConnectionFactory
 from headrace.client.aio import connect
 
@@ -32,10 +32,10 @@ _numbers = count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class MeasureSetup:
     """Where it is measured, and for how long."""
 
-    broker: Headrace
+    broker: HeadraceBroker
     seconds: float
 
     @property
@@ -50,28 +50,28 @@ class Site:
 # -- cases -----------------------------------------------------------------------------------------
 
 
-def publish(site: Site) -> Result:
+def publish(site: MeasureSetup) -> RatioResult:
     """Batches of 500, two under way / SelectConnection, confirms, 100 outstanding."""
     return _compared("publish", site, _publish_batches, _publish_with_pika, ">= 5", publish)
 
 
-def consume(site: Site) -> Result:
+def consume(site: MeasureSetup) -> RatioResult:
     """deliveries(), each acknowledged / SelectConnection, each acknowledged."""
     return _compared("consume", site, _consume_stream, _consume_with_pika, ">= 4", consume)
 
 
-def consume_callback(site: Site) -> Result:
+def consume_callback(site: MeasureSetup) -> RatioResult:
     """basic_consume(), acknowledged in the callback / SelectConnection, the same."""
     sides = _consume_callbacks, _consume_with_pika
     return _compared("consume-callback", site, *sides, "shown", consume_callback)
 
 
-def consume_aio(site: Site) -> Result:
+def consume_aio(site: MeasureSetup) -> RatioResult:
     """basic_consume() of asyncio, with a coroutine function / SelectConnection."""
     return _compared("consume-aio", site, _consume_aio, _consume_with_pika, "shown", consume_aio)
 
 
-CASES: Final[dict[str, Callable[[Site], Result]]] = {
+CASES: Final[dict[str, Callable[[MeasureSetup], RatioResult]]] = {
     "publish": publish,
     "consume": consume,
     "consume-callback": consume_callback,
@@ -81,23 +81,23 @@ CASES: Final[dict[str, Callable[[Site], Result]]] = {
 
 def _compared(
     case: str,
-    site: Site,
-    ours: Callable[[Site], float],
-    pika: Callable[[Site], float],
+    site: MeasureSetup,
+    ours: Callable[[MeasureSetup], float],
+    pika: Callable[[MeasureSetup], float],
     wanted: str,
-    about: Callable[[Site], Result],
-) -> Result:
+    about: Callable[[MeasureSetup], RatioResult],
+) -> RatioResult:
     """In turn, so that a noisy minute hits both."""
     rounds = [(pika(site), ours(site)) for _ in range(ROUNDS)]
     text = (about.__doc__ or "").splitlines()[0].rstrip(".")
     first, second = median(one[1] for one in rounds), median(one[0] for one in rounds)
-    return Result(case, first, second, wanted, "messages/s", text)
+    return RatioResult(case, first, second, wanted, "messages/s", text)
 
 
 # -- publishing ------------------------------------------------------------------------------------
 
 
-def _publish_batches(site: Site) -> float:
+def _publish_batches(site: MeasureSetup) -> float:
     with _queue(site) as (channel, name):
         batch = [("", name, _PERSISTENT, BODY)] * BATCH
         begun, confirmed = time.monotonic(), 0
@@ -110,7 +110,7 @@ def _publish_batches(site: Site) -> float:
         return confirmed / (time.monotonic() - begun)
 
 
-def _publish_with_pika(site: Site) -> float:
+def _publish_with_pika(site: MeasureSetup) -> float:
     with _queue(site) as (_, name):
         return pika_client.publish(site.amqp_port, name, BODY, site.seconds)
 
@@ -118,7 +118,7 @@ def _publish_with_pika(site: Site) -> float:
 # -- consuming -------------------------------------------------------------------------------------
 
 
-def _consume_stream(site: Site) -> float:
+def _consume_stream(site: MeasureSetup) -> float:
     with _queue(site, _OURS) as (channel, name):
         channel.basic_qos(PREFETCH)
         meter = _Meter(site, _OURS)
@@ -129,7 +129,7 @@ def _consume_stream(site: Site) -> float:
         return meter.rate
 
 
-def _consume_callbacks(site: Site) -> float:
+def _consume_callbacks(site: MeasureSetup) -> float:
     with _queue(site, _OURS) as (channel, name):
         channel.basic_qos(PREFETCH)
         meter, done = _Meter(site, _OURS), threading.Event()
@@ -145,12 +145,12 @@ def _consume_callbacks(site: Site) -> float:
         return meter.rate
 
 
-def _consume_aio(site: Site) -> float:
+def _consume_aio(site: MeasureSetup) -> float:
     with _queue(site, _OURS) as (_, name):
         return asyncio.run(_consume_coroutines(site, name))
 
 
-async def _consume_coroutines(site: Site, name: str) -> float:
+async def _consume_coroutines(site: MeasureSetup, name: str) -> float:
     async with connect(port=site.broker.native_port) as connection:
         channel = await connection.create_channel()
         await channel.basic_qos(PREFETCH)
@@ -167,7 +167,7 @@ async def _consume_coroutines(site: Site, name: str) -> float:
         return meter.rate
 
 
-def _consume_with_pika(site: Site) -> float:
+def _consume_with_pika(site: MeasureSetup) -> float:
     with _queue(site, _PIKAS) as (_, name):
         total = _filled(site, _PIKAS)
         return pika_client.consume(site.amqp_port, name, PREFETCH, total, site.seconds)
@@ -176,7 +176,7 @@ def _consume_with_pika(site: Site) -> float:
 class _Meter:
     """Counts what is consumed; looks at the clock now and then."""
 
-    def __init__(self, site: Site, filled: int) -> None:
+    def __init__(self, site: MeasureSetup, filled: int) -> None:
         self.rate = 0.0
         self._seconds, self._total = site.seconds, _filled(site, filled)
         self._count = 0
@@ -198,7 +198,7 @@ class _Meter:
 
 
 @contextmanager
-def _queue(site: Site, filled: int = 0) -> Iterator[tuple[Channel, str]]:
+def _queue(site: MeasureSetup, filled: int = 0) -> Iterator[tuple[Channel, str]]:
     """A durable queue with more than is consumed in the time; gone afterwards."""
     name = f"bench-{next(_numbers)}"
     with site.factory.new_connection() as connection:
@@ -212,6 +212,6 @@ def _queue(site: Site, filled: int = 0) -> Iterator[tuple[Channel, str]]:
         connection.create_channel().queue_delete(name)
 
 
-def _filled(site: Site, per_second: int) -> int:
+def _filled(site: MeasureSetup, per_second: int) -> int:
     """Whole calls."""
     return -(-round(per_second * site.seconds) // _FILL) * _FILL

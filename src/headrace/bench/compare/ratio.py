@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class RatioResult:
     """Two figures and their ratio; ``wanted`` says which way and how far, or that it is shown."""
 
     case: str

@@ -17,7 +17,7 @@ from headrace.wire.remoting.headers.send import SendMessage
 SUBSCRIPTION = 4  # flag of a pull that says what it wants
 
 
-class Link:
+class RemotingConnection:
     """One connection."""
 
     def __init__(self, port: int) -> None:
@@ -26,7 +26,7 @@ class Link:
         self._opaques = count(1)
         self._answered = 0
 
-    def __enter__(self) -> Link:
+    def __enter__(self) -> RemotingConnection:
         return self
 
     def __exit__(self, *_: object) -> None:

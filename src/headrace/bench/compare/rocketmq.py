@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from headrace.bench import procfs
-from headrace.bench.brokers import Headrace
+from headrace.bench.brokers import HeadraceBroker
 from headrace.bench.compare import remoting_connection
-from headrace.bench.compare.ratio import Result, rate
+from headrace.bench.compare.ratio import RatioResult, rate
 from headrace.bench.errors import MeasureError
 from headrace.client import ConnectionFactory
 from headrace.client.core.requests import ClientRequest, nothing
@@ -46,10 +46,10 @@ _numbers = count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class MeasureSetup:
     """The broker, how long to measure, and an interpreter with the client of PyPI."""
 
-    broker: Headrace
+    broker: HeadraceBroker
     seconds: float
     peer: str | None = None
 
@@ -65,12 +65,12 @@ class Site:
         return name
 
     @contextmanager
-    def native(self) -> Iterator[Native]:
+    def native(self) -> Iterator[NativeClient]:
         with ConnectionFactory(port=self.broker.native_port).new_connection() as connection:
-            yield Native(RemoteEngine(connection))
+            yield NativeClient(RemoteEngine(connection))
 
 
-class Native:
+class NativeClient:
     """A few words of the native protocol."""
 
     def __init__(self, engine: RemoteEngine) -> None:
@@ -100,7 +100,7 @@ class Native:
 # -- the broker's work -----------------------------------------------------------------------------
 
 
-def _cost(site: Site, step: Callable[[], int]) -> float:
+def _cost(site: MeasureSetup, step: Callable[[], int]) -> float:
     """Microseconds of the broker's CPU per message."""
     for _ in range(UNDER_WAY * 4):
         step()
@@ -113,37 +113,37 @@ def _cost(site: Site, step: Callable[[], int]) -> float:
     return (procfs.cpu_seconds(pids) - before) / done * 1e6
 
 
-def _sending(site: Site, batch: int, wanted: str) -> Result:
-    with remoting_connection.Link(site.broker.ports["remoting"]) as link:
+def _sending(site: MeasureSetup, batch: int, wanted: str) -> RatioResult:
+    with remoting_connection.RemotingConnection(site.broker.ports["remoting"]) as link:
         ours = _cost(site, link.sending(site.new_topic(), BODY, batch, UNDER_WAY))
     with site.native() as native:
         other = _cost(site, native.append(site.new_topic(), batch))
     about = f"RocketMQ send / native append, {batch} messages a request"
-    return Result(f"cpu-send-{batch}", ours, other, wanted, "us CPU/message", about)
+    return RatioResult(f"cpu-send-{batch}", ours, other, wanted, "us CPU/message", about)
 
 
-def cpu_send_1(site: Site) -> Result:
+def cpu_send_1(site: MeasureSetup) -> RatioResult:
     """The broker's CPU per message: sends of one message."""
     return _sending(site, 1, "<= 4")
 
 
-def cpu_send_100(site: Site) -> Result:
+def cpu_send_100(site: MeasureSetup) -> RatioResult:
     """The broker's CPU per message: batches of 100."""
     return _sending(site, 100, "<= 2")
 
 
-def cpu_pull(site: Site) -> Result:
+def cpu_pull(site: MeasureSetup) -> RatioResult:
     """The broker's CPU per message: pulls of 32."""
     topic = _filled(site)
-    with remoting_connection.Link(site.broker.ports["remoting"]) as link:
+    with remoting_connection.RemotingConnection(site.broker.ports["remoting"]) as link:
         ours = _cost(site, link.pulling(topic, PULL, FILLED))
     with site.native() as native:
         other = _cost(site, _reading(native.engine, topic))
     about = f"RocketMQ pull / native read, {PULL} messages a request"
-    return Result("cpu-pull-32", ours, other, "<= 2", "us CPU/message", about)
+    return RatioResult("cpu-pull-32", ours, other, "<= 2", "us CPU/message", about)
 
 
-def _filled(site: Site) -> str:
+def _filled(site: MeasureSetup) -> str:
     topic = site.new_topic()
     with site.native() as native:
         for _ in range(FILLED // 1000):
@@ -168,7 +168,7 @@ def _reading(engine: RemoteEngine, topic: str) -> Callable[[], int]:
 # -- the SDK beside the client of PyPI -------------------------------------------------------------
 
 
-def _peer(site: Site, what: str, topic: str, messages: int = 0) -> float:
+def _peer(site: MeasureSetup, what: str, topic: str, messages: int = 0) -> float:
     assert site.peer is not None, "such cases are left out without it"
     command = [
         site.peer,
@@ -188,11 +188,11 @@ def _peer(site: Site, what: str, topic: str, messages: int = 0) -> float:
         raise MeasureError(f"the client of PyPI did not work: {said}") from None
 
 
-def _producer(site: Site) -> Producer:
+def _producer(site: MeasureSetup) -> Producer:
     return Producer(ProducerConfig(producer_group="bench", namesrv_addr=site.namesrv))
 
 
-def sdk_sync(site: Site) -> Result:
+def sdk_sync(site: MeasureSetup) -> RatioResult:
     """One send after the other, each confirmed."""
     topic = site.new_topic()
     with _producer(site) as producer:
@@ -205,7 +205,7 @@ def sdk_sync(site: Site) -> Result:
     return _beside(site, "sdk-sync-send", ours, 0.7, "sync send / PyPI client, sync send")
 
 
-def sdk_batch(site: Site) -> Result:
+def sdk_batch(site: MeasureSetup) -> RatioResult:
     """Batches of 100, against single sends of the other client, which has no batches."""
     topic = site.new_topic()
     batch = [Message(topic, BODY) for _ in range(100)]
@@ -219,7 +219,7 @@ def sdk_batch(site: Site) -> Result:
     return _beside(site, "sdk-batch-send", ours, 3, "batches of 100 / PyPI client, sync send")
 
 
-def sdk_async(site: Site) -> Result:
+def sdk_async(site: MeasureSetup) -> RatioResult:
     """Sends whose answers come later."""
     topic = site.new_topic()
     under_way = deque[object]()
@@ -236,21 +236,21 @@ def sdk_async(site: Site) -> Result:
     return _beside(site, "sdk-async-send", ours, 3, "async send / PyPI client, sync send")
 
 
-def _beside(site: Site, case: str, ours: float, wanted: float, about: str) -> Result:
+def _beside(site: MeasureSetup, case: str, ours: float, wanted: float, about: str) -> RatioResult:
     other = _peer(site, "send", site.new_topic())
-    return Result(case, ours, other, f">= {wanted:g}", "messages/s", about)
+    return RatioResult(case, ours, other, f">= {wanted:g}", "messages/s", about)
 
 
-def sdk_consume(site: Site) -> Result:
+def sdk_consume(site: MeasureSetup) -> RatioResult:
     """A concurrent consumer, from the first message to the last."""
     topic = _filled(site)
     ours = _consumed(site, topic)
     other = _peer(site, "consume", topic, FILLED)
     about = "concurrent consumer / PyPI client"
-    return Result("sdk-consume", ours, other, ">= 1", "messages/s", about)
+    return RatioResult("sdk-consume", ours, other, ">= 1", "messages/s", about)
 
 
-def _consumed(site: Site, topic: str) -> float:
+def _consumed(site: MeasureSetup, topic: str) -> float:
     times: list[float] = []
     seen = 0
     full = threading.Event()
@@ -279,7 +279,7 @@ def _consumed(site: Site, topic: str) -> float:
     return seen / (times[-1] - times[0])
 
 
-CASES: Final[dict[str, Callable[[Site], Result]]] = {
+CASES: Final[dict[str, Callable[[MeasureSetup], RatioResult]]] = {
     "cpu-send-1": cpu_send_1,
     "cpu-send-100": cpu_send_100,
     "cpu-pull-32": cpu_pull,

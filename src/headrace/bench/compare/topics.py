@@ -23,8 +23,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from headrace.bench.brokers import Headrace
-from headrace.bench.compare.ratio import Result, rate
+from headrace.bench.brokers import HeadraceBroker
+from headrace.bench.compare.ratio import RatioResult, rate
 from headrace.bench.errors import MeasureError
 from headrace.client import ConnectionFactory
 from headrace.client.core.requests import ClientRequest, nothing
@@ -48,15 +48,15 @@ _COUNTED: Final = 500
 _numbers = count(1)
 
 
-def _better(case: str, ours: float, other: float, wanted: float | None, about: str) -> Result:
+def _better(case: str, ours: float, other: float, wanted: float | None, about: str) -> RatioResult:
     bound = "shown" if wanted is None else f">= {wanted:g}"
-    return Result(case, ours, other, bound, "messages/s", about)
+    return RatioResult(case, ours, other, bound, "messages/s", about)
 
 
 # -- appending -----------------------------------------------------------------------------------
 
 
-def batched_append(server: MariaDb, seconds: float) -> Result:
+def batched_append(server: MariaDb, seconds: float) -> RatioResult:
     """Batches of 1,000 by one producer, against one autocommit INSERT per message."""
     with _engine(server) as (engine, topic):
         rows = [Entry(BODY) for _ in range(1000)]
@@ -67,7 +67,7 @@ def batched_append(server: MariaDb, seconds: float) -> Result:
     return _better("batched-append", ours, other, 10, "1,000 rows a statement / one row")
 
 
-def shared_append(server: MariaDb, seconds: float) -> Result:
+def shared_append(server: MariaDb, seconds: float) -> RatioResult:
     """16 threads of one process that append one message each, put together by the engine."""
     with _engine(server) as (engine, topic):
         ours = _together(16, seconds, lambda: len(engine.append(topic, [Entry(BODY)])))
@@ -77,10 +77,10 @@ def shared_append(server: MariaDb, seconds: float) -> Result:
     return _better("shared-append", ours, other, 1, "16 threads, one row each / one thread")
 
 
-def log_append(server: MariaDb, seconds: float) -> Result:
+def log_append(server: MariaDb, seconds: float) -> RatioResult:
     """A broker's log, each call confirmed when on disk, against the MySQL engine by 4 threads."""
     with TemporaryDirectory(prefix="headrace-bench-") as parent:
-        broker = Headrace(Path(parent), sys.executable, pin=False)
+        broker = HeadraceBroker(Path(parent), sys.executable, pin=False)
         broker.start()
         try:
             ours = _log_rate(broker.native_port, seconds)
@@ -115,13 +115,13 @@ def _log_rate(port: int, seconds: float) -> float:
 # -- reading as a group --------------------------------------------------------------------------
 
 
-def group_read(server: MariaDb, seconds: float) -> Result:
+def group_read(server: MariaDb, seconds: float) -> RatioResult:
     """4 processes that read as a group, against rows claimed one by one with SKIP LOCKED."""
     about = "ranges of 500 / one row at a time, SKIP LOCKED"
     return _group_read(server, seconds, "group-read", 1, 3, about)
 
 
-def group_read_rows(server: MariaDb, seconds: float) -> Result:
+def group_read_rows(server: MariaDb, seconds: float) -> RatioResult:
     """The same against the stronger way: 500 rows claimed at a time with SKIP LOCKED."""
     about = "ranges of 500 / 500 rows at a time, SKIP LOCKED"
     return _group_read(server, seconds, "group-read-rows", BATCH, None, about)
@@ -134,7 +134,7 @@ def _group_read(
     rows_at_a_time: int,
     wanted: float | None,
     about: str,
-) -> Result:
+) -> RatioResult:
     with _engine(server) as (engine, topic):
         rows = [Entry(BODY) for _ in range(1000)]
         for _ in range(60):
@@ -246,7 +246,7 @@ def _take_some_rows(session: DbConnection, topic: str, owner: str, limit: int) -
 # -- an old transaction --------------------------------------------------------------------------
 
 
-def old_transaction(server: MariaDb, seconds: float) -> Result:
+def old_transaction(server: MariaDb, seconds: float) -> RatioResult:
     """p99 of a read and commit while an old transaction is open on the server, against without.
 
     What slows down is what leaves deleted rows behind, and only after a while: so the number of
@@ -261,7 +261,7 @@ def old_transaction(server: MariaDb, seconds: float) -> Result:
             beside.append(_p99(server))
             cursor.execute("ROLLBACK")
     about = "p99 of read + commit after 1,500 of them, with / without an old open transaction"
-    return Result("old-transaction", median(beside), median(quiet), "<= 2", "ms", about)
+    return RatioResult("old-transaction", median(beside), median(quiet), "<= 2", "ms", about)
 
 
 def _p99(server: MariaDb) -> float:
@@ -309,7 +309,7 @@ def _together(threads: int, seconds: float, step: Callable[[], int]) -> float:
     return sum(rates)
 
 
-CASES: Final[dict[str, Callable[[MariaDb, float], Result]]] = {
+CASES: Final[dict[str, Callable[[MariaDb, float], RatioResult]]] = {
     "batched-append": batched_append,
     "shared-append": shared_append,
     "group-read": group_read,

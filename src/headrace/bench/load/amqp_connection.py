@@ -13,7 +13,7 @@ Address = tuple[str, int]
 _RPC_SECONDS = 120  # deleting a large queue, or ten thousand bindings, is slow on some brokers
 
 
-class Link:
+class AmqpConnection:
     """One connection with one open channel. Reads exactly what it expects, never ahead."""
 
     def __init__(self, address: Address, *, channel: int = 1) -> None:
@@ -108,7 +108,7 @@ class Link:
                 pass
         self.sock.close()
 
-    def __enter__(self) -> Link:
+    def __enter__(self) -> AmqpConnection:
         return self
 
     def __exit__(self, *_: object) -> None:

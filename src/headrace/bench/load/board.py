@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 
 
-class Board:
+class SharedCounters:
     """Unsigned 64-bit slots in shared memory: a stop flag, sent, confirmed, received, samples.
 
     Made before the processes are forked. A store of an aligned slot is one instruction, so a

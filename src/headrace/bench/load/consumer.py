@@ -10,23 +10,23 @@ import select
 from collections.abc import Callable
 
 from headrace.bench.errors import MeasureError
-from headrace.bench.load.amqp_connection import Address, Link
-from headrace.bench.load.board import Board
+from headrace.bench.load.amqp_connection import Address, AmqpConnection
+from headrace.bench.load.board import SharedCounters
 from headrace.bench.load.frames import AckBlock, delivery_number_offset, explain_close
-from headrace.bench.load_plan import Plan
+from headrace.bench.load_plan import LoadPlan
 
 _READ_BYTES = 1 << 19
 _PATIENCE = 0.25  # seconds between two looks at the stop flag when nothing arrives
 
 
-class Inlet:
+class ConsumerSocket:
     """One consuming connection."""
 
     def __init__(
-        self, address: Address, plan: Plan, slot: int, board: Board, buffer: bytearray
+        self, address: Address, plan: LoadPlan, slot: int, board: SharedCounters, buffer: bytearray
     ) -> None:
         case = plan.case
-        self.link = Link(address, channel=case.channel)
+        self.link = AmqpConnection(address, channel=case.channel)
         self._buffer = buffer
         self._size = plan.delivery_size
         self._number_at = delivery_number_offset(plan.tags[0])
@@ -66,23 +66,23 @@ class Inlet:
             raise MeasureError(f"delivery {whole} carries tag {number}{reason}")
 
 
-def prepare_consumer(address: Address, plan: Plan, board: Board) -> Callable[[], None]:
+def prepare_consumer(address: Address, plan: LoadPlan, board: SharedCounters) -> Callable[[], None]:
     """Connect and subscribe; the returned function consumes until the board says stop."""
     buffer = bytearray(_READ_BYTES)
     total = plan.case.pairs * plan.case.consumers
-    inlets = [Inlet(address, plan, slot, board, buffer) for slot in range(total)]
+    inlets = [ConsumerSocket(address, plan, slot, board, buffer) for slot in range(total)]
     if total == 1:
         return lambda: _consume_one(inlets[0], board)
     return lambda: _consume_many(inlets, board)
 
 
-def _consume_one(inlet: Inlet, board: Board) -> None:
+def _consume_one(inlet: ConsumerSocket, board: SharedCounters) -> None:
     while not board.stopped:
         inlet.take()
     inlet.link.sock.close()
 
 
-def _consume_many(inlets: list[Inlet], board: Board) -> None:
+def _consume_many(inlets: list[ConsumerSocket], board: SharedCounters) -> None:
     by_descriptor = {inlet.link.sock.fileno(): inlet for inlet in inlets}
     with select.epoll() as poll:
         for descriptor in by_descriptor:

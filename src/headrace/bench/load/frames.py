@@ -125,7 +125,7 @@ class AckBlock:
         self._high = high
 
 
-class Confirms:
+class ConfirmCounter:
     """Counts confirmed publishes from the stream of confirm frames, in whatever order they come."""
 
     def __init__(self) -> None:

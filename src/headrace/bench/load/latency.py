@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 
 from headrace.bench.cases import Case
 from headrace.bench.errors import MeasureError
-from headrace.bench.load.amqp_connection import Address, Link
-from headrace.bench.load.board import Board
+from headrace.bench.load.amqp_connection import Address, AmqpConnection
+from headrace.bench.load.board import SharedCounters
 from headrace.bench.load.throughput import laid_out
-from headrace.bench.load.worker_group import Crew
-from headrace.bench.load_plan import Plan
+from headrace.bench.load.worker_group import WorkerGroup
+from headrace.bench.load_plan import LoadPlan
 from headrace.bench.target import Figure, Target, Timing
 
 RATE = 2000
@@ -23,13 +23,13 @@ _STAMP = struct.Struct(">Q")
 def measure_latency(target: Target, case: Case, timing: Timing) -> Figure:
     """The value is the median in milliseconds; details have p50, p99 and max."""
     warm, total = (int(RATE * span) for span in (timing.warmup, timing.warmup + timing.seconds))
-    board = Board(1, 1, samples=total)
+    board = SharedCounters(1, 1, samples=total)
     with laid_out(target, case) as (plan, _):
         roles = [
             lambda: _prepare_publisher(target.address, plan, board, total),
             lambda: _prepare_consumer(target.address, plan, board, total),
         ]
-        with Crew(board, roles, target.generator_cores) as crew:
+        with WorkerGroup(board, roles, target.generator_cores) as crew:
             limit = timing.warmup + timing.seconds + 5
             crew.rest(limit, lambda: board.received[0] >= total)
     count = board.received[0]
@@ -51,9 +51,9 @@ def percentile(ordered: Sequence[int], percent: float) -> int:
 
 
 def _prepare_publisher(
-    address: Address, plan: Plan, board: Board, total: int
+    address: Address, plan: LoadPlan, board: SharedCounters, total: int
 ) -> Callable[[], None]:
-    link = Link(address)
+    link = AmqpConnection(address)
     block = next(plan.blocks(0))
     message = bytearray(block.data[: block.size])
     stamp_at = block.size - 1 - plan.case.body
@@ -74,8 +74,10 @@ def _prepare_publisher(
     return loop
 
 
-def _prepare_consumer(address: Address, plan: Plan, board: Board, total: int) -> Callable[[], None]:
-    link = Link(address)
+def _prepare_consumer(
+    address: Address, plan: LoadPlan, board: SharedCounters, total: int
+) -> Callable[[], None]:
+    link = AmqpConnection(address)
     link.consume(plan.queues[0], plan.tags[0], auto_ack=True)
     link.set_timeout(0.25)
     size = plan.delivery_size

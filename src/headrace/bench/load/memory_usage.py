@@ -7,11 +7,11 @@ import time
 from headrace.bench import procfs
 from headrace.bench.cases import Case
 from headrace.bench.errors import MeasureError
-from headrace.bench.load.amqp_connection import Link
-from headrace.bench.load.board import Board
+from headrace.bench.load.amqp_connection import AmqpConnection
+from headrace.bench.load.board import SharedCounters
 from headrace.bench.load.throughput import crew_of, laid_out
-from headrace.bench.load.worker_group import Crew
-from headrace.bench.load_plan import Plan
+from headrace.bench.load.worker_group import WorkerGroup
+from headrace.bench.load_plan import LoadPlan
 from headrace.bench.procfs import Memory
 from headrace.bench.target import Figure, Target
 
@@ -24,7 +24,7 @@ def measure_memory(target: Target, case: Case) -> Figure:
     _require_sight(target)
     before = settled(target)
     with laid_out(target, case) as (plan, link):
-        board = Board(1, case.consumers)
+        board = SharedCounters(1, case.consumers)
         started = time.monotonic()
         with crew_of(target, plan, board) as crew:
             _fill(crew, case, board, plan, link)
@@ -57,7 +57,9 @@ def _require_sight(target: Target) -> None:
         raise MeasureError("the broker's processes cannot be seen from here")
 
 
-def _fill(crew: Crew, case: Case, board: Board, plan: Plan, link: Link) -> None:
+def _fill(
+    crew: WorkerGroup, case: Case, board: SharedCounters, plan: LoadPlan, link: AmqpConnection
+) -> None:
     def done() -> bool:
         return (sum(board.received) if case.consumers else sum(board.sent)) >= case.limit
 

@@ -8,21 +8,21 @@ from collections.abc import Callable
 
 from headrace.bench.cases import WRITE_BYTES
 from headrace.bench.errors import MeasureError
-from headrace.bench.load.amqp_connection import Address, Link
-from headrace.bench.load.board import Board
-from headrace.bench.load.frames import Confirms
-from headrace.bench.load_plan import Plan
+from headrace.bench.load.amqp_connection import Address, AmqpConnection
+from headrace.bench.load.board import SharedCounters
+from headrace.bench.load.frames import ConfirmCounter
+from headrace.bench.load_plan import LoadPlan
 
 _SINGLE_WRITES = 64  # writes of one message between two looks at the counters
 _PAUSE = 0.0003  # well under the time any broker needs for the permitted backlog
 
 
-class Stream:
+class PublisherSocket:
     """One publishing connection and its place in its blocks."""
 
-    def __init__(self, address: Address, plan: Plan, pair: int, board: Board) -> None:
+    def __init__(self, address: Address, plan: LoadPlan, pair: int, board: SharedCounters) -> None:
         case = plan.case
-        self.link = Link(address)
+        self.link = AmqpConnection(address)
         self._sent, self._pair = board.sent, pair
         mine = slice(pair * case.consumers, (pair + 1) * case.consumers)
         self._received = board.received[mine]
@@ -76,16 +76,18 @@ class Stream:
         self._sent[self._pair] += count
 
 
-def prepare_publisher(address: Address, plan: Plan, board: Board) -> Callable[[], None]:
+def prepare_publisher(
+    address: Address, plan: LoadPlan, board: SharedCounters
+) -> Callable[[], None]:
     """Connect; the returned function publishes until the board says stop."""
-    streams = [Stream(address, plan, pair, board) for pair in range(plan.case.pairs)]
+    streams = [PublisherSocket(address, plan, pair, board) for pair in range(plan.case.pairs)]
     if plan.case.window:
         streams[0].link.select_confirms()
         return lambda: _publish_confirmed(streams[0], plan.case.window, board)
     return lambda: _publish(streams, board)
 
 
-def _publish(streams: list[Stream], board: Board) -> None:
+def _publish(streams: list[PublisherSocket], board: SharedCounters) -> None:
     while not board.stopped:
         busy = False
         for stream in streams:
@@ -99,9 +101,9 @@ def _publish(streams: list[Stream], board: Board) -> None:
         stream.link.finish()
 
 
-def _publish_confirmed(stream: Stream, window: int, board: Board) -> None:
+def _publish_confirmed(stream: PublisherSocket, window: int, board: SharedCounters) -> None:
     """Never more than `window` publishes without their confirm."""
-    confirms = Confirms()
+    confirms = ConfirmCounter()
     stream.link.set_timeout(0.25)
     while not board.stopped:
         count = min(stream.room(), window - (stream.sent - confirms.count))
@@ -116,7 +118,7 @@ def _publish_confirmed(stream: Stream, window: int, board: Board) -> None:
     stream.link.finish()
 
 
-def _take_confirms(stream: Stream, confirms: Confirms, *, wait: bool) -> None:
+def _take_confirms(stream: PublisherSocket, confirms: ConfirmCounter, *, wait: bool) -> None:
     try:
         data = stream.link.sock.recv(WRITE_BYTES, 0 if wait else socket.MSG_DONTWAIT)
     except BlockingIOError:

@@ -12,38 +12,42 @@ from dataclasses import dataclass
 from headrace.bench import procfs
 from headrace.bench.cases import Case
 from headrace.bench.errors import MeasureError
-from headrace.bench.load.amqp_connection import Link
-from headrace.bench.load.board import Board
+from headrace.bench.load.amqp_connection import AmqpConnection
+from headrace.bench.load.board import SharedCounters
 from headrace.bench.load.consumer import prepare_consumer
 from headrace.bench.load.publisher import prepare_publisher
-from headrace.bench.load.worker_group import Crew, Role
-from headrace.bench.load_plan import Plan
+from headrace.bench.load.worker_group import Role, WorkerGroup
+from headrace.bench.load_plan import LoadPlan
 from headrace.bench.target import Figure, Target, Timing
 
 _serial = itertools.count()
 
 
 @contextmanager
-def laid_out(target: Target, case: Case, *, bindings: int = 1) -> Iterator[tuple[Plan, Link]]:
+def laid_out(
+    target: Target, case: Case, *, bindings: int = 1
+) -> Iterator[tuple[LoadPlan, AmqpConnection]]:
     """The queues and exchanges of a case, on a link of the runner's own; removed in the end."""
-    plan = Plan(case, f"hrb{os.getpid():07d}{next(_serial):04d}", bindings=bindings)
-    link = Link(target.address)
+    plan = LoadPlan(case, f"hrb{os.getpid():07d}{next(_serial):04d}", bindings=bindings)
+    link = AmqpConnection(target.address)
     try:
         plan.set_up(link)
         yield plan, link
     finally:
         link.finish()
-        with Link(target.address) as broom:  # the first link may have been closed by an error
+        with AmqpConnection(
+            target.address
+        ) as broom:  # the first link may have been closed by an error
             plan.tear_down(broom)
 
 
-def crew_of(target: Target, plan: Plan, board: Board) -> Crew:
+def crew_of(target: Target, plan: LoadPlan, board: SharedCounters) -> WorkerGroup:
     """Publisher process and, if the case consumes, consumer process."""
     address = target.address
     roles: list[Role] = [lambda: prepare_publisher(address, plan, board)]
     if plan.case.consumers:
         roles.append(lambda: prepare_consumer(address, plan, board))
-    return Crew(board, roles, target.generator_cores)
+    return WorkerGroup(board, roles, target.generator_cores)
 
 
 def measure_flow(target: Target, case: Case, timing: Timing, *, bindings: int = 1) -> Figure:
@@ -52,7 +56,7 @@ def measure_flow(target: Target, case: Case, timing: Timing, *, bindings: int = 
     Counted are deliveries, or confirms when nothing is consumed, or else what lies in the queues.
     """
     with laid_out(target, case, bindings=bindings) as (plan, link):
-        board = Board(case.pairs, case.pairs * case.consumers)
+        board = SharedCounters(case.pairs, case.pairs * case.consumers)
         with crew_of(target, plan, board) as crew:
             limit = case.limit or 1 << 62
             crew.rest(timing.warmup, lambda: sum(board.sent) >= limit * 0.2)
@@ -67,7 +71,7 @@ def measure_flow(target: Target, case: Case, timing: Timing, *, bindings: int = 
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Sample:
     at: float
     count: int
     broker: float
@@ -77,7 +81,9 @@ class _Look:
     visible: bool
 
 
-def _meter(case: Case, board: Board, plan: Plan, link: Link) -> Callable[[], int]:
+def _meter(
+    case: Case, board: SharedCounters, plan: LoadPlan, link: AmqpConnection
+) -> Callable[[], int]:
     if case.consumers:
         return lambda: sum(board.received)
     if case.window:
@@ -85,10 +91,10 @@ def _meter(case: Case, board: Board, plan: Plan, link: Link) -> Callable[[], int
     return lambda: sum(link.count(queue) for queue in plan.queues)
 
 
-def _look(target: Target, crew: Crew, meter: Callable[[], int]) -> _Look:
+def _look(target: Target, crew: WorkerGroup, meter: Callable[[], int]) -> _Sample:
     pids = target.pids
     count = meter()
-    return _Look(
+    return _Sample(
         at=time.monotonic(),
         count=count,
         broker=procfs.cpu_seconds(pids),
@@ -99,7 +105,7 @@ def _look(target: Target, crew: Crew, meter: Callable[[], int]) -> _Look:
     )
 
 
-def _figure(start: _Look, end: _Look, shares: list[int]) -> Figure:
+def _figure(start: _Sample, end: _Sample, shares: list[int]) -> Figure:
     count, elapsed = end.count - start.count, end.at - start.at
     if count <= 0:
         raise MeasureError("no message went through")

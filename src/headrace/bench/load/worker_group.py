@@ -14,7 +14,7 @@ from multiprocessing.context import ForkProcess
 from multiprocessing.synchronize import Barrier
 
 from headrace.bench.errors import MeasureError
-from headrace.bench.load.board import Board
+from headrace.bench.load.board import SharedCounters
 
 Role = Callable[[], Callable[[], None]]
 """Connects when called, and returns the loop to run once all roles are ready."""
@@ -24,16 +24,16 @@ _READY_SECONDS = 60
 _STOP_SECONDS = 30
 
 
-class Crew:
+class WorkerGroup:
     """Use as a context manager: inside, every role is connected and running."""
 
-    def __init__(self, board: Board, roles: list[Role], cores: Collection[int]) -> None:
+    def __init__(self, board: SharedCounters, roles: list[Role], cores: Collection[int]) -> None:
         self._board = board
         self._barrier = _FORK.Barrier(len(roles) + 1)
         self._members: list[tuple[ForkProcess, Connection]] = []
         self._roles, self._cores = roles, cores
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> WorkerGroup:
         for role in self._roles:
             inward, outward = _FORK.Pipe(duplex=False)
             arguments = (role, self._barrier, outward, self._cores)

@@ -14,11 +14,11 @@ import click
 
 from headrace.bench import cases as bench_cases
 from headrace.bench import report
-from headrace.bench.brokers import Headrace, RabbitMQ, Remote, find_rabbitmq
+from headrace.bench.brokers import HeadraceBroker, RabbitMqBroker, RemoteBroker, find_rabbitmq
 from headrace.bench.cases import CASES, GROUPS, Case
 from headrace.bench.chart import bar_chart
 from headrace.bench.conditions import describe
-from headrace.bench.runner import Outcome, Runner, estimate
+from headrace.bench.runner import BenchRunner, CaseResult, estimate
 from headrace.bench.target import Target, Timing
 from headrace.cli.run.bench_compare import bench_client
 from headrace.cli.run.bench_rocketmq import bench_rocketmq
@@ -134,8 +134,8 @@ def bench(
         return 0
     targets: list[Target] = []
     if with_headrace:
-        targets.append(Headrace(Path(directory), python, pin=pin))
-    targets += [Remote(address) for address in against]
+        targets.append(HeadraceBroker(Path(directory), python, pin=pin))
+    targets += [RemoteBroker(address) for address in against]
     if rabbitmq := _rabbitmq(with_rabbitmq, bool(against), Path(directory)):
         targets.append(rabbitmq)
     if not targets:
@@ -154,12 +154,12 @@ bench.add_command(bench_topics)
 bench.add_command(bench_rocketmq)
 
 
-def _rabbitmq(wanted: bool | None, against: bool, directory: Path) -> RabbitMQ | None:
+def _rabbitmq(wanted: bool | None, against: bool, directory: Path) -> RabbitMqBroker | None:
     program = find_rabbitmq()
     if wanted and not program:
         raise click.UsageError("RabbitMQ is not installed (Debian package rabbitmq-server)")
     if wanted or (wanted is None and not against and program):
-        return RabbitMQ(directory, str(program))
+        return RabbitMqBroker(directory, str(program))
     return None
 
 
@@ -169,10 +169,10 @@ def _run(
     rounds: int,
     timing: Timing,
     header: dict[str, object],
-) -> list[Outcome]:
+) -> list[CaseResult]:
     minutes = estimate(chosen, rounds, len(targets), timing) / 60
     outcomes = []
-    with _orderly_end(), Runner(targets, timing, _progress) as runner:
+    with _orderly_end(), BenchRunner(targets, timing, _progress) as runner:
         header["servers"] = runner.servers()
         for name, value in header.items():
             click.echo(f"{name}: {value}")
@@ -203,7 +203,7 @@ def _orderly_end() -> Iterator[None]:
 def _write(
     json_file: str | None,
     chart_file: str | None,
-    outcomes: list[Outcome],
+    outcomes: list[CaseResult],
     names: list[str],
     header: dict[str, object],
 ) -> None:

@@ -38,18 +38,18 @@ def bench_client(
         raise CommandFailed(
             "pika is what it is compared with, and is not installed: pip install pika"
         )
-    from headrace.bench.brokers import Headrace
-    from headrace.bench.compare.client import CASES, Site
+    from headrace.bench.brokers import HeadraceBroker
+    from headrace.bench.compare.client import CASES, MeasureSetup
 
     names = choose(chosen, CASES)
     if list_only:
         return list_cases(names, CASES)
-    broker = Headrace(Path(directory), sys.executable, pin=False)
+    broker = HeadraceBroker(Path(directory), sys.executable, pin=False)
     results = []
     broker.start()
     try:
         for measure in announced(names, CASES):
-            results.append(measure(Site(broker, seconds)))
+            results.append(measure(MeasureSetup(broker, seconds)))
     finally:
         broker.stop()
     first = Column("ours", "ours/s", is_number=True)

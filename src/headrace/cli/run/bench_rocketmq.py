@@ -46,8 +46,8 @@ def bench_rocketmq(
 
     Exit code 1 when a ratio is not what is wanted.
     """
-    from headrace.bench.brokers import Headrace
-    from headrace.bench.compare.rocketmq import CASES, NEEDS_PEER, Site
+    from headrace.bench.brokers import HeadraceBroker
+    from headrace.bench.compare.rocketmq import CASES, NEEDS_PEER, MeasureSetup
 
     names = choose(chosen, CASES)
     if list_only:
@@ -56,12 +56,12 @@ def bench_rocketmq(
         click.echo(f"without --peer: {', '.join(left_out)} left out", err=True)
         names = tuple(name for name in names if name not in NEEDS_PEER)
     place = directory or (_MEMORY if os.access(_MEMORY, os.W_OK) else tempfile.gettempdir())
-    broker = Headrace(Path(place), sys.executable, pin=False)
+    broker = HeadraceBroker(Path(place), sys.executable, pin=False)
     results = []
     broker.start()
     try:
         for measure in announced(names, CASES):
-            results.append(measure(Site(broker, seconds, peer)))
+            results.append(measure(MeasureSetup(broker, seconds, peer)))
     finally:
         broker.stop()
     first = Column("first", "first", is_number=True)

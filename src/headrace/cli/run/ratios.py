@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import click
 
-from headrace.bench.compare.ratio import Result
+from headrace.bench.compare.ratio import RatioResult
 from headrace.cli.main import DONE, FAILED
 from headrace.cli.support.output import Column, show
 
@@ -73,7 +73,7 @@ def announced(names: Iterable[str], cases: Mapping[str, Case]) -> Iterable[Case]
 
 
 def judge(
-    results: Sequence[Result],
+    results: Sequence[RatioResult],
     json_file: str | None,
     first: Column,
     second: Column,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from headrace.bench.load.board import Board
+from headrace.bench.load.board import SharedCounters
 
 
 def test_slots_are_apart_and_start_at_zero() -> None:
-    board = Board(2, 3, samples=4)
+    board = SharedCounters(2, 3, samples=4)
     parts = (board.sent, board.confirmed, board.received, board.samples)
 
     for number, part in enumerate(parts, 1):
@@ -18,7 +18,7 @@ def test_slots_are_apart_and_start_at_zero() -> None:
 
 
 def test_stop_is_seen() -> None:
-    board = Board(1, 0)
+    board = SharedCounters(1, 0)
 
     board.stop()
 

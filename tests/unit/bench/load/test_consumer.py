@@ -12,30 +12,30 @@ from hypothesis import strategies as st
 from headrace.bench.cases import CASES
 from headrace.bench.errors import MeasureError
 from headrace.bench.load import consumer, contents, frames
-from headrace.bench.load.board import Board
-from headrace.bench.load.consumer import Inlet
-from headrace.bench.load_plan import Plan
+from headrace.bench.load.board import SharedCounters
+from headrace.bench.load.consumer import ConsumerSocket
+from headrace.bench.load_plan import LoadPlan
 from unit.bench.fakes import FakeLink, FakeSocket
 
-MakeInlet = Callable[..., tuple[Inlet, Board, FakeSocket]]
+MakeInlet = Callable[..., tuple[ConsumerSocket, SharedCounters, FakeSocket]]
 
 
 @pytest.fixture
 def make_inlet(monkeypatch: pytest.MonkeyPatch) -> MakeInlet:
-    monkeypatch.setattr(consumer, "Link", FakeLink)
+    monkeypatch.setattr(consumer, "AmqpConnection", FakeLink)
 
-    def make(name: str, pieces: list[bytes]) -> tuple[Inlet, Board, FakeSocket]:
+    def make(name: str, pieces: list[bytes]) -> tuple[ConsumerSocket, SharedCounters, FakeSocket]:
         sock = FakeSocket(pieces)
         monkeypatch.setattr(FakeLink, "sock", sock)
-        board = Board(1, 1)
-        plan = Plan(CASES[name], "p")
-        return Inlet(("fake", 0), plan, 0, board, bytearray(1 << 16)), board, sock
+        board = SharedCounters(1, 1)
+        plan = LoadPlan(CASES[name], "p")
+        return ConsumerSocket(("fake", 0), plan, 0, board, bytearray(1 << 16)), board, sock
 
     return make
 
 
 def deliveries(name: str, count: int) -> bytes:
-    plan, content = Plan(CASES[name], "p"), contents.plain(100, persistent=False)
+    plan, content = LoadPlan(CASES[name], "p"), contents.plain(100, persistent=False)
     channel = CASES[name].channel
     return b"".join(
         frames.delivery(

@@ -97,7 +97,7 @@ def test_confirms_are_counted_once_in_any_order_and_any_cut(
     data = b"".join(map(confirm, order[:cut]))
     data += confirm(up_to, multiple=True) if up_to else b""
     data += b"".join(confirm(tag) for tag in order[cut:] if tag > up_to)
-    confirms = frames.Confirms()
+    confirms = frames.ConfirmCounter()
 
     for start in range(0, len(data), step):
         confirms.feed(data[start : start + step])
@@ -107,7 +107,7 @@ def test_confirms_are_counted_once_in_any_order_and_any_cut(
 
 def test_a_refused_publish_fails_the_measurement() -> None:
     with pytest.raises(ValueError, match="refused"):
-        frames.Confirms().feed(frames.method(1, 60, 120, struct.pack(">QB", 1, 0)))
+        frames.ConfirmCounter().feed(frames.method(1, 60, 120, struct.pack(">QB", 1, 0)))
 
 
 def test_a_close_is_explained_with_its_text() -> None:

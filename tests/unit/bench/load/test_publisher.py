@@ -9,28 +9,28 @@ import pytest
 
 from headrace.bench.cases import CASES, Case
 from headrace.bench.load import publisher
-from headrace.bench.load.board import Board
-from headrace.bench.load.publisher import Stream
-from headrace.bench.load_plan import Plan
+from headrace.bench.load.board import SharedCounters
+from headrace.bench.load.publisher import PublisherSocket
+from headrace.bench.load_plan import LoadPlan
 from unit.bench.fakes import FakeLink, FakeSocket
 
-MakeStream = Callable[[Case], tuple[Stream, Board, FakeSocket]]
+MakeStream = Callable[[Case], tuple[PublisherSocket, SharedCounters, FakeSocket]]
 
 
 @pytest.fixture
 def make_stream(monkeypatch: pytest.MonkeyPatch) -> MakeStream:
-    monkeypatch.setattr(publisher, "Link", FakeLink)
+    monkeypatch.setattr(publisher, "AmqpConnection", FakeLink)
 
-    def make(case: Case) -> tuple[Stream, Board, FakeSocket]:
+    def make(case: Case) -> tuple[PublisherSocket, SharedCounters, FakeSocket]:
         sock = FakeSocket()
         monkeypatch.setattr(FakeLink, "sock", sock)
-        board = Board(case.pairs, case.pairs * case.consumers)
-        return Stream(("fake", 0), Plan(case, "p"), 0, board), board, sock
+        board = SharedCounters(case.pairs, case.pairs * case.consumers)
+        return PublisherSocket(("fake", 0), LoadPlan(case, "p"), 0, board), board, sock
 
     return make
 
 
-def publish_all(stream: Stream) -> None:
+def publish_all(stream: PublisherSocket) -> None:
     while count := stream.room():
         stream.send(count)
 
@@ -55,7 +55,7 @@ def test_a_stream_without_consumers_stops_exactly_at_its_limit(make_stream: Make
 
     publish_all(stream)
 
-    size = next(Plan(CASES["publish"], "p").blocks(0)).size
+    size = next(LoadPlan(CASES["publish"], "p").blocks(0)).size
     assert (board.sent[0], len(b"".join(sock.writes))) == (1234, 1234 * size)
 
 
@@ -64,7 +64,7 @@ def test_one_per_write_is_one_message_in_each_write(make_stream: MakeStream) -> 
 
     stream.send(stream.room())
 
-    size = next(Plan(CASES["one-per-write"], "p").blocks(0)).size
+    size = next(LoadPlan(CASES["one-per-write"], "p").blocks(0)).size
     assert {len(write) for write in sock.writes} == {size}
     assert len(sock.writes) == board.sent[0]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.bench.compare.client import CASES
-from headrace.bench.compare.ratio import Result
+from headrace.bench.compare.ratio import RatioResult
 from headrace.cli.main import main
 
 
@@ -35,7 +35,7 @@ def test_an_unknown_case_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -
 def test_a_ratio_is_judged_by_what_is_wanted(
     ours: float, pika: float, wanted: str, good: bool
 ) -> None:
-    assert Result("c", ours, pika, wanted, "u", "a").is_good is good
+    assert RatioResult("c", ours, pika, wanted, "u", "a").is_good is good
 
 
 def test_every_case_measures_both_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

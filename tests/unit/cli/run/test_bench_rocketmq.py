@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.bench.compare.ratio import Result
+from headrace.bench.compare.ratio import RatioResult
 from headrace.bench.compare.rocketmq import CASES, NEEDS_PEER
 from headrace.cli.main import main
 
@@ -29,4 +29,4 @@ def test_an_unknown_case_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -
 def test_a_ratio_is_judged_by_what_is_wanted(
     first: float, second: float, wanted: str, good: bool
 ) -> None:
-    assert Result("c", first, second, wanted, "u", "a").is_good is good
+    assert RatioResult("c", first, second, wanted, "u", "a").is_good is good
