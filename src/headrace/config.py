@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class OptionType:
     """How a value is read (from text or TOML; ValueError when unfit) and what is allowed."""
 
     allowed: str
@@ -156,44 +156,44 @@ def _read_amount(value: object) -> str:
     return _plain(value)
 
 
-def _whole(low: int, high: int, metavar: str = "N") -> Kind:
+def _whole(low: int, high: int, metavar: str = "N") -> OptionType:
     def read(value: object) -> int:
         text = _plain(value)
         if not re.fullmatch(r"[0-9]{1,19}", text) or not low <= int(text) <= high:
             raise ValueError(value)
         return int(text)
 
-    return Kind(f"a whole number from {low} to {high}", read, metavar)
+    return OptionType(f"a whole number from {low} to {high}", read, metavar)
 
 
-def _choice(*words: str) -> Kind:
+def _choice(*words: str) -> OptionType:
     def read(value: object) -> str:
         if not isinstance(value, str) or value not in words:
             raise ValueError(value)
         return value
 
-    return Kind(f"one of {', '.join(words)}", read, "|".join(words))
+    return OptionType(f"one of {', '.join(words)}", read, "|".join(words))
 
 
 _BUILT_IN_ENGINES = ("log", "memory")
-_ENGINES = Kind(
+_ENGINES = OptionType(
     "NAME=mysql://user:password@host/database, with a name of a-z, 0-9, _ and - of its own",
     _read_engines,
     "NAME=URL",
     lambda pairs: ", ".join(name for name, _ in pairs) or "none",
 )
-_NAMES = Kind(
+_NAMES = OptionType(
     "names separated by commas, or none", _read_names, "NAMES", lambda names: ",".join(names)
 )
-_TEXT = Kind("text that is not empty", _read_text, "TEXT")
-_PATH = Kind("a path", _read_path, "PATH", lambda path: f"./{path}")
-_FILE = Kind("the path of an existing file", _read_file, "FILE")
-_YES_NO = Kind("true or false", _read_yes_no, "", lambda value: str(value).lower())
-_SECONDS = Kind("a number of seconds above 0", _read_seconds, "SECONDS", "{:g}".format)
-_SIZE = Kind(
+_TEXT = OptionType("text that is not empty", _read_text, "TEXT")
+_PATH = OptionType("a path", _read_path, "PATH", lambda path: f"./{path}")
+_FILE = OptionType("the path of an existing file", _read_file, "FILE")
+_YES_NO = OptionType("true or false", _read_yes_no, "", lambda value: str(value).lower())
+_SECONDS = OptionType("a number of seconds above 0", _read_seconds, "SECONDS", "{:g}".format)
+_SIZE = OptionType(
     'a number of bytes, or a size such as "50MB" or "16MiB"', parse_size, "SIZE", format_size
 )
-_AMOUNT = Kind(
+_AMOUNT = OptionType(
     'a size such as "512MiB", or a share of the memory such as "40%"', _read_amount, "AMOUNT"
 )
 _PORT = _whole(0, 65535, "PORT")
@@ -208,7 +208,7 @@ class Option:
 
     group: str
     help: str
-    kind: Kind
+    kind: OptionType
     secret: bool = False
     name: str = ""
     default: Any = None
@@ -238,7 +238,7 @@ class Option:
         return "not set" if self.default is None else self.kind.show(self.default)
 
 
-def _option(default: T, group: str, help: str, kind: Kind, *, secret: bool = False) -> T:
+def _option(default: T, group: str, help: str, kind: OptionType, *, secret: bool = False) -> T:
     metadata = {"option": Option(group, help, kind, secret)}
     return field(default=default, repr=not secret, metadata=metadata)
 
