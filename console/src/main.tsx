@@ -6,7 +6,11 @@ import "uplot/dist/uPlot.min.css";
 import "./styles/tokens.css";
 import "./styles/base.css";
 import "./styles/layout.css";
-import "./styles/parts.css";
+import "./styles/cards.css";
+import "./styles/stats.css";
+import "./styles/charts.css";
+import "./styles/forms.css";
+import "./styles/messages.css";
 
 import { resume } from "./api";
 import { App } from "./app";

@@ -150,7 +150,7 @@ export function FindPage(): JSX.Element {
             value={queue}
             onValue={setQueue}
             suggestions={names}
-            placeholder={`all ${names.length}`}
+            placeholder="all queues"
           />
           <div class="checks">
             <Checkbox

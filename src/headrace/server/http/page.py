@@ -29,9 +29,9 @@ _TYPES = {
 _ABSENT = b"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Headrace</title></head><body>
 <h1>Headrace is running</h1>
-<p>The page is not built. With Node.js on the machine, run <code>make console</code> in the
-source tree and reload; a package from a release has the page in it.</p>
-<p>The API works without it: <a href="/api/openapi.json">/api/openapi.json</a>,
+<p>The management page is not built. Install Node.js, run <code>make console</code> in the source
+tree and reload this page. Released packages include it.</p>
+<p>The API is available: <a href="/api/openapi.json">/api/openapi.json</a>,
 <a href="/metrics">/metrics</a>.</p>
 </body></html>
 """
