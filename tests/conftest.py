@@ -13,16 +13,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
-import brokers
-
 # Brokers of this process import it in a thread, where pytest rewrites it: Python 3.11 cannot parse
 # in two threads at once ("AST constructor recursion depth mismatch").
 import headrace.server.http.uvicorn_protocol  # noqa: F401
-import mariadb
-import workers
-from brokers import Broker
-from mariadb import MariaDb
-from waiting import wait_for
+from headrace.testing import wait_for
+from support import brokers, mariadb, schedule
+from support.brokers import Broker
+from support.mariadb import MariaDb
 
 # The programs that tests start must find compiled modules, also where the environment forbids to
 # write them: compiling the package takes a broker longer than everything else it does at a start.
@@ -118,16 +115,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(workers.DurationRecorder())
+        config.pluginmanager.register(schedule.DurationRecorder())
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of Spark come last: the threads and sockets that it leaves in this process would
     disturb tests that count theirs."""
-    items.sort(key=lambda item: workers.is_spark(item.nodeid))
+    items.sort(key=lambda item: schedule.is_spark(item.nodeid))
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> workers.FileScheduling:
-    return workers.FileScheduling(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> schedule.FileScheduling:
+    return schedule.FileScheduling(config, log)

@@ -24,12 +24,12 @@ from urllib.parse import urlsplit
 import httpx
 import pika
 
-import brokers
 from headrace.bench import procfs
 from headrace.model.passwords import PasswordHash
 from headrace.server.app import Server
 from headrace.testing import run_broker
-from integration.access.guessing import guess_amqp, guess_http
+from support import brokers
+from support.password_guesser import guess_amqp, guess_http
 
 QUEUES = 10_000
 ROUNDS = 15
@@ -137,12 +137,12 @@ WALK = [
 
 def record(url: str) -> list[Asked]:
     """A person who walks through the pages, as a browser asks for it."""
-    import consoles
+    from support import console_page
 
     asked: list[Asked] = []
-    with consoles.browser() as browser:
+    with console_page.browser() as browser:
         page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
-        console = consoles.Console(page, url)
+        console = console_page.Console(page, url)
         console.watch()
         console.login()
         began = time.monotonic()

@@ -25,7 +25,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import brokers
 from headrace.bench import procfs
 from headrace.bench.cases import CASES
 from headrace.bench.load.amqp_connection import Address
@@ -35,6 +34,7 @@ from headrace.bench.target import Timing
 from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.wire.native.payloads import Op
+from support import brokers
 
 BODY = 1000
 PORTION = 4000

@@ -29,15 +29,14 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "spark"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from sessions import new_session
-
-import brokers
 from headrace import topics
 from headrace.bench import procfs
 from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.testing import mariadb
 from headrace.wire.native.payloads import Op
+from support import brokers
+from support.spark_lab.sessions import new_session
 
 SIZES = (100, 1000)
 PORTION = 4000

@@ -11,15 +11,14 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-import brokers
-import consoles
-from brokers import Broker
-from consoles import Api, Console
+from support import brokers, console_page
+from support.brokers import Broker
+from support.console_page import Api, Console
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with consoles.browser() as started:
+    with console_page.browser() as started:
         yield started
 
 
@@ -32,7 +31,7 @@ def managed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def api(managed: Broker) -> Iterator[Api]:
-    client = Api(consoles.http_url(managed))
+    client = Api(console_page.http_url(managed))
     yield client
     client.close()
 
@@ -41,7 +40,7 @@ def api(managed: Broker) -> Iterator[Api]:
 def console(browser: Browser, managed: Broker) -> Iterator[Console]:
     """A tab in which guest is logged in; the test fails when something fails in the page."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
-    opened = Console(context.new_page(), consoles.http_url(managed))
+    opened = Console(context.new_page(), console_page.http_url(managed))
     opened.watch()
     opened.login()
     yield opened

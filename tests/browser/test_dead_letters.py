@@ -7,8 +7,8 @@ import json
 import pytest
 from playwright.sync_api import expect
 
-from consoles import Api, Console
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.console_page import Api, Console
 
 
 def die(api: Api, source: str, payload: str) -> None:

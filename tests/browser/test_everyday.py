@@ -8,10 +8,10 @@ from pathlib import Path
 import pika
 from playwright.sync_api import Browser, expect
 
-import brokers
-from brokers import Broker
-from consoles import Api, Console, http_url
-from waiting import wait_for
+from headrace.testing import wait_for
+from support import brokers
+from support.brokers import Broker
+from support.console_page import Api, Console, http_url
 
 
 def test_a_wrong_password_is_refused_and_a_right_one_is_not(

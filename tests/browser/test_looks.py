@@ -14,9 +14,9 @@ import pika
 import pytest
 from playwright.sync_api import Browser, expect
 
-from brokers import Broker
-from consoles import Api, Console, http_url
 from headrace import topics
+from support.brokers import Broker
+from support.console_page import Api, Console, http_url
 
 PAGES: dict[str, tuple[list[str], dict[str, str]]] = {
     "overview": ([], {}),

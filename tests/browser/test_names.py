@@ -8,11 +8,11 @@ import pika
 import pytest
 from playwright.sync_api import expect
 
-from brokers import Broker
-from consoles import Api, Console
 from headrace import topics
 from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
+from support.brokers import Broker
+from support.console_page import Api, Console
 
 
 def evil(kind: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 
-from consoles import SOURCES, need, need_node
+from support.console_page import SOURCES, need, need_node
 
 
 def run(*command: str) -> None:

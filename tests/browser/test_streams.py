@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from brokers import Broker
-from consoles import Api, Console
 from headrace import topics
 from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
+from support.brokers import Broker
+from support.console_page import Api, Console
 
 
 @pytest.fixture

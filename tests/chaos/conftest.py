@@ -13,11 +13,8 @@ import pytest
 
 from headrace.verify.amqp_connection import VerifyConnection
 from headrace.verify.broker_process import BrokerProcess
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from connecting import Connect
-from saboteur import Saboteur
+from support.chaos.connect import Connect
+from support.chaos.failing_disk_broker import Saboteur
 
 
 @pytest.fixture

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from attacks import Attack, load
-from attacks.measure import Outcome, measure
+
+from support.attacks import Attack, load
+from support.attacks.measure import Outcome, measure
 
 ATTACKS = load()
 QUIET_P99_MS = 5.0  # of the control run: only then is time on the clock asserted

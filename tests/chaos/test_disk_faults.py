@@ -8,14 +8,22 @@ import time
 from pathlib import Path
 
 import pytest
-from connecting import Connect
-from saboteur import FINE, FULL, NO_NOTES, SLOW, SLOW_SECONDS, SYNC_FAILS, Saboteur
 
+from headrace.testing import wait_for
 from headrace.verify.amqp_connection import ConnectionLost, ReceivedMethod, VerifyConnection
 from headrace.verify.broker_process import SERVE, BrokerProcess
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.properties import Properties
-from waiting import wait_for
+from support.chaos.connect import Connect
+from support.chaos.failing_disk_broker import (
+    FINE,
+    FULL,
+    NO_NOTES,
+    SLOW,
+    SLOW_SECONDS,
+    SYNC_FAILS,
+    Saboteur,
+)
 
 PERSISTENT = Properties(delivery_mode=2)
 

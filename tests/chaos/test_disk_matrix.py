@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from matrix import faults
-from matrix.judge import judge, run
-from matrix.original import Original, make
-from matrix.programs import Programs, compile_library
+
+from support.disk_matrix import faults
+from support.disk_matrix.judge import judge, run
+from support.disk_matrix.original import Original, make
+from support.disk_matrix.programs import Programs, compile_library
 
 pytestmark = pytest.mark.chaos
 

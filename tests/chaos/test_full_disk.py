@@ -9,13 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from connecting import Connect
 
+from headrace.testing import wait_for
 from headrace.verify.amqp_connection import VerifyConnection
 from headrace.verify.broker_process import BrokerProcess
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.properties import Properties
-from waiting import wait_for
+from support.chaos.connect import Connect
 
 
 @pytest.fixture

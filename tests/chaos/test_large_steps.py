@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-import brokers
 from headrace.bulk.client import BulkConnection
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
+from headrace.testing import wait_for
 from headrace.verify.amqp_connection import ConnectionLost, VerifyConnection
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import Properties
 from headrace.wire.native.payloads import Op
-from waiting import wait_for
+from support import brokers
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 QUEUES = ("q0", "q1", "q2")

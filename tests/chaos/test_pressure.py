@@ -8,13 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from connecting import Connect
-
 import headrace
+from headrace.testing import wait_for
 from headrace.verify.broker_process import BrokerProcess
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.properties import Properties
-from waiting import wait_for
+from support.chaos.connect import Connect
 
 MESSAGE = bytes(1 << 20)
 

@@ -15,18 +15,15 @@ from typing import NamedTuple
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "interop" / "rocketmq"))
-
-from link import Link
-
-import brokers
 import headrace
 from headrace.rocketmq import Message, MessageQueue, Producer, ProducerConfig, RocketMQError
+from headrace.testing import wait_for
 from headrace.wire.remoting.headers.admin import CreateTopic
 from headrace.wire.remoting.headers.groups import GetConsumerList
 from headrace.wire.remoting.headers.pull import GetMaxOffset, OffsetResult, QueryConsumerOffset
 from headrace.wire.remoting.message_queue import take_members
-from waiting import wait_for
+from support import brokers
+from support.raw_remoting import Link
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 
@@ -102,7 +99,7 @@ class Stage:
 
     def hire(self, kind: str) -> subprocess.Popen[bytes]:
         root = str(Path(headrace.__file__).parents[1])
-        script = str(Path(__file__).with_name("rocketmq_worker.py"))
+        script = str(Path(__file__).parents[1] / "support" / "chaos" / "rocketmq_worker.py")
         command = [sys.executable, script, kind, self.namesrv, GROUP, TOPIC, str(self.log)]
         with (self.directory / "workers.txt").open("ab") as output:
             worker = subprocess.Popen(

@@ -6,13 +6,8 @@ import asyncio
 import sys
 import time
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "interop" / "rocketmq"))
-
-from link import Link
 
 from headrace.rocketmq import AverageAllocateStrategy
 from headrace.testing import run_broker
@@ -23,6 +18,7 @@ from headrace.wire.remoting.headers.admin import CreateTopic
 from headrace.wire.remoting.headers.groups import GetConsumerList, UnregisterClient
 from headrace.wire.remoting.headers.heartbeat import ConsumerGroup, Heartbeat, Subscription
 from headrace.wire.remoting.message_queue import MessageQueue, take_members
+from support.raw_remoting import Link
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from saboteur import LIES, Saboteur
 
 from headrace.cli.main import main
 from headrace.verify.crash_test import CrashTest
+from support.chaos.failing_disk_broker import LIES, Saboteur
 
 
 def test_a_crash_test_on_ones_own_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,8 +13,8 @@ from headrace.bench.cases import Case
 from headrace.bench.load.amqp_connection import AmqpConnection
 from headrace.bench.load_plan import LoadPlan
 from headrace.bench.procfs import memory
+from headrace.testing import wait_for
 from headrace.verify.broker_process import BrokerProcess
-from waiting import wait_for
 
 MIB = 1 << 20
 

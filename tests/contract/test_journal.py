@@ -11,8 +11,8 @@ import pytest
 from headrace.errors import StoreError
 from headrace.store.api.message_log import DurabilityLevel, RecordDestination
 from headrace.store.disk import Disk, RealDisk
-from power.forgetful import ForgetfulDisk
-from unit.store.log.journals import EAGER, JournalStage
+from support.faulty_disk import ForgetfulDisk
+from support.storage.log_stage import EAGER, JournalStage
 
 DISKS: dict[str, Callable[[Path], Disk]] = {
     "memory": lambda directory: ForgetfulDisk(),

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from handover import Handover
 from headrace.errors import MalformedError, StoreError
 from headrace.store.api.message_log import (
     BindingRow,
@@ -30,7 +29,8 @@ from headrace.store.api.message_log import (
 )
 from headrace.store.sqlite import SqliteMetadata
 from headrace.wire.amqp.values import LongInt, Timestamp
-from memory_metadata import MemoryMetadata
+from support.callback_queue import Handover
+from support.memory_metadata import MemoryMetadata
 
 
 def reopen_sqlite(directory: Path, before: Metadata | None) -> Metadata:

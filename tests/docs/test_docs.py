@@ -11,69 +11,73 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
-import pages
 import pytest
-from terminals import Terminals
 
 import headrace
-from brokers import Broker
 from headrace import config, errors
 from headrace.cli.main import COMMANDS
 from headrace.cli.main import headrace as command
 from headrace.client import ConnectionFactory
 from headrace.model import policy
-from waiting import wait_for
+from headrace.testing import wait_for
+from support import doc_pages
+from support.brokers import Broker
+from support.doc_terminals import Terminals
 
 PACKAGE = Path(headrace.__file__).parent
 # The Chinese README has the same blocks as the English one; another test sees to that.
 WITH_EXAMPLES = [
-    page for page in pages.all_pages() if page != pages.CHINESE and list(pages.examples(page))
+    page
+    for page in doc_pages.all_pages()
+    if page != doc_pages.CHINESE and list(doc_pages.examples(page))
 ]
 
 
-WITH_PROGRAMS = [page for page in pages.all_pages() if pages.scenes(page)]
-TUTORIALS = sorted((pages.DOCS / "tutorials").glob("*.md"))
+WITH_PROGRAMS = [page for page in doc_pages.all_pages() if doc_pages.scenes(page)]
+TUTORIALS = sorted((doc_pages.DOCS / "tutorials").glob("*.md"))
 
 
-def is_banner(block: pages.Block) -> bool:
+def is_banner(block: doc_pages.Block) -> bool:
     return block.language == "text" and block.text.startswith("Headrace ")
 
 
-WITH_BANNER = [page for page in pages.all_pages() if any(map(is_banner, pages.blocks(page)))]
+WITH_BANNER = [
+    page for page in doc_pages.all_pages() if any(map(is_banner, doc_pages.blocks(page)))
+]
 
 
 def everything() -> str:
-    return "\n".join(page.read_text("utf-8") for page in pages.all_pages())
+    return "\n".join(page.read_text("utf-8") for page in doc_pages.all_pages())
 
 
 # -- examples ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=pages.title)
+@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=doc_pages.title)
 def test_examples_print_what_the_page_shows(
     page: Path, tmp_path: Path, start_broker: Callable[..., Broker]
 ) -> None:
     broker = start(page, tmp_path, start_broker)
-    for example in pages.examples(page):
+    for example in doc_pages.examples(page):
         code = redirect(example.code, broker.ports)
         if example.is_shell:
             printed = run_shell(code, tmp_path, broker)
         else:
             printed = run([sys.executable, "-c", code], tmp_path)
-        where = f"{pages.title(page)}:{example.line}"
-        assert pages.pattern(example.output).fullmatch(printed.strip()), (
+        where = f"{doc_pages.title(page)}:{example.line}"
+        assert doc_pages.pattern(example.output).fullmatch(printed.strip()), (
             f"{where} printed:\n{printed}\nbut the page says:\n{example.output}"
         )
 
 
-@pytest.mark.parametrize("page", WITH_PROGRAMS, ids=pages.title)
+@pytest.mark.parametrize("page", WITH_PROGRAMS, ids=doc_pages.title)
 def test_programs_in_several_terminals_print_what_the_page_shows(
     page: Path, tmp_path: Path, start_broker: Callable[..., Broker]
 ) -> None:
     broker = start(page, tmp_path, start_broker)
     for program in tmp_path.glob("*.py"):
         program.write_text(redirect(program.read_text("utf-8"), broker.ports), "utf-8")
-    for scene in pages.scenes(page):
+    for scene in doc_pages.scenes(page):
         terminals = Terminals(tmp_path, environment())
         try:
             for one in scene:
@@ -90,25 +94,27 @@ def nothing_in_hand(broker: Broker) -> bool:
     return not any(row["messages_unacknowledged"] for row in rows)
 
 
-@pytest.mark.parametrize("page", TUTORIALS, ids=pages.title)
+@pytest.mark.parametrize("page", TUTORIALS, ids=doc_pages.title)
 def test_every_program_of_a_tutorial_is_run_and_has_its_twin_on_pika(page: Path) -> None:
     files = {
         block.note.removeprefix("file: ")
-        for block in pages.blocks(page)
+        for block in doc_pages.blocks(page)
         if block.note.startswith("file: ")
     }
     native = {name for name in files if not name.startswith("pika_")}
     assert {f"pika_{name}" for name in native} == files - native
-    assert {line[1] for scene in pages.scenes(page) for one in scene for line in one.lines} == files
+    assert {
+        line[1] for scene in doc_pages.scenes(page) for one in scene for line in one.lines
+    } == files
 
 
-@pytest.mark.parametrize("page", WITH_BANNER, ids=pages.title)
+@pytest.mark.parametrize("page", WITH_BANNER, ids=doc_pages.title)
 def test_banner_is_what_the_broker_prints(
     page: Path, tmp_path: Path, start_broker: Callable[..., Broker]
 ) -> None:
     broker = start(page, tmp_path, start_broker)
     printed = wait_for(lambda: "Ctrl-C" in broker.log() and broker.log())
-    shown = [block.text for block in pages.blocks(page) if is_banner(block)]
+    shown = [block.text for block in doc_pages.blocks(page) if is_banner(block)]
     assert {without_details(text) for text in shown} == {without_details(str(printed))}
 
 
@@ -122,14 +128,14 @@ def without_details(banner: str) -> str:
 def start(page: Path, directory: Path, start_broker: Callable[..., Broker]) -> Broker:
     """The page's own broker, after its files are written and its preparations made."""
     prepare(page, directory)
-    names = pages.flags(page)
+    names = doc_pages.flags(page)
     return start_broker(
         *(str(directory / one) if (directory / one).exists() else one for one in names)
     )
 
 
 def prepare(page: Path, directory: Path) -> None:
-    for block in pages.blocks(page):
+    for block in doc_pages.blocks(page):
         if block.note.startswith("file: "):
             (directory / block.note.removeprefix("file: ")).write_text(block.text, "utf-8")
         elif block.note == "setup":
@@ -174,11 +180,11 @@ def run_shell(code: str, directory: Path, broker: Broker) -> str:
     return "\n".join(line.rstrip() for line in printed.splitlines())
 
 
-@pytest.mark.parametrize("page", pages.all_pages(), ids=pages.title)
+@pytest.mark.parametrize("page", doc_pages.all_pages(), ids=doc_pages.title)
 def test_python_blocks_are_python(page: Path) -> None:
-    for block in pages.blocks(page):
+    for block in doc_pages.blocks(page):
         if block.language == "python":
-            ast.parse(block.text, f"{pages.title(page)}:{block.line}")
+            ast.parse(block.text, f"{doc_pages.title(page)}:{block.line}")
 
 
 # -- nothing is missing --------------------------------------------------------------------------
@@ -224,14 +230,14 @@ def test_every_argument_and_header_is_documented() -> None:
 
 
 def test_every_policy_key_is_documented() -> None:
-    text = (pages.DOCS / "policies.md").read_text("utf-8")
+    text = (doc_pages.DOCS / "policies.md").read_text("utf-8")
     keys = [*policy._LIKE_ARGUMENTS, "alternate-exchange", *policy._FREE]
     keys += [prefix + "*" for prefix in policy._FREE_PREFIXES]
     assert [key for key in keys if f"`{key}`" not in text] == []
 
 
 def test_every_error_is_documented() -> None:
-    text = (pages.DOCS / "errors.md").read_text("utf-8")
+    text = (doc_pages.DOCS / "errors.md").read_text("utf-8")
     classes = [
         name
         for name, value in vars(errors).items()
@@ -250,16 +256,16 @@ def _is_in(name: str, text: str) -> bool:
 
 def test_both_readmes_have_the_same_skeleton() -> None:
     def skeleton(page: Path) -> list[int]:
-        return [level for level, _ in pages.headings(page)]
+        return [level for level, _ in doc_pages.headings(page)]
 
     def code(page: Path) -> list[tuple[str, str]]:
-        return [(block.language, block.text) for block in pages.blocks(page)]
+        return [(block.language, block.text) for block in doc_pages.blocks(page)]
 
-    assert code(pages.CHINESE) == code(pages.README)
-    assert skeleton(pages.CHINESE) == skeleton(pages.README)
+    assert code(doc_pages.CHINESE) == code(doc_pages.README)
+    assert skeleton(doc_pages.CHINESE) == skeleton(doc_pages.README)
 
 
-@pytest.mark.parametrize("page", [pages.README, pages.CHINESE], ids=pages.title)
+@pytest.mark.parametrize("page", [doc_pages.README, doc_pages.CHINESE], ids=doc_pages.title)
 def test_both_readmes_name_every_command(page: Path) -> None:
     text = page.read_text("utf-8")
     assert [
@@ -268,35 +274,39 @@ def test_both_readmes_name_every_command(page: Path) -> None:
 
 
 def test_readme_is_short() -> None:
-    assert len(pages.README.read_text("utf-8").split()) <= 900
+    assert len(doc_pages.README.read_text("utf-8").split()) <= 900
 
 
-@pytest.mark.parametrize("page", pages.all_pages(), ids=pages.title)
+@pytest.mark.parametrize("page", doc_pages.all_pages(), ids=doc_pages.title)
 def test_links_lead_somewhere(page: Path) -> None:
     dead = []
-    for link in pages.links(page):
+    for link in doc_pages.links(page):
         if "://" in link:
             continue
         name, _, fragment = link.partition("#")
         target = page.parent / name if name else page
-        anchors = [pages.anchor(text) for _, text in pages.headings(target)] if fragment else []
+        anchors = (
+            [doc_pages.anchor(text) for _, text in doc_pages.headings(target)] if fragment else []
+        )
         if not target.exists() or (fragment and fragment not in anchors):
             dead.append(link)
     assert dead == []
 
 
 def test_index_leads_to_every_page() -> None:
-    index = pages.DOCS / "index.md"
-    linked = {(pages.DOCS / link).resolve() for link in pages.links(index) if "://" not in link}
-    missing = [page for page in pages.DOCS.rglob("*.md") if page not in linked | {index}]
-    assert [pages.title(page) for page in missing] == []
+    index = doc_pages.DOCS / "index.md"
+    linked = {
+        (doc_pages.DOCS / link).resolve() for link in doc_pages.links(index) if "://" not in link
+    }
+    missing = [page for page in doc_pages.DOCS.rglob("*.md") if page not in linked | {index}]
+    assert [doc_pages.title(page) for page in missing] == []
 
 
 def test_every_test_named_for_a_fault_exists() -> None:
     named = re.findall(
-        r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (pages.DOCS / "fault-tests.md").read_text()
+        r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (doc_pages.DOCS / "fault-tests.md").read_text()
     )
-    root = pages.DOCS.parent
+    root = doc_pages.DOCS.parent
     missing = [
         f"{file}::{name}"
         for file, name in named
@@ -306,8 +316,8 @@ def test_every_test_named_for_a_fault_exists() -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("page", pages.all_pages(), ids=pages.title)
+@pytest.mark.parametrize("page", doc_pages.all_pages(), ids=doc_pages.title)
 def test_a_page_begins_with_its_only_title(page: Path) -> None:
-    levels = [level for level, _ in pages.headings(page)]
+    levels = [level for level, _ in doc_pages.headings(page)]
     assert levels[0] == 1
     assert levels.count(1) == 1

@@ -6,13 +6,12 @@ import inspect
 import re
 from dataclasses import fields
 
-import pages
-
 from headrace import rocketmq
 from headrace.rocketmq import errors
 from headrace.rocketmq.consuming.listeners import ConsumeContext
+from support import doc_pages
 
-PAGE = (pages.DOCS / "rocketmq-sdk.md").read_text("utf-8")
+PAGE = (doc_pages.DOCS / "rocketmq-sdk.md").read_text("utf-8")
 
 
 def missing(names: list[str]) -> list[str]:
@@ -47,7 +46,9 @@ def test_what_a_listener_can_say_is_on_the_page() -> None:
 
 def test_every_class_has_an_example() -> None:
     blocks = [
-        one.text for one in pages.blocks(pages.DOCS / "rocketmq-sdk.md") if one.language == "python"
+        one.text
+        for one in doc_pages.blocks(doc_pages.DOCS / "rocketmq-sdk.md")
+        if one.language == "python"
     ]
     code = "\n".join(blocks)
     kinds = {name: getattr(rocketmq, name) for name in rocketmq.__all__}

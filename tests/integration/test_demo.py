@@ -18,8 +18,6 @@ from typing import Any
 import pika
 import pytest
 
-import brokers
-from brokers import Broker
 from headrace.cli.main import main
 from headrace.demo import run
 from headrace.demo.broker import lasting_ports
@@ -27,8 +25,10 @@ from headrace.demo.chapters import pipeline, topics
 from headrace.demo.clients import Clients
 from headrace.demo.output import DemoOutput
 from headrace.spark.pipelines.file import load as load_pipeline
-from process_state import is_running
-from waiting import wait_for
+from headrace.testing import wait_for
+from support import brokers
+from support.brokers import Broker
+from support.process_state import is_running
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

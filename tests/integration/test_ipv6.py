@@ -12,9 +12,8 @@ import pytest
 
 from headrace.client import ConnectionFactory
 from headrace.errors import ConfigError
-from headrace.testing import run_broker
+from headrace.testing import run_broker, wait_for
 from headrace.verify.broker_process import BrokerProcess
-from waiting import wait_for
 
 
 def _has_ipv6() -> bool:

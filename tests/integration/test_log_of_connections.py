@@ -10,10 +10,10 @@ from pathlib import Path
 import pika
 import pytest
 
-import brokers
-from brokers import Broker
 from headrace.client import ConnectionFactory
-from waiting import wait_for
+from headrace.testing import wait_for
+from support import brokers
+from support.brokers import Broker
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ import pika
 import pytest
 from pika.exceptions import AMQPError
 
-import brokers
-from brokers import Broker
 from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
-from waiting import wait_for
+from headrace.testing import wait_for
+from support import brokers
+from support.brokers import Broker
 
 ALLOWED = 100
 

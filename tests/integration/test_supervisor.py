@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from brokers import Broker
 from headrace import config
 from headrace.server import supervisor
+from support.brokers import Broker
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-# The proxy and the naming rules are the same for clients of every language.
-sys.path.insert(0, str(Path(__file__).parents[1] / "integration" / "clients"))
-sys.path.insert(0, str(Path(__file__).parent))
-
-from conversation import run_scenario
-from endpoint import Address, Names
-from tcpproxy import TcpProxy
-from toolchain import build
+from support.endpoint import Address, Names
+from support.foreign_program import run_scenario
+from support.tcp_proxy import TcpProxy
+from support.toolchain import build
 
 Scenario = Callable[[str], object]
 

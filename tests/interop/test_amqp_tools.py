@@ -6,7 +6,8 @@ import shutil
 import subprocess
 
 import pytest
-from endpoint import Address, Names
+
+from support.endpoint import Address, Names
 
 pytestmark = [
     pytest.mark.interop,

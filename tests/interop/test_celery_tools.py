@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pika
 import pytest
-from toolchain import cache_for, fetch
 
-from headrace.bench.brokers import free_ports
 from headrace.testing import RunningBroker, run_broker, wait_for
+from support.ports import free_port
+from support.toolchain import cache_for, fetch
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
@@ -63,7 +63,7 @@ def test_kombus_manager_works(python: Path, managed: RunningBroker) -> None:
 
 @contextmanager
 def flower(python: Path, broker: RunningBroker, log: Path) -> Iterator[str]:
-    [port] = free_ports(1)
+    port = free_port()
     url = f"amqp://guest:guest@127.0.0.1:{broker.amqp_port}//"
     api = f"http://guest:guest@127.0.0.1:{broker.http_port}/api/"
     command = [str(python), "-m", "celery", "-A", "tasks", "flower", "--address=127.0.0.1",

@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable
 
 import pytest
-from conversation import run_scenario
+
+from support.foreign_program import run_scenario
 
 # the first test of a client may have to download and build it
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]

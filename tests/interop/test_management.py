@@ -20,7 +20,7 @@ from urllib.parse import quote
 import pika
 import pytest
 
-from headrace.bench.brokers import RabbitMqBroker, find_rabbitmq, free_ports
+from headrace.bench.brokers import RabbitMqBroker, find_rabbitmq
 from headrace.testing import RunningBroker, run_broker, wait_for
 
 pytestmark = pytest.mark.interop
@@ -197,7 +197,7 @@ class Managed(RabbitMqBroker):
     http_port = 0
 
     def _run(self, command: list[str], home: Path, environment: dict[str, str]) -> None:
-        [self.http_port] = free_ports(1)
+        self.http_port = free_port()
         with (home / "rabbitmq.conf").open("a") as file:
             file.write(f"management.tcp.port = {self.http_port}\nmanagement.tcp.ip = 127.0.0.1\n")
         (home / "enabled_plugins").write_text("[rabbitmq_management].\n")

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.store.log.group_commit import CommitJob
 from headrace.store.log.segment_scan import SegmentScan
-from power.workload import Mutation, Workload
+from support.storage.workload import Mutation, Workload
 
 SEEDS = 60
 MANY_SEEDS = 500

@@ -9,7 +9,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exploring import examples
 from headrace.bulk.decode.batches import ColumnDecoder, cut
 from headrace.bulk.decode.queue_messages import ContentColumns
 from headrace.bulk.decode.records import Slice, rows_of
@@ -22,6 +21,7 @@ from headrace.store.topics.engine import Entry
 from headrace.store.topics.entry import encode_entry
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import HeaderTable, Properties
+from support.example_counts import examples
 
 SEED = r.segment_seed(1 << 20)
 Rows = list[dict[str, object]]

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exploring import examples
 from headrace.model.backlog import Backlog, PriorityBacklog
 from headrace.model.message import Route, Run
+from support.example_counts import examples
 
 ROUTES = (Route("", "a"), Route("", "b"))
 HIGHEST = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unit.core.stage import Inbox, Stage
+from support.fake_loop import Inbox, Stage
 
 portions = st.lists(st.integers(1, 60), min_size=1, max_size=12)
 

@@ -9,12 +9,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from exploring import examples
 from headrace.store.api.message_log import DurabilityLevel, RecordDestination
 from headrace.store.log import compaction
 from headrace.store.log.compaction import CompactionRule
-from power.forgetful import ForgetfulDisk
-from unit.store.log.journals import JournalStage
+from support.example_counts import examples
+from support.faulty_disk import ForgetfulDisk
+from support.storage.log_stage import JournalStage
 
 QUEUES = (1, 2, 3)
 queues = st.sampled_from(QUEUES)

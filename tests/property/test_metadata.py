@@ -9,8 +9,6 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exploring import examples
-from handover import Handover
 from headrace.store.api.message_log import (
     BindingRow,
     Declarations,
@@ -27,7 +25,9 @@ from headrace.store.api.message_log import (
     VhostLimitsRow,
 )
 from headrace.store.sqlite import SqliteMetadata
-from memory_metadata import MemoryMetadata
+from support.callback_queue import Handover
+from support.example_counts import examples
+from support.memory_metadata import MemoryMetadata
 
 # Few names, so that changes meet; odd ones, so that nothing depends on what a name looks like.
 names = st.sampled_from(["", "a", "b'\"", "\udcff", "ü"])

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from handover import Handover
 from headrace.errors import ConfigError, StoreError
 from headrace.store.api.message_log import (
     BindingRow,
@@ -31,6 +30,7 @@ from headrace.store.api.message_log import (
     VhostLimitsRow,
 )
 from headrace.store.sqlite import SqliteMetadata
+from support.callback_queue import Handover
 
 CLASSIC = {"x-queue-type": "classic", "x-max-length": 100}
 

@@ -6,9 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from exploring import examples
 from headrace.core.queues.consumer import Consumer
-from unit.core.stage import Inbox, Stage, ready
+from support.example_counts import examples
+from support.fake_loop import Inbox, Stage, ready
 
 
 class QueueMachine(RuleBasedStateMachine):

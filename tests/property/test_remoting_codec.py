@@ -41,7 +41,7 @@ from headrace.wire.remoting.message import RemotingMessage, take_messages
 from headrace.wire.remoting.message_ids import offset_id, take_offset_id
 from headrace.wire.remoting.message_queue import LockRequest, MessageQueue
 from headrace.wire.remoting.properties import properties_text, take_properties
-from remoting_bodies import (
+from support.remoting_bodies import (
     message_bytes,
     take_connections,
     take_consume_stats,

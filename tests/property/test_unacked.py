@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exploring import examples
 from headrace.errors import PreconditionFailed
 from headrace.model.message import Route, Run
 from headrace.model.unacked import Lease, SettledRange, Unacked
+from support.example_counts import examples
 
 ROUTE = Route("", "q")
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import brokers
-from brokers import Broker
-from integration.client.site import Restartable
-from seed.doors import AmqpDoor, Door, NativeDoor
+from support import brokers
+from support.brokers import Broker
+from support.protocol_clients import AmqpDoor, Door, NativeDoor
+from support.restartable_broker import Restartable
 
 
 @pytest.fixture(scope="package")

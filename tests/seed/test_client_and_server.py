@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from brokers import Broker, _environment
 from headrace.client import ConnectionFactory, ExchangeType
-from seed.doors import Door, Got, NativeDoor
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.brokers import Broker, _environment
+from support.protocol_clients import Door, Got, NativeDoor
 
 PROGRAMS = Path(__file__).parent
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.client import PreconditionFailed
-from seed.doors import Door, NativeDoor
+from support.protocol_clients import Door, NativeDoor
 
 ROWS = [
     ("aaa", "aaa", True),

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from brokers import _environment
 from headrace.client import NotFound
-from integration.client.site import Restartable
-from seed.doors import Got, NativeDoor
+from support.brokers import _environment
+from support.protocol_clients import Got, NativeDoor
+from support.restartable_broker import Restartable
 
 PERSISTENT = 2
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headrace.client import HeadraceError, NotFound
-from integration.client.site import Restartable
-from seed.doors import NativeDoor
+from support.protocol_clients import NativeDoor
+from support.restartable_broker import Restartable
 
 ARGUMENTS = {"aaa": 111, "bbb": 222}
 

@@ -7,7 +7,7 @@ import queue
 import pytest
 
 from headrace.client import BasicProperties, HeadraceError, NotFound
-from seed.doors import Door, Got, NativeDoor
+from support.protocol_clients import Door, Got, NativeDoor
 
 
 def test_22_declare_an_exchange(door: Door) -> None:

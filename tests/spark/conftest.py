@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 SRC = Path(__file__).parents[2] / "src"
 
@@ -21,7 +18,7 @@ def spark() -> Iterator[Any]:
     if shutil.which("java") is None:
         message = "no Java: apt-get install openjdk-17-jre-headless"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
-    from sessions import new_session
+    from support.spark_lab.sessions import new_session
 
     session = new_session()
     yield session

@@ -7,17 +7,16 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import cluster
 import pytest
-from lab import bodies_in
 
 from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.testing import run_broker
 from headrace.wire.native.payloads import Op
+from support.spark_lab import cluster
+from support.spark_lab.lab import bodies_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
-PROGRAM = Path(__file__).parent / "cluster_program.py"
 
 
 def test_executors_read_and_write_in_parallel(tmp_path: Path) -> None:
@@ -32,7 +31,14 @@ def test_executors_read_and_write_in_parallel(tmp_path: Path) -> None:
         bulk.call(Op.APPEND, topic="source", batch=rows)
         url = f"headrace://guest:guest@127.0.0.1:{broker.native_port}/"
         done = subprocess.run(
-            [sys.executable, str(PROGRAM), here.url, url, str(tmp_path / "checkpoint")],
+            [
+                sys.executable,
+                "-m",
+                "support.spark_lab.cluster_program",
+                here.url,
+                url,
+                str(tmp_path / "checkpoint"),
+            ],
             env=cluster.environment(),
             capture_output=True,
             text=True,

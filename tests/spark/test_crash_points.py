@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine import Engine
-from lab import BrokerServer, DatabaseServer, Server
+
+from support.spark_lab.lab import BrokerServer, DatabaseServer, Server
+from support.spark_lab.micro_batches import Engine
 
 
 @pytest.fixture(params=["queue", "topic", "mysql"])

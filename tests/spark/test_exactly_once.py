@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from cluster import Cluster, started
-from lab import Driver, Lab
 
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.spark_lab.cluster import Cluster, started
+from support.spark_lab.lab import Driver, Lab
 
 MakeLab = Callable[..., Lab]
 BATCH = 150.0  # seconds within which something must have come, on a busy machine

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loading import load_example
 
 import headrace.topics
 from headrace.client import ConnectionFactory
 from headrace.testing import RunningBroker, run_broker, wait_for
+from support.spark_lab.examples import load_example
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "pipelines"
 make_orders = load_example("pipelines/make_orders.py")

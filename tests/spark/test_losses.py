@@ -13,10 +13,9 @@ from headrace import topics
 from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.store.tools.backup import backup, restore
-from headrace.testing import RunningBroker, run_broker
+from headrace.testing import RunningBroker, run_broker, wait_for
 from headrace.wire.native.payloads import Op
-from mariadb import prepared
-from waiting import wait_for
+from support.mariadb import prepared
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace import topics
-from mariadb import MariaDb, prepared
+from support.mariadb import MariaDb, prepared
 
 pytestmark = pytest.mark.timeout(600)
 

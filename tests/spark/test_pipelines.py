@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loading import load_example
 
 import headrace.topics
 from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.testing import RunningBroker, run_broker
-from mariadb import prepared
+from support.mariadb import prepared
+from support.spark_lab.examples import load_example
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "pipelines"
 make_orders = load_example("pipelines/make_orders.py")

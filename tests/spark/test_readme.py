@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from loading import EXAMPLES, load_example
 
 from headrace.testing import RunningBroker, run_broker
+from support.spark_lab.examples import EXAMPLES, load_example
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 ROOT = EXAMPLES.parent

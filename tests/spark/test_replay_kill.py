@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-import brokers
 import headrace.topics
 from headrace.bulk.client import BulkConnection
 from headrace.client import Channel, ConnectionFactory
 from headrace.demo.broker import lasting_ports
-from waiting import wait_for
+from headrace.testing import wait_for
+from support import brokers
 
 COUNT = 2500
 SECONDS = 240.0

@@ -11,11 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import java_of
 
 from headrace.client import ConnectionFactory
-from headrace.testing import RunningBroker, run_broker
-from waiting import wait_for
+from headrace.testing import RunningBroker, run_broker, wait_for
+from support.spark_lab.processes import java_of
 
 SECONDS = 240.0
 COUNT = 300

@@ -11,12 +11,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from commands import SECONDS, ended, started, until_java
 
 import headrace.topics
 from headrace.client import ConnectionFactory
-from headrace.testing import RunningBroker, run_broker
-from waiting import wait_for
+from headrace.testing import RunningBroker, run_broker, wait_for
+from support.spark_lab.commands import SECONDS, ended, started, until_java
 
 pytest.importorskip("pyspark")
 COUNT = 1000

@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from commands import ended, started
 
 import headrace.topics
 from headrace.client import ConnectionFactory
 from headrace.testing import run_broker
+from support.spark_lab.commands import ended, started
 
 pytest.importorskip("pyspark")
 SMALL = ("--conf", "spark.driver.memory=512m")

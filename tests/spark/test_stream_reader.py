@@ -17,9 +17,8 @@ from headrace.spark.errors import DataLost
 from headrace.spark.offsets import StreamOffset
 from headrace.spark.options import read_options
 from headrace.spark.reader import BatchReader, FilteringReader, StreamReader, Task
-from headrace.testing import RunningBroker, run_broker
+from headrace.testing import RunningBroker, run_broker, wait_for
 from headrace.wire.native.payloads import Op
-from waiting import wait_for
 
 Ranges = list[tuple[str, int, int, int]]
 

@@ -13,8 +13,8 @@ from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.engine import Entry, TopicEngine, TopicSpec
 from headrace.store.topics.memory import MemoryEngine
-from mariadb import MariaDb
-from nativetopics import NativeEngine
+from support.mariadb import MariaDb
+from support.native_topics import NativeEngine
 
 
 def memory(request: pytest.FixtureRequest) -> TopicEngine:

@@ -11,7 +11,7 @@ import pytest
 from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import ConsumerSpec, Entry, Taken, TopicEngine
-from waiting import wait_for
+from headrace.testing import wait_for
 
 Fill = Callable[..., list[int]]
 ANN, BOB = ConsumerSpec("ann", "g"), ConsumerSpec("bob", "g")

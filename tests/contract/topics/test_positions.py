@@ -10,7 +10,7 @@ from headrace.errors import ClaimLost
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import ConsumerSpec, Entry, PriorityLag, Taken, TopicEngine
-from waiting import wait_for
+from headrace.testing import wait_for
 
 Fill = Callable[..., list[int]]
 ANN = ConsumerSpec("ann", "g")

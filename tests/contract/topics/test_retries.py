@@ -9,7 +9,7 @@ import pytest
 from headrace.errors import BadTopicValue, ClaimLost
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import ConsumerSpec, Taken, TopicEngine
-from waiting import wait_for
+from headrace.testing import wait_for
 
 Fill = Callable[..., list[int]]
 ANN = ConsumerSpec("ann", "g", max_attempts=3)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.testing import run_broker
-from integration.access.accesssite import Site
+from support.access_matrix import Site
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from pika.exceptions import ChannelClosedByBroker
 
 from headrace.server.amqp.handlers import HANDLERS
 from headrace.wire.amqp import methods as m
-from integration.access.accesssite import (
+from support.access_matrix import (
     GENERATED,
     SUBSETS,
     Grant,

@@ -16,7 +16,7 @@ import pytest
 from headrace.core.broker import Broker
 from headrace.server.http.route_table import TABLE
 from headrace.server.http.router import ENTER, ApiRoute
-from integration.access.accesssite import (
+from support.access_matrix import (
     PASSWORD,
     SUBSETS,
     USER,

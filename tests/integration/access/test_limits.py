@@ -16,8 +16,8 @@ from pika.exceptions import (
 
 from headrace.core.broker import Broker
 from headrace.wire.native.payloads import Op
-from integration.access.accesssite import PASSWORD, USER, Site, clear
-from integration.native.rawnative import Native, Refused
+from support.access_matrix import PASSWORD, USER, Site, clear
+from support.raw_native import Native, Refused
 
 
 @pytest.fixture(autouse=True)

@@ -15,14 +15,14 @@ import pika
 import pytest
 from pika.exceptions import AMQPConnectionError, ProbableAuthenticationError
 
-from brokers import Broker
 from headrace.core.access.login_guard import FREE_FAILURES
 from headrace.testing import run_broker, wait_for
 from headrace.wire.amqp import methods as m
 from headrace.wire.native.payloads import Op
-from integration.access.accesssite import PASSWORD, USER, Site, add_user
-from integration.access.guessing import guess_amqp, guess_http
-from integration.native.rawnative import Native, Refused, request_frame
+from support.access_matrix import PASSWORD, USER, Site, add_user
+from support.brokers import Broker
+from support.password_guesser import guess_amqp, guess_http
+from support.raw_native import Native, Refused, request_frame
 
 PLANTED = "planted-Secret-4711"
 

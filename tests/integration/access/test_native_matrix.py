@@ -10,7 +10,7 @@ import pytest
 
 from headrace.server.native.handlers import HANDLERS
 from headrace.wire.native.payloads import Op
-from integration.access.accesssite import (
+from support.access_matrix import (
     GENERATED,
     PASSWORD,
     SUBSETS,
@@ -23,7 +23,7 @@ from integration.access.accesssite import (
     read,
     write,
 )
-from integration.native.rawnative import Native, Refused
+from support.raw_native import Native, Refused
 
 _numbers = count()
 

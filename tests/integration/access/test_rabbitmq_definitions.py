@@ -15,7 +15,7 @@ from headrace.core.access_definitions import export_access, hash_passwords, impo
 from headrace.errors import LoginRefused
 from headrace.model.passwords import SCRYPT, SHA256, SHA512
 from headrace.testing import run_broker
-from integration.access.accesssite import Site
+from support.access_matrix import Site
 
 EXPORT = Path(__file__).with_name("rabbitmq-3.10-definitions.json")
 PASSWORDS = {"ann": "s3cret-ann", "bob": "test12", "carl": "s3cret-512", "guest": "guest"}

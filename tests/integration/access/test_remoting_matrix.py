@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "interop" / "rocketmq"))
-
-from link import Link
 
 from headrace.core.broker import Broker
 from headrace.server.remoting.authentication import ADMINISTRATION, WATCHING
@@ -60,7 +54,8 @@ from headrace.wire.remoting.hosts import NOWHERE
 from headrace.wire.remoting.message_ids import offset_id
 from headrace.wire.remoting.message_queue import LockRequest, MessageQueue
 from headrace.wire.remoting.properties import properties_text
-from integration.access.accesssite import SUBSETS, USER, Grant, Need, Site, clear
+from support.access_matrix import SUBSETS, USER, Grant, Need, Site, clear
+from support.raw_remoting import Link
 
 SECRET = "s3cret-s3cret"
 GROUP = "CG"

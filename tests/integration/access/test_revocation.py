@@ -11,8 +11,8 @@ from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
 
 from headrace.testing import wait_for
 from headrace.wire.native.payloads import Op
-from integration.access.accesssite import PASSWORD, USER, Site, add_user, clear
-from integration.native.rawnative import Native, Refused
+from support.access_matrix import PASSWORD, USER, Site, add_user, clear
+from support.raw_native import Native, Refused
 
 Q = "q"
 

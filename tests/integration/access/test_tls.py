@@ -17,16 +17,15 @@ import trustme
 from pika.credentials import ExternalCredentials
 from pika.exceptions import AMQPConnectionError, ProbableAuthenticationError
 
-from brokers import Broker
 from headrace.client import ConnectionFactory
 from headrace.client.aio import connect
 from headrace.errors import ConfigError
 from headrace.server.tls import Certificates, TlsFiles, certificate_name
-from headrace.testing import RunningBroker, run_broker
+from headrace.testing import RunningBroker, run_broker, wait_for
 from headrace.wire.native.payloads import Op
-from integration.access.accesssite import Site
-from integration.native.rawnative import Native, Refused
-from waiting import wait_for
+from support.access_matrix import Site
+from support.brokers import Broker
+from support.raw_native import Native, Refused
 
 
 class Authority:

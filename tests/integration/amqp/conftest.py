@@ -3,10 +3,8 @@
 With AMQP_TEST_PORT set, the suite judges whatever listens there; RabbitMQ 3.10 passes it.
 """
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -15,12 +13,8 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError
 
-from brokers import Broker
-
-# The helper modules next to this file, whatever import mode pytest runs in.
-sys.path.insert(0, str(Path(__file__).parent))
-
-from rawclient import Closed, RawChannel, RawClient, SocketEnded
+from support.brokers import Broker
+from support.raw_amqp import Closed, RawChannel, RawClient, SocketEnded
 
 Address = tuple[str, int]
 

@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
-from amqpcodec import plain
-from fixturetypes import Namer, RawChannel, RawConnect
+
+from support.amqp_codec import plain
+from support.amqp_types import Namer, RawChannel, RawConnect
 
 pytestmark = pytest.mark.usefixtures("headrace_only")
 

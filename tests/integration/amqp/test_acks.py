@@ -1,10 +1,10 @@
 """Acknowledging, rejecting and returning messages."""
 
 import pytest
-from fixturetypes import Channel, Connection, RawChannel, RawConnect
-from observation import Inbox, publish_all, ready, take_all
 
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.amqp_observer import Inbox, publish_all, ready, take_all
+from support.amqp_types import Channel, Connection, RawChannel, RawConnect
 
 
 @pytest.fixture

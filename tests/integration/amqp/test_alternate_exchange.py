@@ -1,8 +1,9 @@
 """Alternate exchanges: where a message goes that its exchange cannot route."""
 
 import pytest
-from fixturetypes import Channel, Namer, RawChannel
-from observation import channel_refused, take_all
+
+from support.amqp_observer import channel_refused, take_all
+from support.amqp_types import Channel, Namer, RawChannel
 
 
 @pytest.fixture

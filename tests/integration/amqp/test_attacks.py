@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from amqpcodec import (
+
+from headrace.testing import wait_for
+from support.amqp_codec import (
     BODY,
     HEADER,
     METHOD,
@@ -18,11 +20,9 @@ from amqpcodec import (
     method_payload,
     short_string,
 )
-from fixturetypes import Namer, RawChannel, RawClient, RawConnect
-from rawclient import Closed, NothingCame, SocketEnded
-
-from brokers import Broker
-from waiting import wait_for
+from support.amqp_types import Namer, RawChannel, RawClient, RawConnect
+from support.brokers import Broker
+from support.raw_amqp import Closed, NothingCame, SocketEnded
 
 MEBIBYTE = 1024 * 1024
 

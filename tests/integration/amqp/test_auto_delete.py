@@ -1,10 +1,10 @@
 """Auto-delete queues: they go with their last consumer."""
 
 import pytest
-from fixturetypes import Channel, Connection, Namer, RawConnect
-from observation import Inbox, exists
 
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.amqp_observer import Inbox, exists
+from support.amqp_types import Channel, Connection, Namer, RawConnect
 
 
 @pytest.fixture

@@ -4,8 +4,9 @@ import struct
 from typing import Any
 
 import pytest
-from fixturetypes import RawClient
-from rawclient import CAPABILITIES, NothingCame
+
+from support.amqp_types import RawClient
+from support.raw_amqp import CAPABILITIES, NothingCame
 
 pytestmark = pytest.mark.usefixtures("headrace_only")
 

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from amqpcodec import METHOD, frame, method_payload, plain
-from fixturetypes import Namer, RawChannel, RawConnect
-from rawclient import ChannelClosed, Method
 
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.amqp_codec import METHOD, frame, method_payload, plain
+from support.amqp_types import Namer, RawChannel, RawConnect
+from support.raw_amqp import ChannelClosed, Method
 
 
 def _burst(

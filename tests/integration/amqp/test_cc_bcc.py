@@ -1,8 +1,9 @@
 """CC and BCC headers: further routing keys inside the message."""
 
 import pytest
-from amqpcodec import Typed, plain
-from fixturetypes import Namer, RawChannel
+
+from support.amqp_codec import Typed, plain
+from support.amqp_types import Namer, RawChannel
 
 
 @pytest.fixture

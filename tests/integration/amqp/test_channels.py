@@ -1,11 +1,11 @@
 """Channels: opening, closing, errors, and what stays inside one."""
 
 import pytest
-from fixturetypes import Channel, Namer, RawChannel, RawClient, RawConnect
-from observation import ready
-from rawclient import ChannelClosed, NothingCame
 
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.amqp_observer import ready
+from support.amqp_types import Channel, Namer, RawChannel, RawClient, RawConnect
+from support.raw_amqp import ChannelClosed, NothingCame
 
 
 def _break(channel: RawChannel, name: Namer) -> None:

@@ -1,8 +1,9 @@
 """Publisher confirms: one answer for every publish."""
 
 import pytest
-from fixturetypes import Namer, RawChannel, RawConnect
-from rawclient import ChannelClosed, NothingCame
+
+from support.amqp_types import Namer, RawChannel, RawConnect
+from support.raw_amqp import ChannelClosed, NothingCame
 
 
 def _confirmed(channel: RawChannel, count: int) -> set[int]:

@@ -5,10 +5,11 @@ from typing import Any
 
 import pika
 import pytest
-from amqpcodec import HEARTBEAT, Method, plain, short_string, value_bytes
-from fixturetypes import Connect, RawClient, RawConnect
 from pika.exceptions import ProbableAuthenticationError
-from rawclient import CAPABILITIES, ConnectionClosed, SocketEnded
+
+from support.amqp_codec import HEARTBEAT, Method, plain, short_string, value_bytes
+from support.amqp_types import Connect, RawClient, RawConnect
+from support.raw_amqp import CAPABILITIES, ConnectionClosed, SocketEnded
 
 CAPABILITIES_OF_THE_BROKER = [
     "publisher_confirms",

@@ -4,11 +4,11 @@ import re
 from typing import Any
 
 import pytest
-from fixturetypes import Channel, Connect, Connection, Namer, RawChannel, RawConnect
-from observation import Inbox, channel_refused, consumers, publish_all, ready, take_all
-from rawclient import CAPABILITIES, ChannelClosed
 
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.amqp_observer import Inbox, channel_refused, consumers, publish_all, ready, take_all
+from support.amqp_types import Channel, Connect, Connection, Namer, RawChannel, RawConnect
+from support.raw_amqp import CAPABILITIES, ChannelClosed
 
 
 def test_server_names_a_consumer_without_tag(raw_channel: RawChannel, queue: str) -> None:

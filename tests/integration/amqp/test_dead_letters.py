@@ -4,8 +4,9 @@ import time
 from typing import Any
 
 import pytest
-from amqpcodec import Content, Method, Typed, plain
-from fixturetypes import Namer, RawChannel
+
+from support.amqp_codec import Content, Method, Typed, plain
+from support.amqp_types import Namer, RawChannel
 
 
 @pytest.fixture

@@ -1,10 +1,11 @@
 """The exchange without a name: it reaches every queue, and nobody may change it."""
 
 import pytest
-from amqpcodec import method_payload
-from fixturetypes import Channel, Namer, RawChannel
-from observation import take_all
-from rawclient import METHOD
+
+from support.amqp_codec import method_payload
+from support.amqp_observer import take_all
+from support.amqp_types import Channel, Namer, RawChannel
+from support.raw_amqp import METHOD
 
 
 def test_routing_key_names_the_queue(channel: Channel, queue: str) -> None:

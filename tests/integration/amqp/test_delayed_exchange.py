@@ -3,9 +3,10 @@
 import time
 
 import pytest
-from amqpcodec import Typed, plain
-from fixturetypes import Namer, RawChannel
-from rawclient import ChannelClosed
+
+from support.amqp_codec import Typed, plain
+from support.amqp_types import Namer, RawChannel
+from support.raw_amqp import ChannelClosed
 
 pytestmark = pytest.mark.usefixtures("headrace_only")
 

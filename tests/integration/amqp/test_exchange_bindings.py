@@ -1,8 +1,9 @@
 """Exchanges bound to exchanges."""
 
 import pytest
-from fixturetypes import Channel, Connection, Namer, RawChannel
-from observation import channel_refused, exchange_exists, take_all
+
+from support.amqp_observer import channel_refused, exchange_exists, take_all
+from support.amqp_types import Channel, Connection, Namer, RawChannel
 
 
 @pytest.fixture

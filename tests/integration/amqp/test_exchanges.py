@@ -1,12 +1,12 @@
 """Exchanges: declaring, deleting, binding, and what direct and fanout do."""
 
 import pytest
-from fixturetypes import Channel, Connection, Namer, RawChannel, RawConnect
-from observation import channel_refused, exchange_exists, take_all
 from pika.exceptions import ChannelClosedByBroker
-from rawclient import ChannelClosed, ConnectionClosed
 
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.amqp_observer import channel_refused, exchange_exists, take_all
+from support.amqp_types import Channel, Connection, Namer, RawChannel, RawConnect
+from support.raw_amqp import ChannelClosed, ConnectionClosed
 
 
 @pytest.fixture

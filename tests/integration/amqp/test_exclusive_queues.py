@@ -1,11 +1,11 @@
 """Exclusive queues: for one connection, and gone with it."""
 
 import pytest
-from fixturetypes import Channel, Connect, Connection, Namer, RawConnect
-from observation import channel_refused, exists, publish_all, take_soon
-from rawclient import ChannelClosed
 
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.amqp_observer import channel_refused, exists, publish_all, take_soon
+from support.amqp_types import Channel, Connect, Connection, Namer, RawConnect
+from support.raw_amqp import ChannelClosed
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 import time
 
 import pytest
-from fixturetypes import Channel, Connection, Namer, RawChannel
-from observation import Inbox, exists, publish_all, ready, take_all, take_soon
 
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.amqp_observer import Inbox, exists, publish_all, ready, take_all, take_soon
+from support.amqp_types import Channel, Connection, Namer, RawChannel
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
 """Taking single messages by basic.get."""
 
 import pytest
-from fixturetypes import Namer, RawChannel
-from rawclient import ChannelClosed
+
+from support.amqp_types import Namer, RawChannel
+from support.raw_amqp import ChannelClosed
 
 
 def test_empty_queue_answers_get_empty(raw_channel: RawChannel, queue: str) -> None:

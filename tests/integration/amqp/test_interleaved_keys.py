@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from fixturetypes import Namer, RawChannel
+
+from support.amqp_types import Namer, RawChannel
 
 
 @pytest.mark.parametrize("shared", [False, True])

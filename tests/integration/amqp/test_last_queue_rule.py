@@ -1,8 +1,9 @@
 """An empty queue name means the queue which the channel declared last."""
 
 import pytest
-from fixturetypes import Namer, RawChannel
-from rawclient import ChannelClosed
+
+from support.amqp_types import Namer, RawChannel
+from support.raw_amqp import ChannelClosed
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
 """Queues with a limit of messages or bytes, and what happens to the message too many."""
 
 import pytest
-from fixturetypes import Channel, Namer, RawChannel
-from observation import publish_all, ready, take_all
 
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.amqp_observer import publish_all, ready, take_all
+from support.amqp_types import Channel, Namer, RawChannel
 
 
 def _declare(channel: Channel, name: Namer, **limits: object) -> str:

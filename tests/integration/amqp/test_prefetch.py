@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from fixturetypes import Channel, Namer, RawChannel
-from observation import Inbox, publish_all, ready
 
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.amqp_observer import Inbox, publish_all, ready
+from support.amqp_types import Channel, Namer, RawChannel
 
 
 def test_consumer_gets_no_more_than_its_prefetch(channel: Channel, queue: str) -> None:

@@ -1,8 +1,9 @@
 """Queues with priorities: higher first, equal ones in order."""
 
 import pytest
-from fixturetypes import Channel, Namer
-from observation import Inbox, publish_all, take_all, take_soon
+
+from support.amqp_observer import Inbox, publish_all, take_all, take_soon
+from support.amqp_types import Channel, Namer
 
 
 @pytest.fixture

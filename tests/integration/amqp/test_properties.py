@@ -3,7 +3,8 @@
 import struct
 
 import pytest
-from amqpcodec import (
+
+from support.amqp_codec import (
     BODY,
     HEADER,
     METHOD,
@@ -15,7 +16,7 @@ from amqpcodec import (
     short_string,
     table,
 )
-from fixturetypes import RawChannel, RawConnect
+from support.amqp_types import RawChannel, RawConnect
 
 FIELD_VALUES = {
     "t-true": b"t\x01",

@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
-from amqpcodec import Typed
-from fixturetypes import Namer, RawChannel
-from rawclient import ChannelClosed
+
+from support.amqp_codec import Typed
+from support.amqp_types import Namer, RawChannel
+from support.raw_amqp import ChannelClosed
 
 REFUSED = [
     {"x-message-ttl": -1},

@@ -3,8 +3,9 @@
 import re
 
 import pytest
-from fixturetypes import Channel, Connect, Connection, Namer, RawChannel
-from observation import (
+
+from headrace.testing import wait_for
+from support.amqp_observer import (
     Inbox,
     channel_refused,
     consumers,
@@ -13,9 +14,8 @@ from observation import (
     ready,
     take_all,
 )
-from rawclient import ChannelClosed
-
-from waiting import wait_for
+from support.amqp_types import Channel, Connect, Connection, Namer, RawChannel
+from support.raw_amqp import ChannelClosed
 
 
 def test_server_names_a_queue_declared_without_name(channel: Channel) -> None:

@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
-from amqpcodec import Typed, plain
-from fixturetypes import Namer, RawChannel
-from rawclient import ChannelClosed
+
+from support.amqp_codec import Typed, plain
+from support.amqp_types import Namer, RawChannel
+from support.raw_amqp import ChannelClosed
 
 
 def _declare(channel: RawChannel, queue: str, **arguments: Any) -> None:  # noqa: ANN401

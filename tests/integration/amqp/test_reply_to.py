@@ -1,8 +1,9 @@
 """Direct reply-to: answers without a queue of one's own."""
 
 import pytest
-from fixturetypes import Channel, RawChannel, RawConnect
-from rawclient import ChannelClosed, NothingCame
+
+from support.amqp_types import Channel, RawChannel, RawConnect
+from support.raw_amqp import ChannelClosed, NothingCame
 
 REPLY_TO = "amq.rabbitmq.reply-to"
 

@@ -1,8 +1,9 @@
 """Messages which come back, and publishes which are refused."""
 
 import pytest
-from fixturetypes import Namer, RawChannel
-from rawclient import NothingCame
+
+from support.amqp_types import Namer, RawChannel
+from support.raw_amqp import NothingCame
 
 
 def test_unroutable_mandatory_message_is_returned_with_its_content(

@@ -1,8 +1,9 @@
 """Topic exchanges: words, `*` for one of them, `#` for any number."""
 
 import pytest
-from fixturetypes import Channel, Namer
-from observation import take_all
+
+from support.amqp_observer import take_all
+from support.amqp_types import Channel, Namer
 
 MATCHES = [
     ("a", "a"),

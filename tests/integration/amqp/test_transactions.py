@@ -1,11 +1,11 @@
 """Transactions: publishes and acknowledgements which wait for the commit."""
 
 import pytest
-from fixturetypes import Channel, Namer, RawChannel
-from observation import ready, take_all
-from rawclient import ChannelClosed
 
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.amqp_observer import ready, take_all
+from support.amqp_types import Channel, Namer, RawChannel
+from support.raw_amqp import ChannelClosed
 
 
 @pytest.fixture

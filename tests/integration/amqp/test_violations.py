@@ -4,7 +4,8 @@ import struct
 from collections.abc import Callable
 
 import pytest
-from amqpcodec import (
+
+from support.amqp_codec import (
     BODY,
     HEADER,
     HEARTBEAT,
@@ -15,8 +16,8 @@ from amqpcodec import (
     method_payload,
     short_string,
 )
-from fixturetypes import RawChannel, RawClient, RawConnect
-from rawclient import SocketEnded
+from support.amqp_types import RawChannel, RawClient, RawConnect
+from support.raw_amqp import SocketEnded
 
 # -- before the handshake
 

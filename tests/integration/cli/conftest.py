@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from headrace.client import Channel, ConnectionFactory
 from headrace.testing import RunningBroker, run_broker
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture

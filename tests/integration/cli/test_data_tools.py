@@ -11,10 +11,10 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-import brokers
-from brokers import Broker
 from headrace.cli.main import main
-from waiting import wait_for
+from headrace.testing import wait_for
+from support import brokers
+from support.brokers import Broker
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 StartBroker = Callable[..., Broker]

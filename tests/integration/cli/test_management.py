@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
-from shell import call
 
 from headrace.client import Channel
 from headrace.testing import RunningBroker
+from support.shell import call
 
 Told = pytest.CaptureFixture[str]
 

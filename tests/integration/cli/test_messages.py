@@ -9,11 +9,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from shell import call, on_terminal, run, started
 
 from headrace.client import Channel
-from headrace.testing import RunningBroker
-from waiting import wait_for
+from headrace.testing import RunningBroker, wait_for
+from support.shell import call, on_terminal, run, started
 
 Capsys = pytest.CaptureFixture[str]
 

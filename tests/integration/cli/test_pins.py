@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from urllib.request import Request, urlopen
 
 import pytest
-from shell import call
 
 from headrace import topics
 from headrace.bulk.client import BulkConnection
 from headrace.client import Channel
 from headrace.client.settings import Settings
 from headrace.testing import RunningBroker
+from support.shell import call
 
 Capsys = pytest.CaptureFixture[str]
 

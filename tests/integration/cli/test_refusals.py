@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from pathlib import Path
 
 import pytest
-from shell import call, run, started
 
 from headrace.testing import RunningBroker, run_broker
+from support.ports import free_port
+from support.shell import call, run, started
 
 Capsys = pytest.CaptureFixture[str]
 
@@ -27,9 +27,7 @@ TALKING = [
 @pytest.fixture
 def nobody(monkeypatch: pytest.MonkeyPatch) -> int:
     """A port at which nobody listens."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
+    port = free_port()
     monkeypatch.setenv("HEADRACE_URL", f"headrace://me:secret@127.0.0.1:{port}")
     return port
 

@@ -6,9 +6,9 @@ import json
 from uuid import uuid4
 
 import pytest
-from shell import call, on_terminal
 
 from headrace.testing import RunningBroker
+from support.shell import call, on_terminal
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from shell import call, on_terminal
 
 from headrace.client import Channel
 from headrace.testing import RunningBroker
+from support.shell import call, on_terminal
 
 Capsys = pytest.CaptureFixture[str]
 ODD = "a\tb<b>[red]\x1b[31m"

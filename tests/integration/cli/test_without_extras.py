@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import brokers
+from support import brokers
 
 MYSQL = ("pymysql", "MySQLdb")
 SPARK = ("pyspark", "pyarrow", "deltalake", "pandas", "numpy", "connectorx", "fastavro", "yaml")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-import brokers
-from brokers import Broker
 from headrace.client import Channel, Connection, ConnectionFactory
-from integration.client.site import Restartable
+from support import brokers
+from support.brokers import Broker
+from support.restartable_broker import Restartable
 
 
 @pytest.fixture(scope="module")

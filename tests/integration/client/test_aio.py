@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from brokers import Broker
-from descriptors import descriptors
 from headrace.client import (
     BasicProperties,
     ChannelClosed,
@@ -23,7 +21,9 @@ from headrace.client import (
     RequestTimeout,
 )
 from headrace.client.aio import Channel, connect
-from integration.client.site import Restartable
+from support.brokers import Broker
+from support.open_files import descriptors
+from support.restartable_broker import Restartable
 
 PERSISTENT = {"delivery_mode": 2}
 

@@ -22,7 +22,7 @@ from headrace.client import (
     PreconditionFailed,
     ResourceLocked,
 )
-from waiting import wait_for
+from headrace.testing import wait_for
 
 
 def fresh(prefix: str) -> str:

@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from brokers import Broker
 from headrace.client import BasicProperties, Channel, Connection
 from headrace.client.aio import connect
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.brokers import Broker
 
 
 def count(channel: Channel, queue: str, what: str = "messages") -> object:

@@ -10,8 +10,6 @@ from contextlib import closing
 
 import pytest
 
-from brokers import Broker
-from descriptors import descriptors
 from headrace.client import (
     Channel,
     Connection,
@@ -21,7 +19,9 @@ from headrace.client import (
     LoginRefused,
     RequestTimeout,
 )
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.brokers import Broker
+from support.open_files import descriptors
 
 
 def own_threads() -> list[str]:

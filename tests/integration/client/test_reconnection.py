@@ -15,8 +15,8 @@ from headrace.client import (
     HeadraceError,
     RequestTimeout,
 )
-from integration.client.site import Restartable
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.restartable_broker import Restartable
 
 PERSISTENT = {"delivery_mode": 2}
 KILLS, PREFETCH = 3, 200

@@ -10,7 +10,6 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from brokers import Broker
 from headrace.client import (
     REPLY_TO,
     BasicProperties,
@@ -21,8 +20,9 @@ from headrace.client import (
     PreconditionFailed,
 )
 from headrace.client.aio import connect
-from integration.client.site import Restartable
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.brokers import Broker
+from support.restartable_broker import Restartable
 
 Answers = queues.SimpleQueue[tuple[str | None, bytes]]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from brokers import Broker
 from headrace.client import Channel, Connection, PreconditionFailed, ResourceExhausted
 from headrace.client.aio import connect
+from support.brokers import Broker
 
 Slip = Callable[[Any, str], Any]  # a channel of either client, and a queue
 DEEP: list[Any] = []

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-# The modules beside this file are imported by plain name whatever import mode pytest runs in.
-sys.path.insert(0, str(Path(__file__).parent))
-
-from endpoint import Address, Names
-from tcpproxy import TcpProxy
+from support.endpoint import Address, Names
+from support.tcp_proxy import TcpProxy
 
 
 @pytest.fixture(scope="session")

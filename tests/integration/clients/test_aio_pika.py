@@ -11,8 +11,9 @@ import pytest
 from aio_pika.abc import AbstractIncomingMessage, AbstractRobustChannel
 from aio_pika.exceptions import ChannelNotFoundEntity, ChannelPreconditionFailed, DeliveryError
 from aio_pika.patterns import RPC, Master
-from endpoint import Address, Names
-from patience import eventually, run
+
+from support.async_waiting import eventually, run
+from support.endpoint import Address, Names
 
 pytestmark = pytest.mark.timeout(30)
 

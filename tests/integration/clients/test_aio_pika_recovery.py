@@ -7,10 +7,11 @@ import asyncio
 import aio_pika
 import pytest
 from aio_pika.abc import AbstractIncomingMessage, AbstractRobustConnection
-from endpoint import Address, Names
-from patience import eventually, run
 from pika.adapters.blocking_connection import BlockingChannel
-from tcpproxy import TcpProxy
+
+from support.async_waiting import eventually, run
+from support.endpoint import Address, Names
+from support.tcp_proxy import TcpProxy
 
 pytestmark = pytest.mark.timeout(30)
 

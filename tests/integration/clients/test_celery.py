@@ -17,11 +17,11 @@ import pika
 import pytest
 from celery.exceptions import TaskRevokedError
 from celery.result import AsyncResult
-from celeryworker import CeleryWorker
-from endpoint import Address
 from pika.adapters.blocking_connection import BlockingChannel
 
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.celery_worker import CeleryWorker
+from support.endpoint import Address
 
 pytestmark = pytest.mark.timeout(60)
 LIMIT = 15

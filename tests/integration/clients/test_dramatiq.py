@@ -11,10 +11,10 @@ import pytest
 from dramatiq.brokers.rabbitmq import RabbitmqBroker
 from dramatiq.common import dq_name, xq_name
 from dramatiq.middleware import AgeLimit, Retries
-from endpoint import Address, Names
 from pika.adapters.blocking_connection import BlockingChannel
 
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.endpoint import Address, Names
 
 pytestmark = pytest.mark.timeout(30)
 StartWorker = Callable[..., dramatiq.Worker]

@@ -7,16 +7,16 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from endpoint import Address, Names
 from kombu import Connection, Consumer, Exchange, Message, Producer, Queue, eventloop
 from kombu.common import collect_replies, uuid
 from kombu.exceptions import OperationalError
 from kombu.mixins import ConsumerProducerMixin
 from kombu.pidbox import Mailbox
 from pika.adapters.blocking_connection import BlockingChannel
-from tcpproxy import TcpProxy
 
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.endpoint import Address, Names
+from support.tcp_proxy import TcpProxy
 
 pytestmark = pytest.mark.timeout(30)
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import pika
 import pytest
-from endpoint import Address, Names
 from pika.adapters.asyncio_connection import AsyncioConnection
 from pika.channel import Channel
 from pika.connection import Connection
 from pika.frame import Method
-from tcpproxy import TcpProxy
+
+from support.endpoint import Address, Names
+from support.tcp_proxy import TcpProxy
 
 pytestmark = pytest.mark.timeout(30)
 LIMIT = 15.0

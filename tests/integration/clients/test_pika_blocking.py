@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pika
 import pytest
-from endpoint import Address, Names
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import (
     ChannelClosedByBroker,
@@ -13,6 +12,8 @@ from pika.exceptions import (
     ProbableAuthenticationError,
     UnroutableError,
 )
+
+from support.endpoint import Address, Names
 
 pytestmark = pytest.mark.timeout(30)
 REPLY_TO = "amq.rabbitmq.reply-to"

@@ -6,13 +6,13 @@ import threading
 
 import pika
 import pytest
-from endpoint import Address, Names
 from pika.adapters.blocking_connection import BlockingChannel as Channel
 from pika.exceptions import AMQPConnectionError, ProbableAccessDeniedError
 from pika.spec import Basic
-from tcpproxy import TcpProxy
 
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.endpoint import Address, Names
+from support.tcp_proxy import TcpProxy
 
 pytestmark = pytest.mark.timeout(30)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pika
 import pytest
-from endpoint import Address, Names
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
+
+from support.endpoint import Address, Names
 
 pytestmark = pytest.mark.timeout(30)
 

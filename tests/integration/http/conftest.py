@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from uuid import uuid4
 
 import httpx
@@ -13,10 +11,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from headrace.testing import RunningBroker, run_broker
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from api import Api
+from support.http_api import Api
 
 
 @pytest.fixture(scope="module")

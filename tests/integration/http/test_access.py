@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
-from api import Api, part
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ConnectionClosedByBroker
 
 from headrace.server.http.route_table import TABLE
 from headrace.server.http.router import ANYBODY, ENTER, SEE, AccessRule
 from headrace.testing import RunningBroker, run_broker, wait_for
+from support.http_api import Api, part
 
 Namer = Callable[[str], str]
 RULED = [route for route in TABLE.routes if route.rule.tag is not None]

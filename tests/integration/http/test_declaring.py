@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pika
 import pytest
-from api import Api, part
 
 from headrace.testing import RunningBroker, run_broker
+from support.http_api import Api, part
 
 Namer = Callable[[str], str]
 

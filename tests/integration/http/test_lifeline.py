@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from api import Api
 
 from headrace.testing import run_broker, wait_for
+from support.http_api import Api
 
 
 def events(api: Api, queue: str, offset: int) -> list[dict[str, Any]]:

@@ -14,7 +14,6 @@ from typing import Any
 
 import pika
 import pytest
-from api import Api, part
 from pika.adapters.blocking_connection import BlockingChannel
 
 from headrace.core.queues.queue import Queue
@@ -23,6 +22,7 @@ from headrace.server.embedded import core
 from headrace.server.http import listing
 from headrace.server.http.api import queue_columns
 from headrace.testing import RunningBroker, run_broker, wait_for
+from support.http_api import Api, part
 
 MANY = 10_000
 

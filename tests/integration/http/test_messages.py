@@ -6,8 +6,9 @@ import base64
 from collections.abc import Callable
 
 import pytest
-from api import Api, part
 from pika.adapters.blocking_connection import BlockingChannel
+
+from support.http_api import Api, part
 
 Namer = Callable[[str], str]
 

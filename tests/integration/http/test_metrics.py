@@ -7,10 +7,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from api import Api
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from headrace.testing import RunningBroker, run_broker
+from support.http_api import Api
 
 
 def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

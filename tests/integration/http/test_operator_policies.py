@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from api import Api
 
 from headrace.server.app import Server
 from headrace.testing import RunningBroker, run_broker
+from support.http_api import Api
 
 Namer = Callable[[str], str]
 

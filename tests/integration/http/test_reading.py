@@ -10,7 +10,6 @@ from threading import Event
 import httpx
 import pika
 import pytest
-from api import Api, Json, part
 from pika.adapters.blocking_connection import BlockingChannel
 
 from headrace import __version__
@@ -18,6 +17,7 @@ from headrace.client import ConnectionFactory
 from headrace.server.http.api import health
 from headrace.store.disk import RealFile
 from headrace.testing import RunningBroker, run_broker, wait_for
+from support.http_api import Api, Json, part
 
 Namer = Callable[[str], str]
 

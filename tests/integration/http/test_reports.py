@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from api import Api
 
 from headrace.core import reports
 from headrace.testing import run_broker
+from support.http_api import Api
 
 REPORT = {
     "from": "2026-03-01T00:00:00+00:00",

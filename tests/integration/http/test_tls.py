@@ -7,10 +7,10 @@ from pathlib import Path
 
 import httpx
 import trustme
-from api import Api
 
 from headrace.server.http.api.certificate import expires_at
 from headrace.testing import run_broker
+from support.http_api import Api
 
 
 def files(directory: Path) -> tuple[trustme.CA, dict[str, str]]:

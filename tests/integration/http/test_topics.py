@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from api import Api
-
 from headrace import topics
 from headrace.rocketmq import (
     ConcurrentConsumer,
@@ -19,6 +17,7 @@ from headrace.rocketmq import (
     ProducerConfig,
 )
 from headrace.testing import RunningBroker, wait_for
+from support.http_api import Api
 
 Namer = Callable[[str], str]
 

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.engine import TopicSpec
-from mariadb import MariaDb
+from support.mariadb import MariaDb
 
 _numbers = count(1)
 StartEngine = Callable[..., MySqlEngine]

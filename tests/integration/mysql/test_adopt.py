@@ -11,7 +11,7 @@ from headrace.errors import BadTopicValue, NoSuchTopic, TopicConflict
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.engine import ConsumerSpec, Entry
-from mariadb import MariaDb
+from support.mariadb import MariaDb
 
 Cursor = pymysql.cursors.Cursor
 StartEngine = Callable[..., MySqlEngine]

@@ -24,7 +24,8 @@ from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.mysql.url import parse_url
 from headrace.store.topics.engine import ConsumerSpec, Entry, TopicSpec
-from mariadb import PASSWORD, MariaDb, free_port
+from support.mariadb import PASSWORD, MariaDb
+from support.ports import free_port
 
 Cursor = pymysql.cursors.Cursor
 StartEngine = Callable[..., MySqlEngine]

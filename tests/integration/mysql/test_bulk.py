@@ -7,7 +7,7 @@ import pytest
 from headrace import topics
 from headrace.errors import NoSuchTopic
 from headrace.topics.bulk import Entry, Priority, TopicTables
-from mariadb import MariaDb
+from support.mariadb import MariaDb
 
 
 @pytest.fixture

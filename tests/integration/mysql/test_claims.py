@@ -13,7 +13,7 @@ from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import bodies as reading
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.engine import ConsumerSpec, Entry, StoredMessage, Taken, TopicSpec
-from waiting import wait_for
+from headrace.testing import wait_for
 
 Cursor = pymysql.cursors.Cursor
 StartEngine = Callable[..., MySqlEngine]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.main import main
-from mariadb import PASSWORD, MariaDb
+from support.mariadb import PASSWORD, MariaDb
 
 Run = Callable[..., str]
 

@@ -12,8 +12,8 @@ from headrace.errors import ClaimLost, EngineUnavailable, StoreError
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.engine import ConsumerSpec, Entry, TopicSpec
-from mariadb import MariaDb
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.mariadb import MariaDb
 
 StartEngine = Callable[..., MySqlEngine]
 DRIVERS = ["pymysql", *(["mysqlclient"] if find_spec("MySQLdb") else [])]

@@ -10,7 +10,7 @@ import pytest
 
 from headrace import topics
 from headrace.errors import ConfigError
-from mariadb import MariaDb
+from support.mariadb import MariaDb
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import mysql_load
-from mariadb import MariaDb
+from support import mysql_load
+from support.mariadb import MariaDb
 
 
 def judge(accounts: mysql_load.Accounts) -> None:

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from exploring import examples
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import stable_ids
 from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.engine import ConsumerSpec, Entry, TopicSpec
-from mariadb import MariaDb
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.example_counts import examples
+from support.mariadb import MariaDb
 
 Cursor = pymysql.cursors.Cursor
 StartEngine = Callable[..., MySqlEngine]

@@ -13,7 +13,7 @@ from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import partitions, retention
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.engine import ConsumerSpec, Entry, StoredMessage, TopicSpec
-from mariadb import MariaDb
+from support.mariadb import MariaDb
 
 Cursor = pymysql.cursors.Cursor
 StartEngine = Callable[..., MySqlEngine]

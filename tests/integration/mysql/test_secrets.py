@@ -12,10 +12,10 @@ import httpx
 import pika
 import pytest
 
-from brokers import Broker
 from headrace.client import ConnectionFactory, LoginRefused
 from headrace.server.http.route_table import TABLE
-from mariadb import PASSWORD, MariaDb
+from support.brokers import Broker
+from support.mariadb import PASSWORD, MariaDb
 
 DEFAULT = "planted-Default-2"
 USERS = "planted-User-3"

@@ -14,7 +14,7 @@ from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.mysql.stable_ids import Bounds, StableIds
 from headrace.store.topics.engine import ConsumerSpec, Entry, Taken, TopicSpec
-from waiting import wait_for
+from headrace.testing import wait_for
 
 Cursor = pymysql.cursors.Cursor
 

@@ -11,8 +11,8 @@ import pytest
 from headrace.errors import EngineUnavailable
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.engine import ConsumerSpec, Entry, TopicSpec
-from mariadb import MariaDb
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.mariadb import MariaDb
 
 StartEngine = Callable[..., MySqlEngine]
 

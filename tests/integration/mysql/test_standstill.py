@@ -16,9 +16,9 @@ from headrace.errors import EngineUnavailable
 from headrace.store.mysql import connection, pool
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.engine import ConsumerSpec, Entry
-from mariadb import MariaDb
-from process_state import is_stopped
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.mariadb import MariaDb
+from support.process_state import is_stopped
 
 # Stops with the rows of the group locked, between two statements of a claim.
 MEMBER = """

@@ -10,7 +10,7 @@ import pytest
 from fixtures import contents
 from fixtures.opening import V1
 from headrace import topics
-from mariadb import MariaDb
+from support.mariadb import MariaDb
 
 
 @pytest.fixture

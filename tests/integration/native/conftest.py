@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from brokers import Broker
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from nativetypes import Connect, Namer
-from rawnative import EXCHANGE_DELETE, LIST, QUEUE_DELETE, Native, Refused
+from support.brokers import Broker
+from support.native_types import Connect, Namer
+from support.raw_native import EXCHANGE_DELETE, LIST, QUEUE_DELETE, Native, Refused
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,10 @@ import struct
 from typing import Any
 
 import pytest
-from nativetypes import Connect, Namer, StartBroker
-from rawnative import (
+
+from headrace.testing import wait_for
+from support.native_types import Connect, Namer, StartBroker
+from support.raw_native import (
     ACK,
     BIND,
     CHANNEL_OPEN,
@@ -27,8 +29,6 @@ from rawnative import (
     payload_frame,
     request_frame,
 )
-
-from waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("alive")
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pika
 import pytest
-from nativetypes import Namer
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
-from rawnative import CONSUME, EXCHANGE_DECLARE, PUBLISH, QUEUE_DECLARE, Native, Refused
 
-from brokers import Broker
+from support.brokers import Broker
+from support.native_types import Namer
+from support.raw_native import CONSUME, EXCHANGE_DECLARE, PUBLISH, QUEUE_DECLARE, Native, Refused
 
 
 @pytest.fixture

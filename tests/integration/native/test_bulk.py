@@ -11,15 +11,15 @@ from urllib.request import urlopen
 import pika
 import pyarrow as pa
 import pytest
-from nativetypes import Namer
 
-import brokers
-from brokers import Broker
 from headrace.bulk.client import BulkConnection
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
+from headrace.testing import wait_for
 from headrace.wire.native.payloads import Op
-from waiting import wait_for
+from support import brokers
+from support.brokers import Broker
+from support.native_types import Namer
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 LIMIT = 1 << 30

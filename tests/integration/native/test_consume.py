@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from nativetypes import Connect, Namer
-from rawnative import (
+
+from headrace.testing import wait_for
+from support.native_types import Connect, Namer
+from support.raw_native import (
     ACK,
     CANCEL,
     CHANNEL_CLOSE,
@@ -21,8 +23,6 @@ from rawnative import (
     Refused,
     request_frame,
 )
-
-from waiting import wait_for
 
 
 def fill(client: Native, queue: str, count: int, **properties: object) -> None:

@@ -9,8 +9,9 @@ import random
 from typing import Any
 
 import pytest
-from nativetypes import Connect
-from rawnative import (
+
+from support.native_types import Connect
+from support.raw_native import (
     ACK,
     BIND,
     CANCEL,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from nativetypes import Connect, StartBroker
-from rawnative import (
+
+from headrace import __version__
+from support.native_types import Connect, StartBroker
+from support.raw_native import (
     CHANNEL_CLOSE,
     CHANNEL_OPEN,
     HELLO,
@@ -17,8 +19,6 @@ from rawnative import (
     Refused,
     request_frame,
 )
-
-from headrace import __version__
 
 
 def test_a_hello_is_answered_with_version_and_limits(dial: Connect) -> None:

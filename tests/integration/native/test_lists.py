@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from nativetypes import Connect, Namer, StartBroker
-from rawnative import CONSUME, EXCHANGE_DECLARE, LIST, Native, Refused
+
+from support.native_types import Connect, Namer, StartBroker
+from support.raw_native import CONSUME, EXCHANGE_DECLARE, LIST, Native, Refused
 
 
 def test_queues_are_listed_with_their_attributes(client: Native, name: Namer) -> None:

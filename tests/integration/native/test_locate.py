@@ -8,11 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from nativetypes import Namer
 
-import brokers
-from brokers import Broker
-from descriptors import descriptors
 from headrace.bulk.client import BulkConnection, Destination, SegmentFiles
 from headrace.bulk.mapped_segments import open_files
 from headrace.client.errors import HeadraceError
@@ -21,6 +17,10 @@ from headrace.spark.backends import broker as reading
 from headrace.spark.options import read_options
 from headrace.spark.task_plan import TaskRange
 from headrace.wire.native.payloads import Op
+from support import brokers
+from support.brokers import Broker
+from support.native_types import Namer
+from support.open_files import descriptors
 
 ROWS = 300
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from nativetypes import Connect, Namer, StartBroker
-from rawnative import CONSUME, PUBLISH, QUEUE_DECLARE, Native, NothingCame
 
-from brokers import Broker
+from support.brokers import Broker
+from support.native_types import Connect, Namer, StartBroker
+from support.raw_native import CONSUME, PUBLISH, QUEUE_DECLARE, Native, NothingCame
 
 
 @pytest.fixture

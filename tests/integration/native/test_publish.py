@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nativetypes import Connect, Namer, StartBroker
-from rawnative import BIND, EXCHANGE_DECLARE, GET, PUBLISH, Native, Refused
+
+from support.native_types import Connect, Namer, StartBroker
+from support.raw_native import BIND, EXCHANGE_DECLARE, GET, PUBLISH, Native, Refused
 
 
 def one(exchange: str, key: str, body: bytes, **properties: object) -> dict[str, object]:

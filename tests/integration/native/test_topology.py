@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from nativetypes import Connect, Namer
-from rawnative import (
+
+from support.native_types import Connect, Namer
+from support.raw_native import (
     BIND,
     EXCHANGE_DECLARE,
     EXCHANGE_DELETE,

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-import brokers
 from headrace import topics
 from headrace.store.tools.backup import backup
-from waiting import wait_for
+from headrace.testing import wait_for
+from support import brokers
 
 FILLER = "." * 1000
 PRELOADED, BATCH = 3000, 50

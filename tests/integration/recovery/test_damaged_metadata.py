@@ -12,13 +12,13 @@ from pathlib import Path
 import pika
 import pytest
 from pika.exceptions import ProbableAccessDeniedError, ProbableAuthenticationError
-from site_under_test import Site
 
 from headrace.store.api.message_log import DurabilityLevel, RecordDestination
 from headrace.store.disk import RealDisk
 from headrace.store.format import read_format
 from headrace.store.log.commit_log import CommitLog
 from headrace.store.tools.offline import LogDriver
+from support.recovery_site import Site
 
 
 def damage(site: Site, sql: str) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pika
 import pytest
 from pika.exceptions import ChannelClosedByBroker
-from site_under_test import Site
+
+from support.recovery_site import Site
 
 
 def test_durable_topology_survives(site: Site) -> None:

@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
-from site_under_test import Site
 
 from headrace.verify.amqp_connection import VerifyConnection
 from headrace.verify.broker_process import BrokerProcess
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.properties import Properties
+from support.recovery_site import Site
 
 
 def test_a_second_broker_on_the_same_directory_refuses(site: Site, tmp_path: Path) -> None:

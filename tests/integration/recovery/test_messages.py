@@ -6,9 +6,9 @@ import time
 
 import pika
 import pytest
-from site_under_test import Site
 
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.recovery_site import Site
 
 
 def test_persistent_messages_survive_and_transient_ones_do_not(site: Site) -> None:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "interop" / "rocketmq"))
-
-from conversations import accepted
-from link import Link
 
 from fixtures import contents
 from fixtures.opening import ClockAt, Written, unpacked
@@ -24,7 +18,9 @@ from headrace.wire.remoting.headers.pull import OffsetResult, PullMessage, Query
 from headrace.wire.remoting.headers.transactions import COMMIT, EndTransaction
 from headrace.wire.remoting.message import RemotingMessage, take_messages
 from headrace.wire.remoting.names import retry_topic
-from remoting_bodies import take_group_configs
+from support.raw_remoting import Link
+from support.remoting_bodies import take_group_configs
+from support.rocketmq.protocol_checks import accepted
 
 NAMES = ["crashed", "stopped"]
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "interop"))
-sys.path.insert(0, str(Path(__file__).parents[2] / "interop" / "rocketmq"))
-
-from ours import Ours
-
 from headrace.testing import run_broker
+from support.remoting_broker import Ours
 
 
 @pytest.fixture(scope="module")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from conversations import new_topic
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from link import Link, Site
 
-from exploring import examples
 from headrace.server.remoting.handlers import HANDLERS
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Serialization
+from support.example_counts import examples
+from support.raw_remoting import Link, Site
+from support.rocketmq.protocol_checks import new_topic
 
 pytestmark = pytest.mark.timeout(120)
 

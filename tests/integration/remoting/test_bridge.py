@@ -8,9 +8,6 @@ from uuid import uuid4
 
 import pika
 import pytest
-from conversations import accepted
-from link import Link
-from ours import Ours
 from pika.adapters.blocking_connection import BlockingChannel
 
 from headrace.testing import run_broker, wait_for
@@ -21,6 +18,9 @@ from headrace.wire.remoting.headers.pull import GetMaxOffset, OffsetResult, Pull
 from headrace.wire.remoting.headers.send import SendMessage
 from headrace.wire.remoting.message import RemotingMessage, take_messages
 from headrace.wire.remoting.properties import properties_text
+from support.raw_remoting import Link
+from support.remoting_broker import Ours
+from support.rocketmq.protocol_checks import accepted
 
 pytestmark = pytest.mark.timeout(60)
 

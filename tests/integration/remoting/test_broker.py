@@ -8,9 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conversations import accepted, join, new_topic, pull, send
-from link import Link, Site
-from ours import Ours
 
 from headrace.testing import run_broker, wait_for
 from headrace.wire.remoting import message_queue, names
@@ -40,6 +37,9 @@ from headrace.wire.remoting.headers.transactions import (
 from headrace.wire.remoting.message import RemotingMessage, take_messages
 from headrace.wire.remoting.message_queue import LockRequest, MessageQueue
 from headrace.wire.remoting.properties import properties_text
+from support.raw_remoting import Link, Site
+from support.remoting_broker import Ours
+from support.rocketmq.protocol_checks import accepted, join, new_topic, pull, send
 
 pytestmark = pytest.mark.timeout(60)
 

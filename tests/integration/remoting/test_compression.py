@@ -9,9 +9,6 @@ from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
-from conversations import accepted
-from link import Link
-from ours import Ours
 
 from headrace.server.remoting import handlers, send
 from headrace.testing import run_broker
@@ -23,6 +20,9 @@ from headrace.wire.remoting.headers.admin import CreateTopic
 from headrace.wire.remoting.headers.pull import PullMessage
 from headrace.wire.remoting.headers.send import SendMessage
 from headrace.wire.remoting.message import take_messages
+from support.raw_remoting import Link
+from support.remoting_broker import Ours
+from support.rocketmq.protocol_checks import accepted
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -8,8 +8,6 @@ import socket
 from contextlib import suppress
 
 import pytest
-from conversations import BORN, new_topic, read, send
-from link import Link, Site
 
 from headrace.wire.remoting.batch import BatchElement, batch_bytes
 from headrace.wire.remoting.codes import RequestCode
@@ -26,6 +24,8 @@ from headrace.wire.remoting.headers.pull import (
 from headrace.wire.remoting.headers.route import GetRouteInfo
 from headrace.wire.remoting.headers.send import SendBack, SendMessage
 from headrace.wire.remoting.message_queue import LockRequest, MessageQueue
+from support.raw_remoting import Link, Site
+from support.rocketmq.protocol_checks import BORN, new_topic, read, send
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -7,9 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from conversations import accepted, join, new_topic, pull, send
-from link import Link
-from ours import Ours
 
 from headrace.testing import run_broker
 from headrace.wire.remoting import names
@@ -38,7 +35,10 @@ from headrace.wire.remoting.headers.route import GetRouteInfo, TopicRoute
 from headrace.wire.remoting.headers.send import PushReply, SendBack, SendMessage
 from headrace.wire.remoting.message import take_messages
 from headrace.wire.remoting.properties import properties_text, take_properties
-from remoting_bodies import take_group_configs
+from support.raw_remoting import Link
+from support.remoting_bodies import take_group_configs
+from support.remoting_broker import Ours
+from support.rocketmq.protocol_checks import accepted, join, new_topic, pull, send
 
 pytestmark = pytest.mark.timeout(60)
 

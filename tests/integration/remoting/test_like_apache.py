@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from conversations import *  # noqa: F403 - the tests
-from link import Site
+
+from support.raw_remoting import Site
+from support.rocketmq.protocol_checks import *  # noqa: F403 - the tests
 
 pytestmark = pytest.mark.timeout(60)
 

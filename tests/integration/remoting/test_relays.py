@@ -7,9 +7,6 @@ from threading import Event, Thread
 from uuid import uuid4
 
 import pytest
-from conversations import accepted, join, new_topic, send
-from link import Link
-from ours import Ours
 
 from headrace.rocketmq import (
     ConcurrentConsumer,
@@ -25,7 +22,10 @@ from headrace.wire.remoting.headers.diagnosis import (
     RunningInfo,
 )
 from headrace.wire.remoting.headers.groups import ConsumeDirectly, GetRunningInfo
-from remoting_bodies import take_topic_list
+from support.raw_remoting import Link
+from support.remoting_bodies import take_topic_list
+from support.remoting_broker import Ours
+from support.rocketmq.protocol_checks import accepted, join, new_topic, send
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conversations import new_topic, pull, send
-from link import Link
-from ours import Ours
 
 from headrace.store.tools.backup import backup, restore
 from headrace.testing import run_broker
 from headrace.wire.remoting.codes import ResponseCode
 from headrace.wire.remoting.headers.pull import PullResult
+from support.raw_remoting import Link
+from support.remoting_broker import Ours
+from support.rocketmq.protocol_checks import new_topic, pull, send
 
 
 def test_a_consumer_ahead_of_the_log_is_sent_to_where_the_log_went_on(

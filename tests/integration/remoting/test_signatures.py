@@ -6,9 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conversations import accepted, new_topic
-from link import Link
-from ours import Ours
 
 from headrace.core.access.user import is_loopback
 from headrace.core.broker import Broker
@@ -26,6 +23,9 @@ from headrace.wire.remoting.command import Serialization
 from headrace.wire.remoting.flags import PullFlag
 from headrace.wire.remoting.headers.pull import GetMaxOffset, PullMessage
 from headrace.wire.remoting.headers.send import SendMessage
+from support.raw_remoting import Link
+from support.remoting_broker import Ours
+from support.rocketmq.protocol_checks import accepted, new_topic
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 import trustme
-from conversations import accepted, new_topic, send
-from link import Link
-from ours import Ours
 
 from headrace.testing import RunningBroker, run_broker
 from headrace.wire.remoting.headers.pull import GetMaxOffset
 from headrace.wire.remoting.headers.route import GetRouteInfo
+from support.raw_remoting import Link
+from support.remoting_broker import Ours
+from support.rocketmq.protocol_checks import accepted, new_topic, send
 
 pytestmark = pytest.mark.timeout(60)
 

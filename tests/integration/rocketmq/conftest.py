@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from fake import Fake
 
 from headrace.rocketmq import ConsumerConfig, Producer, ProducerConfig
 from headrace.rocketmq.consumers import BlockingConsumer
 from headrace.rocketmq.consuming.listeners import Listener
+from support.rocketmq.fake_server import Fake
 
 QUICK: dict[str, object] = {
     "consumer_group": "g",

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from threading import Event, Lock
 
 import pytest
-from fake import BROKER, Fake, Peer
 
 from headrace.rocketmq import (
     AsyncConcurrentConsumer,
@@ -26,12 +25,13 @@ from headrace.rocketmq import (
 )
 from headrace.rocketmq.consumers import BlockingConsumer
 from headrace.rocketmq.consuming import concurrent
+from headrace.testing import wait_for
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.diagnosis import ConsumeDirectlyResult, RunningInfo
 from headrace.wire.remoting.message_queue import locked_body, offsets_body, take_offsets
-from remoting_bodies import message_bytes
-from waiting import wait_for
+from support.remoting_bodies import message_bytes
+from support.rocketmq.fake_server import BROKER, Fake, Peer
 
 SUCCESS, LATER = ConsumeResult.SUCCESS, ConsumeResult.RECONSUME_LATER
 Consume = Callable[..., BlockingConsumer]

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
-from fake import Fake, Peer
 
 from headrace.rocketmq import (
     AsyncProducer,
@@ -26,10 +25,11 @@ from headrace.rocketmq import (
     TransactionListener,
     TransactionProducer,
 )
+from headrace.testing import wait_for
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
-from remoting_bodies import message_bytes
-from waiting import wait_for
+from support.remoting_bodies import message_bytes
+from support.rocketmq.fake_server import Fake, Peer
 
 SEND = RequestCode.SEND_MESSAGE_V2
 HELLO = Message("T", b"hello")

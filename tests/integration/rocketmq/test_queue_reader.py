@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from fake import Fake, Peer
 
 from headrace.rocketmq import (
     BrokerError,
@@ -27,9 +26,10 @@ from headrace.spark.backends.rocketmq import RocketMqBackend
 from headrace.spark.errors import BadOption, DataLost, SparkError
 from headrace.spark.options import ReadOptions, read_options
 from headrace.spark.task_plan import TaskRange
+from headrace.testing import wait_for
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
-from waiting import wait_for
+from support.rocketmq.fake_server import Fake, Peer
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPConnectionError
 
-from descriptors import descriptors
 from headrace.client import ConnectionFactory
 from headrace.errors import ConfigError, NotFound, StoreError
 from headrace.testing import RunningBroker, run_broker, wait_for
+from support.open_files import descriptors
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 

@@ -12,7 +12,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from headrace.store.topics.engine import TopicSpec
 from headrace.testing import RunningBroker, run_broker
-from nativetopics import NativeEngine
+from support.native_topics import NativeEngine
 
 
 @pytest.fixture(scope="module")

@@ -13,16 +13,16 @@ import pika
 import pytest
 from pika.exceptions import NackError
 
-import brokers
 import headrace
-from brokers import Broker
 from headrace import topics
 from headrace.errors import BrokerError, EngineUnavailable, StoreError
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.engine import Entry, TopicSpec
+from headrace.testing import wait_for
 from headrace.topics.remote_engine import RemoteEngine
-from mariadb import PASSWORD, MariaDb
-from waiting import wait_for
+from support import brokers
+from support.brokers import Broker
+from support.mariadb import PASSWORD, MariaDb
 
 _numbers = count(1)
 StartNode = Callable[[], Broker]

@@ -11,14 +11,13 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-import mariadb
 from headrace.errors import ClaimLost, TopicConflict
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import ConsumerSpec, Entry, Taken, TopicSpec
-from headrace.testing import RunningBroker, run_broker
-from mariadb import MariaDb
-from nativetopics import NativeEngine
-from waiting import wait_for
+from headrace.testing import RunningBroker, run_broker, wait_for
+from support import mariadb
+from support.mariadb import MariaDb
+from support.native_topics import NativeEngine
 
 _numbers = count(1)
 

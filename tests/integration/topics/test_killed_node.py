@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-import brokers
-import mysql_audit
-from brokers import Broker
 from headrace import topics
 from headrace.errors import BrokerError
-from mariadb import MariaDb
-from waiting import wait_for
+from headrace.testing import wait_for
+from support import brokers, mysql_audit
+from support.brokers import Broker
+from support.mariadb import MariaDb
 
 DATABASE = "killed_node"
 LEASE = 2.0

@@ -19,9 +19,9 @@ from headrace.errors import (
 )
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import ConsumerSpec, Entry
-from headrace.testing import RunningBroker
-from integration.access.accesssite import Site
-from nativetopics import (
+from headrace.testing import RunningBroker, wait_for
+from support.access_matrix import Site
+from support.native_topics import (
     APPEND,
     COMMIT,
     DEAD,
@@ -37,7 +37,6 @@ from nativetopics import (
     Line,
     NativeEngine,
 )
-from waiting import wait_for
 
 LineMaker = Callable[..., Line]
 

@@ -9,8 +9,8 @@ import pytest
 from headrace.errors import AccessRefused
 from headrace.store.topics.engine import ConsumerSpec, Entry, TopicSpec
 from headrace.testing import RunningBroker
-from integration.access.accesssite import PASSWORD, USER, Site
-from nativetopics import (
+from support.access_matrix import PASSWORD, USER, Site
+from support.native_topics import (
     APPEND,
     COMMIT,
     DEAD,

@@ -18,7 +18,7 @@ from headrace.store.tools.repair import repair
 from headrace.store.topics.engine import ConsumerSpec, Entry, TopicSpec
 from headrace.testing import run_broker
 from headrace.wire.native.payloads import Op
-from nativetopics import NativeEngine
+from support.native_topics import NativeEngine
 
 ANN, BEA = ConsumerSpec("ann", "g"), ConsumerSpec("bea", "h")
 

@@ -10,15 +10,14 @@ from threading import Event, Thread
 
 import pytest
 
-import brokers
 from headrace.errors import ClaimLost, EngineUnavailable
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import Priority
 from headrace.store.tools.fsck import check
 from headrace.store.topics.engine import LATEST, ConsumerSpec, Entry, Taken, TopicSpec
-from headrace.testing import RunningBroker, run_broker
-from nativetopics import NativeEngine
-from waiting import wait_for
+from headrace.testing import RunningBroker, run_broker, wait_for
+from support import brokers
+from support.native_topics import NativeEngine
 
 ANN, BOB, ALONE = ConsumerSpec("ann", "g"), ConsumerSpec("bob", "g"), ConsumerSpec("alone")
 

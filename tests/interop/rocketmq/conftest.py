@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from apache import BROKER, OLD_VERSION, VERSION, Apache
-from link import Link
-from ours import Ours
-
-from headrace.testing import run_broker
+from headrace.testing import run_broker, wait_for
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.headers.route import ClusterInfo
-from waiting import wait_for
+from support.raw_remoting import Link
+from support.remoting_broker import Ours
+from support.rocketmq.apache import BROKER, OLD_VERSION, VERSION, Apache
 
 
 def _started(directory: Path, version: str) -> Iterator[Apache]:

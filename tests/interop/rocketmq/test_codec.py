@@ -5,10 +5,6 @@ from __future__ import annotations
 from uuid import uuid4
 
 import pytest
-from apache import Apache
-from conversations import *  # noqa: F403 - the tests
-from conversations import accepted, new_topic, pull, reset, send
-from link import Link, Site
 
 from headrace.wire.remoting import compression, message_queue
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
@@ -16,6 +12,10 @@ from headrace.wire.remoting.headers.pull import PullResult
 from headrace.wire.remoting.headers.route import GetRouteInfo, TopicRoute
 from headrace.wire.remoting.message import take_messages
 from headrace.wire.remoting.message_queue import MessageQueue
+from support.raw_remoting import Link, Site
+from support.rocketmq.apache import Apache
+from support.rocketmq.protocol_checks import *  # noqa: F403 - the tests
+from support.rocketmq.protocol_checks import accepted, new_topic, pull, reset, send
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 

@@ -9,16 +9,16 @@ from uuid import uuid4
 
 import pytest
 import trustme
-from apache import OLD_VERSION, VERSION
-from conversations import accepted, new_topic
-from link import Link, Site
-from ours import Ours
-from programs import cpp, go, java, node
 
 from headrace.testing import run_broker
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.fastjson import json_bytes
 from headrace.wire.remoting.headers.admin import GroupConfig
+from support.raw_remoting import Link, Site
+from support.remoting_broker import Ours
+from support.rocketmq.apache import OLD_VERSION, VERSION
+from support.rocketmq.programs import cpp, go, java, node
+from support.rocketmq.protocol_checks import accepted, new_topic
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 

@@ -10,12 +10,12 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from link import Site
-from programs import program
-from scenes import Scene
 
 from headrace.rocketmq import Message, Producer
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.raw_remoting import Site
+from support.rocketmq.programs import program
+from support.rocketmq.sdk_scenarios import Scene
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 

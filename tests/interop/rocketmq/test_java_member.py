@@ -8,13 +8,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from apache import VERSION, libraries
-from link import Site
-from scenes import Collector, Scene, numbered
-from toolchain import cache_for, compile_program, need
 
 from headrace.rocketmq import ConcurrentConsumer
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.raw_remoting import Site
+from support.rocketmq.apache import VERSION, libraries
+from support.rocketmq.sdk_scenarios import Collector, Scene, numbered
+from support.toolchain import cache_for, compile_program, need
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 

@@ -8,12 +8,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from apache import LOGBACK, OLD_VERSION, VERSION, libraries
-from ours import Ours
-from scenes import Collector, Scene
 
 from headrace.rocketmq import ConcurrentConsumer, Message
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.remoting_broker import Ours
+from support.rocketmq.apache import LOGBACK, OLD_VERSION, VERSION, libraries
+from support.rocketmq.sdk_scenarios import Collector, Scene
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from link import Site
-from readings import *  # noqa: F403 - the tests
+
+from support.raw_remoting import Site
+from support.rocketmq.reader_checks import *  # noqa: F403 - the tests
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 

@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from scenes import BROADCASTING, Collector, Scene, numbered
 
 import headrace
 from headrace.rocketmq import (
@@ -31,7 +30,8 @@ from headrace.rocketmq import (
     TransactionConsumer,
     TransactionListener,
 )
-from waiting import wait_for
+from headrace.testing import wait_for
+from support.rocketmq.sdk_scenarios import BROADCASTING, Collector, Scene, numbered
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 

@@ -14,9 +14,6 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
-from apache import Apache
-from link import Link
-from scenes import Collector, Scene
 
 import headrace
 from headrace.rocketmq import (
@@ -28,8 +25,11 @@ from headrace.rocketmq import (
     Producer,
     RocketMQError,
 )
+from headrace.testing import wait_for
 from headrace.wire.remoting.headers.pull import GetMaxOffset, OffsetResult, QueryConsumerOffset
-from waiting import wait_for
+from support.raw_remoting import Link
+from support.rocketmq.apache import Apache
+from support.rocketmq.sdk_scenarios import Collector, Scene
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(300)]
 

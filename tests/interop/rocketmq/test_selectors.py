@@ -5,15 +5,15 @@ from __future__ import annotations
 from uuid import uuid4
 
 import pytest
-from apache import Apache
-from conversations import accepted, new_topic, pull, read, send
-from link import Link
 
 from headrace.errors import SelectorError
 from headrace.model.selectors import SqlSelector
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.headers.heartbeat import ClientCheck, Subscription
 from headrace.wire.remoting.headers.pull import SQL92
+from support.raw_remoting import Link
+from support.rocketmq.apache import Apache
+from support.rocketmq.protocol_checks import accepted, new_topic, pull, read, send
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 

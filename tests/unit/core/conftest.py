@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from unit.core.stage import Stage
+from support.fake_loop import Stage
 
 
 @pytest.fixture

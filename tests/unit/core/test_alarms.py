@@ -8,7 +8,7 @@ import pytest
 
 from headrace.core import alarms as alarms_module
 from headrace.core.alarms import CHECK_EVERY_MS, Alarms
-from unit.core.stage import Stage
+from support.fake_loop import Stage
 
 
 class Machine:

@@ -13,7 +13,7 @@ from headrace.core.broker import Broker
 from headrace.core.clock import VirtualClock
 from headrace.core.vhost import Vhost
 from headrace.errors import NotAllowed, PreconditionFailed
-from unit.core.stage import HandLoop, Inbox
+from support.fake_loop import HandLoop, Inbox
 
 
 class Guest:

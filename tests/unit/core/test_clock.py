@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.core.clock import Clock, Timers, VirtualClock
-from unit.core.stage import Stage
+from support.fake_loop import Stage
 
 
 def note(log: list[str], text: str) -> Callable[[], None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.core.queues.queue import Queue
 from headrace.wire.amqp.content import properties_of
 from headrace.wire.amqp.properties import Properties
-from unit.core.stage import Inbox, Stage, message, ready
+from support.fake_loop import Inbox, Stage, message, ready
 
 
 def buried(queue: Queue) -> Properties:

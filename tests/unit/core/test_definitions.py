@@ -13,7 +13,7 @@ from headrace.core.broker import Broker
 from headrace.core.clock import VirtualClock
 from headrace.core.definitions import load_definitions
 from headrace.errors import ConfigError
-from unit.core.stage import HandLoop
+from support.fake_loop import HandLoop
 
 GOOD = {
     "rabbit_version": "3.10.0",

@@ -7,7 +7,7 @@ import pytest
 from headrace.core.queues.queue import Queue
 from headrace.errors import PreconditionFailed
 from headrace.wire.amqp.content import properties_of
-from unit.core.stage import Stage, ready
+from support.fake_loop import Stage, ready
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.vhost import Vhost
-from unit.core.stage import Stage
+from support.fake_loop import Stage
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 
 from headrace.core import loop_turn
-from unit.core.stage import Stage
+from support.fake_loop import Stage
 
 
 class Worker:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.model.policy import Policy
-from unit.core.stage import Inbox, Stage, message, ready
+from support.fake_loop import Inbox, Stage, message, ready
 
 
 def test_a_queue_ttl_drops_messages_on_time_without_anybody_looking(stage: Stage) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import AccessRefused
-from unit.core.stage import Inbox, Stage, ready
+from support.fake_loop import Inbox, Stage, ready
 
 
 def test_messages_wait_until_the_end_of_the_turn(stage: Stage) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.model.policy import Policy
-from unit.core.stage import Inbox, Stage, message, ready
+from support.fake_loop import Inbox, Stage, message, ready
 
 DEAD = {"dead_letter_exchange": "", "dead_letter_routing_key": "dead"}
 

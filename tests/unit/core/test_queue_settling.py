@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from headrace.wire.amqp.content import properties_of
-from unit.core.stage import Inbox, Stage, ready
+from support.fake_loop import Inbox, Stage, ready
 
 DEAD = {"dead_letter_exchange": "", "dead_letter_routing_key": "dead"}
 

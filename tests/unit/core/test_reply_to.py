@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.core.reply_to import PREFIX, ReplyAddress
 from headrace.model.message import PublishedRun
-from unit.core.stage import Stage
+from support.fake_loop import Stage
 
 
 def test_answers_reach_the_requester_through_the_default_exchange(stage: Stage) -> None:

@@ -30,9 +30,9 @@ from headrace.store.api.message_log import (
     UserRow,
 )
 from headrace.store.orphans import separate_strays
-from power.forgetful import ForgetfulDisk
-from unit.core.stage import HandLoop, Inbox, message
-from unit.store.log.journals import JournalStage
+from support.fake_loop import HandLoop, Inbox, message
+from support.faulty_disk import ForgetfulDisk
+from support.storage.log_stage import JournalStage
 
 QUEUE = QueueRow(1, "u-1", "/", "q")
 

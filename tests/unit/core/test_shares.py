@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.core import loop_turn as turn
-from unit.core.stage import Inbox, Stage, message, ready
+from support.fake_loop import Inbox, Stage, message, ready
 
 MANY = 500
 

@@ -15,10 +15,10 @@ from headrace.core.storage import Storage
 from headrace.store.api.message_log import ExchangeRow, QueueRow
 from headrace.store.log import commit_log as log_module
 from headrace.store.paging_files import Scratch
-from memory_metadata import MemoryMetadata
-from power.forgetful import ForgetfulDisk
-from unit.core.stage import HandLoop
-from unit.store.log.journals import JournalStage
+from support.fake_loop import HandLoop
+from support.faulty_disk import ForgetfulDisk
+from support.memory_metadata import MemoryMetadata
+from support.storage.log_stage import JournalStage
 
 
 class Session:

@@ -8,7 +8,7 @@ from headrace.core import routes
 from headrace.core.vhost import Vhost
 from headrace.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from headrace.model.policy import Policy
-from unit.core.stage import Inbox, Stage, ready
+from support.fake_loop import Inbox, Stage, ready
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from headrace.rocketmq import (
 from headrace.rocketmq.consuming.workers import ThreadPool
 from headrace.rocketmq.health import HealthProblems
 from headrace.rocketmq.net.lifecycle import Lifecycle
-from waiting import wait_for
+from headrace.testing import wait_for
 
 CONFIG = ConsumerConfig(consumer_group="g", namesrv_addr="127.0.0.1:1", request_timeout=200)
 

@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
-from descriptors import descriptors
 from headrace.store.disk import MAX_OPEN, Disk, RealDisk, RealFile
-from power.forgetful import SECTOR, ForgetfulDisk, PowerCut
+from support.faulty_disk import SECTOR, ForgetfulDisk, PowerCut
+from support.open_files import descriptors
 
 DISKS: dict[str, Callable[[Path], Disk]] = {
     "double": lambda directory: ForgetfulDisk(),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from descriptors import descriptors
 from headrace.store.paging_files import Scratch
+from support.open_files import descriptors
 
 
 def open_files() -> int:

@@ -15,7 +15,7 @@ from headrace.bench.load import consumer, contents, frames
 from headrace.bench.load.board import SharedCounters
 from headrace.bench.load.consumer import ConsumerSocket
 from headrace.bench.load_plan import LoadPlan
-from unit.bench.fakes import FakeLink, FakeSocket
+from support.fake_connection import FakeLink, FakeSocket
 
 MakeInlet = Callable[..., tuple[ConsumerSocket, SharedCounters, FakeSocket]]
 

@@ -12,7 +12,7 @@ from headrace.bench.load import publisher
 from headrace.bench.load.board import SharedCounters
 from headrace.bench.load.publisher import PublisherSocket
 from headrace.bench.load_plan import LoadPlan
-from unit.bench.fakes import FakeLink, FakeSocket
+from support.fake_connection import FakeLink, FakeSocket
 
 MakeStream = Callable[[Case], tuple[PublisherSocket, SharedCounters, FakeSocket]]
 

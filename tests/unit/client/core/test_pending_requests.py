@@ -16,7 +16,7 @@ from headrace.client.errors import (
     RequestTimeout,
 )
 from headrace.wire.native.payloads import Op
-from unit.client.desk import Desk
+from support.fake_client import Desk
 
 
 @pytest.fixture

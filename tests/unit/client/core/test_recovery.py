@@ -12,7 +12,7 @@ from headrace.client.core.connection_core import ConnectionState
 from headrace.client.core.unsettled import Delivery
 from headrace.client.errors import ConsumerCancelled, ResourceLocked
 from headrace.wire.native.payloads import Op
-from unit.client.desk import Box, Desk, Request
+from support.fake_client import Box, Desk, Request
 
 PLAIN: dict[str, Any] = {"durable": False, "auto_delete": False, "arguments": None}
 

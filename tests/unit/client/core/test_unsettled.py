@@ -6,7 +6,7 @@ import pytest
 
 from headrace.client.core.unsettled import Delivery, UnsettledDeliveries
 from headrace.client.errors import AlreadySettled
-from unit.client.desk import row
+from support.fake_client import row
 
 
 def ledger_with(*tags: int) -> tuple[UnsettledDeliveries, list[Delivery], list[bool]]:

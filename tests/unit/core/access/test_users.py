@@ -17,7 +17,7 @@ from headrace.core.broker import Broker
 from headrace.core.clock import VirtualClock
 from headrace.errors import LoginRefused, NotFound, PreconditionFailed
 from headrace.model.passwords import LIGHT, SCRYPT, SHA256, PasswordHash
-from unit.core.stage import HandLoop
+from support.fake_loop import HandLoop
 
 HASH = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"  # of "test12"
 SECRET = "planted-secret-4711"

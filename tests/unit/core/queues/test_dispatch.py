@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unit.core.stage import Inbox, Stage
+from support.fake_loop import Inbox, Stage
 
 
 def numbers(n: int, start: int = 0) -> list[str]:

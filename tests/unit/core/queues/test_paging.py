@@ -13,8 +13,8 @@ from headrace.model.message import STASHED, Route, Run
 from headrace.store.api.message_log import DurabilityLevel, RecordDestination
 from headrace.store.log.segment import segment_name
 from headrace.store.paging_files import Scratch
-from power.forgetful import ForgetfulDisk
-from unit.store.log.journals import JournalStage
+from support.faulty_disk import ForgetfulDisk
+from support.storage.log_stage import JournalStage
 
 ROUTE = Route("ex", "key")
 QUEUE = 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headrace.server.amqp.channel import Channel
-from unit.core.stage import Stage
-from unit.server.amqp.desk import Desk
+from support.fake_loop import Stage
+from support.fake_session import Desk
 
 
 @pytest.fixture

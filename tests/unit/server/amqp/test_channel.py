@@ -13,8 +13,8 @@ from headrace.server.base_channel import OUT_HIGH
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.methods import BasicCancel, BasicDeliver
 from headrace.wire.amqp.properties import Properties
-from unit.core.stage import Stage, ready
-from unit.server.amqp.desk import Desk, frames_in
+from support.fake_loop import Stage, ready
+from support.fake_session import Desk, frames_in
 
 
 @pytest.fixture

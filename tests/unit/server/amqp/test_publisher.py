@@ -13,8 +13,8 @@ from headrace.server.amqp.transaction import Transaction
 from headrace.server.publish_inspection import parse_expiration
 from headrace.wire.amqp.content import properties_of
 from headrace.wire.amqp.methods import BasicAck, BasicNack, BasicPublish, BasicReturn, method_frame
-from unit.core.stage import Stage, message, ready
-from unit.server.amqp.desk import Desk
+from support.fake_loop import Stage, message, ready
+from support.fake_session import Desk
 
 
 @pytest.fixture

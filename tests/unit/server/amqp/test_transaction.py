@@ -13,7 +13,7 @@ from headrace.server.amqp.channel import Channel
 from headrace.server.amqp.publisher import PREPARE_AT_ONCE
 from headrace.server.amqp.transaction import Transaction
 from headrace.wire.amqp.methods import BasicPublish, method_frame
-from unit.core.stage import Stage, message, ready
+from support.fake_loop import Stage, message, ready
 
 MANY = 20 * PREPARE_AT_ONCE
 

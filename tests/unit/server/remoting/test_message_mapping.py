@@ -16,7 +16,7 @@ from headrace.server.remoting.places import physical_offset, take_physical
 from headrace.store.topics.engine import Entry
 from headrace.store.topics.entry import decode_entry, encode_entry
 from headrace.wire.remoting.hosts import HostAddress, host_bytes
-from remoting_bodies import take_message
+from support.remoting_bodies import take_message
 
 names = st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "DELAY", "colour", "größe"])
 words = st.text(st.characters(codec="utf-8", exclude_characters="\x01\x02"), min_size=1, max_size=9)

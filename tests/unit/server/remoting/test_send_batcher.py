@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import cast
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "core"))
-
-from stage import HandLoop
 
 from headrace.core.clock import Timers, VirtualClock
 from headrace.core.loop_turn import LoopTurn
@@ -22,6 +16,7 @@ from headrace.model.topics.partitions import Track
 from headrace.server.remoting import long_polls as polling
 from headrace.server.remoting.long_polls import LongPolls, PullRequest
 from headrace.server.remoting.send_batcher import AppendedRange, TurnAppends
+from support.fake_loop import HandLoop
 
 TRACK: Track = (Priority.MIDDLE, 0)
 

@@ -6,7 +6,7 @@ from headrace.store.log.appender import Appender, Encode
 from headrace.store.log.record import segment_seed
 from headrace.store.log.segment import Segment
 from headrace.store.log.segment_list import SegmentList
-from power.forgetful import ForgetfulDisk
+from support.faulty_disk import ForgetfulDisk
 
 SEED = b"%d" % segment_seed(0)
 

@@ -15,7 +15,7 @@ from headrace.store.log.checkpoint import (
     write_checkpoint,
 )
 from headrace.store.log.queue_index import QueueIndex
-from power.forgetful import ForgetfulDisk, PowerCut
+from support.faulty_disk import ForgetfulDisk, PowerCut
 
 
 def some_queues() -> dict[int, QueueIndex]:

@@ -10,8 +10,8 @@ from headrace.store.disk import RealDisk
 from headrace.store.log import compaction
 from headrace.store.log.compaction import CompactionRule
 from headrace.store.log.segment import Segment
-from power.forgetful import ForgetfulDisk, PowerCut
-from unit.store.log.journals import EAGER, JournalStage
+from support.faulty_disk import ForgetfulDisk, PowerCut
+from support.storage.log_stage import EAGER, JournalStage
 
 
 def segment(*, total: int, live: int, used: int, live_bytes: int) -> Segment:

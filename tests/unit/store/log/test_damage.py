@@ -10,8 +10,8 @@ import pytest
 
 from headrace.store.api.message_log import DurabilityLevel
 from headrace.store.log.segment import index_name, segment_name
-from power.forgetful import ForgetfulDisk, ForgetfulFile
-from unit.store.log.journals import JournalStage
+from support.faulty_disk import ForgetfulDisk, ForgetfulFile
+from support.storage.log_stage import JournalStage
 
 
 class BadDisk(ForgetfulDisk):

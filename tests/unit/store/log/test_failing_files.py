@@ -15,8 +15,8 @@ from headrace.store.log import group_commit
 from headrace.store.log.checkpoint import NAMES
 from headrace.store.log.disk_reserve import NAME, DiskReserve
 from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX
-from power.forgetful import ForgetfulDisk
-from unit.store.log.journals import EAGER, JournalStage
+from support.faulty_disk import ForgetfulDisk
+from support.storage.log_stage import EAGER, JournalStage
 from unit.store.log.test_group_commit import Threaded, broken
 
 ERRORS = (errno.EIO, errno.EPERM)

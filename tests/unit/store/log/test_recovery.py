@@ -10,8 +10,8 @@ import pytest
 from headrace.store.api.message_log import DurabilityLevel
 from headrace.store.log.checkpoint import NAMES
 from headrace.store.log.segment import segment_name
-from power.forgetful import ForgetfulDisk
-from unit.store.log.journals import EAGER, JournalStage
+from support.faulty_disk import ForgetfulDisk
+from support.storage.log_stage import EAGER, JournalStage
 
 DELIVERED = "a damaged message was delivered"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headrace.model.retention import Retention
-from power.forgetful import ForgetfulDisk
-from unit.store.log.journals import EAGER, JournalStage
+from support.faulty_disk import ForgetfulDisk
+from support.storage.log_stage import EAGER, JournalStage
 
 
 def kept(stage: JournalStage, queue: int = 1) -> list[bytes]:

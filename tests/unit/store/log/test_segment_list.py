@@ -6,7 +6,7 @@ import pytest
 
 from headrace.store.log.segment import Segment, segment_name
 from headrace.store.log.segment_list import REMOVED_AT_ONCE, SegmentList
-from power.forgetful import ForgetfulDisk
+from support.faulty_disk import ForgetfulDisk
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from handover import Handover
 from headrace.errors import ConfigError, StoreError
 from headrace.store.api.message_log import Declarations, ExchangeRow, SecretRow
 from headrace.store.sqlite import SqliteMetadata, database
 from headrace.store.sqlite.database import store_error
 from headrace.store.sqlite.schema import MIGRATIONS
+from support.callback_queue import Handover
 
 
 def modes(directory: Path) -> dict[str, int]:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from handover import Handover
 from headrace.errors import StoreError
 from headrace.store.api.message_log import ExchangeRow, QueueRow
 from headrace.store.sqlite import SqliteMetadata, database, metadata
 from headrace.store.sqlite.metadata import PendingChange
+from support.callback_queue import Handover
 
 
 @pytest.fixture

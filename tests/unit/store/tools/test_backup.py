@@ -28,7 +28,7 @@ from headrace.store.tools.backup import backup, restore
 from headrace.store.tools.compact import compact
 from headrace.store.tools.fsck import check
 from headrace.store.tools.offline import LogDriver, read_catalogue
-from waiting import wait_for
+from headrace.testing import wait_for
 
 QUEUE = 1
 

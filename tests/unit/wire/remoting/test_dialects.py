@@ -24,7 +24,7 @@ from headrace.wire.remoting.headers.route import BrokerData, ClusterInfo, QueueD
 from headrace.wire.remoting.headers.send import SendMessage, SendResponse
 from headrace.wire.remoting.message import RemotingMessage
 from headrace.wire.remoting.message_queue import MessageQueue, take_offsets
-from remoting_bodies import message_bytes, take_message
+from support.remoting_bodies import message_bytes, take_message
 
 
 def read_header(header: object) -> Command:

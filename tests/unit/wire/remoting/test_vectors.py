@@ -11,7 +11,7 @@ from headrace.wire.remoting.frames import Reader, command_bytes
 from headrace.wire.remoting.hosts import HostAddress
 from headrace.wire.remoting.message import RemotingMessage, take_messages
 from headrace.wire.remoting.message_ids import take_offset_id
-from remoting_bodies import message_bytes
+from support.remoting_bodies import message_bytes
 
 ROUTE_JSON = bytes.fromhex("000000810000007d") + (
     b'{"code":105,"extFields":{"topic":"T"},"flag":0,"language":"PYTHON","opaque":1,'

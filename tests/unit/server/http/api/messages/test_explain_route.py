@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exploring import examples
 from headrace.core.clock import Clock, Timers
 from headrace.core.loop_turn import LoopTurn
 from headrace.core.vhost import Vhost
 from headrace.server.http.api.messages.explain_route import explain
+from support.example_counts import examples
 
 words = st.sampled_from(["a", "b", "c"])
 keys = st.lists(words, min_size=1, max_size=3).map(".".join)

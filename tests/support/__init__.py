@@ -1,0 +1,1 @@
+"""Helpers of the tests: brokers, clients, fakes, and programs to be killed."""

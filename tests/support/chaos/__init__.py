@@ -1,0 +1,1 @@
+"""Brokers and workers that chaos tests damage or kill."""

@@ -1,0 +1,1 @@
+"""RocketMQ for tests: Apache's server, a fake one, and what both must answer."""

@@ -1,0 +1,1 @@
+"""Spark for tests: sessions, clusters, drivers, and what can be killed of them."""

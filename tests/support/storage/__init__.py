@@ -1,0 +1,1 @@
+"""The commit log under test: by hand, under load, through power cuts."""
