@@ -1,4 +1,4 @@
-"""Tables made by the seed's DDL, with its comma and its ENUM corrected, become topics."""
+"""Tables of the original layout, with its comma and its ENUM corrected, become topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings: the defaults of the seed, and one clear line for each value that cannot be used."""
+"""Settings: the original defaults, and one clear line for each value that cannot be used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def producer(**values: object) -> ProducerConfig:
     return ProducerConfig(**{"producer_group": "g", "namesrv_addr": "localhost:9876", **values})  # type: ignore[arg-type]
 
 
-def test_defaults_are_those_of_the_seed() -> None:
+def test_defaults_are_those_of_the_original_api() -> None:
     expected = {
         "message_model": MessageModel.CLUSTERING,
         "consume_thread_min": 20,

@@ -272,10 +272,10 @@ JAVA = """{
 GO = json.dumps(
     {"offsetTable": {json.dumps({"topic": "T", "brokerName": "broker-a", "queueId": 0}): 12}}
 )
-SEED = "T@broker-a:0=12\nodd@name@broker-a:1=7\n"
+LINES = "T@broker-a:0=12\nodd@name@broker-a:1=7\n"
 
 
-@pytest.mark.parametrize("text", [JAVA, GO, SEED], ids=["java", "go", "seed"])
+@pytest.mark.parametrize("text", [JAVA, GO, LINES], ids=["java", "go", "lines"])
 def test_files_of_others_can_be_imported(tmp_path: Path, text: str) -> None:
     (tmp_path / "foreign").write_text(text)
     store = local(tmp_path)

@@ -1,4 +1,4 @@
-"""The SubscriptionManager: every method, and the eight corrections of the seed's one."""
+"""The SubscriptionManager: every method, and the eight corrections of the original one."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class ConsistentHashAllocateStrategy(_SharedOut):
 
 
 HashAllocateStrategy = ConsistentHashAllocateStrategy
-"""The seed's name. Its own rule is unknown to Java members, so the name stands for this one."""
+"""The original name. Its own rule is unknown to Java members, so the name stands for this one."""
 
 
 class ConfigurationAllocateStrategy:

@@ -1,4 +1,4 @@
-"""Offset files: ours, the lines of the seed, and the JSON of Java and Go."""
+"""Offset files: ours, the original lines, and the JSON of Java and Go."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class LocalOffsetStore(TableOffsetStore):
             raise OffsetStoreError(f"{path} cannot be read: {error}") from error
 
     def import_file(self, path: str | os.PathLike[str]) -> int:
-        """Take offsets from a file of the seed's, Java's or Go's format; how many."""
+        """Take offsets from a file of the original, Java's or Go's format; how many."""
         data = self._bytes_of(Path(path).expanduser())
         if data is None:
             raise OffsetStoreError(f"{path} does not exist")

@@ -1,1 +1,1 @@
-"""Topics in MySQL or MariaDB: the tables of the seed, read by a rule that loses nothing."""
+"""Topics in MySQL or MariaDB: the original tables, read by a rule that loses nothing."""

@@ -1,4 +1,4 @@
-"""Tables made by the seed's DDL become a topic, in place: messages, ids and offsets stay.
+"""Tables of the original layout become a topic, in place: messages, ids and offsets stay.
 
 DDL is not transactional, so each step looks at what is there and does only what is missing: an
 adoption that was interrupted is finished by the next. Producers and consumers of the old kind must
@@ -61,7 +61,7 @@ def adopt(session: DbConnection, topic: str) -> None:
 
 
 def _check(session: DbConnection, topic: str) -> None:
-    """All of the seed's tables and columns, and nothing in them that does not fit."""
+    """All of the original tables and columns, and nothing in them that does not fit."""
     wanted = {tables.messages(topic, lane): _SEED_MESSAGES for lane in BY_URGENCY}
     wanted[tables.cursors(topic)] = _SEED_CURSORS
     for table, its in wanted.items():

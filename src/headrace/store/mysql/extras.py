@@ -25,7 +25,7 @@ class Extras(MySqlContext):
     """All methods may be called from any thread."""
 
     def adopt(self, topic: str) -> None:
-        """Make a topic out of tables of the seed's DDL, in place."""
+        """Make a topic out of tables of the original DDL, in place."""
         self._catalogue.locked(topic, adopt.adopt)
 
     def uuid(self, topic: str) -> str:

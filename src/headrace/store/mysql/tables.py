@@ -1,6 +1,6 @@
 """The tables. Names are made from checked topic names only, and always stand in backticks.
 
-The tables and columns of the seed keep their names: `msg_p_<topic>_<lane>` and `msg_c_<topic>`.
+The tables and columns of the original layout keep their names: `msg_p_<topic>_<lane>` and `msg_c_<topic>`.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def cursors_table(topic: str) -> str:
 {CURSOR_EXTRAS}) ENGINE=InnoDB"""
 
 
-# What the table of the seed has not; adoption adds the same.
+# What the original tables has not; adoption adds the same.
 CURSOR_COLUMNS: Final = (
     "queue_id SMALLINT NOT NULL DEFAULT 0",
     "claimed BIGINT NOT NULL DEFAULT 0",

@@ -1,4 +1,4 @@
-"""Every name of the seed can be imported from one place."""
+"""Every name of the original API can be imported from one place."""
 
 from __future__ import annotations
 
@@ -123,19 +123,19 @@ MEMBERS = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_name_of_the_seed_is_there(name: str) -> None:
+def test_every_name_of_the_original_api_is_there(name: str) -> None:
     assert name in rocketmq.__all__
     assert getattr(rocketmq, name).__doc__ or name == "HashAllocateStrategy"
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_of_the_seed_is_there(name: str) -> None:
+def test_every_method_of_the_original_api_is_there(name: str) -> None:
     kind = getattr(rocketmq, name)
     assert [one for one in METHODS[name].split() if not hasattr(kind, one)] == []
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_every_field_of_the_seed_is_there(name: str) -> None:
+def test_every_field_of_the_original_api_is_there(name: str) -> None:
     there = [one.name for one in fields(getattr(rocketmq, name))]
     assert there[: len(FIELDS[name].split())] == FIELDS[name].split()
 

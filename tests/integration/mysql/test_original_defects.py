@@ -1,4 +1,4 @@
-"""The sixteen defects of the seed's design, each as what must not happen any more."""
+"""The sixteen defects of the original table design, each as what must not happen any more."""
 
 from __future__ import annotations
 

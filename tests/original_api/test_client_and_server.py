@@ -1,4 +1,4 @@
-"""Scenarios 34 to 43: a client and a server, and the seed's two programs."""
+"""Scenarios 34 to 43: a client and a server, and the two programs of the original API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers for the seed's scenarios, and a door to them for each protocol."""
+"""Brokers for the scenarios of the original API, and a client of each protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.restartable_broker import Restartable
 
 @pytest.fixture(scope="package")
 def native(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    running = brokers.start(tmp_path_factory.mktemp("seed"), "--native-port", "0")
+    running = brokers.start(tmp_path_factory.mktemp("original-api"), "--native-port", "0")
     yield running
     running.stop()
 

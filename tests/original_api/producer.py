@@ -1,4 +1,4 @@
-"""The seed's producer: declares exchange and queue, publishes one message, tells, closes."""
+"""The original producer: declares exchange and queue, publishes one message, prints it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seed's consumer: declares the same, prints every message, runs until it is stopped."""
+"""The original consumer: declares the same, prints every message, runs until it is stopped."""
 
 from __future__ import annotations
 

@@ -46,37 +46,37 @@ HARD = [
 
 @pytest.mark.parametrize(("binding", "routing", "matches"), ROWS + PROSE + HARD)
 def test_topic_matching(door: Door, binding: str, routing: str, matches: bool) -> None:
-    door.exchange("seed.match", "topic")
-    door.queue("seed.match")
-    door.bind("seed.match", "seed.match", binding)
-    door.publish("seed.match", routing, b"x")
+    door.exchange("original.match", "topic")
+    door.queue("original.match")
+    door.bind("original.match", "original.match", binding)
+    door.publish("original.match", routing, b"x")
 
-    assert door.take_all("seed.match") == ([b"x"] if matches else [])
+    assert door.take_all("original.match") == ([b"x"] if matches else [])
 
 
 @pytest.mark.parametrize("key", ["", "a", "a_1.B", "*", "#", "a.*.b", "*.*", "a.#", "#.a.#"])
 def test_legal_binding_keys(native_door: NativeDoor, key: str) -> None:
-    native_door.exchange("seed.keys", "topic")
-    native_door.queue("seed.keys")
-    native_door.bind("seed.keys", "seed.keys", key)
+    native_door.exchange("original.keys", "topic")
+    native_door.queue("original.keys")
+    native_door.bind("original.keys", "original.keys", key)
 
 
 @pytest.mark.parametrize("key", ["a*.b", "a.#b", "#.#", "#.*", "*.#", "a-b", "a b", "ä"])
 def test_illegal_binding_keys(native_door: NativeDoor, key: str) -> None:
-    native_door.exchange("seed.keys", "topic")
-    native_door.queue("seed.keys")
+    native_door.exchange("original.keys", "topic")
+    native_door.queue("original.keys")
     with pytest.raises(PreconditionFailed):
-        native_door.bind("seed.keys", "seed.keys", key)
+        native_door.bind("original.keys", "original.keys", key)
 
 
 @pytest.mark.parametrize("key", ["*", "#", "a.*", "a-b", "a b"])
 def test_illegal_routing_keys_of_a_topic_exchange(native_door: NativeDoor, key: str) -> None:
-    native_door.exchange("seed.keys", "topic")
+    native_door.exchange("original.keys", "topic")
     with pytest.raises(PreconditionFailed):
-        native_door.publish("seed.keys", key, b"x")
+        native_door.publish("original.keys", key, b"x")
 
 
 def test_queue_names_may_be_keys_elsewhere(native_door: NativeDoor) -> None:
-    native_door.queue("seed keys-*")
-    native_door.publish("", "seed keys-*", b"x")
-    assert native_door.take_all("seed keys-*") == [b"x"]
+    native_door.queue("original keys-*")
+    native_door.publish("", "original keys-*", b"x")
+    assert native_door.take_all("original keys-*") == [b"x"]
