@@ -133,7 +133,7 @@ def only(monkeypatch: pytest.MonkeyPatch, *chapters: Any) -> None:  # noqa: ANN4
     monkeypatch.setattr(run, "SLOW", chapters)
 
 
-def test_without_java_it_says_so_and_is_no_success(
+def test_without_java_the_exit_status_is_not_zero(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     only(monkeypatch, pipeline.pipeline)
@@ -145,7 +145,7 @@ def test_without_java_it_says_so_and_is_no_success(
     assert "did not hold: Spark can run on this machine" in told
 
 
-def test_without_mariadb_it_says_what_is_left_out(
+def test_without_mariadb_the_skipped_steps_are_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     only(monkeypatch, topics.in_a_database)
@@ -195,7 +195,7 @@ def test_its_ports_are_not_those_of_outgoing_connections(
     assert all(1024 < port < 32768 for port in found.values())
 
 
-def test_without_pika_it_tells_the_rest_and_says_what_is_left_out() -> None:
+def test_without_pika_the_skipped_steps_are_named() -> None:
     program = """
 import sys
 sys.modules["pika"] = None
@@ -341,7 +341,9 @@ def test_with_pika_the_producer_may_come_first(own_broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("first", ["rpc_server.py", "rpc_client.py"])
-def test_requests_are_answered_whoever_comes_first(own_broker: Broker, first: str) -> None:
+def test_requests_are_answered_whichever_program_starts_first(
+    own_broker: Broker, first: str
+) -> None:
     second = {"rpc_server.py": "rpc_client.py", "rpc_client.py": "rpc_server.py"}[first]
     with example(own_broker, first) as one, example(own_broker, second) as two:
         client = one if first == "rpc_client.py" else two

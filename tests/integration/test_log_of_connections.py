@@ -27,7 +27,7 @@ def lines(broker: Broker, words: str) -> list[str]:
     return [line for line in broker.log().splitlines() if words in line]
 
 
-def test_a_connection_that_is_closed_is_told_with_its_name(own: Broker) -> None:
+def test_a_closed_connection_is_logged_with_its_name(own: Broker) -> None:
     parameters = pika.URLParameters(own.url)
     parameters.client_properties = {"connection_name": "web shop"}
     pika.BlockingConnection(parameters).close()
@@ -36,12 +36,12 @@ def test_a_connection_that_is_closed_is_told_with_its_name(own: Broker) -> None:
     assert len(lines(own, "opened: user 'guest', vhost '/', client 'web shop'")) == 1
 
 
-def test_a_client_without_a_name_is_told_by_its_product(own: Broker) -> None:
+def test_a_client_without_a_name_is_shown_by_its_product(own: Broker) -> None:
     pika.BlockingConnection(pika.URLParameters(own.url)).close()
     assert len(lines(own, "client 'Pika Python Client Library")) == 1
 
 
-def test_a_client_that_goes_away_without_a_word_is_a_warning(own: Broker) -> None:
+def test_a_connection_lost_without_close_is_logged_as_a_warning(own: Broker) -> None:
     dying = (
         "import os, pika;"
         f"kept = pika.BlockingConnection(pika.URLParameters({own.url!r}));"
@@ -54,7 +54,7 @@ def test_a_client_that_goes_away_without_a_word_is_a_warning(own: Broker) -> Non
     assert not lines(own, "closed by the client")
 
 
-def test_the_end_of_a_native_connection_is_told(own: Broker) -> None:
+def test_the_end_of_a_native_connection_is_logged(own: Broker) -> None:
     factory = ConnectionFactory(host=own.host, port=own.native_port)
     factory.new_connection().close()
     [line] = wait_for(lambda: lines(own, "closed by the client"))

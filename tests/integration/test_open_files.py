@@ -52,7 +52,7 @@ def cramped(tmp_path: Path) -> Iterator[Broker]:
         yield broker
 
 
-def test_a_crowd_of_clients_leaves_the_journal_its_files(cramped: Broker) -> None:
+def test_many_connections_leave_descriptors_for_the_commit_log(cramped: Broker) -> None:
     with ExitStack() as crowd, pika.BlockingConnection(pika.URLParameters(cramped.url)) as known:
         channel = known.channel()
         channel.queue_declare("q", durable=True)

@@ -20,7 +20,7 @@ from support.brokers import Broker
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
-def test_systemd_is_told_when_the_broker_is_ready_and_when_it_stops(
+def test_systemd_is_notified_of_ready_and_stopping(
     tmp_path: Path, start_broker: Callable[..., Broker]
 ) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:

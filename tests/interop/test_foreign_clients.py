@@ -59,7 +59,7 @@ def test_what_only_one_client_offers_works_too(scenario: Scenario, client: str, 
     assert scenario(which) == ONLY[client][which]
 
 
-def test_a_stopping_broker_says_goodbye_to_its_clients(
+def test_a_stopping_broker_closes_its_connections_with_a_reason(
     program: list[str], request: pytest.FixtureRequest
 ) -> None:
     if os.environ.get("AMQP_TEST_PORT"):

@@ -71,7 +71,7 @@ def test_rabbitmqadmin_lists(admin: Admin, kind: str) -> None:
     admin("-f", "long", "-d", "3", "list", kind)
 
 
-def test_rabbitmqadmin_tells_a_story(admin: Admin, tmp_path: Path) -> None:
+def test_rabbitmqadmin_declares_publishes_gets_and_deletes(admin: Admin, tmp_path: Path) -> None:
     assert "3.10.8" in admin("show", "overview")
     admin("declare", "queue", "name=rq", "durable=true", 'arguments={"x-max-length":10}')
     admin("declare", "exchange", "name=rx", "type=topic")
@@ -286,7 +286,7 @@ PATHS = [
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_nothing_that_rabbitmq_tells_is_missing(rabbitmq: Managed, managed: RunningBroker) -> None:
+def test_no_field_of_rabbitmq_is_missing(rabbitmq: Managed, managed: RunningBroker) -> None:
     theirs, ours = rabbitmq.http_port, managed.http_port or 0
     connections = [live_a_little(rabbitmq.address[1]), live_a_little(managed.amqp_port or 0)]
     try:

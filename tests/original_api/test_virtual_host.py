@@ -71,7 +71,7 @@ def test_28_publish_directly(native_door: NativeDoor) -> None:
     assert native_door.channel.basic_publish("testExchange", "testQueue", None, b"hello") == 1
 
 
-def test_28_publish_directly_to_nobody_is_an_error(native_door: NativeDoor) -> None:
+def test_28_publishing_an_unroutable_message_is_an_error(native_door: NativeDoor) -> None:
     native_door.exchange("testExchange", "direct", durable=True)
     with pytest.raises(NotFound):
         native_door.channel.basic_publish("testExchange", "noQueue", None, b"hello")

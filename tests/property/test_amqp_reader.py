@@ -163,7 +163,7 @@ def test_small_frames_are_joined_to_large_ones() -> None:
     assert run[5] == [make_content(Properties(), body, 1, FRAME_MAX)]
 
 
-def test_message_above_the_limit_is_told_before_it_is_sent_and_then_thrown_away() -> None:
+def test_a_message_above_the_limit_is_reported_at_its_header_and_its_body_is_skipped() -> None:
     reader = Reader(FRAME_MAX, 100)
     whole = publish(1, "a", b"x" * 5000)
     cut = whole.index(b"\x03\x00\x01")

@@ -151,7 +151,7 @@ def test_a_range_begins_and_ends_within_records(data: st.DataObject) -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(0, 7))
-def test_a_flipped_bit_is_told_and_never_shown(place: int, bit: int) -> None:
+def test_a_flipped_bit_is_reported_and_never_delivered(place: int, bit: int) -> None:
     contents = [[make_content(Properties(message_id="m"), b"body %d" % n)] * 3 for n in range(4)]
     stored, part = segment(contents, False)
     clean = decoded(stored, part, ContentColumns)

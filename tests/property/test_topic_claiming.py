@@ -85,7 +85,7 @@ def test_pieces_are_what_was_waiting(
 
 
 @given(works, st.integers(1, 30), st.integers(1, 30))
-def test_new_messages_come_after_those_that_were_given_up(
+def test_new_messages_come_after_messages_of_expired_claims(
     work: dict[Priority, ClaimableWork], room: int, min_share: int
 ) -> None:
     pieces = plan(work, room, min_share)

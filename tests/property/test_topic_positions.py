@@ -56,7 +56,7 @@ def test_commits_never_go_back_and_seeks_make_older_ones_void(
 
 
 @pytest.mark.parametrize("stop", [-1, 21])
-def test_nobody_commits_what_is_not_there(stop: int) -> None:
+def test_a_commit_outside_the_readable_range_is_refused(stop: int) -> None:
     track: Track = (Priority.MIDDLE, 0)
     alone = ConsumerPositions()
     with pytest.raises(ClaimLost):

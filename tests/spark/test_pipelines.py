@@ -175,7 +175,7 @@ def test_customers_are_replaced_in_mysql(
     )
 
 
-def test_what_is_wrong_with_sql_is_told_with_its_line(spark: Any, place: Path) -> None:  # noqa: ANN401
+def test_errors_in_sql_are_reported_with_their_line(spark: Any, place: Path) -> None:  # noqa: ANN401
     from headrace.spark.errors import BadPipeline
     from headrace.spark.pipelines.file import load
     from headrace.spark.pipelines.validate import check
@@ -204,7 +204,7 @@ def test_a_missing_queue_is_one_clear_line(spark: Any, place: Path) -> None:  # 
     assert "\n" not in str(told.value)
 
 
-def test_a_pipeline_that_is_told_to_stop_goes_on_later(
+def test_a_stopped_pipeline_continues_later(
     spark: Any,  # noqa: ANN401
     place: Path,
     broker: RunningBroker,

@@ -130,7 +130,7 @@ def test_filters_of_the_query_narrow_what_is_read(spark: Any, broker: RunningBro
         ({"queue": "orders", "url": "{http}"}, "Is that the port of the native protocol (9090)?"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_told_in_one_line(
+def test_sources_that_cannot_be_read_are_reported_in_one_line(
     spark: Any,  # noqa: ANN401
     broker: RunningBroker,
     options: dict[str, str],

@@ -60,7 +60,7 @@ def bodies(table: Path) -> Counter[bytes]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_an_archive_that_is_told_to_stop_ends_its_round(
+def test_a_stopped_archive_finishes_its_round(
     broker: RunningBroker, tmp_path: Path, number: signal.Signals
 ) -> None:
     lake = tmp_path / "lake"
@@ -78,9 +78,7 @@ def test_an_archive_that_is_told_to_stop_ends_its_round(
     assert bodies(lake / "messages") == Counter(b"%d" % n for n in range(2 * COUNT))
 
 
-def test_a_pipeline_that_is_told_to_stop_ends_its_batch(
-    broker: RunningBroker, tmp_path: Path
-) -> None:
+def test_a_stopped_pipeline_finishes_its_batch(broker: RunningBroker, tmp_path: Path) -> None:
     file, table = tmp_path / "copy.toml", tmp_path / "table"
     file.write_text(PIPELINE.format(url=url_of(broker), path=table))
     with started("pipeline", "run", str(file), state=tmp_path) as process:
@@ -97,7 +95,7 @@ def test_a_pipeline_that_is_told_to_stop_ends_its_batch(
     assert bodies(table) == Counter(b"%d" % n for n in range(COUNT))
 
 
-def test_a_replay_that_is_interrupted_says_how_to_go_on(
+def test_an_interrupted_replay_prints_how_to_continue(
     broker: RunningBroker, tmp_path: Path
 ) -> None:
     assert broker.native_port is not None

@@ -104,7 +104,7 @@ def test_a_task_that_fails_leaves_nothing_behind(
         (["'x' AS body"], {"topic": "nowhere"}, "append", "no topic 'nowhere'"),
     ],
 )
-def test_what_cannot_be_written_is_told_in_one_line(
+def test_sinks_that_cannot_be_written_are_reported_in_one_line(
     spark: Any,  # noqa: ANN401
     broker: RunningBroker,
     columns: list[str],

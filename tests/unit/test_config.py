@@ -92,7 +92,7 @@ def test_text_becomes_a_value_of_the_right_type(key: str, text: str, value: obje
         ("[amqp_port]\nplain = 1", "amqp_port: {'plain': 1} is not a whole number"),
     ],
 )
-def test_a_bad_value_is_told_with_file_key_and_what_is_allowed(
+def test_a_bad_value_is_reported_with_file_key_and_allowed_values(
     file: Path, line: str, message: str
 ) -> None:
     file.write_text(line.replace("'a\\u0000b'", '"a\\u0000b"'))
@@ -102,7 +102,7 @@ def test_a_bad_value_is_told_with_file_key_and_what_is_allowed(
     assert str(caught.value).startswith(f"{file}: {message}")
 
 
-def test_an_unknown_key_is_told_with_the_known_ones(file: Path) -> None:
+def test_an_unknown_key_is_reported_with_the_known_ones(file: Path) -> None:
     file.write_text("port = 1")
 
     with pytest.raises(ConfigError, match=r"unknown key 'port'; allowed: data_dir, .*amqp_port"):
@@ -123,14 +123,14 @@ def test_foreign_and_empty_variables_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("content", [b"amqp_port", b"\xff\xfe", b"a = 1\na = 2"])
-def test_a_file_that_is_not_toml_is_told(file: Path, content: bytes) -> None:
+def test_a_file_that_is_not_toml_is_reported(file: Path, content: bytes) -> None:
     file.write_bytes(content)
 
     with pytest.raises(ConfigError, match="is not TOML"):
         load(file)
 
 
-def test_a_file_that_cannot_be_read_is_told(file: Path) -> None:
+def test_an_unreadable_file_is_reported(file: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         load(file)
 

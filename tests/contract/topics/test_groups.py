@@ -112,7 +112,7 @@ def test_after_the_lease_others_take_over_and_the_late_one_is_refused(
     assert engine.read(topic, BOB, 10) == Taken()
 
 
-def test_after_the_lease_nothing_can_be_committed_though_nobody_took_over(
+def test_after_the_lease_nothing_can_be_committed_even_if_no_member_took_over(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
     numbers = fill(*"ab")
@@ -128,7 +128,7 @@ def test_after_the_lease_nothing_can_be_committed_though_nobody_took_over(
     assert bodies(engine.read(topic, ANN, 10)) == ["a", "b"]
 
 
-def test_a_renewal_after_the_lease_counts_as_long_as_nobody_took_over(
+def test_a_renewal_after_the_lease_counts_unless_another_member_took_over(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
     fill("a")

@@ -249,7 +249,7 @@ def test_a_late_commit_does_not_go_back(engine: TopicEngine, topic: str, fill: F
     assert engine.read(topic, ALONE, 10) == Taken()
 
 
-def test_somebody_elses_claim_is_refused(engine: TopicEngine, topic: str, fill: Fill) -> None:
+def test_a_claim_of_another_member_is_refused(engine: TopicEngine, topic: str, fill: Fill) -> None:
     fill("a")
     engine.read(topic, ConsumerSpec("other"), 1)
     taken = engine.read(topic, ALONE, 1)

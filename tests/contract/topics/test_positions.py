@@ -150,7 +150,9 @@ def test_lag_counts_what_is_not_done(
     assert lags[0].oldest_time is None
 
 
-def test_lag_tells_what_is_claimed(engine: TopicEngine, topic: str, fill: Fill) -> None:
+def test_lag_has_the_number_of_claimed_messages(
+    engine: TopicEngine, topic: str, fill: Fill
+) -> None:
     fill(*"abcd")
     engine.read(topic, ANN, 3)
 
@@ -189,7 +191,7 @@ def test_groups_and_single_readers_are_listed(engine: TopicEngine, topic: str, f
 
 
 @both
-def test_a_forgotten_reader_begins_anew(
+def test_a_deleted_group_starts_again_at_the_beginning(
     engine: TopicEngine, topic: str, fill: Fill, reader: ConsumerSpec
 ) -> None:
     fill(*"ab")

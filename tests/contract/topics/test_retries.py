@@ -38,7 +38,7 @@ def give_back(
     engine.commit(topic, reader, taken.claim)
 
 
-def test_what_is_given_back_comes_again_and_the_rest_is_done(
+def test_nacked_messages_are_redelivered_and_the_rest_is_committed(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
     fill(*"abc")
@@ -62,9 +62,7 @@ def test_until_the_delay_is_over_it_waits(engine: TopicEngine, topic: str, fill:
     assert (lag.messages, lag.retrying, lag.dead) == (1, 1, 0)
 
 
-def test_a_retry_that_nobody_commits_comes_again(
-    engine: TopicEngine, topic: str, fill: Fill
-) -> None:
+def test_an_uncommitted_retry_is_redelivered(engine: TopicEngine, topic: str, fill: Fill) -> None:
     fill("a")
     give_back(engine, topic, ANN, engine.read(topic, ANN, 1), 0)
     lost = read_some(engine, topic, ConsumerSpec("slow", "g", lease_ms=1))
@@ -98,7 +96,7 @@ def test_other_groups_still_get_it(engine: TopicEngine, topic: str, fill: Fill) 
     assert engine.dead(topic, "other") == []
 
 
-def test_only_messages_of_the_claim_can_be_given_back(
+def test_only_messages_of_the_claim_can_be_nacked(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
     (first, second) = fill(*"ab")
@@ -123,7 +121,7 @@ def test_giving_back_needs_the_claim(engine: TopicEngine, topic: str, fill: Fill
         engine.nack(topic, ANN, taken.claim, [(Priority.MIDDLE, number)], 0)
 
 
-def test_messages_of_all_lanes_can_be_given_back_at_once(
+def test_messages_of_all_priorities_can_be_nacked_at_once(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
     for lane in Priority:
@@ -135,7 +133,7 @@ def test_messages_of_all_lanes_can_be_given_back_at_once(
     assert bodies(read_some(engine, topic, BOB)) == ["high", "middle", "low"]
 
 
-def test_what_is_tried_again_out_of_a_lost_claim_can_be_given_back_again(
+def test_a_retry_from_a_lost_claim_can_be_nacked_again(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
     """The range that was lost and the message out of it are in one claim now."""
@@ -166,7 +164,7 @@ def test_what_is_tried_again_out_of_a_lost_claim_can_be_given_back_again(
     assert (lag.messages, lag.retrying) == (1, 1)
 
 
-def test_those_given_up_do_not_hide_what_is_due_behind_them(
+def test_messages_over_the_attempt_limit_do_not_hide_due_ones_behind_them(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
     fill(*"abcd")
@@ -183,7 +181,7 @@ def test_those_given_up_do_not_hide_what_is_due_behind_them(
     assert "d" in bodies(last)
 
 
-def test_a_whole_claim_is_given_back_and_ends(engine: TopicEngine, topic: str, fill: Fill) -> None:
+def test_nacking_a_whole_claim_ends_it(engine: TopicEngine, topic: str, fill: Fill) -> None:
     fill(*"abc")
     fill("h", lane=Priority.HIGH)
     taken = engine.read(topic, ANN, 10)

@@ -108,7 +108,7 @@ def test_a_deleted_topic_is_gone_with_its_messages_and_readers(
     assert engine.groups(topic)[0].members == ("c",)
 
 
-def test_parts_say_what_can_be_read(engine: TopicEngine, topic: str) -> None:
+def test_partitions_have_a_readable_range(engine: TopicEngine, topic: str) -> None:
     ids = engine.append(topic, [Entry(b"1"), Entry(b"2"), Entry(b"3")])
     engine.append(topic, [Entry(b"h", Priority.HIGH)])
 

@@ -149,7 +149,7 @@ def test_a_client_that_hangs_up_during_its_login_leaves_nothing_behind(site: Sit
     assert try_native(site, USER, PASSWORD) == "ok"
 
 
-def test_a_loopback_user_may_be_made_free_or_anybody_bound() -> None:
+def test_loopback_users_can_be_changed_by_the_setting() -> None:
     with run_broker(sync=False, loopback_users="none") as running:
         site = Site(running)
         users = site.do(lambda broker: broker.users)
@@ -186,7 +186,7 @@ def test_users_permissions_and_limits_are_there_after_a_restart(tmp_path: Path) 
         assert strong.tags == {"monitoring"}
 
 
-def test_a_password_is_nowhere_but_in_the_head_of_its_owner(
+def test_a_password_is_stored_and_logged_nowhere(
     tmp_path: Path, start_broker: Callable[..., Broker]
 ) -> None:
     """Not in the log at its most talkative, not on disk, not in the process list."""

@@ -93,7 +93,7 @@ def test_a_transaction_that_was_allowed_when_it_began_is_refused_at_its_end(site
     assert site.running.queue(Q).messages == 0
 
 
-def test_what_is_given_back_works_again_on_the_same_connection(site: Site) -> None:
+def test_a_permission_granted_again_works_on_the_same_connection(site: Site) -> None:
     with site.connection() as connection:
         site.allow("", "", "")
         with pytest.raises(ChannelClosedByBroker):

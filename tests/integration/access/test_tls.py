@@ -112,12 +112,12 @@ def test_the_common_name_of_a_certificate_is_the_user(authority: Authority) -> N
         connection.close()
 
 
-def test_a_certificate_of_nobody_is_refused(authority: Authority) -> None:
+def test_a_certificate_of_an_unknown_user_is_refused(authority: Authority) -> None:
     with broker(authority) as site, pytest.raises(ProbableAuthenticationError, match="EXTERNAL"):
         amqps(site.running, authority.client("x.example", common_name="stranger"))
 
 
-def test_permissions_hold_for_whoever_comes_by_certificate(authority: Authority) -> None:
+def test_permissions_hold_for_certificate_logins(authority: Authority) -> None:
     context = authority.client("x.example", common_name="tester")
     with broker(authority) as site:
         site.allow("", "", "")

@@ -129,7 +129,7 @@ def test_content_which_claims_an_exbibyte_is_refused(
 
 
 @pytest.mark.usefixtures("memory")
-def test_half_bodies_on_two_thousand_channels_are_borne(raw: RawConnect, queue: str) -> None:
+def test_half_bodies_on_two_thousand_channels_are_bounded(raw: RawConnect, queue: str) -> None:
     client = raw()
     publish = method_payload("basic.publish", routing_key=queue)
     header = header_payload(100_000, {})
@@ -291,7 +291,7 @@ def test_handshake_dripping_in_byte_by_byte_is_ended(start_broker: Any) -> None:
         client.close()
 
 
-def test_consumer_which_never_reads_does_not_stop_its_neighbour(
+def test_a_consumer_that_never_reads_does_not_block_others(
     raw: RawConnect, raw_socket: RawConnect, name: Namer
 ) -> None:
     stuck_queue, queue = name(), name()
@@ -405,7 +405,7 @@ def test_pile_of_refusals_on_one_connection_is_answered_one_by_one(
 
 
 @pytest.mark.usefixtures("memory")
-def test_pile_of_answers_which_nobody_reads_is_borne(raw_socket: RawConnect, queue: str) -> None:
+def test_unread_answers_do_not_disturb_the_broker(raw_socket: RawConnect, queue: str) -> None:
     client = raw_socket(receive_buffer=4096).handshake()
     client.open_channel()
     client.socket.settimeout(1)

@@ -18,7 +18,7 @@ def alarmed(start_broker: Any) -> tuple[str, int]:  # noqa: ANN401 - a protocol 
     return broker.host, broker.amqp_port
 
 
-def test_publisher_is_told_the_reason_and_read_no_more(alarmed: tuple[str, int]) -> None:
+def test_a_blocked_publisher_gets_the_reason_and_is_not_read(alarmed: tuple[str, int]) -> None:
     client = RawClient(alarmed).handshake()
     channel = client.open_channel()
     channel.publish("", "nobody", b"x")
@@ -31,7 +31,9 @@ def test_publisher_is_told_the_reason_and_read_no_more(alarmed: tuple[str, int])
     client.cut()
 
 
-def test_client_without_the_capability_is_not_told(alarmed: tuple[str, int]) -> None:
+def test_a_client_without_the_capability_gets_no_blocked_notification(
+    alarmed: tuple[str, int],
+) -> None:
     silent = {"capabilities": {**CAPABILITIES, "connection.blocked": False}}
     client = RawClient(alarmed).handshake(properties=silent)
     client.open_channel().publish("", "nobody", b"x")

@@ -24,7 +24,7 @@ def test_closed_number_can_be_opened_again(raw_channel: RawChannel) -> None:
         assert raw_channel.call("channel.open").name == "channel.open-ok"
 
 
-def test_refusal_tells_code_text_and_method(raw_channel: RawChannel, name: Namer) -> None:
+def test_a_refusal_has_code_text_and_method(raw_channel: RawChannel, name: Namer) -> None:
     queue = name()
     with pytest.raises(ChannelClosed) as caught:
         raw_channel.call("queue.purge", queue=queue)

@@ -43,7 +43,7 @@ def test_broker_announces_capability(raw_socket: RawConnect, capability: str) ->
 
 
 @pytest.mark.parametrize("key", ["product", "version", "platform", "cluster_name"])
-def test_broker_tells_about_itself(raw_socket: RawConnect, key: str) -> None:
+def test_the_broker_sends_its_server_properties(raw_socket: RawConnect, key: str) -> None:
     start = raw_socket().start()
 
     assert plain(start.properties[key])
@@ -63,7 +63,9 @@ def test_amqplain_login_works(raw_socket: RawConnect) -> None:
     assert client.read_method(0).name == "connection.tune"
 
 
-def test_wrong_password_is_told_to_a_client_which_can_hear_it(raw_socket: RawConnect) -> None:
+def test_a_wrong_password_is_a_connection_close_for_a_capable_client(
+    raw_socket: RawConnect,
+) -> None:
     client = raw_socket()
     client.start()
     client.login(password="wrong")
@@ -73,7 +75,7 @@ def test_wrong_password_is_told_to_a_client_which_can_hear_it(raw_socket: RawCon
     assert (close.class_id, close.method_id) == (0, 0)
 
 
-def test_unknown_user_is_told_the_same(raw_socket: RawConnect) -> None:
+def test_an_unknown_user_gets_the_same_answer(raw_socket: RawConnect) -> None:
     client = raw_socket()
     client.start()
     client.login(user="nobody-of-that-name")

@@ -302,7 +302,7 @@ def test_deleting_the_queue_cancels_its_consumers(
     assert (notice.name, notice.consumer_tag, notice.nowait) == ("basic.cancel", "mine", True)
 
 
-def test_deleting_the_queue_is_answered_before_the_consumers_of_the_channel_are_told(
+def test_delete_ok_comes_before_the_cancels_of_the_same_channel(
     raw_channel: RawChannel, queue: str
 ) -> None:
     raw_channel.call("basic.consume", queue=queue, consumer_tag="one")
@@ -314,7 +314,7 @@ def test_deleting_the_queue_is_answered_before_the_consumers_of_the_channel_are_
     assert {raw_channel.read().consumer_tag for _ in range(2)} == {"one", "two"}
 
 
-def test_client_without_the_capability_is_not_told_of_a_cancel(
+def test_a_client_without_the_capability_gets_no_cancel(
     raw: RawConnect, channel: Channel, queue: str
 ) -> None:
     silent: dict[str, Any] = {

@@ -238,7 +238,7 @@ def test_fields_of_a_death_come_in_their_order(
     ]
 
 
-def test_first_death_is_told_in_three_headers(
+def test_the_first_death_is_recorded_in_three_headers(
     raw_channel: RawChannel, source: str, grave: str
 ) -> None:
     raw_channel.publish("", source, b"x")
@@ -335,7 +335,9 @@ def test_counted_death_moves_to_the_front_and_keeps_its_fields(
     assert _deaths(letter)[0]["routing-keys"] == [one, "aside"]
 
 
-def test_cc_keys_are_told_and_used_again(raw_channel: RawChannel, name: Namer, grave: str) -> None:
+def test_cc_keys_are_in_x_death_and_used_again(
+    raw_channel: RawChannel, name: Namer, grave: str
+) -> None:
     # The default exchange as DLX: the CC key leads to the grave, the first key back to the source.
     queue = _declare(raw_channel, name, "amq.direct")
     raw_channel.call("queue.bind", queue=grave, exchange="amq.direct", routing_key=grave)

@@ -84,7 +84,7 @@ def test_unknown_argument_is_not_compared(channel: Channel, exchange: str) -> No
     channel.exchange_declare(exchange, "direct", arguments={"x-whatever": 1})
 
 
-def test_passive_declaration_looks_at_the_name_only(channel: Channel, exchange: str) -> None:
+def test_a_passive_declaration_checks_the_name_only(channel: Channel, exchange: str) -> None:
     channel.exchange_declare(exchange, "topic", passive=True, durable=True)
 
 

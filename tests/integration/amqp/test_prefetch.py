@@ -136,7 +136,7 @@ def test_get_is_not_limited(channel: Channel, queue: str) -> None:
     assert [channel.basic_get(queue)[2] for _ in range(2)] == [b"1", b"2"]
 
 
-def test_full_consumer_does_not_hold_up_its_neighbour(channel: Channel, queue: str) -> None:
+def test_a_full_consumer_does_not_block_others(channel: Channel, queue: str) -> None:
     channel.basic_qos(prefetch_count=1)
     full = Inbox(channel, queue)
     channel.basic_qos(prefetch_count=0)

@@ -87,7 +87,7 @@ def test_other_reply_addresses_are_left_alone(raw_channel: RawChannel, queue: st
     assert raw_channel.get(queue).content.properties["reply_to"] == "my.own.queue"
 
 
-def test_address_can_be_declared_passively_while_somebody_waits(
+def test_a_reply_address_can_be_declared_passively_while_its_client_waits(
     asking: RawChannel, raw: RawConnect, queue: str
 ) -> None:
     responder = raw().open_channel()

@@ -76,7 +76,7 @@ def test_immediate_is_not_implemented(raw_channel: RawChannel, queue: str) -> No
     raw_channel.client.expect_close(540)
 
 
-def test_user_id_of_somebody_else_is_refused(raw_channel: RawChannel, queue: str) -> None:
+def test_a_user_id_of_another_user_is_refused(raw_channel: RawChannel, queue: str) -> None:
     raw_channel.publish("", queue, b"x", {"user_id": "bob"})
 
     raw_channel.expect_close(406)

@@ -29,7 +29,7 @@ PLANTED = "planted-4711"
         ("no url: at@all", "no url: at@all"),
     ],
 )
-def test_passwords_in_words_become_stars(word: str, hidden: str) -> None:
+def test_passwords_in_arguments_are_masked(word: str, hidden: str) -> None:
     assert shown([word]) == [hidden]
 
 

@@ -48,7 +48,7 @@ def test_a_report_is_kept_by_the_broker_it_is_about(site: RunningBroker) -> None
         ("10.0.0.7", None, {"HEADRACE_HTTP_URL": "https://b"}, "b:443"),
     ],
 )
-def test_it_goes_to_the_http_port_of_the_same_machine_unless_told(
+def test_the_default_is_the_http_port_of_the_same_host(
     host: str, url: str | None, environ: dict[str, str], where: str
 ) -> None:
     assert management_of(Address(host=host, user="ann"), url, environ).where == where

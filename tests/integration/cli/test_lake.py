@@ -12,7 +12,7 @@ from headrace.cli.main import main
 @pytest.mark.parametrize(
     ("variable", "named"), [(None, "headrace-lake"), ("elsewhere", "elsewhere")]
 )
-def test_a_query_without_a_lake_looks_in_the_usual_place(
+def test_a_query_without_a_lake_uses_the_default_directory(
     variable: str | None,
     named: str,
     tmp_path: Path,

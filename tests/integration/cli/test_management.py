@@ -206,7 +206,7 @@ def test_mistakes_get_one_line(capsys: Told, args: tuple[str, ...], code: int, s
     assert said in told.err
 
 
-def test_a_port_of_another_protocol_is_told_without_its_bytes(
+def test_a_port_of_another_protocol_is_reported_without_its_bytes(
     capsys: Told, site: RunningBroker
 ) -> None:
     for port in (site.amqp_port, site.native_port):

@@ -100,7 +100,7 @@ def test_large_counts_go_in_batches(site: RunningBroker, capsys: Capsys) -> None
     assert site.queue("many").messages == 25001
 
 
-def test_a_message_that_nobody_wants_is_a_failure(channel: Channel, capsys: Capsys) -> None:
+def test_an_unroutable_message_is_a_failure(channel: Channel, capsys: Capsys) -> None:
     channel.exchange_declare("shop", "fanout")
     done = call(capsys, "publish", "-e", "shop", "x")
     assert done.code == 1
@@ -119,7 +119,9 @@ def test_a_queue_named_by_key_or_not_to_be_made_is_not_made(
     assert site.queues() == {}
 
 
-def test_a_lost_connection_tells_what_was_confirmed(site: RunningBroker, channel: Channel) -> None:
+def test_a_lost_connection_reports_the_confirmed_messages(
+    site: RunningBroker, channel: Channel
+) -> None:
     channel.queue_declare("log")
     arguments = ("publish", "-q", "log", "--lines")
     with started(*arguments, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -135,7 +137,7 @@ def test_a_lost_connection_tells_what_was_confirmed(site: RunningBroker, channel
     assert len(err.splitlines()) == 1
 
 
-def test_ctrl_c_while_publishing_tells_what_was_confirmed(
+def test_ctrl_c_while_publishing_prints_the_confirmed_messages(
     site: RunningBroker, channel: Channel
 ) -> None:
     channel.queue_declare("log")
@@ -165,7 +167,7 @@ def test_looking_does_not_take(channel: Channel, site: RunningBroker, capsys: Ca
     assert site.queue("q") == (0, 0, 0)
 
 
-def test_json_tells_everything(channel: Channel, capsys: Capsys) -> None:
+def test_json_has_every_field(channel: Channel, capsys: Capsys) -> None:
     channel.queue_declare("q")
     headers = {"nan": float("nan"), "bytes": b"\xff", "list": [1]}
     channel.basic_publish("", "q", {"headers": headers, "message_id": "m1"}, b"\xff\x00")
@@ -313,7 +315,7 @@ def test_following_survives_a_restart_of_the_broker(site: RunningBroker, channel
         assert process.wait(20) == 0
 
 
-def test_a_deleted_queue_ends_the_consumer_with_a_word(
+def test_a_deleted_queue_cancels_its_consumer_with_a_reason(
     site: RunningBroker, channel: Channel
 ) -> None:
     fill(channel, "q", b"1")

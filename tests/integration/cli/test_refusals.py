@@ -150,7 +150,7 @@ def test_a_port_that_speaks_something_else(site: RunningBroker, capsys: Capsys) 
         (["--file", "/no/such/file"], "cannot read /no/such/file: No such file"),
     ],
 )
-def test_bad_values_are_told_in_one_line(
+def test_bad_values_are_reported_in_one_line(
     site: RunningBroker, capsys: Capsys, arguments: list[str], told: str
 ) -> None:
     body = [] if "--file" in arguments else ["x"]

@@ -43,7 +43,7 @@ def test_a_bad_file_is_a_usage_error_with_its_line(
     assert told(capsys).endswith("none.toml: No such file or directory")
 
 
-def test_without_java_it_is_said_what_to_install(
+def test_without_java_the_error_names_the_package_to_install(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "p.toml"
@@ -66,7 +66,7 @@ def test_without_java_it_is_said_what_to_install(
          "p.toml:4: no_such_topic: no topic 't'"),
     ],
 )  # fmt: skip
-def test_what_is_not_there_is_told_before_spark_starts(
+def test_missing_sources_and_sinks_are_reported_before_spark_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, told_text: str
 ) -> None:
     file = tmp_path / "p.toml"
@@ -78,7 +78,7 @@ def test_what_is_not_there_is_told_before_spark_starts(
     assert told_text in told(capsys)
 
 
-def test_a_broker_that_does_not_answer_is_told_before_spark_starts(
+def test_an_unreachable_broker_is_reported_before_spark_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "p.toml"
@@ -114,7 +114,7 @@ def test_commands_that_need_a_broker_ask_for_it_before_spark_starts(
 @pytest.mark.parametrize(
     "url", ["headrace://127.0.0.1:http/", "headrace://127.0.0.1:99999/", "mysql://[::1/db"]
 )
-def test_an_address_that_is_none_is_told_with_its_line(
+def test_an_invalid_address_is_reported_with_its_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], url: str
 ) -> None:
     file = tmp_path / "p.toml"
@@ -123,7 +123,7 @@ def test_an_address_that_is_none_is_told_with_its_line(
     assert told(capsys) == f"{file}:2: url: the host or port is not valid"
 
 
-def test_a_replay_up_to_now_says_how_to_repeat_it(
+def test_a_replay_up_to_now_prints_how_to_repeat_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from headrace.spark.replay.replay import Preview
@@ -157,7 +157,7 @@ def test_an_old_java_is_refused(
     assert told(capsys).startswith(f"Spark needs Java 17 or later, and {java} is 11: ")
 
 
-def test_without_pyspark_it_is_said_what_to_install(tmp_path: Path) -> None:
+def test_without_pyspark_the_error_names_the_package_to_install(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['pyspark'] = None\n"
         "from headrace.cli.main import main\n"
@@ -218,7 +218,7 @@ def test_a_bad_setting_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFi
     assert "--conf x: wanted KEY=VALUE" in capsys.readouterr().err
 
 
-def test_pipelines_are_listed_and_dead_ones_told(
+def test_pipelines_are_listed_with_their_state(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import socket

@@ -69,9 +69,7 @@ def test_a_group_is_moved_in_all_queues(
     assert found(capsys, "group", "list", topic) == []
 
 
-def test_what_is_refused_is_said_in_one_line(
-    capsys: pytest.CaptureFixture[str], topic: str
-) -> None:
+def test_refusals_are_reported_in_one_line(capsys: pytest.CaptureFixture[str], topic: str) -> None:
     for args, said in (
         (("topic", "create", "Orders"), "'Orders' is refused"),
         (("topic", "create", "x_low"), "ends like a lane"),
@@ -106,7 +104,7 @@ def test_the_vhost_is_chosen_as_for_other_commands(
     assert told.code == 2 and "choose one of --store and --url" in told.err
 
 
-def test_a_no_to_the_question_leaves_everything_and_says_so(
+def test_answering_no_changes_nothing_and_is_reported(
     capsys: pytest.CaptureFixture[str], topic: str
 ) -> None:
     told = on_terminal("topic", "delete", topic, typed=b"n\n")

@@ -106,7 +106,7 @@ def test_the_exchange_without_a_name_is_called_the_default_on_a_terminal(
     assert "(default)" in on_terminal("exchange", "list").out
 
 
-def test_a_terminal_without_queues_is_told_so(site: RunningBroker) -> None:
+def test_an_empty_queue_list_prints_a_note_on_a_terminal(site: RunningBroker) -> None:
     assert on_terminal("queue", "list").out == "no queues\r\n"
 
 

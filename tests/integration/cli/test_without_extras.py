@@ -67,12 +67,12 @@ def test_what_needs_a_database_names_the_driver(
     ],
     ids=lambda args: " ".join(args[:2]),
 )
-def test_what_needs_spark_says_so(args: tuple[str, ...]) -> None:
+def test_commands_that_need_spark_report_it(args: tuple[str, ...]) -> None:
     done = headrace(*args, without=SPARK)
     assert (done.returncode, done.stderr) == (1, NEEDS.format("pyspark"))
 
 
-def test_a_spark_of_ones_own_without_the_rest_is_told_what_else_is_needed() -> None:
+def test_a_spark_without_the_other_packages_is_refused_with_their_names() -> None:
     done = headrace("pipeline", "list", without=("deltalake",))
     assert (done.returncode, done.stderr) == (1, NEEDS.format("deltalake"))
 

@@ -211,7 +211,7 @@ def test_an_ack_is_sent_while_the_next_callback_blocks(
         wait_for(lambda: unacknowledged(observer, queue) == 0)
 
 
-def test_a_callback_is_told_that_it_acknowledges_something_unknown(
+def test_a_callback_that_acks_an_unknown_message_gets_an_error(
     channel: Channel, queue: str
 ) -> None:
     errors: queues.SimpleQueue[Exception] = queues.SimpleQueue()

@@ -52,14 +52,14 @@ def test_a_refused_login_leaves_nothing_either(nothing_left: None, native: Broke
         ConnectionFactory(port=native.ports["native"], password="wrong").new_connection()
 
 
-def test_a_port_where_nobody_listens(nothing_left: None) -> None:
+def test_a_port_on_which_nothing_listens(nothing_left: None) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(ConnectionClosed, match="cannot connect"):
         ConnectionFactory(port=port).new_connection()
 
 
-def test_a_peer_that_says_nothing_is_a_timeout(nothing_left: None) -> None:
+def test_a_server_that_never_answers_is_a_timeout(nothing_left: None) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         port = silent.getsockname()[1]
         factory = ConnectionFactory(port=port, request_timeout=0.2, connect_timeout=0.2)

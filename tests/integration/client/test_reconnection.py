@@ -139,7 +139,7 @@ def test_a_stream_goes_on_after_a_crash(restartable: Restartable) -> None:
         assert channel.queue_declare("work", durable=True).messages == 0
 
 
-def test_without_retry_the_program_is_told(restartable: Restartable) -> None:
+def test_without_retry_the_error_reaches_the_program(restartable: Restartable) -> None:
     with factory(restartable).new_connection() as connection:
         channel = connection.create_channel()
         channel.queue_declare("work", durable=True)
@@ -155,7 +155,7 @@ def test_without_retry_the_program_is_told(restartable: Restartable) -> None:
         assert channel.basic_publish(*message) == 1
 
 
-def test_calls_wait_for_the_connection_but_not_for_ever(restartable: Restartable) -> None:
+def test_calls_wait_for_the_connection_up_to_a_limit(restartable: Restartable) -> None:
     with factory(restartable, request_timeout=0.5).new_connection() as connection:
         channel = connection.create_channel()
         channel.queue_declare("work", durable=True)
@@ -185,7 +185,7 @@ def test_without_reconnection_the_end_is_the_end(restartable: Restartable) -> No
             channel.queue_declare("work")
 
 
-def test_an_ack_from_before_the_crash_hits_nobody_else(restartable: Restartable) -> None:
+def test_an_ack_from_before_the_crash_settles_no_other_message(restartable: Restartable) -> None:
     with factory(restartable).new_connection() as connection:
         channel = connection.create_channel()
         channel.queue_declare("work", durable=True)
@@ -204,7 +204,7 @@ def test_an_ack_from_before_the_crash_hits_nobody_else(restartable: Restartable)
 
 
 @pytest.mark.parametrize("first", ["producer", "consumer"])
-def test_whoever_starts_first(restartable: Restartable, first: str) -> None:
+def test_producer_and_consumer_may_start_in_any_order(restartable: Restartable, first: str) -> None:
     seen: list[bytes] = []
 
     def declare(channel: Channel) -> None:

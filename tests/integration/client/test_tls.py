@@ -108,7 +108,7 @@ def test_asyncio_client(secure: RunningBroker, authority: Authority) -> None:
     assert asyncio.run(talk()) == bytes(1_000_000)
 
 
-def test_a_certificate_nobody_vouches_for_is_refused_with_the_reason(secure: RunningBroker) -> None:
+def test_an_untrusted_certificate_is_refused_with_the_reason(secure: RunningBroker) -> None:
     with pytest.raises(ConnectionClosed, match="certificate verify failed"):
         ConnectionFactory(port=secure.ports["native_tls"], tls=True).new_connection()
 
@@ -133,7 +133,9 @@ def test_a_plain_client_on_the_tls_port_and_the_reverse_fail_soon(
         ).new_connection()
 
 
-def test_garbage_on_the_tls_port_harms_nobody(secure: RunningBroker, authority: Authority) -> None:
+def test_garbage_on_the_tls_port_disturbs_no_connection(
+    secure: RunningBroker, authority: Authority
+) -> None:
     for garbage in (b"\x16\x03\x01\xff\xff" + b"x" * 100, b"GET / HTTP/1.1\r\n\r\n", bytes(4096)):
         with socket.create_connection(("127.0.0.1", secure.ports["native_tls"]), 10) as peer:
             peer.sendall(garbage)

@@ -174,9 +174,7 @@ def test_a_broadcast_control_command_changes_the_worker(
     assert replies == [{worker.node: {"ok": "new rate limit set successfully"}}]
 
 
-def test_a_worker_can_be_told_to_consume_another_queue(
-    tasks: ModuleType, worker: CeleryWorker
-) -> None:
+def test_a_worker_can_add_another_queue(tasks: ModuleType, worker: CeleryWorker) -> None:
     queue = f"{tasks.app.conf.task_default_queue}.added"
     control = tasks.app.control
     control.add_consumer(queue, reply=True, timeout=5, limit=1, destination=[worker.node])

@@ -147,7 +147,7 @@ def test_waiting_messages_are_taken_by_broker_priority(
     assert order == [9, 5, 1]
 
 
-def test_a_message_to_a_deleted_queue_makes_the_queue_anew(
+def test_a_message_to_a_deleted_queue_recreates_the_queue(
     broker_client: RabbitmqBroker, task_queue: str, channel: BlockingChannel
 ) -> None:
     @dramatiq.actor(broker=broker_client, queue_name=task_queue)

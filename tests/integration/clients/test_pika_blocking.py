@@ -191,7 +191,7 @@ def test_a_request_is_answered_by_direct_reply_to(
     assert replies == [("42", b"SHOUT")]
 
 
-def test_get_tells_how_many_are_left_and_when_there_is_none(
+def test_get_returns_the_remaining_count_or_get_empty(
     channel: BlockingChannel, names: Names
 ) -> None:
     queue = names.queue()
@@ -222,7 +222,7 @@ def test_a_transaction_shows_nothing_before_commit_and_nothing_after_rollback(
     assert observer.basic_get(queue, auto_ack=True)[0] is None
 
 
-def test_the_consumer_is_told_when_its_queue_is_deleted(
+def test_the_consumer_gets_a_cancel_when_its_queue_is_deleted(
     connection: pika.BlockingConnection, channel: BlockingChannel, names: Names
 ) -> None:
     queue, cancelled = names.queue(), []

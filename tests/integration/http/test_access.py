@@ -64,7 +64,7 @@ def test_every_route_has_a_rule_that_makes_sense() -> None:
             assert route.rule is not ANYBODY or route.path == "/api/login", ids(route)
 
 
-def test_what_anybody_may_ask_is_a_short_list() -> None:
+def test_few_routes_need_no_login() -> None:
     assert sorted(route.path for route in TABLE.routes if route.rule.tag is None) == [
         "/", "/api/login", "/api/metrics", "/api/openapi.json", "/assets/{name}", "/healthz",
         "/metrics", "/{name}",
@@ -72,7 +72,7 @@ def test_what_anybody_may_ask_is_a_short_list() -> None:
 
 
 @pytest.mark.parametrize("route", RULED, ids=ids)
-def test_nobody_gets_in_without_a_login(route: object, nobody: httpx.Client) -> None:
+def test_every_route_needs_a_login(route: object, nobody: httpx.Client) -> None:
     answer = nobody.request(route.method, filled(route.path))  # type: ignore[attr-defined]
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == 'Basic realm="RabbitMQ Management"'
@@ -323,7 +323,7 @@ def announced(broker: RunningBroker, path: str, length: int, method: str = "PUT"
         return peer.recv(4096)
 
 
-def test_strangers_get_little_room(raw: httpx.Client) -> None:
+def test_a_large_body_without_a_login_is_refused(raw: httpx.Client) -> None:
     answer = raw.post("/api/login", content=json.dumps({"username": "x" * 10_000}))
     assert answer.status_code == 413
 
@@ -344,7 +344,7 @@ def test_garbage_is_answered_or_hung_up_on(managed: RunningBroker, request_bytes
     assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
 
 
-def test_those_who_say_nothing_are_hung_up_on() -> None:
+def test_an_unfinished_http_request_is_closed_at_the_handshake_timeout() -> None:
     with (
         run_broker(sync=False, handshake_timeout=0.2) as broker,
         socket.create_connection(("127.0.0.1", broker.http_port or 0), timeout=10) as peer,
@@ -353,7 +353,7 @@ def test_those_who_say_nothing_are_hung_up_on() -> None:
         assert peer.recv(1) == b""
 
 
-def test_a_door_that_cannot_open_refuses_and_says_why(
+def test_an_http_listener_that_cannot_start_is_logged_and_its_port_closed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: object) -> None:
@@ -367,7 +367,7 @@ def test_a_door_that_cannot_open_refuses_and_says_why(
         assert broker.queues() == {}
 
 
-def test_one_address_cannot_fill_the_hall() -> None:
+def test_one_address_cannot_take_all_unauthenticated_connections() -> None:
     with run_broker(sync=False, max_unauthenticated_per_address=5) as broker:
         silent = [socket.create_connection(("127.0.0.1", broker.http_port or 0)) for _ in range(8)]
         closed = []

@@ -198,7 +198,7 @@ def test_odd_names_are_refused_and_break_nothing(
     assert api.call("GET", "/metrics").status_code == 200
 
 
-def test_metrics_tell_of_a_user_whose_name_is_no_utf8(
+def test_metrics_show_a_user_whose_name_is_not_utf8(
     api: Api, managed: RunningBroker, name: Callable[[str], str]
 ) -> None:
     user = name("u")

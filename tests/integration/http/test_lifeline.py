@@ -16,7 +16,7 @@ def events(api: Api, queue: str, offset: int) -> list[dict[str, Any]]:
     return found
 
 
-def test_what_became_of_a_message_is_told_in_order_and_only_of_that_one() -> None:
+def test_the_history_of_one_message_is_listed_in_order() -> None:
     with run_broker(sync=False, events=True) as broker, Api(broker) as api:
         for queue in ("q", "other"):
             api.put(f"/api/queues/%2F/{queue}", {"durable": True})
@@ -34,7 +34,7 @@ def test_what_became_of_a_message_is_told_in_order_and_only_of_that_one() -> Non
         assert events(api, "other", 0) == []
 
 
-def test_a_queue_made_anew_has_nothing_of_the_old_one() -> None:
+def test_a_recreated_queue_has_no_old_messages() -> None:
     with run_broker(sync=False, events=True) as broker, Api(broker) as api:
         api.put("/api/queues/%2F/q", {"durable": True})
         api.publish("q", "a", delivery_mode=2)

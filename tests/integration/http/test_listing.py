@@ -42,7 +42,7 @@ def crowd() -> Iterator[tuple[RunningBroker, Api]]:
             yield broker, api
 
 
-def test_pages_say_where_they_are(crowd: tuple[RunningBroker, Api]) -> None:
+def test_pages_have_their_number_and_counts(crowd: tuple[RunningBroker, Api]) -> None:
     page = crowd[1].get("/api/queues", page=3, page_size=50)
     assert {key: page[key] for key in page if key != "items"} == {
         "page": 3, "page_size": 50, "page_count": MANY // 50, "item_count": 50,
@@ -221,7 +221,7 @@ def test_rates_come_from_two_samples(api: Api, managed: RunningBroker, queue: st
     assert row["messages_details"]["rate"] == pytest.approx(2.0, rel=0.2)
 
 
-def test_the_first_look_at_lists_shows_rates() -> None:
+def test_the_first_listing_shows_rates() -> None:
     with run_broker(sync=False) as running:
         note(running, ahead=10)
         parameters = pika.URLParameters(running.amqp_url)
@@ -260,7 +260,7 @@ def test_unwatched_things_are_remembered_for_a_rate_and_no_longer() -> None:
         assert max(running._running().call(kept)) == 2
 
 
-def test_totals_are_sampled_without_anybody_looking(managed: RunningBroker, api: Api) -> None:
+def test_totals_are_sampled_without_requests(managed: RunningBroker, api: Api) -> None:
     overview = api.get("/api/overview", msg_rates_age=60, msg_rates_incr=5)
     wait_for(lambda: api.get("/api/overview", msg_rates_age=60, msg_rates_incr=5)
              ["message_stats"]["publish_details"]["samples"])  # fmt: skip

@@ -31,7 +31,7 @@ def test_no_properties_are_an_empty_list_as_in_rabbitmq(api: Api, queue: str) ->
     assert api.take(queue)[0]["properties"] == []
 
 
-def test_unroutable_is_told(api: Api, name: Namer) -> None:
+def test_an_unroutable_message_is_reported(api: Api, name: Namer) -> None:
     assert not api.publish(name("nowhere"))
 
 
@@ -118,7 +118,7 @@ def test_a_queue_with_a_delivery_limit_is_not_moved_by_cause(api: Api, name: Nam
     assert (answer.status_code, "delivery limit" in answer.text) == (400, True)
 
 
-def test_a_missing_ackmode_is_told(api: Api, queue: str) -> None:
+def test_a_missing_ackmode_is_refused(api: Api, queue: str) -> None:
     answer = api.post(f"/api/queues/%2F/{queue}/get", {"count": 1, "encoding": "auto"}, 400)
     assert answer["reason"] == "[{key_missing,ackmode}]"
 
@@ -167,7 +167,9 @@ def test_a_priority_queue_is_browsed_by_offset(api: Api, name: Namer) -> None:
     assert [one["payload"] for one in page["items"]] == ["m0", "m1", "m2"]
 
 
-def test_moving_stops_at_what_nobody_takes(api: Api, queue: str, name: Namer) -> None:
+def test_moving_stops_at_a_message_that_the_target_refuses(
+    api: Api, queue: str, name: Namer
+) -> None:
     full = name("full")
     arguments = {"x-max-length": 1, "x-overflow": "reject-publish"}
     api.put(f"/api/queues/%2F/{full}", {"arguments": arguments}, 201)

@@ -51,7 +51,7 @@ def client() -> Iterator[httpx.Client]:
     [one for one in TABLE.routes if one.method == "GET" or not one.path.startswith(LEFT_ALONE)],
     ids=label,
 )
-def test_odd_input_is_answered(client: httpx.Client, route: ApiRoute) -> None:
+def test_malformed_input_is_answered(client: httpx.Client, route: ApiRoute) -> None:
     chance = random.Random(label(route))
     for _ in range(12):
         path = "/".join(

@@ -10,7 +10,7 @@ import pytest
 from headrace.server.http import page
 
 
-def test_without_a_built_page_the_broker_says_how_to_build_it(
+def test_without_a_built_page_the_broker_prints_how_to_build_it(
     raw: httpx.Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(page, "DIST", tmp_path)

@@ -42,7 +42,7 @@ def test_a_connection_is_described(api: Api, channel: BlockingChannel) -> None:
     assert api.get(f"/api/connections/{part(row['name'])}")["name"] == row["name"]
 
 
-def test_a_native_connection_says_what_client_it_is() -> None:
+def test_a_native_connection_reports_its_client_properties() -> None:
     with run_broker() as broker, ConnectionFactory(port=broker.native_port or 0).new_connection():
         [row] = httpx.get(f"{broker.http_url}/api/connections", auth=("guest", "guest")).json()
 
@@ -144,7 +144,7 @@ def _sha256_hash(password: str) -> str:
     return base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
 
 
-def test_nobody_deletes_themselves(api: Api) -> None:
+def test_a_user_cannot_delete_itself(api: Api) -> None:
     assert "nobody deletes" in api.delete("/api/users/guest", 400)["reason"]
 
 
@@ -166,11 +166,11 @@ def test_limits_of_vhosts_hold(api: Api, managed: RunningBroker, name: Namer) ->
      "/api/health/checks/node-is-quorum-critical", "/api/health/checks/protocol-listener/amqp",
      "/api/health/checks/certificate-expiration/1/months"],
 )  # fmt: skip
-def test_a_healthy_broker_says_so(api: Api, path: str) -> None:
+def test_a_healthy_broker_reports_healthy(api: Api, path: str) -> None:
     assert api.get(path)["status"] == "ok"
 
 
-def test_what_does_not_listen_is_told(api: Api, managed: RunningBroker) -> None:
+def test_a_missing_listener_fails_its_health_check(api: Api, managed: RunningBroker) -> None:
     assert api.get(f"/api/health/checks/port-listener/{managed.http_port}")["status"] == "ok"
     assert api.get("/api/health/checks/port-listener/1", 503)["missing"] == 1
     assert api.get("/api/health/checks/protocol-listener/mqtt", 503)["status"] == "failed"
@@ -272,7 +272,7 @@ def test_openapi_describes_every_route(raw: httpx.Client) -> None:
     assert described == {(route.method, route.path) for route in TABLE.routes}
 
 
-def test_an_unknown_path_and_method_are_told(api: Api) -> None:
+def test_an_unknown_path_and_method_are_refused(api: Api) -> None:
     assert api.get("/api/nope", 404)["error"] == "Object Not Found"
     assert api.call("POST", "/api/overview", {}).status_code == 405
     assert api.call("HEAD", "/api/overview").status_code == 200

@@ -71,7 +71,9 @@ def test_messages_ids_and_offsets_stay(start_engine: StartEngine, sql: Cursor, m
     assert engine.append("old", [Entry(b"x", Priority.LOW)]) == [3]
 
 
-def test_tables_that_somebody_has_mended_already(start_engine: StartEngine, sql: Cursor) -> None:
+def test_tables_that_were_corrected_by_hand_are_adopted(
+    start_engine: StartEngine, sql: Cursor
+) -> None:
     """Unsigned addresses, an index of more columns, no group written as an empty one."""
     make_old(sql)
     sql.execute("UPDATE msg_p_old_high SET source_ip=0 WHERE id=4")

@@ -201,7 +201,7 @@ def test_a_foreign_claim_changes_nothing(engine: MySqlEngine) -> None:
         engine.commit("t", owner, taken.claim)
 
 
-def test_only_messages_of_the_claim_can_be_given_back(engine: MySqlEngine) -> None:
+def test_only_messages_of_the_claim_can_be_nacked(engine: MySqlEngine) -> None:
     engine.append("t", [Entry(b"x"), Entry(b"y")])
     reader = ConsumerSpec("c", "g")
     taken = engine.read("t", reader, 1)
@@ -253,7 +253,7 @@ def test_options_that_are_none(engine: MySqlEngine) -> None:
 
 
 @pytest.mark.usefixtures("unchanged")
-def test_tables_of_somebody_else_are_left_alone(engine: MySqlEngine, sql: Cursor) -> None:
+def test_tables_of_other_programs_are_left_unchanged(engine: MySqlEngine, sql: Cursor) -> None:
     sql.execute("CREATE TABLE msg_p_mine_high (id INT)")
     with pytest.raises(TopicConflict, match="headrace topic adopt mine"):
         engine.create(TopicSpec("mine"))

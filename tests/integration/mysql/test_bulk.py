@@ -34,7 +34,7 @@ def test_a_range_is_read_by_its_ids(server: MariaDb, database: str, url: str) ->
         assert read(server, database, sql) == [(2, b"1", "k1"), (3, b"2", "k2")]
 
 
-def test_a_batch_is_published_once_and_seen_by_nobody_before(url: str) -> None:
+def test_a_staged_batch_is_published_once_and_invisible_before(url: str) -> None:
     with topics.open(url) as store, TopicTables(url) as tables:
         store.create("orders")
         consumer = store.consumer("orders", token="c")
@@ -101,7 +101,7 @@ def test_a_large_batch_leaves_few_ids_unused(url: str) -> None:
         assert highest == 3000
 
 
-def test_a_topic_made_again_while_it_is_read_is_told(url: str) -> None:
+def test_a_topic_recreated_while_it_is_read_raises_an_error(url: str) -> None:
     pytest.importorskip("connectorx")
     from headrace.spark.backends.mysql import MySqlBackend
     from headrace.spark.errors import SourceChanged

@@ -69,9 +69,7 @@ def test_an_expired_claim_of_a_lower_lane_waits_for_its_turn_or_its_share(
     assert [one.attempts for one in fair.messages][-2:] == [2, 2]
 
 
-def test_an_expired_claim_is_refused_though_nobody_took_it(
-    engine: MySqlEngine, sql: Cursor
-) -> None:
+def test_an_expired_claim_is_refused_even_if_it_is_free(engine: MySqlEngine, sql: Cursor) -> None:
     fill(engine, 2)
     taken = engine.read("t", ME, 2)
     expire(sql)
@@ -84,7 +82,7 @@ def test_an_expired_claim_is_refused_though_nobody_took_it(
     assert bodies(engine.read("t", ME, 2).messages) == [b"0", b"1"]
 
 
-def test_a_renewal_brings_an_expired_claim_back_that_nobody_took(
+def test_a_renewal_restores_an_expired_claim_that_is_still_free(
     engine: MySqlEngine, sql: Cursor
 ) -> None:
     fill(engine, 2)
@@ -161,7 +159,7 @@ def test_a_delayed_message_is_not_read_before_its_time(engine: MySqlEngine, sql:
     assert engine.read("t", ME, 1).messages[0].attempts == 2
 
 
-def test_what_was_given_back_is_not_handed_out_a_second_time(
+def test_a_nacked_message_is_not_delivered_twice_after_its_claim_expires(
     engine: MySqlEngine, sql: Cursor
 ) -> None:
     """The claim expires after the nack and before the commit."""
@@ -292,7 +290,7 @@ def test_a_read_holds_only_so_many_bytes(
     assert max(sizes[1:]) <= 6
 
 
-def test_ranges_that_were_not_read_at_all_are_given_back(
+def test_claimed_ranges_that_were_not_read_are_released(
     engine: MySqlEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "MAX_BYTES", 1500)
@@ -334,7 +332,7 @@ def asked(sql: Cursor, what: str) -> int:
     return sum(int(number) for _, number in sql.fetchall())
 
 
-def test_thousands_are_given_back_in_a_few_statements(engine: MySqlEngine, sql: Cursor) -> None:
+def test_thousands_are_nacked_in_a_few_statements(engine: MySqlEngine, sql: Cursor) -> None:
     """The rows of the claim are locked meanwhile."""
     fill(engine, 3000)
     taken = engine.read("t", ME, 3000)

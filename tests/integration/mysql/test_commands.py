@@ -91,7 +91,7 @@ def test_groups_are_seen_set_back_and_forgotten(run: Run) -> None:
         (("topic", "adopt", "nope", "--yes"), "nothing was changed"),
     ],
 )
-def test_what_is_refused_is_said_in_one_line(run: Run, args: tuple[str, ...], said: str) -> None:
+def test_refusals_are_reported_in_one_line(run: Run, args: tuple[str, ...], said: str) -> None:
     told = run(*args, code=1)
     assert said in told and told.count("\n") == 1
 
@@ -123,7 +123,7 @@ def test_what_the_reader_of_the_output_did_not_take_is_not_committed(
     assert row["messages"] == 3000
 
 
-def test_an_output_without_room_is_told_in_one_line(run: Run) -> None:
+def test_an_output_on_a_full_disk_is_reported_in_one_line(run: Run) -> None:
     run("topic", "create", "t")
     run("topic", "append", "t", "x")
     command = [sys.executable, "-m", "headrace", "topic", "read", "t", "--lines"]

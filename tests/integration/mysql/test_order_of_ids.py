@@ -244,7 +244,7 @@ def test_a_process_that_was_forked_closes_holes_itself(engine: MySqlEngine, sql:
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_a_row_deleted_by_hand_stops_nobody(
+def test_a_row_deleted_by_hand_stops_no_reader(
     engine: MySqlEngine, sql: Cursor, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine.append("t", [Entry(b"%d" % number) for number in range(4)])
@@ -290,7 +290,7 @@ def expected(stable: int, ids: set[int]) -> tuple[int, stable_ids.Hole | None]:
 @example(3, {1, 2, 3})
 @example(0, {2})
 @example(0, {1, 2, 20})  # the hole is larger than the window
-def test_a_look_ends_at_the_first_hole(
+def test_a_scan_for_the_stable_id_ends_at_the_first_hole(
     engine: MySqlEngine, sql: Cursor, monkeypatch: pytest.MonkeyPatch, stable: int, later: set[int]
 ) -> None:
     """However the ids lie in the window, looks one after the other come to the first hole."""

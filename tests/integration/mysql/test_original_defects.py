@@ -233,7 +233,7 @@ def test_15_a_minimum_share_keeps_low_from_starving(engine: MySqlEngine, group: 
     assert lanes == [Priority.HIGH] * 8 + [Priority.LOW] * 2
 
 
-def test_16_a_failure_is_tried_again_and_then_given_up(engine: MySqlEngine) -> None:
+def test_16_a_failed_message_is_retried_and_then_dead_lettered(engine: MySqlEngine) -> None:
     fill(engine, 1, 2)
     reader = ConsumerSpec("c", "g", max_attempts=2)
     taken = engine.read("t", reader, 2)

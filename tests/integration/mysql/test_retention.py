@@ -88,7 +88,7 @@ def test_nothing_goes_without_a_policy(engine: MySqlEngine, sql: Cursor) -> None
 
 
 @pytest.mark.parametrize("group", [None, "g"])
-def test_a_consumer_overtaken_by_retention_goes_on_and_it_is_said(
+def test_a_consumer_overtaken_by_retention_continues_with_a_warning(
     engine: MySqlEngine, sql: Cursor, caplog: pytest.LogCaptureFixture, group: str | None
 ) -> None:
     engine.create(TopicSpec("t", retention=Retention(ms=3_600_000)))
@@ -103,7 +103,7 @@ def test_a_consumer_overtaken_by_retention_goes_on_and_it_is_said(
 
 
 @pytest.mark.parametrize("group", [None, "g"])
-def test_that_retention_overtook_a_consumer_is_said_once(
+def test_a_consumer_overtaken_by_retention_is_logged_once(
     engine: MySqlEngine, sql: Cursor, caplog: pytest.LogCaptureFixture, group: str | None
 ) -> None:
     """Who waits for messages looks several times a second."""
@@ -235,7 +235,7 @@ def test_one_connection_is_enough(start_engine: StartEngine, sql: Cursor) -> Non
 # -- one of several nodes ------------------------------------------------------------------------
 
 
-def test_one_node_keeps_house_and_another_takes_over(
+def test_one_node_does_the_housekeeping_and_another_takes_over(
     start_engine: StartEngine, sql: Cursor
 ) -> None:
     first, second = start_engine(), start_engine()

@@ -76,7 +76,7 @@ def freeze(server: MariaDb, database: str) -> Iterator[Freeze]:
         one.communicate()
 
 
-def test_a_member_stopped_inside_a_claim_holds_nobody_up(
+def test_a_member_stopped_inside_a_claim_blocks_no_other_member(
     engine: MySqlEngine, freeze: Freeze
 ) -> None:
     engine.append("t", [Entry(b"a"), Entry(b"b")])

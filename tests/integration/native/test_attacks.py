@@ -148,7 +148,7 @@ def test_what_was_done_before_the_fault_is_answered(client: Native) -> None:
     assert [one["rid"] for one in client.expect_end()] == [1, 1, 1, None]
 
 
-def test_half_a_frame_harms_nobody(dial: Connect) -> None:
+def test_half_a_frame_disturbs_no_other_connection(dial: Connect) -> None:
     whole = request_frame(HELLO, {"rid": 1, "version": 1, "user": "guest", "password": "guest"})
     for size in range(0, len(whole), 7):
         client = dial()
@@ -242,7 +242,7 @@ def test_a_flood_of_requests_is_answered_in_order(client: Native) -> None:
     assert [client.read()[1]["rid"] for _ in range(20_000)] == list(range(1000, 21_000))
 
 
-def test_a_peer_that_never_reads_does_not_stop_its_neighbour(connect: Connect, name: Namer) -> None:
+def test_a_client_that_never_reads_does_not_block_others(connect: Connect, name: Namer) -> None:
     stuck = connect(receive_buffer=4096)
     lively = connect()
     stuck_queue, queue = lively.queue(name()), lively.queue(name())
@@ -256,7 +256,7 @@ def test_a_peer_that_never_reads_does_not_stop_its_neighbour(connect: Connect, n
     stuck.close()
 
 
-def test_peers_that_stall_are_given_up_and_their_messages_go_to_others(
+def test_stalled_connections_are_closed_and_their_messages_requeued(
     start_broker: StartBroker, dial: Connect, name: Namer
 ) -> None:
     broker = start_broker("--heartbeat", "1")

@@ -137,7 +137,7 @@ def test_acknowledged_messages_are_not_shown_unless_pinned(
     wait_for(lambda: fetched(bulk, 0, 3, queue=queue) == [], timeout=10)
 
 
-def test_a_pin_over_its_limit_is_lost_and_its_reader_is_told(
+def test_a_pin_over_its_limit_is_lost_and_its_reader_gets_an_error(
     bulk: BulkConnection, amqp: object, name: Namer
 ) -> None:
     queue = name()
@@ -332,9 +332,7 @@ def test_published_batches_pins_and_offsets_survive_a_kill(tmp_path: Path) -> No
 # -- retention of topics --------------------------------------------------------------------------
 
 
-def test_a_pin_holds_what_a_topic_would_let_go_up_to_its_limit(
-    bulk: BulkConnection, name: Namer
-) -> None:
+def test_a_pin_holds_expired_messages_up_to_its_limit(bulk: BulkConnection, name: Namer) -> None:
     topic = name().replace("-", "_")
     bulk.call(Op.TOPIC_DECLARE, name=topic, queues=1, retention_bytes=100_000)
     row = {"priority": "middle", "body": bytes(10_000)}

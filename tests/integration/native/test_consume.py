@@ -202,7 +202,7 @@ def test_what_is_published_before_a_cancel_is_pushed_before_its_answer(
     assert kinds == [PUSH, CANCEL]
 
 
-def test_a_consumer_is_told_when_its_queue_goes(
+def test_a_consumer_is_cancelled_when_its_queue_is_deleted(
     client: Native, connect: Connect, queue: str
 ) -> None:
     tag = client.call(CONSUME, queue=queue)["consumer_tag"]
@@ -251,7 +251,7 @@ def test_a_quorum_queue_counts_deliveries(client: Native, name: Namer) -> None:
     assert client.get(own)["properties"]["headers"] == {"x-delivery-count": 1}
 
 
-def test_purging_tells_how_many_went(client: Native, queue: str) -> None:
+def test_purging_returns_the_number_of_messages(client: Native, queue: str) -> None:
     fill(client, queue, 4)
 
     assert client.call(PURGE, queue=queue)["messages"] == 4

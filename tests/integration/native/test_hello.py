@@ -111,9 +111,7 @@ def test_channels_have_a_limit(start_broker: StartBroker, dial: Connect) -> None
     assert refused.value.code == "not_allowed"
 
 
-def test_a_peer_that_never_says_hello_is_sent_away(
-    start_broker: StartBroker, dial: Connect
-) -> None:
+def test_a_connection_without_hello_is_closed(start_broker: StartBroker, dial: Connect) -> None:
     impatient = start_broker(env={"HEADRACE_HANDSHAKE_TIMEOUT": "0.5"})
     for said in (b"", b"\0\0\0\x0d", request_frame(HELLO, {"rid": 1})[:-1]):
         client = dial(impatient)
@@ -140,7 +138,7 @@ def test_a_silent_connection_is_closed_a_pinging_one_is_not(
     lively.call(PING)
 
 
-def test_at_its_end_the_broker_says_so(start_broker: StartBroker, dial: Connect) -> None:
+def test_a_stop_of_the_broker_is_logged(start_broker: StartBroker, dial: Connect) -> None:
     broker = start_broker()
     client = dial(broker).open()
     broker.stop()
@@ -149,5 +147,5 @@ def test_at_its_end_the_broker_says_so(start_broker: StartBroker, dial: Connect)
     assert (goodbye["rid"], goodbye["code"]) == (None, "connection_forced")
 
 
-def test_without_the_listener_nobody_listens(start_broker: StartBroker) -> None:
+def test_without_the_listener_the_port_is_closed(start_broker: StartBroker) -> None:
     assert "native" not in start_broker("--no-native").ports

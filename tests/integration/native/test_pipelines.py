@@ -12,7 +12,7 @@ from headrace.core.spark_support import pipeline_status
 from headrace.testing import run_broker
 
 
-def test_the_api_shows_what_pipelines_said_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_api_shows_the_last_report_of_pipelines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline_status, "MAX_PIPELINES", 2)
     with run_broker(clock="virtual") as broker:
         with BulkConnection(Settings(port=broker.native_port or 0)) as bulk:

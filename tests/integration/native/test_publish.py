@@ -218,7 +218,7 @@ def test_answers_come_after_the_disk_and_messages_survive(
     assert again.bodies("kept") == [b"%d" % i for i in range(100)]
 
 
-def test_a_get_tells_how_many_are_left(client: Native, queue: str) -> None:
+def test_a_get_returns_the_number_of_remaining_messages(client: Native, queue: str) -> None:
     for body in (b"a", b"b"):
         client.publish("", queue, body)
 

@@ -112,7 +112,7 @@ def test_an_exchange_in_use_is_kept_when_asked(client: Native, name: Namer, queu
 # -- queues
 
 
-def test_a_queue_says_what_is_in_it(client: Native, name: Namer) -> None:
+def test_a_queue_reports_its_message_counts(client: Native, name: Namer) -> None:
     own = client.queue(name())
     client.publish("", own, b"x")
 

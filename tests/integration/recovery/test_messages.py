@@ -141,7 +141,7 @@ def test_time_to_live_goes_on_while_the_broker_is_down(site: Site) -> None:
     assert site.ready(channel, "q") == 1
 
 
-def test_time_to_live_is_not_begun_anew(site: Site) -> None:
+def test_the_time_to_live_does_not_restart(site: Site) -> None:
     channel = site.channel()
     channel.queue_declare("dead", durable=True)
     buried = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}

@@ -92,7 +92,7 @@ def test_a_rocketmq_producer_feeds_a_queue_bound_by_tag(
     assert [channel.basic_get(everything, auto_ack=True)[2] for _ in range(2)] == [b"one", b"two"]
 
 
-def test_a_body_that_was_sent_compressed_is_read_by_everybody(
+def test_a_compressed_body_is_read_by_every_protocol(
     link: Link, channel: BlockingChannel, topic: str
 ) -> None:
     queue = bound(channel, topic, "#")

@@ -102,7 +102,7 @@ def max_offset(topic: str, opaque: int) -> Command:
 # -- waiting -----------------------------------------------------------------------------------
 
 
-def test_a_held_pull_holds_nobody_and_is_answered_by_the_next_message(
+def test_a_long_poll_blocks_no_other_request_and_is_answered_by_the_next_message(
     server: Site, link: Link, topic: str
 ) -> None:
     with Bare(server.broker_address) as bare:
@@ -228,7 +228,7 @@ def only(link: Link, topic: str) -> RemotingMessage:
     return message
 
 
-def test_a_message_that_cannot_be_consumed_is_buried(link: Link, topic: str) -> None:
+def test_a_message_that_cannot_be_consumed_is_dead_lettered(link: Link, topic: str) -> None:
     send(link, topic, b"bad")
     message = only(link, topic)
     header = SendBack(message.physical_offset, "G-bury", -1, message.msg_id, topic)
@@ -240,7 +240,7 @@ def test_a_message_that_cannot_be_consumed_is_buried(link: Link, topic: str) -> 
     assert dead.properties["RETRY_TOPIC"] == topic
 
 
-def test_after_the_last_retry_a_message_is_buried(link: Link, topic: str) -> None:
+def test_after_the_last_retry_a_message_is_dead_lettered(link: Link, topic: str) -> None:
     send(link, topic, b"bad")
     message = only(link, topic)
     header = SendBack(message.physical_offset, "G-last", 1, max_reconsume_times=0)
@@ -282,7 +282,7 @@ def test_delayed_messages_of_one_level_come_once_each_and_in_order() -> None:
     assert end == 50
 
 
-def test_a_delayed_message_of_a_topic_that_was_made_anew_is_not_lost() -> None:
+def test_a_delayed_message_of_a_recreated_topic_is_not_lost() -> None:
     with run_broker(clock="virtual", sync=False) as broker:
         server = Ours(broker)
         topic = new_topic(server)
@@ -405,7 +405,7 @@ def test_topics_are_not_made_by_sending_when_the_settings_say_so() -> None:
     assert template.code == ResponseCode.TOPIC_NOT_EXIST
 
 
-def test_without_a_user_nobody_may_come() -> None:
+def test_an_unknown_rocketmq_user_refuses_every_request() -> None:
     with (
         run_broker(sync=False, rocketmq_user="nobody") as broker,
         Link(Ours(broker).broker_address) as link,
@@ -416,7 +416,7 @@ def test_without_a_user_nobody_may_come() -> None:
     assert "rocketmq_user" in (answer.remark or "")
 
 
-def test_clients_are_told_the_host_of_the_settings() -> None:
+def test_clients_get_the_advertised_host() -> None:
     with run_broker(sync=False, advertise_host="mq.example") as broker:
         server = Ours(broker)
         topic = new_topic(server)
@@ -450,7 +450,7 @@ def test_a_wrong_request_is_answered_with_its_code(
     assert link.ask(header).code == code
 
 
-def test_nobody_else_can_write_what_the_broker_notes_in_messages(link: Link, topic: str) -> None:
+def test_publishers_cannot_set_headers_of_the_broker(link: Link, topic: str) -> None:
     send(link, topic, b"x", **{"$rocketmq.reconsume": "7", "$rocketmq.lane": "HIGH", "mine": "1"})
     message = only(link, topic)
 
@@ -466,9 +466,7 @@ def test_a_queue_that_is_not_there_is_refused(link: Link, topic: str) -> None:
     assert "has no queue 99" in (answer.remark or "")
 
 
-def test_a_queue_that_is_not_there_is_locked_by_nobody(
-    server: Site, link: Link, topic: str
-) -> None:
+def test_an_unknown_queue_cannot_be_locked(server: Site, link: Link, topic: str) -> None:
     join(link, topic, "G-none", "one")
     wanted = [MessageQueue(topic, server.broker_name, at) for at in (0, 99)]
     wanted.append(MessageQueue("T-nowhere", server.broker_name, 0))
@@ -506,7 +504,7 @@ def test_a_broker_that_is_low_on_memory_says_so_and_goes_on_serving_consumers() 
         bytes.fromhex("1603010200010001fc0303"),
     ],
 )
-def test_whoever_does_not_speak_the_protocol_is_closed(
+def test_connections_of_other_protocols_are_closed(
     server: Site, link: Link, topic: str, data: bytes
 ) -> None:
     with Bare(server.broker_address) as bare:

@@ -103,7 +103,7 @@ def attack(noise: random.Random, address: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_damaged_frames_upset_nobody(
+def test_damaged_frames_disturb_no_other_connection(
     ours: Site, seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     noise = random.Random(seed)

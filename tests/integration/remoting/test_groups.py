@@ -146,7 +146,7 @@ def test_a_group_begins_where_another_is(link: Link, topic: str) -> None:
 # -- figures ---------------------------------------------------------------------------------------
 
 
-def test_the_broker_tells_how_it_is(link: Link, topic: str) -> None:
+def test_the_overview_shows_the_state_of_the_broker(link: Link, topic: str) -> None:
     send(link, topic, b"x")
     body = accepted(link.call(RequestCode.GET_BROKER_RUNTIME_INFO)).body
     table = json.loads(body)["table"]
@@ -199,7 +199,7 @@ def test_a_reply_reaches_the_client_that_asked(site: Ours, link: Link, topic: st
     assert given.born_host.startswith("127.0.0.1:")
 
 
-def test_a_reply_to_nobody_is_an_error(link: Link) -> None:
+def test_a_reply_to_an_unknown_address_is_an_error(link: Link) -> None:
     text = properties_text({"REPLY_TO_CLIENT": "gone"})
     replies = SendMessage("PG", "DefaultCluster_REPLY_TOPIC", 0, 0, 5, properties=text)
     answer = link.call(RequestCode.SEND_REPLY_MESSAGE, replies.ext(), b"x")

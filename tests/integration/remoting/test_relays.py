@@ -91,7 +91,7 @@ def test_a_console_lets_a_consumer_consume_a_message_again(
     assert [one.body for one in worker.got] == [b"again, please"] * 2
 
 
-def test_a_member_that_is_not_there_is_told(site: Ours, console: Link, topic: str) -> None:
+def test_an_unknown_member_is_reported(site: Ours, console: Link, topic: str) -> None:
     worker = Worker(site, topic)
     nobody = console.ask(GetRunningInfo(worker.group, "nobody"))
     send(console, topic, b"x")
@@ -102,7 +102,7 @@ def test_a_member_that_is_not_there_is_told(site: Ours, console: Link, topic: st
     assert "no message" in (nothing.remark or "")
 
 
-def test_a_member_that_dies_while_it_is_asked_is_told(
+def test_a_member_that_dies_during_a_relayed_request_is_reported(
     site: Ours, console: Link, topic: str
 ) -> None:
     group, asked = f"G{uuid4().hex[:12]}", Event()

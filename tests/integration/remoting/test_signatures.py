@@ -103,7 +103,7 @@ def test_a_signed_connection_takes_nothing_unsigned(broker: RunningBroker) -> No
     assert answer.code == ResponseCode.NO_PERMISSION
 
 
-def test_from_elsewhere_nobody_comes_without_a_signature(
+def test_remote_clients_need_a_signature(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = new_topic(Ours(broker))

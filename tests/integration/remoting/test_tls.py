@@ -83,7 +83,7 @@ def test_plain_text_can_be_forbidden(keys: Keys) -> None:
             assert link.ask(GetRouteInfo("T")).code != 0
 
 
-def test_who_says_nothing_is_sent_away(keys: Keys) -> None:
+def test_a_silent_connection_is_closed_at_the_handshake_timeout(keys: Keys) -> None:
     with run_broker(
         sync=False, tls_cert=keys.cert, tls_key=keys.key, handshake_timeout=0.2
     ) as broker:
@@ -94,7 +94,7 @@ def test_who_says_nothing_is_sent_away(keys: Keys) -> None:
             assert heard(half) == b""
 
 
-def test_those_without_a_word_are_counted(keys: Keys) -> None:
+def test_silent_connections_count_towards_the_limit_per_address(keys: Keys) -> None:
     with run_broker(
         sync=False, tls_cert=keys.cert, tls_key=keys.key, max_unauthenticated_per_address=2
     ) as broker:

@@ -173,7 +173,7 @@ def test_a_slow_message_holds_the_committed_offset_back(
     assert offsets == sorted(offsets)
 
 
-def test_a_failed_message_comes_again_and_blocks_nobody(
+def test_a_failed_message_is_redelivered_and_blocks_no_other(
     fake: Fake, consume: Consume, listener: Listener
 ) -> None:
     listener.failing = {"bad"}
@@ -187,7 +187,7 @@ def test_a_failed_message_comes_again_and_blocks_nobody(
     assert (stats.failed, stats.sent_back, stats.dead_lettered) == (3, 3, 1)
 
 
-def test_a_message_that_cannot_be_given_back_is_sent_for_a_retry(
+def test_a_message_that_cannot_be_sent_back_is_sent_to_the_retry_topic(
     fake: Fake, consume: Consume, listener: Listener
 ) -> None:
     fake.on(RequestCode.CONSUMER_SEND_MSG_BACK, lambda peer, command: command.answer(1))
@@ -201,7 +201,7 @@ def test_a_message_that_cannot_be_given_back_is_sent_for_a_retry(
     wait_for(lambda: fake.offsets.get(KEY) == 1)
 
 
-def test_a_message_that_nobody_takes_back_stays_ours(
+def test_a_message_that_no_broker_takes_back_is_retried_locally(
     fake: Fake, consume: Consume, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(concurrent, "_LOCAL_RETRY", 0.05)
@@ -229,7 +229,7 @@ def test_a_part_of_a_batch_may_fail(fake: Fake, consume: Consume) -> None:
     wait_for(lambda: fake.offsets.get(KEY) == 3)
 
 
-def test_a_message_that_takes_too_long_is_given_to_somebody_else(
+def test_a_message_past_the_consume_timeout_is_sent_back(
     fake: Fake, consume: Consume, listener: Listener
 ) -> None:
     listener.gates["slow"] = Event()
@@ -338,7 +338,7 @@ def test_the_offset_is_stored_before_the_next_message(fake: Fake, consume: Consu
     assert seen == [("a", 0), ("b", 1), ("c", 2)]
 
 
-def test_a_queue_that_somebody_else_has_locked_is_left_alone(
+def test_a_queue_locked_by_another_client_is_not_consumed(
     fake: Fake, consume: Consume, listener: Listener
 ) -> None:
     fake.locks[MessageQueue("T", BROKER, 0)] = "somebody else"
@@ -370,7 +370,7 @@ def test_a_lost_lock_ends_the_consumption_of_its_queue(
     wait_for(lambda: listener.bodies == ["a", "a", "b"], 10)
 
 
-def test_a_queue_is_not_given_up_while_its_listener_is_at_work(
+def test_a_queue_is_not_released_while_its_listener_runs(
     fake: Fake, consume: Consume, listener: Listener
 ) -> None:
     for body in ("a", "b"):
@@ -536,7 +536,9 @@ def ask(fake: Fake, code: int, ext: dict[str, str], body: bytes = b"") -> Comman
     return fake.answers[0]
 
 
-def test_a_consumer_tells_about_itself(fake: Fake, consume: Consume, listener: Listener) -> None:
+def test_a_consumer_answers_with_its_running_info(
+    fake: Fake, consume: Consume, listener: Listener
+) -> None:
     fake.put("T", b"a")
     consumer = consume(ConcurrentConsumer, listener)
     wait_for(lambda: fake.offsets.get(KEY) == 1)

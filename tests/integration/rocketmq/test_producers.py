@@ -134,7 +134,7 @@ def test_the_time_of_a_send_is_kept(fake: Fake, produce: Produce) -> None:
     assert producer.metrics.to_dict()["failed"] == 1
 
 
-def test_futures_and_callbacks_tell_the_outcome(fake: Fake, produce: Produce) -> None:
+def test_futures_and_callbacks_report_the_outcome(fake: Fake, produce: Produce) -> None:
     producer = produce(max_pending=5)
     told: list[object] = []
     futures = [
@@ -183,7 +183,9 @@ def test_a_key_has_one_queue_and_one_try(fake: Fake, produce: Produce) -> None:
     assert fake.count(SEND) == before + 1
 
 
-def test_brokers_are_told_who_produces_and_who_leaves(fake: Fake, produce: Produce) -> None:
+def test_brokers_get_heartbeats_and_unregistrations_of_producers(
+    fake: Fake, produce: Produce
+) -> None:
     producer = produce()
     producer.send(HELLO)
     groups = [peer.heartbeat.producer_groups for peer in fake.peers if peer.heartbeat]
@@ -223,7 +225,7 @@ class Books(TransactionListener):
         return LocalTransactionState(message.body.decode())
 
 
-def test_the_end_of_a_transaction_is_told(fake: Fake, stack: ExitStack) -> None:
+def test_the_state_of_a_transaction_is_sent_to_the_broker(fake: Fake, stack: ExitStack) -> None:
     config = ProducerConfig(producer_group="pg", namesrv_addr=fake.address)
     producer = stack.enter_context(TransactionProducer(config, Books()))
     for arg, word in [

@@ -47,7 +47,9 @@ def options(fake: Fake, **given: str) -> ReadOptions:
     return read_options({"url": f"rocketmq://{fake.address}", "topic": "T", **given})
 
 
-def test_messages_that_are_gone_are_told(fake: Fake, filled: MessageQueue) -> None:
+def test_removed_messages_raise_an_error_with_their_offsets(
+    fake: Fake, filled: MessageQueue
+) -> None:
     with QueueReader(fake.address) as reader:
         reader.queues("T")
         with pytest.raises(MessagesGoneError, match="offsets 2 to 3 are gone") as told:
@@ -68,7 +70,7 @@ def test_a_table_fails_when_messages_are_gone_or_goes_on_without(
     assert [row["offset"] for batch in kept for row in batch.to_pylist()] == [4, 5, 6, 7]
 
 
-def test_a_reader_without_a_name_server_says_so() -> None:
+def test_a_reader_without_a_name_server_raises_an_error() -> None:
     with (
         QueueReader("127.0.0.1:1") as reader,
         pytest.raises(NameServerError, match=r"127\.0\.0\.1"),
@@ -80,7 +82,7 @@ def test_a_reader_without_a_name_server_says_so() -> None:
         RocketMqBackend(lonely).look()
 
 
-def test_a_reader_that_is_closed_or_forked_says_so(fake: Fake) -> None:
+def test_a_closed_or_forked_reader_raises_an_error(fake: Fake) -> None:
     with QueueReader(fake.address) as reader:
         reader.queues("T")
         reading, writing = os.pipe()
@@ -118,7 +120,9 @@ def test_a_stream_waits_for_a_broker_that_comes_back(fake: Fake, filled: Message
     assert rows == list(range(10))
 
 
-def test_a_queue_that_nobody_asked_for_has_no_broker(fake: Fake, filled: MessageQueue) -> None:
+def test_reading_a_queue_without_its_route_raises_an_error(
+    fake: Fake, filled: MessageQueue
+) -> None:
     with QueueReader(fake.address) as reader, pytest.raises(TopicNotFoundError, match="queues"):
         list(reader.read(filled, 4, 8))
 
@@ -163,7 +167,7 @@ def test_a_bad_group_is_a_bad_option(fake: Fake) -> None:
         RocketMqBackend(options(fake, group="a b")).look()
 
 
-def test_a_refusal_of_the_broker_is_told(fake: Fake, filled: MessageQueue) -> None:
+def test_a_refusal_of_the_broker_is_reported(fake: Fake, filled: MessageQueue) -> None:
     fake.overrides[RequestCode.PULL_MESSAGE] = lambda peer, one: one.answer(
         ResponseCode.NO_PERMISSION, remark="not you"
     )

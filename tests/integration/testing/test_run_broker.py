@@ -160,7 +160,7 @@ def test_directory_and_no_sync_do_not_go_together(tmp_path: Path) -> None:
 # -- inspection ----------------------------------------------------------------------------------
 
 
-def test_queue_tells_what_is_in_it(broker: RunningBroker) -> None:
+def test_a_queue_reports_its_counts(broker: RunningBroker) -> None:
     with connect(broker) as connection:
         channel = confirming(connection)
         channel.queue_declare("seen", exclusive=True)
@@ -200,7 +200,7 @@ def test_restart_keeps_ports_and_durable_things() -> None:
         assert (body, method.redelivered) == (b"1", False)
 
 
-def test_restart_waits_for_a_port_that_somebody_got_meanwhile() -> None:
+def test_restart_waits_for_a_port_taken_meanwhile() -> None:
     with run_broker() as one:
         port = one.amqp_port or 0
         one.stop()
@@ -263,7 +263,7 @@ def test_crash_leaves_nothing_beside_the_directory(tmp_path: Path) -> None:
         assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
-def test_stopped_broker_says_so() -> None:
+def test_using_a_stopped_broker_raises_an_error() -> None:
     with run_broker() as one:
         one.stop()
         one.stop()

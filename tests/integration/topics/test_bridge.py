@@ -237,7 +237,9 @@ def test_the_exchange_stays_as_long_as_its_topic(
         channel_of().exchange_declare(f"topic.{topic}", passive=True)
 
 
-def test_an_exchange_in_the_way_is_told(engine: NativeEngine, channel: BlockingChannel) -> None:
+def test_a_topic_is_refused_when_its_exchange_name_is_taken(
+    engine: NativeEngine, channel: BlockingChannel
+) -> None:
     name = f"t_{uuid4().hex[:12]}"
     channel.exchange_declare(f"topic.{name}", "fanout", auto_delete=True)
 

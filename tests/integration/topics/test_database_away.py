@@ -119,7 +119,7 @@ def test_topics_of_the_database_are_known_as_soon_as_a_broker_is_ready(
         assert [one.body for one in store.consumer("jobs", token="c").read(1)] == [b"x"]
 
 
-def test_publishers_are_told_while_it_is_down_and_go_on_when_it_is_back(
+def test_publishers_get_nacks_while_the_database_is_down_and_continue_afterwards(
     mariadb_server: MariaDb, start_node: StartNode
 ) -> None:
     node = start_node()
@@ -166,7 +166,7 @@ def test_a_database_that_refuses_stops_the_start_with_one_line(
     assert "wr0ng" not in told and PASSWORD not in told
 
 
-def test_a_table_that_somebody_dropped_is_named_and_harms_nobody_else(
+def test_a_dropped_table_is_named_and_other_topics_work(
     mariadb_server: MariaDb, database: str, start_node: StartNode
 ) -> None:
     node = start_node()

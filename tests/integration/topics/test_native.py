@@ -199,7 +199,7 @@ BAD_VALUES: list[tuple[int, dict[str, object]]] = [
 
 
 @pytest.mark.parametrize(("kind", "fields"), BAD_VALUES, ids=lambda one: repr(one)[:60])
-def test_bad_values_are_told_and_change_nothing(
+def test_bad_values_are_refused_and_change_nothing(
     engine: NativeEngine, line_of: LineMaker, topic: str, kind: int, fields: dict[str, object]
 ) -> None:
     line = line_of()

@@ -47,7 +47,7 @@ def test_apache_keeps_a_body_as_it_was_compressed(apache: Apache) -> None:
     assert len(small) < message.store_size < len(body)
 
 
-def test_an_old_broker_tells_members_of_a_reset(old_apache: Apache) -> None:
+def test_an_old_broker_notifies_members_of_a_reset(old_apache: Apache) -> None:
     topic = new_topic(old_apache)
     with Link(old_apache.broker_address) as link:
         assert reset(link, topic, f"G{uuid4().hex}") == 0

@@ -53,7 +53,7 @@ def admin(request: pytest.FixtureRequest, ours: Ours, tmp_path: Path) -> Admin:
     return run
 
 
-def test_an_administrator_looks_around(
+def test_mqadmin_shows_cluster_topics_and_consumers(
     request: pytest.FixtureRequest, ours: Ours, scene: Scene, admin: Admin
 ) -> None:
     topic, got = scene.topic(), Collector()

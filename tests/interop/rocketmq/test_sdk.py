@@ -352,7 +352,7 @@ def test_two_members_share_a_topic_and_one_is_killed(
 # -- orderly consumers ---------------------------------------------------------------------------
 
 
-def test_a_failed_message_blocks_its_queue_until_it_is_buried(scene: Scene) -> None:
+def test_a_failed_message_blocks_its_queue_until_it_is_dead_lettered(scene: Scene) -> None:
     topic = scene.topic(1)
 
     def judge(message: MessageExt, context: ConsumeContext) -> ConsumeResult:
@@ -407,7 +407,7 @@ def test_a_transaction_consumer_commits_and_rolls_back(scene: Scene) -> None:
 # -- broadcasting --------------------------------------------------------------------------------
 
 
-def test_broadcasting_gives_everything_to_everybody(scene: Scene, tmp_path: Path) -> None:
+def test_broadcasting_delivers_every_message_to_every_member(scene: Scene, tmp_path: Path) -> None:
     topic = scene.topic()
     producer = scene.producer()
     for one in numbered(topic, 10):

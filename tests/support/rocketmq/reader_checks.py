@@ -161,7 +161,7 @@ def test_a_stream_has_every_message_once(server: Site, scene: Scene, topic: str)
     assert sorted(seen) == list(range(65))
 
 
-def test_a_stream_with_a_group_tells_brokers_how_far_it_is(
+def test_a_stream_with_a_group_commits_its_position_to_the_broker(
     server: Site, scene: Scene, topic: str
 ) -> None:
     fill(scene, topic, 0, 30)
@@ -186,6 +186,6 @@ def test_a_topic_that_has_become_shorter_ends_the_stream(
         stream.latestOffset(at, stream.getDefaultReadLimit())
 
 
-def test_what_cannot_be_read_is_told(server: Site) -> None:
+def test_unreadable_files_are_reported(server: Site) -> None:
     with pytest.raises(SparkError, match="nowhere"):
         table(server, "nowhere")

@@ -29,7 +29,7 @@ def test_a_row_has_rates_ratio_and_cost() -> None:
     assert row == ["publish", "400,000", "40,000", "10.00", "1.50", "30.00"]
 
 
-def test_a_saturated_generator_and_a_busy_machine_are_said() -> None:
+def test_a_saturated_generator_and_a_busy_machine_are_reported() -> None:
     outcome = flow(Figure(1.0, 1.0, 0.5, 0.95, 0.0), Figure(1.0, 1.0, 1.0, 0.1, 0.7))
 
     text = report.tables([outcome], NAMES)

@@ -129,6 +129,6 @@ def test_a_misspelt_command_is_asked_about(
     assert f"No such command '{typed}'. Did you mean '{meant}'?" in capsys.readouterr().err
 
 
-def test_a_word_like_no_command_gets_no_guess(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_word_unlike_any_command_gets_no_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["xyzzy"]) == 2
     assert "Did you mean" not in capsys.readouterr().err

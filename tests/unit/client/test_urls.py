@@ -31,7 +31,7 @@ def test_parts_of_a_url(url: str, wanted: object) -> None:
     "url",
     ["amqp://me:secret@mq/", "headrace://me:secret@mq:port/", "headrace://me:secret@mq/a/b", "mq"],
 )
-def test_a_wrong_url_is_told_without_its_password(url: str) -> None:
+def test_a_wrong_url_is_reported_without_its_password(url: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         settings_of(url)
     assert "secret" not in str(caught.value)

@@ -71,7 +71,7 @@ def test_listeners_hear_of_changes_only(alarms: Alarms, machine: Machine) -> Non
     assert heard == ["low on memory", None]
 
 
-def test_a_listener_may_leave_while_it_is_told(alarms: Alarms, machine: Machine) -> None:
+def test_a_listener_may_unsubscribe_during_notification(alarms: Alarms, machine: Machine) -> None:
     def leave() -> None:
         alarms.unsubscribe(leave)
 
@@ -118,7 +118,7 @@ def test_the_log_says_how_much_there_is_and_who_waits(
     ]
 
 
-def test_a_look_that_fails_is_told_once_and_is_not_the_last(
+def test_a_failed_check_of_memory_and_disk_is_logged_once_and_checks_continue(
     stage: Stage, alarms: Alarms, machine: Machine, caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip

@@ -62,7 +62,7 @@ def test_a_vhost_needs_a_name_of_a_sane_length(broker: Broker, name: str) -> Non
         broker.add_vhost(name)
 
 
-def test_an_unknown_vhost_is_told(broker: Broker) -> None:
+def test_an_unknown_vhost_is_refused(broker: Broker) -> None:
     with pytest.raises(NotAllowed, match="vhost nowhere not found"):
         broker.get_vhost("nowhere")
 

@@ -20,7 +20,7 @@ def deaths(properties: Properties) -> list[dict[str, object]]:
     return history
 
 
-def test_a_rejected_message_tells_where_it_died(stage: Stage) -> None:
+def test_a_rejected_message_has_an_x_death_header(stage: Stage) -> None:
     queue = stage.queue(dead_letter_exchange="amq.fanout")
     dead = stage.queue("dead")
     stage.vhost.bind("amq.fanout", dead, "")

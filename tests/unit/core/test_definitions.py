@@ -154,6 +154,6 @@ def test_what_is_there_already_must_agree(broker: Broker, tmp_path: Path) -> Non
         load(broker, tmp_path, {"queues": [{"name": "q", "durable": False}]})
 
 
-def test_a_missing_file_is_told(broker: Broker, tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(broker: Broker, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read definitions"):
         load_definitions(broker, tmp_path / "none.json")

@@ -25,7 +25,7 @@ def test_the_key_names_a_queue(stage: Stage, vhost: Vhost) -> None:
     assert reached(vhost, "b") == []
 
 
-def test_bound_queues_get_it_too_and_nobody_twice(stage: Stage, vhost: Vhost) -> None:
+def test_bound_queues_get_a_copy_and_none_gets_two(stage: Stage, vhost: Vhost) -> None:
     for name in ("a", "b"):
         vhost.bind("x", stage.queue(name), "a")
 

@@ -6,7 +6,7 @@ from headrace.model.policy import Policy
 from support.fake_loop import Inbox, Stage, message, ready
 
 
-def test_a_queue_ttl_drops_messages_on_time_without_anybody_looking(stage: Stage) -> None:
+def test_a_queue_ttl_expires_messages_without_consumers(stage: Stage) -> None:
     queue = stage.queue(message_ttl=100)
     stage.publish("a")
     stage.advance(60)
@@ -79,7 +79,7 @@ def test_ttl_zero_reaches_a_consumer_who_is_ready(stage: Stage) -> None:
     assert (queue.backlog.count, queue.counters.expired) == (0, 1)
 
 
-def test_ttl_zero_of_a_queue_drops_when_nobody_is_there(stage: Stage) -> None:
+def test_a_ttl_of_zero_drops_messages_without_a_consumer(stage: Stage) -> None:
     queue = stage.queue(message_ttl=0)
 
     stage.publish("a", "b")

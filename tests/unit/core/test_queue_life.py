@@ -96,7 +96,7 @@ def test_purging_gives_consumers_their_messages_first(stage: Stage) -> None:
     assert inbox.seen == ["a"]
 
 
-def test_deleting_tells_consumers_and_counts_messages(stage: Stage) -> None:
+def test_deleting_cancels_consumers_and_counts_messages(stage: Stage) -> None:
     queue = stage.queue()
     inbox = Inbox()
     inbox.consume(queue, "one", prefetch=1)
@@ -109,7 +109,7 @@ def test_deleting_tells_consumers_and_counts_messages(stage: Stage) -> None:
     assert len(queue.dealer) == 0
 
 
-def test_counters_tell_what_happened(stage: Stage) -> None:
+def test_counters_count_what_happened(stage: Stage) -> None:
     queue = stage.queue()
     inbox = Inbox()
     stage.publish(*"abc")

@@ -103,7 +103,7 @@ def test_reject_publish_counts_what_a_consumer_takes_at_once(stage: Stage) -> No
     assert inbox.seen == ["a", "b", "c"]
 
 
-def test_a_full_queue_does_not_starve_its_neighbour(stage: Stage) -> None:
+def test_a_full_queue_does_not_starve_other_queues(stage: Stage) -> None:
     full, other = stage.queue("full", max_length=1, overflow="reject-publish"), stage.queue("other")
     for queue in (full, other):
         stage.vhost.bind("amq.fanout", queue, "")
@@ -143,7 +143,7 @@ def test_a_full_queue_which_is_its_own_dead_letter_queue_does_not_spin(
     assert queue.backlog.count == 2
 
 
-def test_two_full_queues_which_bury_into_each_other_settle(stage: Stage) -> None:
+def test_two_full_queues_that_dead_letter_into_each_other_settle(stage: Stage) -> None:
     left = stage.queue(
         "left", max_length=500, dead_letter_exchange="", dead_letter_routing_key="right"
     )
@@ -184,7 +184,7 @@ def test_a_limit_in_bytes_by_policy_measures_bodies_from_then_on(stage: Stage) -
     assert queue.backlog.size == whole * 2 // 3
 
 
-def test_messages_held_while_the_measure_changes_are_measured_anew(stage: Stage) -> None:
+def test_requeued_messages_count_towards_a_limit_set_meanwhile(stage: Stage) -> None:
     queue = stage.queue()
     inbox = Inbox()
     stage.publish("aaaa", "bbbb")

@@ -151,7 +151,7 @@ def test_an_ack_timeout_takes_back_only_what_is_left(stage: Stage) -> None:
     assert (ready(queue), queue.unacked) == (["b", "d"], 0)
 
 
-def test_an_ack_timeout_can_bury(stage: Stage) -> None:
+def test_an_ack_timeout_can_dead_letter(stage: Stage) -> None:
     queue = stage.queue(ack_timeout=100, ack_timeout_action="dead-letter", **DEAD)
     dead = stage.queue("dead")
     inbox = Inbox()

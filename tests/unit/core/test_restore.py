@@ -128,7 +128,7 @@ def test_everything_declared_is_there_again(site: Site) -> None:
     assert vhost.declare_queue("q3", durable=True).number == 3
 
 
-def test_a_binding_to_something_gone_is_told_and_left_out(
+def test_a_binding_to_a_missing_target_is_logged_and_skipped(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     site.catalogue.bindings = [

@@ -136,7 +136,7 @@ def test_nothing_is_recorded_while_declarations_are_restored(tmp_path: Path) -> 
     assert (storage.new_queue_number(), metadata.issued) == (None, 0)
 
 
-def test_without_engines_nobody_waits() -> None:
+def test_without_engines_no_caller_waits() -> None:
     storage = Storage(LoopTurn(cast(asyncio.AbstractEventLoop, HandLoop())))
     storage.record_from_now_on(1)
     storage.save(ExchangeRow("/", "x", "direct"))
@@ -163,7 +163,7 @@ def test_publishers_wait_for_a_disk_that_is_behind(
     assert not stage.storage.is_behind
 
 
-def test_a_failure_is_told(stage: StorageStage) -> None:
+def test_a_failure_is_reported(stage: StorageStage) -> None:
     seen: list[Exception] = []
     stage.storage.on_failure = seen.append
     error = OSError("gone")

@@ -73,7 +73,7 @@ def test_a_circle_of_exchanges_ends(stage: Stage, vhost: Vhost) -> None:
     assert reached(vhost, "one", "") == ["a"]
 
 
-def test_the_alternate_exchange_gets_what_nobody_wants(stage: Stage, vhost: Vhost) -> None:
+def test_the_alternate_exchange_gets_unroutable_messages(stage: Stage, vhost: Vhost) -> None:
     vhost.declare_exchange("main", "direct", arguments={"alternate-exchange": "amq.fanout"})
     vhost.bind("main", stage.queue("wanted"), "key")
     vhost.bind("amq.fanout", stage.queue("rest"), "")
@@ -95,7 +95,7 @@ def test_an_alternate_exchange_that_does_not_exist_is_no_error(vhost: Vhost) -> 
     assert reached(vhost, "one", "key") == []
 
 
-def test_routes_through_a_headers_exchange_say_so(stage: Stage, vhost: Vhost) -> None:
+def test_routes_through_a_headers_exchange_are_by_headers(stage: Stage, vhost: Vhost) -> None:
     vhost.bind("amq.headers", stage.queue("a"), "", {"x-match": "all", "colour": "red"})
     vhost.bind("amq.fanout", vhost.get_exchange("amq.headers"), "")
 
@@ -105,7 +105,7 @@ def test_routes_through_a_headers_exchange_say_so(stage: Stage, vhost: Vhost) ->
     assert reached(vhost, "amq.fanout", "", colour="blue") == []
 
 
-def test_an_unknown_exchange_is_told(vhost: Vhost) -> None:
+def test_an_unknown_exchange_is_refused(vhost: Vhost) -> None:
     with pytest.raises(NotFound, match="no exchange 'nowhere' in vhost '/'"):
         vhost.routes.get("nowhere", "key")
 
@@ -368,6 +368,6 @@ def test_a_policy_gives_a_dead_letter_exchange_live(stage: Stage, vhost: Vhost) 
     assert ready(dead) == ["one"]
 
 
-def test_clearing_an_unknown_policy_is_told(vhost: Vhost) -> None:
+def test_clearing_an_unknown_policy_is_refused(vhost: Vhost) -> None:
     with pytest.raises(NotFound, match="no policy 'p'"):
         vhost.policies.clear("p")

@@ -154,7 +154,7 @@ def test_the_dead_letter_exchange_must_be_a_string(value: object, kind: str) -> 
     )
 
 
-def test_of_several_mistakes_the_same_one_is_told_as_by_rabbitmq() -> None:
+def test_of_several_mistakes_the_one_that_rabbitmq_reports_is_reported() -> None:
     assert "x-expires" in told({"x-message-ttl": -1, "x-expires": 0})
     assert "x-queue-type" in told({"x-expires": 0, "x-queue-type": "bogus"})
     assert "no_dlx" in told({"x-max-length": -1, "x-dead-letter-routing-key": "k"})
@@ -163,7 +163,7 @@ def test_of_several_mistakes_the_same_one_is_told_as_by_rabbitmq() -> None:
     assert "x-dead-letter-exchange" in told({"x-expires": 0, "x-dead-letter-exchange": 5})
 
 
-def test_of_several_arguments_of_another_queue_type_the_first_is_told() -> None:
+def test_of_several_arguments_of_another_queue_type_the_first_is_reported() -> None:
     assert "x-max-age" in told({"x-max-age": "1h", "x-delivery-limit": 5})
     assert "x-delivery-limit" in told({"x-delivery-limit": 5, "x-max-age": "1h"})
 
@@ -307,7 +307,7 @@ def test_zero_is_a_limit_too() -> None:
     assert queue_settings({"x-message-ttl": 0}, {"message-ttl": 5}).message_ttl_ms == 0
 
 
-def test_of_two_words_the_argument_counts() -> None:
+def test_the_queue_argument_overrides_the_policy() -> None:
     settings = queue_settings(
         {"x-dead-letter-exchange": "", "x-overflow": "drop-head"},
         {"dead-letter-exchange": "p", "overflow": "reject-publish"},

@@ -45,7 +45,7 @@ def test_small_publishes_grow_one_run() -> None:
     assert offsets(backlog) == list(range(100))
 
 
-def test_a_run_does_not_grow_for_ever() -> None:
+def test_a_run_has_a_maximum_length() -> None:
     backlog = Backlog()
     for offset in range(1000):
         backlog.append(run_of(range(offset, offset + 1)))

@@ -359,7 +359,7 @@ def test_headers_bindings_that_cannot_fit_are_not_looked_at(mode: str) -> None:
     assert looked_at <= 3
 
 
-def test_x_match_has_four_words() -> None:
+def test_x_match_has_four_values() -> None:
     for mode in ("all", "any", "all-with-x", "any-with-x"):
         check_arguments({"x-match": mode})
     check_arguments({})

@@ -16,7 +16,9 @@ TRACK = (Priority.MIDDLE, 0)
 MANY = 60_000
 
 
-def test_a_small_batch_does_not_look_at_all_that_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_batch_does_not_scan_everything_that_is_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The broker does nothing else meanwhile: it was more than a second for each read."""
     bounds = {TRACK: Bound(0, MANY)}
     group = GroupClaims()
@@ -48,7 +50,7 @@ def test_a_small_batch_does_not_look_at_all_that_is_due(monkeypatch: pytest.Monk
     assert looked_at <= 3 * handed_out  # to give up, to plan, of 30,000
 
 
-def test_whoever_was_handed_out_too_often_is_given_up_before_the_rest_is_planned() -> None:
+def test_messages_over_the_attempt_limit_are_dropped_before_planning() -> None:
     bounds = {TRACK: Bound(0, 6)}
     group = GroupClaims()
     group.begin(TRACK, 0)
@@ -89,7 +91,7 @@ def test_claims_that_are_out_are_not_looked_at_before_a_lease_ends() -> None:
     assert [(span.start, span.attempts) for span in again] == [(7, 2)]
 
 
-def test_thousands_tried_again_are_given_back_without_a_search_for_each(
+def test_thousands_of_retries_are_nacked_without_a_query_for_each(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each of them is a span of its own: a search through all for each held the broker up."""

@@ -112,7 +112,7 @@ def test_a_lease_expires_once() -> None:
     assert unacked.expire(lease) == []
 
 
-def test_a_whole_lease_is_given_back_without_copying() -> None:
+def test_a_whole_lease_is_requeued_without_copying() -> None:
     unacked: Unacked[str] = Unacked()
     run = run_of(3, 1)
     unacked.add(1, "a", run)

@@ -28,7 +28,7 @@ def die(
     )
 
 
-def test_the_first_death_tells_everything() -> None:
+def test_the_first_death_has_every_header() -> None:
     assert die([], "q", routing_keys=["k", "cc"], original_expiration="60") == [
         {
             "count": 1,

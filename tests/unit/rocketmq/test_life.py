@@ -89,7 +89,7 @@ def test_what_is_no_configuration() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
-def test_a_forked_child_is_told(recwarn: pytest.WarningsRecorder) -> None:
+def test_use_in_a_forked_child_raises_an_error(recwarn: pytest.WarningsRecorder) -> None:
     life = Lifecycle("Producer of group 'g'")
     assert life.begin()
     life.state = State.RUNNING
@@ -116,7 +116,7 @@ def test_a_forked_child_is_told(recwarn: pytest.WarningsRecorder) -> None:
     life.check_running()
 
 
-def test_problems_are_told_once() -> None:
+def test_problems_are_logged_once() -> None:
     problems = HealthProblems()
     assert problems.set("a", "first")
     assert not problems.set("a", "again")

@@ -104,7 +104,7 @@ def test_remote_offsets_may_be_kept_from_going_back() -> None:
     assert store.read_offset(Q0) == 4
 
 
-def test_remote_tries_again_and_then_says_so() -> None:
+def test_the_remote_offset_store_retries_and_then_raises_an_error() -> None:
     brokers = Brokers()
     store = RemoteOffsetStore(brokers, max_retry_times=2)
     store.update_offset(Q0, 1)

@@ -280,7 +280,7 @@ def test_the_history_of_conflicts_is_bounded(manager: SubscriptionManager) -> No
     assert history[-1].new_selector.expression == "tag1099"
 
 
-def test_changes_are_told_and_renewals_are_not() -> None:
+def test_changes_are_logged_and_renewals_are_not() -> None:
     told: list[int] = []
     manager = SubscriptionManager(on_change=lambda: told.append(1))
     steps: list[tuple[Callable[[], object], int]] = [

@@ -240,7 +240,7 @@ def route(*brokers: str, queues: int = 4) -> TopicRoute:
     )
 
 
-def test_routes_tell_what_has_changed() -> None:
+def test_a_route_update_reports_whether_it_changed_anything() -> None:
     routes = TopicRoutes()
     assert routes.update("T", route("a"))
     assert not routes.update("T", route("a"))

@@ -102,7 +102,7 @@ def test_a_plain_connection_has_no_certificate() -> None:
     asyncio.run(work())
 
 
-def test_a_flood_is_told_in_a_few_lines(
+def test_a_flood_of_events_is_logged_in_a_few_lines(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = 100.0

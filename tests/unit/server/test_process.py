@@ -26,7 +26,7 @@ def _as_before() -> Iterator[None]:
         logger.propagate = propagate
 
 
-def test_what_uvicorn_says_is_a_json_line_like_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_lines_of_uvicorn_are_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging("info", "json")
     logging.getLogger("headrace.server").info("ready")
     logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
@@ -47,7 +47,7 @@ def test_times_are_exact_to_the_millisecond_and_name_their_zone(
     assert before - timedelta(milliseconds=1) < written <= datetime.now(UTC)
 
 
-def test_a_mishap_that_nobody_caught_is_a_json_line_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_uncaught_exception_is_a_json_line_too(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging("info", "json")
     logging.getLogger("asyncio").error("Task exception was never retrieved")
     assert json.loads(capsys.readouterr().err)["logger"] == "asyncio"

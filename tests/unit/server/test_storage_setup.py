@@ -13,7 +13,7 @@ from headrace.errors import StoreError
 from headrace.server import storage_setup
 
 
-def test_files_of_another_user_are_told_with_the_remedy(
+def test_files_of_another_user_are_reported_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def forbidden(*_: object, **__: object) -> None:

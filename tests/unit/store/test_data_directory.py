@@ -108,7 +108,7 @@ def test_data_without_a_format_is_refused(tmp_path: Path, left: str) -> None:
     assert not (tmp_path / "format").exists()
 
 
-def test_a_path_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+def test_an_unusable_path_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
 
@@ -116,7 +116,7 @@ def test_a_path_that_cannot_be_used_is_told(tmp_path: Path) -> None:
         DataDirectory(file / "data")
 
 
-def test_a_file_in_its_place_is_told(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_directory_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
 

@@ -249,7 +249,7 @@ def test_a_removal_that_is_not_synced_may_be_undone() -> None:
     assert outcomes(disk, "a") == {None, b""}
 
 
-def test_the_power_goes_when_it_is_told_to() -> None:
+def test_the_power_cut_comes_at_the_chosen_step() -> None:
     disk = ForgetfulDisk()
     file = disk.create("a")
     disk.fuse = 2

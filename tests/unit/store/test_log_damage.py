@@ -149,7 +149,7 @@ def test_compaction_counts_what_it_cannot_read(tmp_path: Path) -> None:
     driver.log.close()
 
 
-def test_a_damaged_message_is_told_once_by_whoever_meets_it_first(
+def test_a_damaged_message_is_logged_once_by_its_first_reader(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     driver = damaged_log(tmp_path)

@@ -87,7 +87,7 @@ def gather(store: Store, crowd: Crowd, *bodies: bytes) -> None:
         wait_for(lambda number=number: len(crowd.appender._waiting) == number)  # type: ignore[misc]
 
 
-def test_a_lone_append_waits_for_nobody(store: Store, crowd: Crowd) -> None:
+def test_a_single_append_is_committed_without_waiting(store: Store, crowd: Crowd) -> None:
     store.gate.release()
     assert crowd.appender.append([row(b"x"), row(b"y")]) == [1, 2]
     assert store.calls == [[b"x", b"y"]]
@@ -113,7 +113,7 @@ def test_one_that_is_refused_does_not_harm_the_others(store: Store, crowd: Crowd
     assert isinstance(crowd.results[b"a"], list) and isinstance(crowd.results[b"c"], list)
 
 
-def test_an_unknown_outcome_is_told_to_all_and_nothing_is_repeated(
+def test_an_unknown_outcome_is_reported_to_all_callers_and_nothing_is_repeated(
     store: Store, crowd: Crowd
 ) -> None:
     store.bad[b"a"] = EngineUnavailable("lost; may have been stored")
@@ -137,7 +137,7 @@ def test_an_interrupted_leader_repeats_nothing(store: Store, crowd: Crowd) -> No
     assert store.waiting == 3
 
 
-def test_a_crowd_gets_every_answer(store: Store) -> None:
+def test_every_concurrent_append_gets_its_answer(store: Store) -> None:
     crowd = Crowd(PriorityAppender(store, 200))
     store.gate.release(10_000)
     for number in range(100):

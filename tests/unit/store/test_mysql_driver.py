@@ -51,7 +51,9 @@ def test_servers_that_may_give_ids_again(text: str) -> None:
         (1114, StoreError, "nothing was done"),
     ],
 )
-def test_what_callers_are_told(code: int, kind: type[BrokerError], said: str) -> None:
+def test_database_errors_become_broker_errors(
+    code: int, kind: type[BrokerError], said: str
+) -> None:
     told = refusal(Fault(code, "text"), "db/shop", "who knows")
     assert type(told) is kind and said in str(told)
 
@@ -97,7 +99,7 @@ def mysqlclient(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     return asked
 
 
-def test_mysqlclient_is_asked_in_its_own_words(mysqlclient: dict[str, object]) -> None:
+def test_mysqlclient_gets_its_own_parameter_names(mysqlclient: dict[str, object]) -> None:
     url = "mysql://me:p%40ss@db:3307/shop?driver=mysqlclient&ssl_ca=/ca.pem&timeout=7"
     session = DbConnection(parse_url(url))
     assert (session.version, session.packet, session.id_step) == ("8.0.36", 64 << 20, 1)

@@ -19,18 +19,18 @@ def test_condition_that_is_true_at_once_is_asked_once() -> None:
     assert wait_for(lambda: next(values), timeout=0) == 1
 
 
-def test_condition_gets_a_last_look_when_time_is_up() -> None:
+def test_the_condition_is_checked_once_more_at_the_deadline() -> None:
     values = iter([False, True])
 
     assert wait_for(lambda: next(values), timeout=0) is True
 
 
-def test_giving_up_tells_the_message_and_the_last_value() -> None:
+def test_a_timeout_reports_the_message_and_the_last_value() -> None:
     with pytest.raises(AssertionError, match=r"^no order: still \[\] after 0 s$"):
         wait_for(list, timeout=0, message="no order")
 
 
-def test_giving_up_without_a_message_tells_the_name_of_the_condition() -> None:
+def test_a_timeout_without_a_message_reports_the_name_of_the_condition() -> None:
     def order_is_there() -> bool:
         return False
 

@@ -139,7 +139,7 @@ def test_what_is_no_delay_or_reason_is_refused(
     consumer.commit(batch)
 
 
-def test_a_batch_is_given_back_as_a_whole(store: topics.Store) -> None:
+def test_a_batch_is_nacked_as_a_whole(store: topics.Store) -> None:
     store.producer("t", token="p").append_many([b"a", b"b"])
     consumer = store.consumer("t", token="c", group="g")
     consumer.nack(consumer.read(5), reason="again")

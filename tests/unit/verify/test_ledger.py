@@ -71,7 +71,7 @@ def test_a_message_that_was_not_confirmed_may_be_gone(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"hello", make_body(1, 10)[:-1] + b"x", make_body(2, 10)])
-def test_a_body_that_nobody_sent_is_a_ghost(ledger: Ledger, body: bytes) -> None:
+def test_a_body_that_was_never_sent_is_a_ghost(ledger: Ledger, body: bytes) -> None:
     ledger.send("p", ["q"])
 
     assert ledger.see("q", body, redelivered=False) is None

@@ -37,7 +37,7 @@ def test_a_publish_is_read_by_a_foreign_codec() -> None:
     assert {frame.channel_number for frame in (method, header, body)} == {3}
 
 
-def test_a_delivery_is_read_by_a_foreign_codec_and_its_number_is_where_it_is_said_to_be() -> None:
+def test_a_delivery_is_decoded_by_another_codec_with_its_tag_at_the_stated_offset() -> None:
     data = frames.delivery("c000", 77, "x", "key", b"\x00\x00", b"abc", channel=9)
     at = frames.delivery_number_offset("c000")
 

@@ -179,7 +179,7 @@ def test_bytes_without_sense_are_a_protocol_violation(desk: Desk) -> None:
         Desk().core.decode(b"\x00\x00\x00\x01\x00\x00\x00\x01\xc1")
 
 
-def test_an_idle_connection_pings_and_a_dead_one_is_given_up(desk: Desk) -> None:
+def test_an_idle_connection_pings_and_a_dead_one_is_closed(desk: Desk) -> None:
     desk.pass_time(31)
     ((kind, _),) = desk.said()
     assert kind == Op.PING
@@ -205,7 +205,7 @@ def test_unknown_properties_are_refused_at_home() -> None:
         operations.message_fields("", "q", {"colour": "red"}, b"")
 
 
-def test_a_request_the_broker_hangs_up_on_is_not_sent_for_ever() -> None:
+def test_a_request_that_ends_the_connection_is_not_repeated_endlessly() -> None:
     desk = Desk()
     desk.greet()
     future = desk.submit(

@@ -184,7 +184,7 @@ def test_a_locked_queue_is_tried_again_on_another_connection(desk: Desk) -> None
     assert isinstance(desk.core.error, ResourceLocked)
 
 
-def test_a_consumer_that_cannot_come_back_is_told(desk: Desk) -> None:
+def test_a_consumer_that_cannot_be_restored_is_notified(desk: Desk) -> None:
     channel, calls = desk.open_channel()
     box = consume(desk, channel, calls, "q")
     desk.cut()
@@ -196,7 +196,7 @@ def test_a_consumer_that_cannot_come_back_is_told(desk: Desk) -> None:
     assert desk.core.state is ConnectionState.READY
 
 
-def test_a_consumer_ended_by_the_broker_is_told_and_does_not_come_back(desk: Desk) -> None:
+def test_a_consumer_cancelled_by_the_broker_is_notified_and_not_restored(desk: Desk) -> None:
     channel, calls = desk.open_channel()
     box = consume(desk, channel, calls, "q")
     desk.say(Op.CANCEL, ch=channel.id, consumer_tag="ctag1.1")

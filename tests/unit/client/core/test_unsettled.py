@@ -126,7 +126,7 @@ def test_the_message_of_the_moment_is_found_only_by_its_own_name() -> None:
     assert ledger.find("q", "M-2") is None
 
 
-def test_what_was_not_settled_is_given_back() -> None:
+def test_unsettled_messages_are_requeued() -> None:
     ledger, deliveries, _ = ledger_with(1, 2)
     deliveries[0].ack()
     ledger.give_back([one.tag for one in deliveries])
@@ -142,7 +142,7 @@ def test_claimed_messages_are_not_sent_again() -> None:
     assert sent(ledger) == []
 
 
-def test_properties_of_a_delivery_say_where_it_came_from() -> None:
+def test_properties_of_a_delivery_have_its_origin() -> None:
     _, (delivery,), _ = ledger_with(7)
 
     properties = delivery.properties

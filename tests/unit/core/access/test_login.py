@@ -180,7 +180,7 @@ def test_the_right_password_is_accepted_and_others_are_not() -> None:
 
 
 @pytest.mark.parametrize("password", ["wrong", ""])
-def test_a_refusal_takes_one_hash_whoever_asks(
+def test_a_refused_login_costs_one_hash_for_every_user_name(
     monkeypatch: pytest.MonkeyPatch, password: str
 ) -> None:
     """No user, none that may come from here, no password, a foreign hash, the default password."""

@@ -301,7 +301,7 @@ def test_the_first_user_may_do_everything_everywhere(broker: Broker, users: User
     assert all(user.allows(vhost, "configure", "anything") for vhost in ("/", "v"))
 
 
-def test_where_somebody_is_nobody_is_added(users: Users) -> None:
+def test_no_first_user_is_added_beside_existing_users(users: Users) -> None:
     add(users)
     users.ensure_somebody("guest", "guest")
 

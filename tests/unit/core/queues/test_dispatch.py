@@ -34,7 +34,7 @@ def test_the_rotation_goes_on_where_it_stopped(stage: Stage) -> None:
     assert [len(inbox.seen) for inbox in inboxes] == [5, 5, 5]
 
 
-def test_a_newcomer_waits_for_its_turn(stage: Stage) -> None:
+def test_a_new_consumer_waits_for_its_turn_in_round_robin(stage: Stage) -> None:
     queue = stage.queue()
     first, second, third = Inbox(), Inbox(), Inbox()
     first.consume(queue)
@@ -149,7 +149,7 @@ def test_consumers_of_one_connection_see_the_order_of_the_queue(stage: Stage) ->
     assert "".join(tag for tag, _ in log) == "abc" * 20
 
 
-def test_nobody_with_room_leaves_the_messages_where_they_are(stage: Stage) -> None:
+def test_without_free_prefetch_messages_stay_ready(stage: Stage) -> None:
     queue = stage.queue()
     for _ in range(2):
         inbox = Inbox()
@@ -186,7 +186,7 @@ def test_the_only_one_with_room_gets_its_messages_in_one_go(stage: Stage) -> Non
     assert len(free.runs) == 1
 
 
-def test_a_consumer_comes_and_goes_without_a_look_at_the_others(stage: Stage) -> None:
+def test_adding_and_removing_a_consumer_does_not_scan_the_others(stage: Stage) -> None:
     looks = 0
 
     class Counting(Inbox):

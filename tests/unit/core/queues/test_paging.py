@@ -200,7 +200,7 @@ def test_a_damaged_message_is_left_out_and_not_counted_any_more(stage: TailStage
     assert (backlog.count, stage.journal.log.damaged) == (0, 1)
 
 
-def test_clearing_tells_the_offsets_and_frees_the_files(stage: TailStage) -> None:
+def test_clearing_returns_the_offsets_and_frees_the_files(stage: TailStage) -> None:
     stage.push(b"a", b"b", stored=True)
     stage.push(b"c", stored=False)
 

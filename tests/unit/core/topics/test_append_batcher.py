@@ -103,7 +103,7 @@ def test_one_bad_append_does_not_spoil_the_others(desk: Desk) -> None:
     assert desk.answers == [(b"a", [1]), (b"bad", None), (b"c", [2])]
 
 
-def test_a_failure_is_told_to_all_and_not_tried_again(desk: Desk) -> None:
+def test_a_failure_is_reported_to_all_callers_and_not_retried(desk: Desk) -> None:
     desk.append(b"a")
     desk.append(b"b")
     desk.turn()
@@ -113,7 +113,7 @@ def test_a_failure_is_told_to_all_and_not_tried_again(desk: Desk) -> None:
     assert desk.calls == []
 
 
-def test_an_engine_that_takes_nothing_is_told_too(desk: Desk) -> None:
+def test_an_append_refused_by_the_engine_is_answered(desk: Desk) -> None:
     desk.refuses = True
     desk.append(b"a")
     desk.turn()

@@ -157,7 +157,7 @@ def test_after_the_end_nothing_is_taken(run: Run) -> None:
     run(test)
 
 
-def test_a_look_at_the_catalogue_never_undoes_what_was_declared_meanwhile(run: Run) -> None:
+def test_a_catalog_refresh_never_undoes_a_concurrent_declaration(run: Run) -> None:
     async def test(desk: Desk) -> None:
         seen, may_answer = threading.Event(), threading.Event()
         look = desk.engine.uuids
@@ -188,7 +188,7 @@ def test_a_look_at_the_catalogue_never_undoes_what_was_declared_meanwhile(run: R
     run(test)
 
 
-def test_a_waiting_read_is_told_when_the_engine_takes_no_more_calls(
+def test_a_waiting_read_fails_when_the_engine_takes_no_more_calls(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody else could tell it: its reader would wait for an answer for ever."""

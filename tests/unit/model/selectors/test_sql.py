@@ -157,7 +157,9 @@ def test_not_chosen(expression: str) -> None:
         ("NOT a = 1", 1, "NOT (a ...)"),
     ],
 )
-def test_a_wrong_expression_says_where_and_why(expression: str, column: int, text: str) -> None:
+def test_a_wrong_expression_is_reported_with_position_and_reason(
+    expression: str, column: int, text: str
+) -> None:
     with pytest.raises(SelectorError) as raised:
         SqlSelector.parse(expression)
 

@@ -65,7 +65,7 @@ def test_every_queue_has_exactly_one_owner(
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: one.name)
-def test_a_stranger_gets_nothing(strategy: AllocateStrategy) -> None:
+def test_a_client_outside_the_group_gets_no_queues(strategy: AllocateStrategy) -> None:
     assert strategy.allocate("g", "me", queues(4, "room@b"), ["other"]) == []
     assert strategy.allocate("g", "me", queues(4, "room@b"), []) == []
 

@@ -24,7 +24,7 @@ def test_a_broker_that_came_back_is_not_believed_for_a_moment() -> None:
     assert not returns.is_recent(["a"])
 
 
-def test_a_broker_that_comes_and_goes_does_not_keep_everybody_waiting() -> None:
+def test_a_broker_that_reconnects_often_delays_few_calls() -> None:
     clock = Clock()
     returns = RestartedBrokers(clock)
     waited = 0

@@ -76,7 +76,7 @@ def test_a_requeued_message_is_delivered_as_redelivered(
     assert desk.take() == [(7, deliver(2, redelivered=True), "a")]
 
 
-def test_settling_an_unknown_tag_is_told_after_the_known_ones(
+def test_settling_an_unknown_tag_fails_after_the_known_ones(
     stage: Stage, channel: Channel, queue: Queue
 ) -> None:
     consume(channel, queue)
@@ -167,7 +167,7 @@ def test_closing_a_channel_ends_an_auto_delete_queue_only_with_its_last_consumer
     assert queue.deleted
 
 
-def test_a_deleted_queue_is_told_to_the_consumer(
+def test_a_deleted_queue_cancels_its_consumer(
     stage: Stage, desk: Desk, channel: Channel, queue: Queue
 ) -> None:
     consume(channel, queue)

@@ -88,7 +88,7 @@ def test_refused_messages_are_nacked(stage: Stage, publisher: Publisher, channel
         ({"mode": 3}, PreconditionFailed),
     ],
 )
-def test_mistakes_are_told(
+def test_mistakes_are_reported(
     publisher: Publisher, channel: Channel, options: dict[str, object], error: type[BrokerError]
 ) -> None:
     with pytest.raises(error):
@@ -187,7 +187,7 @@ def test_a_request_carries_the_requesters_own_address(
     assert stored == [channel.reply_address.name, "elsewhere"]
 
 
-def test_routes_are_looked_up_anew_when_something_changed(
+def test_cached_routes_are_dropped_when_bindings_change(
     stage: Stage, publisher: Publisher, channel: Channel
 ) -> None:
     send(publisher, channel, message("lost"))

@@ -55,7 +55,7 @@ def test_other_paths_have_none(path: str) -> None:
     assert "GET" not in TABLE.find(path) or TABLE.find(path)["GET"].path == "/{file}"
 
 
-def test_methods_of_a_path_are_told_apart() -> None:
+def test_methods_of_a_path_are_distinguished() -> None:
     assert set(TABLE.find("/api/a/1")) == {"GET", "PUT"}
 
 

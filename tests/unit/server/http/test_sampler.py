@@ -83,7 +83,7 @@ def test_no_window_without_two_good_numbers(query: dict[str, str]) -> None:
     assert window_of(query, "msg_rates") is None
 
 
-def test_nobody_asks_for_a_million_samples() -> None:
+def test_the_number_of_samples_is_limited() -> None:
     window = window_of({"msg_rates_age": "1000000", "msg_rates_incr": "0"}, "msg_rates")
     assert window is not None
     samples = details(history(1, 2), 0, window)["samples"]
@@ -91,7 +91,7 @@ def test_nobody_asks_for_a_million_samples() -> None:
     assert len(samples) == MAX_SAMPLES + 1
 
 
-def test_a_failure_is_told_and_does_not_stop_the_sampling(
+def test_a_failure_is_logged_and_sampling_continues(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     looks: list[bool] = []

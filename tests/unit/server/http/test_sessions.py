@@ -43,7 +43,7 @@ def test_a_session_is_found_by_its_token_alone(sessions: PageSessions) -> None:
     assert sessions.find(token) is None
 
 
-def test_use_keeps_a_session_alive_but_not_for_ever(sessions: PageSessions, time: Time) -> None:
+def test_use_keeps_a_session_alive_up_to_its_limit(sessions: PageSessions, time: Time) -> None:
     token, _ = sessions.begin("ann", NO_PASSWORD)
     begun = time.now
     while time.now - begun < MAX_SECONDS - 1:

@@ -175,7 +175,7 @@ def test_a_full_socket_stops_deliveries_not_answers(session: Session, wire: Wire
     assert [one["body"] for one in wire.take()] == [b"x"]
 
 
-def test_a_bug_ends_the_connection_and_is_told(
+def test_an_unexpected_exception_ends_the_connection_and_is_logged(
     session: Session, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session.open_vhost, "declare_queue", lambda *_, **__: 1 / 0)

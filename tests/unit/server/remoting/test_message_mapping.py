@@ -59,7 +59,7 @@ def test_tag_key_and_id_have_their_places_in_the_entry() -> None:
 
 
 @pytest.mark.parametrize("value", ["nonsense", "9" * 30, "-1" + "0" * 20])
-def test_an_entry_of_somebody_else_becomes_a_message(value: str) -> None:
+def test_an_entry_written_by_another_program_becomes_a_message(value: str) -> None:
     own = dict.fromkeys(["$rocketmq.flag", "$rocketmq.bornport", "$rocketmq.prepared"], value)
     entry = Entry(b"x", key="order-1", tags="a", source_ip="nowhere", properties=own)
     record = take_record(encode_entry(entry))

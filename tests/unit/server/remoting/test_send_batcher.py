@@ -76,7 +76,7 @@ def test_sends_of_one_turn_are_one_append_and_each_hears_its_own_place() -> None
     ]
 
 
-def test_a_failure_is_told_to_everybody_it_concerns_and_to_nobody_else() -> None:
+def test_a_failure_is_reported_only_to_the_affected_callers() -> None:
     desk, good, bad = Desk(), Topic(), Topic(PreconditionFailed("full"))
     gone = Topic()
     gone.deleted = True
@@ -143,7 +143,7 @@ def test_a_pull_must_be_answered_when_its_time_is_over(
     assert len(polls) == 0
 
 
-def test_nobody_answers_a_connection_that_is_gone(polls: LongPolls, clock: VirtualClock) -> None:
+def test_a_lost_connection_gets_no_answers(polls: LongPolls, clock: VirtualClock) -> None:
     mine, other = hold(polls, clock, "gone", "t", 1000), hold(polls, clock, "stays", "t", 1000)
     polls.drop("gone")
     clock.advance(5000)

@@ -126,7 +126,7 @@ def test_an_error_in_yaml_names_its_line(tmp_path: Path) -> None:
     assert refusal(tmp_path, "a: [1\nb: 2\n", "p.yaml").startswith(":2: not YAML")
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BadPipeline, match=r"cannot read .*: No such file"):
         load(tmp_path / "none.toml", {})
 

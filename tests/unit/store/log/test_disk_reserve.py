@@ -34,7 +34,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> SmallDisk:
     return SmallDisk(tmp_path_factory.mktemp("journal"))
 
 
-def test_it_is_set_aside_once(disk: SmallDisk) -> None:
+def test_the_reserve_is_allocated_once(disk: SmallDisk) -> None:
     reserve = DiskReserve(disk, 80)
 
     assert reserve.set_aside()
@@ -42,12 +42,12 @@ def test_it_is_set_aside_once(disk: SmallDisk) -> None:
     assert (list(disk.names()), disk.room) == ([NAME], 20)
 
 
-def test_it_is_not_set_aside_without_room(disk: SmallDisk) -> None:
+def test_the_reserve_is_not_allocated_without_room(disk: SmallDisk) -> None:
     assert not DiskReserve(disk, 200).set_aside()
     assert list(disk.names()) == []
 
 
-def test_it_can_be_given_up_once(disk: SmallDisk) -> None:
+def test_the_reserve_is_released_once(disk: SmallDisk) -> None:
     reserve = DiskReserve(disk, 80)
     reserve.set_aside()
 
@@ -73,7 +73,7 @@ def make_writer(disk: SmallDisk, told: list[bool]) -> LogWriter:
     return writer
 
 
-def test_a_full_disk_is_told_and_the_reserve_is_used(disk: SmallDisk) -> None:
+def test_a_full_disk_raises_an_alarm_and_the_reserve_is_used(disk: SmallDisk) -> None:
     told: list[bool] = []
     writer = make_writer(disk, told)
 

@@ -95,7 +95,7 @@ def test_a_failed_sync_ends_it(threaded: Threaded, monkeypatch: pytest.MonkeyPat
     assert threaded.log.durable < position
 
 
-def test_after_a_failed_sync_no_clean_end_is_noted_even_before_it_is_told(
+def test_after_a_failed_sync_no_clean_end_is_written_even_before_it_is_reported(
     threaded: Threaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:

@@ -110,7 +110,7 @@ def test_what_was_scanned_once_has_an_index_from_the_next_checkpoint_on(
     assert stage.held() == alive
 
 
-def test_a_segment_cut_after_a_crash_is_not_scanned_for_ever(stage: JournalStage) -> None:
+def test_a_segment_cut_after_a_crash_is_scanned_once(stage: JournalStage) -> None:
     stage.put(b"a" * 300)
     stage.commit()
     assert stage.crash().report.scanned_bytes > 0
@@ -138,7 +138,7 @@ def test_a_missing_checkpoint_costs_nothing_while_all_segments_are_there(
 
 
 @spoilers
-def test_a_damaged_checkpoint_is_told_and_no_message_is_lost(
+def test_a_damaged_checkpoint_is_reported_and_no_message_is_lost(
     stage: JournalStage, disk: ForgetfulDisk, spoiler: Callable[[bytearray], None]
 ) -> None:
     alive = fill(stage)
@@ -235,7 +235,7 @@ def torn(disk: ForgetfulDisk, start: int, stop: int, lost: str) -> None:
 
 @pytest.mark.parametrize("lost", ["first", "last", "inner"])
 @pytest.mark.parametrize("size", [900, 1500])
-def test_a_torn_tail_is_cut_and_told(lost: str, size: int) -> None:
+def test_a_torn_last_record_is_cut_and_reported(lost: str, size: int) -> None:
     disk = ForgetfulDisk()
     stage = JournalStage(disk, segment_size=8192)
     stage.put(b"a" * 200)

@@ -44,7 +44,7 @@ def test_the_walk_can_begin_behind_the_start() -> None:
 
 
 @pytest.mark.parametrize("hole", [b"\xff" * SIZE, bytes(SIZE), bytes(8), b"\x01" * 512], ids=len)
-def test_damage_in_the_middle_is_stepped_over_and_told(hole: bytes) -> None:
+def test_damage_in_the_middle_is_skipped_and_reported(hole: bytes) -> None:
     data = ONE + hole + ONE + bytes(100)
 
     assert positions(data) == [0, SIZE + len(hole)]

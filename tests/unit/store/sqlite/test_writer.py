@@ -135,7 +135,7 @@ def test_a_loop_that_is_gone_does_not_stop_the_last_commit(
 # -- failure --------------------------------------------------------------------------------------
 
 
-def test_a_failed_commit_is_told_once_and_ends_everything(
+def test_a_failed_commit_is_reported_once_and_the_store_refuses_changes(
     store: SqliteMetadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = Handover()
@@ -280,7 +280,7 @@ def test_only_a_lack_of_room_is_waited_out(
     assert database.is_full(tmp_path / "meta.db", error) == waits
 
 
-def test_small_changes_fit_into_what_is_set_aside(store: SqliteMetadata, tmp_path: Path) -> None:
+def test_small_changes_fit_into_the_reserve(store: SqliteMetadata, tmp_path: Path) -> None:
     loop = Handover()
     loop.start(store)
     loop.wait_for_commit(store.save(exchange("a")))

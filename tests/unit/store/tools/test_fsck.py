@@ -177,7 +177,7 @@ def test_a_flipped_bit_costs_exactly_one_message(data: Path) -> None:
     assert contents(data, ORDERS) == [b"first", b"third"]
 
 
-def test_damage_in_a_message_that_is_done_with_is_only_noted(data: Path) -> None:
+def test_damage_in_a_settled_message_is_only_logged(data: Path) -> None:
     with writing(data) as log:
         log.settle(ORDERS, put(log, ORDERS, b"settled"))
         put(log, ORDERS, b"alive")
@@ -190,9 +190,7 @@ def test_damage_in_a_message_that_is_done_with_is_only_noted(data: Path) -> None
 
 
 @pytest.mark.parametrize("with_index", [True, False])
-def test_an_unreadable_record_is_filled_and_its_neighbours_stay(
-    data: Path, with_index: bool
-) -> None:
+def test_an_unreadable_record_is_filled_and_the_others_stay(data: Path, with_index: bool) -> None:
     with writing(data) as log:
         put(log, ORDERS, b"before")
         put(log, MAIL, b"one", b"two")
@@ -306,7 +304,7 @@ def test_an_index_that_hides_messages_is_found_out(data: Path) -> None:
     assert contents(data, ORDERS) == [b"a", b"b"]
 
 
-def test_damaged_metadata_is_told_and_left_alone(data: Path) -> None:
+def test_damaged_metadata_is_reported_and_left_unchanged(data: Path) -> None:
     with writing(data) as log:
         put(log, ORDERS, b"a")
     file = data / "meta.db"

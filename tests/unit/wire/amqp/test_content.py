@@ -87,7 +87,7 @@ def test_every_frame_gets_the_new_channel() -> None:
         assert rechannel(after, 1) == before
 
 
-def test_fits_looks_at_the_largest_frame() -> None:
+def test_fits_checks_the_largest_frame() -> None:
     content = make_content(Properties(), bytes(1000), frame_max=108)
 
     assert fits(content, 108)

@@ -75,7 +75,7 @@ def test_a_body_in_several_frames_is_put_together() -> None:
     assert decoded(deliveries.push_frame(1, "c", [entry(content)]))["body"] == bytes(10_000)
 
 
-def test_redelivered_is_said() -> None:
+def test_the_redelivered_flag_is_set() -> None:
     one = entry(make_content(Properties(), b"x"), redelivered=True)
 
     assert decoded(deliveries.push_frame(1, "c", [one]))["redelivered"] is True

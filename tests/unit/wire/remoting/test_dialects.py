@@ -267,7 +267,7 @@ def test_an_unknown_model_is_named() -> None:
         Heartbeat.take(b'{"consumerDataSet":[{"messageModel":"NEW"}]}')
 
 
-def test_a_wrong_body_says_where() -> None:
+def test_a_wrong_body_is_reported_with_its_position() -> None:
     with pytest.raises(MalformedError, match="place 7"):
         fastjson.loads('{"a":{1,}')
 
