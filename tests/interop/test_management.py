@@ -22,6 +22,7 @@ import pytest
 
 from headrace.bench.brokers import RabbitMqBroker, find_rabbitmq
 from headrace.testing import RunningBroker, run_broker, wait_for
+from support.ports import free_port
 
 pytestmark = pytest.mark.interop
 

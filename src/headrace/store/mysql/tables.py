@@ -1,6 +1,6 @@
 """The tables. Names are made from checked topic names only, and always stand in backticks.
 
-The tables and columns of the original layout keep their names: `msg_p_<topic>_<lane>` and `msg_c_<topic>`.
+Tables and columns keep their original names: `msg_p_<topic>_<lane>` and `msg_c_<topic>`.
 """
 
 from __future__ import annotations
