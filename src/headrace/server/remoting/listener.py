@@ -66,16 +66,16 @@ class RemotingListener:
         loop = asyncio.get_running_loop()
         place = "headrace.server.remoting"
         session = await loop.run_in_executor(None, import_module, f"{place}.session")
-        hub_module = import_module(f"{place}.state")
+        state_module = import_module(f"{place}.state")
         config = self._config
-        settings = hub_module.Settings(
+        settings = state_module.RemotingSettings(
             user=config.rocketmq_user,
             advertise_host=config.advertise_host,
             auto_create=config.auto_create_topics,
             max_message=config.max_message_size,
             frame_max=config.max_message_size + FRAME_SPARE,
         )
-        hub = hub_module.Hub(self._broker, settings)
+        hub = state_module.RemotingState(self._broker, settings)
         hub.port = broker_port
         hub.start()
         for opened in self._sockets:
