@@ -9,7 +9,7 @@ import pytest
 
 from support import brokers
 from support.brokers import Broker
-from support.protocol_clients import AmqpDoor, Door, NativeDoor
+from support.protocol_clients import AmqpClient, NativeClient, ProtocolClient
 from support.restartable_broker import Restartable
 
 
@@ -20,18 +20,18 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     running.stop()
 
 
-@pytest.fixture(params=[NativeDoor, AmqpDoor], ids=["native", "amqp"])
-def door(request: pytest.FixtureRequest, native: Broker) -> Iterator[Door]:
+@pytest.fixture(params=[NativeClient, AmqpClient], ids=["native", "amqp"])
+def client(request: pytest.FixtureRequest, native: Broker) -> Iterator[ProtocolClient]:
     """The same scenario through either protocol."""
-    opened: Door = request.param(native.ports)
+    opened: ProtocolClient = request.param(native.ports)
     yield opened
     opened.tidy()
     opened.close()
 
 
 @pytest.fixture
-def native_door(native: Broker) -> Iterator[NativeDoor]:
-    opened = NativeDoor(native.ports)
+def native_client(native: Broker) -> Iterator[NativeClient]:
+    opened = NativeClient(native.ports)
     yield opened
     opened.tidy()
     opened.close()

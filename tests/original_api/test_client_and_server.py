@@ -13,7 +13,7 @@ import pytest
 from headrace.client import ConnectionFactory, ExchangeType
 from headrace.testing import wait_for
 from support.brokers import Broker, _environment
-from support.protocol_clients import Door, Got, NativeDoor
+from support.protocol_clients import Got, NativeClient, ProtocolClient
 
 PROGRAMS = Path(__file__).parent
 
@@ -43,42 +43,42 @@ def test_37_declare_and_delete_a_queue(factory: ConnectionFactory) -> None:
         channel.queue_delete("testQueue")
 
 
-def test_38_bind_and_unbind_without_a_key(native_door: NativeDoor) -> None:
-    native_door.queue("testQueue", durable=True)
-    native_door.exchange("testExchange", "direct", durable=True)
-    native_door.bind("testQueue", "testExchange", "testBindingKey")
-    native_door.channel.queue_unbind("testQueue", "testExchange")
+def test_38_bind_and_unbind_without_a_key(native_client: NativeClient) -> None:
+    native_client.queue("testQueue", durable=True)
+    native_client.exchange("testExchange", "direct", durable=True)
+    native_client.bind("testQueue", "testExchange", "testBindingKey")
+    native_client.channel.queue_unbind("testQueue", "testExchange")
 
 
-def test_39_direct(door: Door) -> None:
-    door.exchange("testExchange", "direct", durable=True)
-    door.queue("testQueue", durable=True)
+def test_39_direct(client: ProtocolClient) -> None:
+    client.exchange("testExchange", "direct", durable=True)
+    client.queue("testQueue", durable=True)
     body = bytes(range(256))
-    door.publish("testExchange", "testQueue", body)
+    client.publish("testExchange", "testQueue", body)
 
-    assert door.subscribe("testQueue", auto_ack=True).wait(1)[0].body == body
+    assert client.subscribe("testQueue", auto_ack=True).wait(1)[0].body == body
 
 
-def test_40_fanout_to_two_channels(native_door: NativeDoor) -> None:
-    native_door.exchange("testExchange", "fanout", durable=True)
+def test_40_fanout_to_two_channels(native_client: NativeClient) -> None:
+    native_client.exchange("testExchange", "fanout", durable=True)
     seen: list[tuple[str, bytes]] = []
     for name in ("testQueue1", "testQueue2"):
-        native_door.queue(name, durable=True)
-        native_door.bind(name, "testExchange", "")
-        channel = native_door.connection.create_channel()
+        native_client.queue(name, durable=True)
+        native_client.bind(name, "testExchange", "")
+        channel = native_client.connection.create_channel()
         channel.basic_consume(name, True, lambda _t, p, body: seen.append((p.queue, body)))
-    native_door.publish("testExchange", "", b"hello")
+    native_client.publish("testExchange", "", b"hello")
 
     wait_for(lambda: sorted(seen) == [("testQueue1", b"hello"), ("testQueue2", b"hello")])
 
 
-def test_41_topic(door: Door) -> None:
-    door.exchange("testExchange", "topic", durable=True)
-    door.queue("testQueue", durable=True)
-    door.bind("testQueue", "testExchange", "aaa.#")
-    door.publish("testExchange", "aaa.bbb.ccc", b"hello")
+def test_41_topic(client: ProtocolClient) -> None:
+    client.exchange("testExchange", "topic", durable=True)
+    client.queue("testQueue", durable=True)
+    client.bind("testQueue", "testExchange", "aaa.#")
+    client.publish("testExchange", "aaa.bbb.ccc", b"hello")
 
-    got = door.subscribe("testQueue", auto_ack=True).wait(1)
+    got = client.subscribe("testQueue", auto_ack=True).wait(1)
     assert got == [Got("aaa.bbb.ccc", 1, b"hello")]
 
 
@@ -113,9 +113,9 @@ class Programs:
 
 
 @pytest.fixture
-def programs(native: Broker, native_door: NativeDoor, tmp_path: Path) -> Iterator[Programs]:
-    native_door.exchanges.append("testExchange")
-    native_door.queues.append("testQueue")
+def programs(native: Broker, native_client: NativeClient, tmp_path: Path) -> Iterator[Programs]:
+    native_client.exchanges.append("testExchange")
+    native_client.queues.append("testQueue")
     running = Programs(native.ports["native"], tmp_path)
     yield running
     running.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.client import PreconditionFailed
-from support.protocol_clients import Door, NativeDoor
+from support.protocol_clients import NativeClient, ProtocolClient
 
 ROWS = [
     ("aaa", "aaa", True),
@@ -45,38 +45,38 @@ HARD = [
 
 
 @pytest.mark.parametrize(("binding", "routing", "matches"), ROWS + PROSE + HARD)
-def test_topic_matching(door: Door, binding: str, routing: str, matches: bool) -> None:
-    door.exchange("original.match", "topic")
-    door.queue("original.match")
-    door.bind("original.match", "original.match", binding)
-    door.publish("original.match", routing, b"x")
+def test_topic_matching(client: ProtocolClient, binding: str, routing: str, matches: bool) -> None:
+    client.exchange("original.match", "topic")
+    client.queue("original.match")
+    client.bind("original.match", "original.match", binding)
+    client.publish("original.match", routing, b"x")
 
-    assert door.take_all("original.match") == ([b"x"] if matches else [])
+    assert client.take_all("original.match") == ([b"x"] if matches else [])
 
 
 @pytest.mark.parametrize("key", ["", "a", "a_1.B", "*", "#", "a.*.b", "*.*", "a.#", "#.a.#"])
-def test_legal_binding_keys(native_door: NativeDoor, key: str) -> None:
-    native_door.exchange("original.keys", "topic")
-    native_door.queue("original.keys")
-    native_door.bind("original.keys", "original.keys", key)
+def test_legal_binding_keys(native_client: NativeClient, key: str) -> None:
+    native_client.exchange("original.keys", "topic")
+    native_client.queue("original.keys")
+    native_client.bind("original.keys", "original.keys", key)
 
 
 @pytest.mark.parametrize("key", ["a*.b", "a.#b", "#.#", "#.*", "*.#", "a-b", "a b", "ä"])
-def test_illegal_binding_keys(native_door: NativeDoor, key: str) -> None:
-    native_door.exchange("original.keys", "topic")
-    native_door.queue("original.keys")
+def test_illegal_binding_keys(native_client: NativeClient, key: str) -> None:
+    native_client.exchange("original.keys", "topic")
+    native_client.queue("original.keys")
     with pytest.raises(PreconditionFailed):
-        native_door.bind("original.keys", "original.keys", key)
+        native_client.bind("original.keys", "original.keys", key)
 
 
 @pytest.mark.parametrize("key", ["*", "#", "a.*", "a-b", "a b"])
-def test_illegal_routing_keys_of_a_topic_exchange(native_door: NativeDoor, key: str) -> None:
-    native_door.exchange("original.keys", "topic")
+def test_illegal_routing_keys_of_a_topic_exchange(native_client: NativeClient, key: str) -> None:
+    native_client.exchange("original.keys", "topic")
     with pytest.raises(PreconditionFailed):
-        native_door.publish("original.keys", key, b"x")
+        native_client.publish("original.keys", key, b"x")
 
 
-def test_queue_names_may_be_keys_elsewhere(native_door: NativeDoor) -> None:
-    native_door.queue("original keys-*")
-    native_door.publish("", "original keys-*", b"x")
-    assert native_door.take_all("original keys-*") == [b"x"]
+def test_queue_names_may_be_keys_elsewhere(native_client: NativeClient) -> None:
+    native_client.queue("original keys-*")
+    native_client.publish("", "original keys-*", b"x")
+    assert native_client.take_all("original keys-*") == [b"x"]

@@ -27,7 +27,7 @@ class Subscription(abc.ABC):
         """The first messages, as soon as there are so many."""
 
 
-class Door(abc.ABC):
+class ProtocolClient(abc.ABC):
     """A connection with one channel; what it declared is deleted in the end."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class _Seen(Subscription):
         return self.seen[:count]
 
 
-class NativeDoor(Door):
+class NativeClient(ProtocolClient):
     """Through headrace.client."""
 
     def __init__(self, ports: dict[str, int]) -> None:
@@ -150,7 +150,7 @@ class NativeDoor(Door):
         self.connection.close()
 
 
-class AmqpDoor(Door):
+class AmqpClient(ProtocolClient):
     """Through pika, with confirms."""
 
     def __init__(self, ports: dict[str, int]) -> None:

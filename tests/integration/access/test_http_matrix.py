@@ -289,7 +289,7 @@ RULES: dict[str, Rule] = {
         ],
     ),
 }
-# Nothing in the vhost is named by these: its door and the user's tag are all they ask for.
+# Nothing in the vhost is named by these: its vhost access and the user's tag are all they ask for.
 BY_TAG_ALONE = {
     "POST /api/vhosts/{vhost}/start/{node}",
     "PUT /api/policies/{vhost}/{name}",

@@ -54,16 +54,16 @@ def amqp_login(site: Site, user: str, password: str) -> str:
         return str(error)
 
 
-@pytest.mark.parametrize("door", [try_native, amqp_login])
+@pytest.mark.parametrize("login", [try_native, amqp_login])
 @pytest.mark.parametrize(
     ("user", "password"),
     [(USER, "wrong"), (USER, ""), ("nobody", PASSWORD), ("", ""), (USER, PASSWORD + "\0")],
 )
 def test_only_the_right_password_opens(
-    site: Site, door: Callable[[Site, str, str], str], user: str, password: str
+    site: Site, login: Callable[[Site, str, str], str], user: str, password: str
 ) -> None:
-    assert door(site, user, password) != "ok"
-    assert door(site, USER, PASSWORD) == "ok"
+    assert login(site, user, password) != "ok"
+    assert login(site, USER, PASSWORD) == "ok"
 
 
 def test_an_amqp_client_reads_no_more_than_that_it_was_refused(site: Site) -> None:
@@ -73,9 +73,9 @@ def test_an_amqp_client_reads_no_more_than_that_it_was_refused(site: Site) -> No
     assert "Login was refused using authentication mechanism PLAIN." in texts.pop()
 
 
-@pytest.mark.parametrize("door", [try_native, amqp_login])
+@pytest.mark.parametrize("login", [try_native, amqp_login])
 def test_a_guesser_is_locked_out_and_the_others_are_served(
-    site: Site, door: Callable[[Site, str, str], str]
+    site: Site, login: Callable[[Site, str, str], str]
 ) -> None:
     site.do(lambda broker: add_user(broker, "bob", "bobs"))
     site.allow(".*", ".*", ".*", user="bob")
@@ -83,12 +83,12 @@ def test_a_guesser_is_locked_out_and_the_others_are_served(
     for number in range(FREE_FAILURES + 1):
         site.do(lambda broker, n=number: broker.users.logins.guard.failed(USER, "127.0.0.1"))
 
-    assert door(site, USER, PASSWORD) != "ok"  # not even with the right one
+    assert login(site, USER, PASSWORD) != "ok"  # not even with the right one
     assert site.do(lambda broker: broker.users.logins.counts.locked) == before + 1
-    assert door(site, "bob", "bobs") == "ok"
-    assert door(site, "guest", "guest") == "ok"
+    assert login(site, "bob", "bobs") == "ok"
+    assert login(site, "guest", "guest") == "ok"
     site.do(lambda broker: broker.users.logins.guard.forgive(USER))
-    assert door(site, USER, PASSWORD) == "ok"
+    assert login(site, USER, PASSWORD) == "ok"
 
 
 @pytest.mark.parametrize("guess", [guess_amqp, guess_http])
