@@ -15,8 +15,7 @@ from headrace.core.alarms import Alarms
 from headrace.core.clock import Clock, Timers
 from headrace.core.counters import Churn
 from headrace.core.loop_turn import LoopTurn
-from headrace.core.parameters import Parameters
-from headrace.core.reports import Reports
+from headrace.core.parameters import Parameters, Reports
 from headrace.core.storage import Storage
 from headrace.core.vhost import Vhost
 from headrace.errors import NotAllowed, PreconditionFailed

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headrace.core.access import audit
 from headrace.errors import NotFound, PreconditionFailed
-from headrace.model.arguments import queue_settings
 from headrace.model.policy import Policy, bounded, effective
+from headrace.model.queue_arguments import queue_settings
 from headrace.store.api.message_log import ParameterRow, PolicyRow
 
 if TYPE_CHECKING:

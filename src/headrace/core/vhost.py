@@ -25,16 +25,18 @@ from headrace.core.topics.exchange_bridge import PREFIX as TOPIC_PREFIX
 from headrace.core.topics.exchange_bridge import X_TOPIC, UnavailableTopicSink
 from headrace.core.topics.registry import TopicRegistry
 from headrace.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
-from headrace.model.arguments import (
+from headrace.model.exchange_arguments import (
     Declaration,
     check_equivalent_exchange,
-    check_equivalent_queue,
     check_exchange_arguments,
-    check_queue_arguments,
-    queue_settings,
 )
 from headrace.model.message import PublishedRun
 from headrace.model.names import check_new_name, generated_queue_name
+from headrace.model.queue_arguments import (
+    check_equivalent_queue,
+    check_queue_arguments,
+    queue_settings,
+)
 from headrace.model.routing.headers import check_arguments as check_headers_arguments
 from headrace.store.api.message_log import (
     BindingRow,

@@ -8,8 +8,9 @@ from math import inf
 from typing import Any, Final
 
 from headrace.errors import PreconditionFailed
-from headrace.model.arguments import CHECKERS, plain_type_name
+from headrace.model.exchange_arguments import plain_type_name
 from headrace.model.patterns import Pattern, compile_pattern, stored_pattern
+from headrace.model.queue_arguments import CHECKERS
 
 _QUEUE_TYPES: Final = {
     "classic_queues": "classic",

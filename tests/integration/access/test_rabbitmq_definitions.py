@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.access_definitions import export_access, hash_passwords, import_access
+from headrace.core.definitions import export_access, hash_passwords, import_access
 from headrace.errors import LoginRefused
 from headrace.model.passwords import SCRYPT, SHA256, SHA512
 from headrace.testing import run_broker

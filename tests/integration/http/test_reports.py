@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core import reports
+from headrace.core import parameters
 from headrace.testing import run_broker
 from support.http_api import Api
 
@@ -67,7 +67,7 @@ def test_a_report_has_at_most_1_mib(api: Api) -> None:
 def test_reports_are_there_after_a_restart_and_the_oldest_go_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "MAX_REPORTS", 2)
+    monkeypatch.setattr(parameters, "MAX_REPORTS", 2)
     with run_broker(data_dir=tmp_path / "data") as broker:
         with Api(broker) as api:
             for name in ("first", "second", "third"):

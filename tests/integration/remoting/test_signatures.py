@@ -9,7 +9,7 @@ import pytest
 
 from headrace.core.access.user import is_loopback
 from headrace.core.broker import Broker
-from headrace.core.export import export_definitions
+from headrace.core.definitions import export_definitions
 from headrace.errors import NotFound, PreconditionFailed
 from headrace.model.passwords import LIGHT, PasswordHash
 from headrace.rocketmq import Message, Producer, ProducerConfig

@@ -6,16 +6,18 @@ from functools import partial
 import pytest
 
 from headrace.errors import PreconditionFailed
-from headrace.model.arguments import (
+from headrace.model.exchange_arguments import (
     Declaration,
-    QueueSettings,
     check_equivalent_exchange,
-    check_equivalent_queue,
     check_exchange_arguments,
-    check_queue_arguments,
     comparable,
-    consumer_priority,
     plain_type_name,
+)
+from headrace.model.queue_arguments import (
+    QueueSettings,
+    check_equivalent_queue,
+    check_queue_arguments,
+    consumer_priority,
     queue_settings,
 )
 

@@ -13,8 +13,7 @@ from typing import Protocol
 
 from headrace.core.access import audit
 from headrace.core.access.limits import USER_LIMITS, VHOST_LIMITS, checked_limit
-from headrace.core.access.login import LoginService
-from headrace.core.access.login_pool import LoginPool
+from headrace.core.access.login import LoginPool, LoginService
 from headrace.core.access.request_secrets import RequestSecrets
 from headrace.core.access.user import User, is_loopback
 from headrace.core.storage import Storage

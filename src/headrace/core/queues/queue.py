@@ -20,9 +20,9 @@ from headrace.core.queues.dispatch import Dispatcher
 from headrace.core.queues.paging import QueueTail
 from headrace.core.storage import LEVELS
 from headrace.errors import AccessRefused
-from headrace.model.arguments import QueueSettings
 from headrace.model.backlog import Backlog, PriorityBacklog
 from headrace.model.message import STASHED, PublishedRun, Run
+from headrace.model.queue_arguments import QueueSettings
 from headrace.model.unacked import Lease, SettledRange
 from headrace.store.api.message_log import MessageLog, StoredRun
 from headrace.wire.amqp.content import body_size

@@ -8,7 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from headrace.core.spark_support.outside import PREFIX, queries_of
+from headrace.core.spark_support.pins import PREFIX, queries_of
 from headrace.core.topics import divided
 from headrace.core.topics.assigned_groups import ASSIGNED
 from headrace.core.topics.async_engine import (

@@ -11,8 +11,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from headrace.model.routing.direct import DirectRouter
 from headrace.model.routing.fanout import FanoutRouter
 from headrace.model.routing.headers import HeadersRouter
-from headrace.model.routing.tags import TagRouter
-from headrace.model.routing.topic import TopicRouter
+from headrace.model.routing.topic import TagRouter, TopicRouter
 
 T = TypeVar("T")
 

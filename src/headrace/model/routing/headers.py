@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import ClassVar, Final, Generic, TypeVar
 
 from headrace.errors import PreconditionFailed
-from headrace.model.arguments import comparable, plain_type_name
+from headrace.model.exchange_arguments import comparable, plain_type_name
 
 T = TypeVar("T")
 

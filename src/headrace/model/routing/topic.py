@@ -154,3 +154,9 @@ def _open(
 
 def _words(key: str) -> list[str]:
     return key.split(".") if key else []
+
+
+class TagRouter(TopicRouter[T]):
+    """Routing of a topic's own bindings: the tags are the routing key, and are not checked."""
+
+    kind: ClassVar[str] = "x-topic"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.core.queues.consumer import Consumer
 from headrace.core.reply_to import PSEUDO_QUEUE, ReplyAddress
 from headrace.errors import NotAllowed, PreconditionFailed, Unsupported
-from headrace.model.arguments import consumer_priority
 from headrace.model.names import generated_consumer_tag
+from headrace.model.queue_arguments import consumer_priority
 from headrace.server.amqp.channel import Channel
 from headrace.wire.amqp import methods as m
 

@@ -16,8 +16,8 @@ from headrace.errors import (
     PreconditionFailed,
     ResourceError,
 )
-from headrace.model.arguments import consumer_priority
 from headrace.model.names import generated_consumer_tag
+from headrace.model.queue_arguments import consumer_priority
 from headrace.server.native.arguments import checked_arguments
 from headrace.server.native.channel import Channel
 from headrace.server.native.publisher import PublishedCounts

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from headrace.core.queues.queue import Queue
-from headrace.core.spark_support.outside import lag_of
+from headrace.core.spark_support.pins import lag_of
 from headrace.core.vhost import Vhost
 from headrace.errors import PreconditionFailed
 from headrace.model.permissions import CONFIGURE, READ, WRITE

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from headrace.errors import StoreError
-from headrace.model.arguments import queue_settings
 from headrace.model.policy import Policy, effective
+from headrace.model.queue_arguments import queue_settings
 from headrace.store.api.message_log import Declarations
 from headrace.store.data_directory import JOURNAL
 from headrace.store.disk import RealDisk

@@ -10,9 +10,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from headrace.core.access import login, login_guard
-from headrace.core.access.login import LoginService
+from headrace.core.access.login import LoginPool, LoginService
 from headrace.core.access.login_guard import FREE_FAILURES, LONGEST_SECONDS, LoginGuard
-from headrace.core.access.login_pool import LoginPool
 from headrace.errors import LoginLocked, LoginRefused
 from headrace.model import passwords
 from headrace.model.passwords import (

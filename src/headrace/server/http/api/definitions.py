@@ -7,9 +7,12 @@ import re
 from typing import Any
 
 from headrace.config import Config
-from headrace.core.access_definitions import hash_passwords
-from headrace.core.definitions import import_definitions
-from headrace.core.export import export_definitions, export_vhost
+from headrace.core.definitions import (
+    export_definitions,
+    export_vhost,
+    hash_passwords,
+    import_definitions,
+)
 from headrace.errors import BrokerError, HttpRefused
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest

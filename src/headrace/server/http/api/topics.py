@@ -8,7 +8,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TypeVar
 
-from headrace.core.spark_support.outside import queries_of
+from headrace.core.spark_support.pins import queries_of
 from headrace.core.topics.async_engine import AsyncTopicEngine, DeclaredTopic, EngineReply, Then
 from headrace.core.vhost import Vhost
 from headrace.errors import EngineUnavailable, HttpRefused, NoSuchTopic
