@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from headrace.bench.cases import Case, CaseKind
 from headrace.bench.errors import MeasureError
 from headrace.bench.load.amqp_connection import AmqpConnection
-from headrace.bench.load.bindings import measure_bindings
 from headrace.bench.load.latency import measure_latency
 from headrace.bench.load.memory_usage import measure_idle, measure_memory
-from headrace.bench.load.throughput import measure_flow
+from headrace.bench.load.throughput import measure_bindings, measure_flow
 from headrace.bench.target import Figure, Target, Timing
 
 _SMALLER_IS_BETTER = (CaseKind.LATENCY, CaseKind.MEMORY, CaseKind.IDLE)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -16,11 +18,8 @@ from importlib import import_module
 import click
 
 from headrace import __version__
-from headrace.cli.hiding import hide_passwords
-from headrace.cli.support.escaping import escaped
+from headrace.cli.support.output import DONE, FAILED, USAGE, escaped
 from headrace.errors import BrokerError, ConfigError
-
-DONE, FAILED, USAGE = 0, 1, 2
 
 # The subcommands, in the order of the help. Each is the click command of that name in
 # headrace.cli.<folder>.<name>.
@@ -53,7 +52,7 @@ COMMANDS = {
     "fsck": "storage.fsck",
     "compact": "storage.compact",
     "backup": "storage.backup",
-    "restore": "storage.restore",
+    "restore": "storage.backup",
 }
 
 
@@ -144,3 +143,31 @@ def _one_line(text: str) -> str:
     """Texts may quote names that others chose: nothing in them reaches the terminal as it is."""
     joined = " ".join(text.split())
     return joined if joined.isprintable() else escaped(joined)
+
+
+VARIABLE = "HEADRACE_HIDDEN_COMMAND_LINE"
+_PASSWORD = re.compile(r"(://[^/@:\s]*:)[^@\s]+(?=@)")
+
+
+def shown(words: Sequence[str]) -> list[str]:
+    """The words of a command line with stars for passwords."""
+    return [_PASSWORD.sub(r"\1***", word) for word in words]
+
+
+def hide_passwords() -> list[str] | None:
+    """The words of the command line; None: they are where they always are.
+
+    Does not return when it starts the process again.
+    """
+    given = os.environ.pop(VARIABLE, None)
+    if given is not None:
+        words: list[str] = json.loads(given)
+        return words
+    said = sys.argv[1:]
+    hidden = shown(said)
+    before = sys.orig_argv[: len(sys.orig_argv) - len(said)]
+    if hidden == said or not sys.executable or sys.orig_argv != [*before, *said]:
+        return None
+    with contextlib.suppress(OSError):  # it is a precaution: without it the command still works
+        os.execve(sys.executable, [*before, *hidden], {**os.environ, VARIABLE: json.dumps(said)})
+    return None

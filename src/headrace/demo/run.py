@@ -8,12 +8,12 @@ from contextlib import contextmanager
 
 from headrace.client import HeadraceError
 from headrace.demo.broker import DemoBroker
+from headrace.demo.chapters.client_recovery import unattended
 from headrace.demo.chapters.console import page
 from headrace.demo.chapters.first_messages import has_pika, three_ways
 from headrace.demo.chapters.pipeline import pipeline
 from headrace.demo.chapters.rocketmq import rocketmq_group
 from headrace.demo.chapters.topics import in_a_database, in_the_broker
-from headrace.demo.chapters.unattended import unattended
 from headrace.demo.database import DemoDatabase
 from headrace.demo.output import DemoOutput
 from headrace.errors import BrokerError

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace.cli.spark.report import kept_form, management_of
-from headrace.cli.support.address import Address
+from headrace.cli.support.broker_options import Address
 from headrace.errors import CommandFailed
 from headrace.testing import RunningBroker
 

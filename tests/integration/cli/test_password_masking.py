@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace.cli.hiding import shown
+from headrace.cli.main import shown
 from headrace.testing import wait_for
 
 PLANTED = "planted-4711"

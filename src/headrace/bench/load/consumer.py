@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from headrace.bench.errors import MeasureError
 from headrace.bench.load.amqp_connection import Address, AmqpConnection
-from headrace.bench.load.board import SharedCounters
 from headrace.bench.load.frames import AckBlock, delivery_number_offset, explain_close
+from headrace.bench.load.worker_group import SharedCounters
 from headrace.bench.load_plan import LoadPlan
 
 _READ_BYTES = 1 << 19

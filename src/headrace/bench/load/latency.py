@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from headrace.bench.cases import Case
 from headrace.bench.errors import MeasureError
 from headrace.bench.load.amqp_connection import Address, AmqpConnection
-from headrace.bench.load.board import SharedCounters
 from headrace.bench.load.throughput import laid_out
-from headrace.bench.load.worker_group import WorkerGroup
+from headrace.bench.load.worker_group import SharedCounters, WorkerGroup
 from headrace.bench.load_plan import LoadPlan
 from headrace.bench.target import Figure, Target, Timing
 

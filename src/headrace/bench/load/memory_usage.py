@@ -8,9 +8,8 @@ from headrace.bench import procfs
 from headrace.bench.cases import Case
 from headrace.bench.errors import MeasureError
 from headrace.bench.load.amqp_connection import AmqpConnection
-from headrace.bench.load.board import SharedCounters
 from headrace.bench.load.throughput import crew_of, laid_out
-from headrace.bench.load.worker_group import WorkerGroup
+from headrace.bench.load.worker_group import SharedCounters, WorkerGroup
 from headrace.bench.load_plan import LoadPlan
 from headrace.bench.procfs import Memory
 from headrace.bench.target import Figure, Target

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from headrace.bench.cases import WRITE_BYTES
 from headrace.bench.errors import MeasureError
 from headrace.bench.load.amqp_connection import Address, AmqpConnection
-from headrace.bench.load.board import SharedCounters
 from headrace.bench.load.frames import ConfirmCounter
+from headrace.bench.load.worker_group import SharedCounters
 from headrace.bench.load_plan import LoadPlan
 
 _SINGLE_WRITES = 64  # writes of one message between two looks at the counters

@@ -7,16 +7,15 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.bench import procfs
 from headrace.bench.cases import Case
 from headrace.bench.errors import MeasureError
 from headrace.bench.load.amqp_connection import AmqpConnection
-from headrace.bench.load.board import SharedCounters
 from headrace.bench.load.consumer import prepare_consumer
 from headrace.bench.load.publisher import prepare_publisher
-from headrace.bench.load.worker_group import Role, WorkerGroup
+from headrace.bench.load.worker_group import Role, SharedCounters, WorkerGroup
 from headrace.bench.load_plan import LoadPlan
 from headrace.bench.target import Figure, Target, Timing
 
@@ -119,3 +118,16 @@ def _figure(start: _Sample, end: _Sample, shares: list[int]) -> Figure:
     broker = used / elapsed
     other = max(0.0, (end.machine - start.machine) / elapsed - broker - generator)
     return Figure(count / elapsed, used / count * 1e6, broker, generator, other, details)
+
+
+FEW, MANY = 10, 10_000
+
+
+def measure_bindings(target: Target, case: Case, timing: Timing) -> Figure:
+    """The value is the rate with many bindings; details compare it with few."""
+    few = measure_flow(target, case, timing, bindings=FEW)
+    many = measure_flow(target, case, timing, bindings=MANY)
+    details = {"few_rate": few.value, "many_per_few": many.value / few.value}
+    if few.cpu_us is not None:
+        details["few_cpu_us"] = few.cpu_us
+    return replace(many, details=details)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import click
 
-from headrace.cli.support.address import Address
-from headrace.cli.support.broker_options import broker_options, connected, json_option
-from headrace.cli.support.escaping import escaped
+from headrace.cli.support.broker_options import Address, broker_options, connected, json_option
 from headrace.cli.support.name_values import arguments_of, arguments_option
-from headrace.cli.support.output import Column, show, tell
+from headrace.cli.support.output import Column, escaped, show, tell
 
 COLUMNS = (
     Column("source", "exchange"),

@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from headrace.cli.support.broker_options import json_option
-from headrace.cli.support.escaping import escaped
 from headrace.cli.support.http_api import ManagementClient, http_options
-from headrace.cli.support.output import Column, show, tell
+from headrace.cli.support.output import Column, escaped, show, tell
 
 COLUMNS = (
     Column("name", "connection"),

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.main import DONE
 from headrace.cli.support.broker_options import json_option
-from headrace.cli.support.escaping import escaped
 from headrace.cli.support.http_api import ManagementClient, http_options
-from headrace.cli.support.output import tell
+from headrace.cli.support.output import DONE, escaped, tell
 from headrace.errors import CommandFailed, ConfigError
 
 _vhost_option = click.option("--vhost", default=None, help="Only this vhost. [all of them]")

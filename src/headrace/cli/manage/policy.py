@@ -7,9 +7,8 @@ import json
 import click
 
 from headrace.cli.support.broker_options import json_option
-from headrace.cli.support.escaping import escaped
 from headrace.cli.support.http_api import ManagementClient, http_options, vhost_option
-from headrace.cli.support.output import Column, show, tell
+from headrace.cli.support.output import Column, escaped, show, tell
 from headrace.errors import ConfigError
 
 COLUMNS = (

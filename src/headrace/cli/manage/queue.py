@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import click
 
-from headrace.cli.support.address import Address
 from headrace.cli.support.broker_options import (
+    Address,
     broker_options,
     connected,
     durable_option,
     json_option,
 )
-from headrace.cli.support.escaping import escaped
 from headrace.cli.support.name_values import arguments_of, arguments_option
-from headrace.cli.support.output import Column, counted, show, tell
+from headrace.cli.support.output import Column, counted, escaped, show, tell
 
 COLUMNS = (
     Column("name", "queue"),

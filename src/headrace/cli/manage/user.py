@@ -9,14 +9,13 @@ from pathlib import Path
 import click
 
 from headrace.cli.support.broker_options import json_option
-from headrace.cli.support.escaping import escaped
 from headrace.cli.support.http_api import (
     ManagementClient,
     change_limits,
     http_options,
     read_secret,
 )
-from headrace.cli.support.output import Column, show, tell
+from headrace.cli.support.output import Column, escaped, show, tell
 
 NEW_PASSWORD_VARIABLE = "HEADRACE_NEW_PASSWORD"
 TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator")

@@ -6,11 +6,9 @@ import sys
 
 import click
 
-from headrace.cli.main import FAILED
 from headrace.cli.support.broker_options import json_option
-from headrace.cli.support.escaping import escaped
 from headrace.cli.support.http_api import ManagementClient, change_limits, http_options
-from headrace.cli.support.output import Column, show, tell
+from headrace.cli.support.output import FAILED, Column, escaped, show, tell
 
 COLUMNS = (
     Column("name", "vhost"),

@@ -10,12 +10,9 @@ from types import FrameType
 
 import click
 
-from headrace.cli.main import DONE, FAILED
-from headrace.cli.support.address import Address
-from headrace.cli.support.broker_options import broker_options, connected
+from headrace.cli.support.broker_options import Address, broker_options, connected
 from headrace.cli.support.message_output import Render, choose, format_options, write
-from headrace.cli.support.output import counted
-from headrace.cli.support.progress import progress_bar
+from headrace.cli.support.output import DONE, FAILED, counted, progress_bar
 from headrace.client import AlreadySettled, Delivery
 from headrace.client.streams import DeliveryStream
 

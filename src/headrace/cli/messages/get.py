@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import click
 
-from headrace.cli.main import DONE, FAILED
-from headrace.cli.support.address import Address
-from headrace.cli.support.broker_options import broker_options, connected
-from headrace.cli.support.escaping import escaped
+from headrace.cli.support.broker_options import Address, broker_options, connected
 from headrace.cli.support.message_output import choose, format_options, write
+from headrace.cli.support.output import DONE, FAILED, escaped
 
 
 @click.command(short_help="Take a message of a queue, or look at it.")

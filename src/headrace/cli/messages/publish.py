@@ -11,12 +11,15 @@ from typing import BinaryIO
 
 import click
 
-from headrace.cli.support.address import Address
-from headrace.cli.support.broker_options import broker_options, connected, explain, json_option
-from headrace.cli.support.escaping import escaped
+from headrace.cli.support.broker_options import (
+    Address,
+    broker_options,
+    connected,
+    explain,
+    json_option,
+)
 from headrace.cli.support.name_values import headers_of, properties_of
-from headrace.cli.support.output import counted, tell
-from headrace.cli.support.progress import progress_bar
+from headrace.cli.support.output import counted, escaped, progress_bar, tell
 from headrace.cli.support.sender import PublishTarget, Sender, lines_of, repeated
 from headrace.client import HeadraceError
 from headrace.errors import CommandFailed, ConfigError

@@ -6,11 +6,8 @@ import sys
 
 import click
 
-from headrace.cli.main import FAILED
-from headrace.cli.support.address import Address
-from headrace.cli.support.broker_options import broker_options, connected, json_option
-from headrace.cli.support.escaping import escaped
-from headrace.cli.support.output import counted, tell
+from headrace.cli.support.broker_options import Address, broker_options, connected, json_option
+from headrace.cli.support.output import FAILED, counted, escaped, tell
 from headrace.client import Channel, NotFound
 
 

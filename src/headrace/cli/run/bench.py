@@ -17,13 +17,16 @@ from headrace.bench import report
 from headrace.bench.brokers import HeadraceBroker, RabbitMqBroker, RemoteBroker, find_rabbitmq
 from headrace.bench.cases import CASES, GROUPS, Case
 from headrace.bench.chart import bar_chart
-from headrace.bench.conditions import describe
+from headrace.bench.report import describe
 from headrace.bench.runner import BenchRunner, CaseResult, estimate
 from headrace.bench.target import Target, Timing
-from headrace.cli.run.bench_compare import bench_client
-from headrace.cli.run.bench_rocketmq import bench_rocketmq
-from headrace.cli.run.bench_topics import bench_topics
-from headrace.cli.run.ratios import directory_option, file_option
+from headrace.cli.run.bench_compare import (
+    bench_client,
+    bench_rocketmq,
+    bench_topics,
+    directory_option,
+    file_option,
+)
 
 
 def _addresses(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.main import DONE, FAILED
+from headrace.cli.support.output import DONE, FAILED
 
 _WHAT = (
     "This killed the broker's process (SIGKILL); the machine and its disk went on. Whether the "

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.main import DONE
-from headrace.cli.support.address import Address
-from headrace.cli.support.broker_options import broker_options, json_option
-from headrace.cli.support.output import counted, tell
+from headrace.cli.support.broker_options import Address, broker_options, json_option
+from headrace.cli.support.output import DONE, counted, tell
 from headrace.cli.support.spark_session import (
     SessionSettings,
     ending,

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.main import DONE
 from headrace.cli.support.broker_options import json_option
-from headrace.cli.support.output import Column, counted, show
+from headrace.cli.support.output import DONE, Column, counted, show
 from headrace.cli.support.spark_session import (
     SessionSettings,
     debug_option,

@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.main import DONE, FAILED
-from headrace.cli.support.address import Address
-from headrace.cli.support.broker_options import broker_options, json_option
-from headrace.cli.support.output import counted, print_json, tell
-from headrace.cli.support.progress import progress_bar
+from headrace.cli.support.broker_options import Address, broker_options, json_option
+from headrace.cli.support.output import DONE, FAILED, counted, print_json, progress_bar, tell
 from headrace.cli.support.spark_session import (
     SessionSettings,
     ending,

@@ -11,12 +11,14 @@ from urllib.parse import quote
 
 import click
 
-from headrace.cli.main import DONE
-from headrace.cli.support.address import PASSWORD_VARIABLE, Address
-from headrace.cli.support.broker_options import broker_options, json_option
-from headrace.cli.support.escaping import escaped
+from headrace.cli.support.broker_options import (
+    PASSWORD_VARIABLE,
+    Address,
+    broker_options,
+    json_option,
+)
 from headrace.cli.support.http_api import URL_VARIABLE, ManagementClient
-from headrace.cli.support.output import print_json
+from headrace.cli.support.output import DONE, escaped, print_json
 from headrace.cli.support.spark_session import (
     SessionSettings,
     ending,

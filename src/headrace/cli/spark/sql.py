@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.main import DONE
 from headrace.cli.support.broker_options import json_option
-from headrace.cli.support.output import Column, show
+from headrace.cli.support.output import DONE, Column, show
 from headrace.cli.support.spark_session import (
     SessionSettings,
     ending,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.support.progress import progress_bar
+from headrace.cli.support.output import progress_bar
 from headrace.store.tools.compact import compact as compact_directory
 from headrace.store.tools.offline import held
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.support.progress import progress_bar
+from headrace.cli.support.output import progress_bar
 from headrace.store.tools.findings import Findings, RepairAction, describe_ranges
 from headrace.store.tools.fsck import check
 from headrace.store.tools.offline import held

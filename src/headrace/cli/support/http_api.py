@@ -16,9 +16,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 import click
 
-from headrace.cli.support.address import PASSWORD_VARIABLE
-from headrace.cli.support.escaping import escaped
-from headrace.cli.support.output import tell
+from headrace.cli.support.broker_options import PASSWORD_VARIABLE
+from headrace.cli.support.output import escaped, tell
 from headrace.errors import CommandFailed, ConfigError
 
 URL_VARIABLE = "HEADRACE_HTTP_URL"

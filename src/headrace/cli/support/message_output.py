@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from headrace.cli.support.escaping import escaped, escaped_body, json_safe
+from headrace.cli.support.output import escaped, escaped_body, json_safe
 from headrace.client import Delivery
 
 Render = Callable[[Delivery], bytes]

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import click
 
-from headrace.cli.support.escaping import escaped
+from headrace.cli.support.output import escaped
 from headrace.client.properties import properties_map
 from headrace.errors import ConfigError
 

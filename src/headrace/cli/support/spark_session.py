@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import click
 
-from headrace.cli.support.address import Address
+from headrace.cli.support.broker_options import Address
 from headrace.errors import CommandFailed, ConfigError
 
 if TYPE_CHECKING:

@@ -7,12 +7,9 @@ from datetime import UTC, datetime
 
 import click
 
-from headrace.cli.main import DONE
 from headrace.cli.support.broker_options import json_option
-from headrace.cli.support.escaping import escaped
-from headrace.cli.support.output import Column, show, tell
-from headrace.cli.support.topic_messages import fields_of
-from headrace.cli.support.topic_store import confirmed, store_options
+from headrace.cli.support.output import DONE, Column, escaped, show, tell
+from headrace.cli.support.topic_store import confirmed, fields_of, store_options
 from headrace.errors import CommandFailed, ConfigError
 from headrace.topics import Consumer, Store
 

@@ -8,11 +8,8 @@ from datetime import UTC, datetime
 import click
 
 from headrace.bulk.client import BulkConnection, Pin
-from headrace.cli.main import DONE
-from headrace.cli.support.address import Address
-from headrace.cli.support.broker_options import broker_options, explain, json_option
-from headrace.cli.support.escaping import escaped
-from headrace.cli.support.output import Column, show
+from headrace.cli.support.broker_options import Address, broker_options, explain, json_option
+from headrace.cli.support.output import DONE, Column, escaped, show
 from headrace.cli.support.topic_store import confirmed
 from headrace.client import HeadraceError
 from headrace.client.settings import Settings

@@ -8,13 +8,10 @@ from uuid import uuid4
 
 import click
 
-from headrace.cli.main import DONE
 from headrace.cli.support.broker_options import json_option
-from headrace.cli.support.escaping import escaped
 from headrace.cli.support.name_values import arguments_of
-from headrace.cli.support.output import Column, print_json, show, tell
-from headrace.cli.support.topic_messages import fields_of, lines_in, printer
-from headrace.cli.support.topic_store import confirmed, store_options
+from headrace.cli.support.output import DONE, Column, escaped, print_json, show, tell
+from headrace.cli.support.topic_store import confirmed, fields_of, lines_in, printer, store_options
 from headrace.errors import CommandFailed
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.topics import NewMessage, Store, Topic

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from headrace.bench.cases import CASES
 from headrace.bench.errors import MeasureError
 from headrace.bench.load import consumer, contents, frames
-from headrace.bench.load.board import SharedCounters
 from headrace.bench.load.consumer import ConsumerSocket
+from headrace.bench.load.worker_group import SharedCounters
 from headrace.bench.load_plan import LoadPlan
 from support.fake_connection import FakeLink, FakeSocket
 

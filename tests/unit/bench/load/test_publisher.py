@@ -9,8 +9,8 @@ import pytest
 
 from headrace.bench.cases import CASES, Case
 from headrace.bench.load import publisher
-from headrace.bench.load.board import SharedCounters
 from headrace.bench.load.publisher import PublisherSocket
+from headrace.bench.load.worker_group import SharedCounters
 from headrace.bench.load_plan import LoadPlan
 from support.fake_connection import FakeLink, FakeSocket
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.bench.load.board import SharedCounters
+from headrace.bench.load.worker_group import SharedCounters
 
 
 def test_slots_are_apart_and_start_at_zero() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cli.support.address import Address, find_address
+from headrace.cli.support.broker_options import Address, find_address
 from headrace.errors import ConfigError
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cli.support.escaping import escaped, escaped_body, json_safe
+from headrace.cli.support.output import escaped, escaped_body, json_safe
 
 # Control, format, surrogate, line and paragraph separators: Unicode's own names for trouble.
 TROUBLE = ("Cc", "Cs", "Zl", "Zp")
