@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import MalformedError, StoreError
-from headrace.store.api.message_log import (
+from headrace.store.api.metadata import Declarations, Metadata
+from headrace.store.api.rows import (
     BindingRow,
     CursorRow,
-    Declarations,
     ExchangeRow,
-    Metadata,
     PermissionRow,
     PolicyRow,
     QueueRow,

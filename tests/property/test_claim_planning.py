@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.model.retaining import RetentionChunk, over_limit, pairs, removable_to
+from headrace.model.retention import RetentionChunk, over_limit, pairs, removable_to
 from headrace.model.topics.claim_plan import (
     ClaimableWork,
     ClaimRange,

@@ -9,11 +9,10 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.store.api.message_log import (
+from headrace.store.api.metadata import Declarations, Metadata
+from headrace.store.api.rows import (
     BindingRow,
-    Declarations,
     ExchangeRow,
-    Metadata,
     PermissionRow,
     PolicyRow,
     QueueRow,

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ConfigError, StoreError
-from headrace.store.api.message_log import (
+from headrace.store.api.metadata import Declarations
+from headrace.store.api.rows import (
     BindingRow,
     CursorRow,
-    Declarations,
     ExchangeRow,
     ParameterRow,
     PermissionRow,

@@ -6,7 +6,7 @@ import queue
 import time
 from collections.abc import Callable
 
-from headrace.store.api.message_log import Metadata
+from headrace.store.api.metadata import Metadata
 
 
 class Handover:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.errors import StoreError
-from headrace.store.api.message_log import (
+from headrace.store.api.metadata import Declarations
+from headrace.store.api.rows import (
     BindingRow,
     CursorRow,
-    Declarations,
     ExchangeRow,
     ParameterRow,
     PermissionRow,
@@ -24,7 +24,7 @@ from headrace.store.api.message_log import (
     UserRow,
     VhostLimitsRow,
 )
-from headrace.store.sqlite.rows import (
+from headrace.store.sqlite.statements import (
     IDENTITY,
     ORDER,
     Kept,

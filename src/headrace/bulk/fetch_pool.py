@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Protocol, cast
 
-from headrace.bulk.order import FetchRequest, is_last
+from headrace.bulk.read_plan import FetchRequest, is_last
 from headrace.errors import StoreError, Unsupported
 from headrace.wire.native.frames import HEAD
 

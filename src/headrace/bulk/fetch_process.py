@@ -18,10 +18,9 @@ from threading import BoundedSemaphore
 
 import pyarrow as pa
 
-from headrace.bulk.decode.jobs import batches_of
+from headrace.bulk.decode.batches import batches_of
 from headrace.bulk.decode.schema import schema_of
-from headrace.bulk.order import FetchRequest
-from headrace.bulk.read_plan import ReadPlan
+from headrace.bulk.read_plan import FetchRequest, ReadPlan
 from headrace.errors import StoreError
 from headrace.wire.native.payloads import Op, message, message_head
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from headrace.bulk.client import SegmentFiles
-from headrace.bulk.decode.jobs import batches_of
+from headrace.bulk.decode.batches import batches_of
 from headrace.bulk.read_plan import ReadPlan
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

@@ -58,3 +58,30 @@ class ReadPlan:
 
 _PLAIN = ("kind", "source", "partition", "lane", "next")
 _PIECE = ("base", "seed", "positions", "firsts", "lows", "highs")
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    """One fetch."""
+
+    rid: int | str
+    ch: int | str
+    job: ReadPlan
+
+    def encode(self) -> bytes:
+        return pack({"rid": self.rid, "ch": self.ch, "job": self.job.encode()})
+
+    @classmethod
+    def decode(cls, data: bytes) -> FetchRequest:
+        fields: dict[str, Any] = unpack_trusted(data)
+        return cls(fields["rid"], fields["ch"], ReadPlan.decode(fields["job"]))
+
+
+# A frame of data is long; the last one of an order is short, and says so at its end.
+_SHORT = 4096
+_LAST = pack("last") + pack(True)
+
+
+def is_last(frame: bytes | bytearray) -> bool:
+    """Whether the order ends with this frame. Long ones are not searched."""
+    return len(frame) < _SHORT and _LAST in frame

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from headrace.model.message import PublishedRun, Route
-from headrace.store.api.message_log import DurabilityLevel, QueueRow, RecordDestination
+from headrace.store.api.message_log import DurabilityLevel, RecordDestination
+from headrace.store.api.rows import QueueRow
 from headrace.wire.amqp.content import properties_of, with_properties
 from headrace.wire.amqp.properties import Properties
 

@@ -12,7 +12,7 @@ from typing import Any
 from headrace.core.access import audit
 from headrace.core.storage import Storage
 from headrace.errors import PreconditionFailed
-from headrace.store.api.message_log import ParameterRow
+from headrace.store.api.rows import ParameterRow
 
 CLUSTER_NAME = "cluster_name"  # a global one
 GLOBAL = ""  # the vhost of what belongs to no vhost

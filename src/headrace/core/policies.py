@@ -13,7 +13,7 @@ from headrace.core.access import audit
 from headrace.errors import NotFound, PreconditionFailed
 from headrace.model.policy import Policy, bounded, effective
 from headrace.model.queue_arguments import queue_settings
-from headrace.store.api.message_log import ParameterRow, PolicyRow
+from headrace.store.api.rows import ParameterRow, PolicyRow
 
 if TYPE_CHECKING:
     from headrace.core.exchange import Exchange

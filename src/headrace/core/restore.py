@@ -15,14 +15,8 @@ from headrace.core.spark_support.staged_batches import NAME_PREFIX as PUBLISHED_
 from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError
 from headrace.model.policy import Policy
-from headrace.store.api.message_log import (
-    BindingRow,
-    CursorRow,
-    Declarations,
-    QueueRow,
-    RetryRow,
-    Row,
-)
+from headrace.store.api.metadata import Declarations
+from headrace.store.api.rows import BindingRow, CursorRow, QueueRow, RetryRow, Row
 
 logger = logging.getLogger(__name__)
 

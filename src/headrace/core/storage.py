@@ -13,14 +13,9 @@ from time import monotonic
 
 from headrace.core.clock import Timers
 from headrace.core.loop_turn import Flushable, LoopTurn
-from headrace.store.api.message_log import (
-    CursorRow,
-    DurabilityLevel,
-    MessageLog,
-    Metadata,
-    RetryRow,
-    Row,
-)
+from headrace.store.api.message_log import DurabilityLevel, MessageLog
+from headrace.store.api.metadata import Metadata
+from headrace.store.api.rows import CursorRow, RetryRow, Row
 from headrace.store.paging_files import Scratch
 
 logger = logging.getLogger(__name__)

@@ -38,13 +38,8 @@ from headrace.model.queue_arguments import (
     queue_settings,
 )
 from headrace.model.routing.headers import check_arguments as check_headers_arguments
-from headrace.store.api.message_log import (
-    BindingRow,
-    DurabilityLevel,
-    ExchangeRow,
-    QueueRow,
-    RecordDestination,
-)
+from headrace.store.api.message_log import DurabilityLevel, RecordDestination
+from headrace.store.api.rows import BindingRow, ExchangeRow, QueueRow
 from headrace.wire.amqp.values import type_name
 
 if TYPE_CHECKING:

@@ -15,13 +15,12 @@ from headrace.core.loop_turn import LoopTurn
 from headrace.core.restore import restore
 from headrace.core.storage import Storage
 from headrace.errors import StoreError
+from headrace.store.consistency import older_copy, readers_ahead, retained, separate_strays
 from headrace.store.data_directory import JOURNAL, DataDirectory, need_catalogue
 from headrace.store.disk import RealDisk
 from headrace.store.log.commit_log import SEGMENT_SIZE, CommitLog
 from headrace.store.log.compaction import CompactionRule
-from headrace.store.orphans import older_copy, retained, separate_strays
 from headrace.store.paging_files import Scratch
-from headrace.store.positions import readers_ahead
 from headrace.store.sqlite.metadata import FILE_NAME, SqliteMetadata
 
 logger = logging.getLogger(__name__)

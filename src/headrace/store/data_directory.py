@@ -1,18 +1,88 @@
-"""The data directory: one broker at a time, and only a format that this version knows."""
+"""The data directory: its lock, and the `format` file with its version.
+
+Version 1 seeds the checksums of records with the low half of a segment's base position, version 2
+with all of it. A directory that began as version 1 keeps its segments, so the file has the position
+from which on segments use the full seed. That number has a checksum: with a wrong one no record
+could be read.
+"""
 
 from __future__ import annotations
 
 import errno
 import fcntl
 import os
+import re
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from zlib import crc32
 
 from headrace.errors import ConfigError, StoreError
 from headrace.store.disk import make_directory, sync_parent
-from headrace.store.format import read_format, write_format
 from headrace.store.log.segment import SUFFIX
 from headrace.store.sqlite.metadata import FILE_NAME
+
+FORMAT_FILE = "format"
+_VERSION_1 = b"headrace 1"
+_VERSION_2 = re.compile(rb"(headrace 2\n(\d{1,20}) )([0-9a-f]{8})\n")
+_LATER = re.compile(rb"headrace (\d{1,9})\n?")
+
+
+class DamagedFormat(StoreError):
+    """The file is no format of any version: a repair writes it again."""
+
+
+def read_format(directory: Path) -> int | None:
+    """From which position on segments have the whole seed; None in a directory of version 1.
+
+    Raises StoreError for a format that this version does not know, DamagedFormat for none at all.
+    """
+    try:
+        data = (directory / FORMAT_FILE).read_bytes()
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        data = b""  # a bad sector: a new file takes its place
+    if data.strip() == _VERSION_1:
+        return None
+    found = _VERSION_2.fullmatch(data)
+    if found is not None and b"%08x" % crc32(found[1]) == found[3]:
+        return int(found[2])
+    later = _LATER.fullmatch(data)
+    if later is not None and int(later[1]) > 2:
+        raise StoreError(
+            f"{directory} has format '{data.decode().strip()}'; this version of Headrace knows "
+            "'headrace 1' and 'headrace 2'"
+        )
+    raise DamagedFormat(
+        f"{directory / FORMAT_FILE} is damaged; "
+        f"`headrace fsck {directory} --repair` writes the format again"
+    )
+
+
+def format_bytes(whole_seed_from: int) -> bytes:
+    text = b"headrace 2\n%d " % whole_seed_from
+    return b"%s%08x\n" % (text, crc32(text))
+
+
+def write_format(directory: Path, whole_seed_from: int) -> None:
+    """All of it or nothing: on a full disk an empty one would be left, of no known format."""
+    new = directory / f"{FORMAT_FILE}.new"
+    fd = os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, format_bytes(whole_seed_from))
+        os.fsync(fd)
+    except OSError:
+        new.unlink()
+        raise
+    finally:
+        os.close(fd)
+    new.rename(directory / FORMAT_FILE)
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
 
 JOURNAL = "journal"
 _LOCK = "lock"
@@ -92,7 +162,7 @@ class DataDirectory:
             raise ConfigError(f"data directory {error}") from error
 
     def note_format(self, whole_seed_from: int) -> None:
-        """From now on it is a directory of version 2; see store/format.py."""
+        """From now on it is a directory of version 2."""
         if self.whole_seed_from != whole_seed_from:
             write_format(self.path, whole_seed_from)
             self.whole_seed_from = whole_seed_from

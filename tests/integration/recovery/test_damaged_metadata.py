@@ -14,8 +14,8 @@ import pytest
 from pika.exceptions import ProbableAccessDeniedError, ProbableAuthenticationError
 
 from headrace.store.api.message_log import DurabilityLevel, RecordDestination
+from headrace.store.data_directory import read_format
 from headrace.store.disk import RealDisk
-from headrace.store.format import read_format
 from headrace.store.log.commit_log import CommitLog
 from headrace.store.tools.offline import LogDriver
 from support.recovery_site import Site

@@ -17,10 +17,9 @@ from headrace.core.restore import restore
 from headrace.core.storage import Storage
 from headrace.errors import AccessRefused
 from headrace.model.message import PublishedRun
-from headrace.store.api.message_log import (
+from headrace.store.api.metadata import DamagedRow, Declarations
+from headrace.store.api.rows import (
     BindingRow,
-    DamagedRow,
-    Declarations,
     ExchangeRow,
     PermissionRow,
     PolicyRow,
@@ -29,7 +28,7 @@ from headrace.store.api.message_log import (
     TopicRow,
     UserRow,
 )
-from headrace.store.orphans import separate_strays
+from headrace.store.consistency import separate_strays
 from support.fake_loop import HandLoop, Inbox, message
 from support.faulty_disk import ForgetfulDisk
 from support.storage.log_stage import JournalStage

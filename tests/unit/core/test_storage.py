@@ -12,7 +12,7 @@ from headrace.core import storage as storage_module
 from headrace.core.clock import Timers, VirtualClock
 from headrace.core.loop_turn import LoopTurn
 from headrace.core.storage import Storage
-from headrace.store.api.message_log import ExchangeRow, QueueRow
+from headrace.store.api.rows import ExchangeRow, QueueRow
 from headrace.store.log import commit_log as log_module
 from headrace.store.paging_files import Scratch
 from support.fake_loop import HandLoop

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ConfigError, StoreError
-from headrace.store.data_directory import JOURNAL, DataDirectory
+from headrace.store.data_directory import JOURNAL, DataDirectory, format_bytes
 from headrace.store.disk import RealDisk
-from headrace.store.format import format_bytes
 from headrace.store.tools.offline import held
 
 
@@ -131,7 +130,7 @@ def test_a_full_disk_leaves_no_empty_format_behind(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr("headrace.store.format.os.write", full)
+        patched.setattr("headrace.store.data_directory.os.write", full)
         with pytest.raises(ConfigError, match=r"cannot use data directory .*No space left"):
             DataDirectory(tmp_path)
     assert {one.name for one in tmp_path.iterdir()} == {"lock"}

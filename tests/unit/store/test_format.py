@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import StoreError
-from headrace.store.api.message_log import DurabilityLevel, QueueRow, RecordDestination
-from headrace.store.data_directory import DataDirectory
+from headrace.store.api.message_log import DurabilityLevel, RecordDestination
+from headrace.store.api.rows import QueueRow
+from headrace.store.data_directory import DataDirectory, format_bytes, read_format
 from headrace.store.disk import RealDisk
-from headrace.store.format import format_bytes, read_format
 from headrace.store.log import record as r
 from headrace.store.log.checkpoint import NAMES
 from headrace.store.log.commit_log import CommitLog

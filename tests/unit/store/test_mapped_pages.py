@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headrace.bulk.decode.jobs import _read_ahead
+from headrace.bulk.decode.batches import _read_ahead
 from headrace.bulk.read_plan import ReadPlan
 from headrace.errors import StoreError
 

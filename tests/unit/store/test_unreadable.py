@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import StoreError
-from headrace.store.data_directory import DataDirectory
-from headrace.store.format import DamagedFormat, read_format
+from headrace.store.data_directory import DamagedFormat, DataDirectory, read_format
 from headrace.store.sqlite import SqliteMetadata, database
 from headrace.store.tools import offline
 from headrace.store.tools.findings import RepairAction

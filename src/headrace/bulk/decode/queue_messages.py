@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.bulk.decode.gather import Bytes, Places, distinct, pick, read
-from headrace.bulk.decode.headers import fields_of, map_of
 from headrace.bulk.decode.records import MessageRows
 from headrace.bulk.decode.schema import COLUMNS, PROPERTIES
-from headrace.bulk.decode.text_maps import PropertyColumn
+from headrace.bulk.decode.text_maps import TEXT, PropertyColumn, maps_of
 from headrace.wire.amqp.content import OVERHEAD, body_of
+from headrace.wire.amqp.properties import FIELDS, SHORT, TABLE, HeaderTable
 
 _PAYLOAD = 7  # where a frame's payload begins
 _BODY_SIZE = _PAYLOAD + 4
@@ -136,3 +136,32 @@ _MAKERS: dict[str, Callable[[ContentColumns], pa.Array]] = {
     "properties": ContentColumns.properties,
     "body": ContentColumns.body,
 }
+
+
+def fields_of(data: Bytes, flags: int, at: Places) -> dict[str, PropertyColumn]:
+    """The fields that ``flags`` announce; ``at`` is where the values of each message begin."""
+    found: dict[str, PropertyColumn] = {}
+    for name, flag, width in FIELDS:
+        if not flags & flag:
+            continue
+        if width == SHORT:
+            lengths = read(data, ">u1", at)
+            at = at + 1
+        elif width == TABLE:
+            lengths = read(data, ">u4", at)
+            at = at + 4
+        else:
+            lengths = np.full(len(at), width, np.int64)
+        found[name] = PropertyColumn(at, lengths, TEXT if width == SHORT else width)
+        at = at + lengths
+    return found
+
+
+def map_of(data: Bytes, fields: dict[str, PropertyColumn], n: int) -> pa.Array:
+    """All properties as text under their own names, then the headers under theirs."""
+    plain = {name: field for name, field in fields.items() if name != "headers"}
+    return maps_of(data, n, plain, fields.get("headers"), _decode)
+
+
+def _decode(table: bytes) -> dict[str, object]:
+    return HeaderTable(table).as_dict()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from headrace.core.access.login import LoginService
 from headrace.core.storage import Storage
 from headrace.errors import LoginRefused, PreconditionFailed
-from headrace.store.api.message_log import SecretRow
+from headrace.store.api.rows import SecretRow
 
 MIN_LENGTH, MAX_LENGTH = 8, 255
 _NOBODYS = "-" * MIN_LENGTH  # checked for who has none, so that it takes the same time

@@ -25,8 +25,8 @@ from headrace.model.permissions import (
     check_patterns,
     expanded,
 )
-from headrace.store.api.message_log import (
-    Declarations,
+from headrace.store.api.metadata import Declarations
+from headrace.store.api.rows import (
     PermissionRow,
     TopicPermissionRow,
     UserLimitsRow,

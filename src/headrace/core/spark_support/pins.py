@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.errors import DataLost
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.partitions import track_of
-from headrace.store.api.message_log import PinRow
+from headrace.store.api.rows import PinRow
 from headrace.store.topics.engine import GroupInfo, PriorityLag
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from headrace.core.loop_turn import Steps
 from headrace.core.routes import Routes
 from headrace.core.storage import Storage
 from headrace.errors import NotFound, PreconditionFailed, ResourceError
-from headrace.store.api.message_log import DurabilityLevel, QueueRow, RecordDestination
+from headrace.store.api.message_log import DurabilityLevel, RecordDestination
+from headrace.store.api.rows import QueueRow
 
 NAME_PREFIX = "amq.published."
 MAX_BATCH_BYTES = 256 << 20  # they become one record

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from headrace.core.storage import Storage
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Bound, Track
-from headrace.store.api.message_log import CursorRow
+from headrace.store.api.rows import CursorRow
 
 ASSIGNED = "assigned"
 _TOKEN = "@"  # no consumer has it: a row of a group with claims is another row

@@ -25,7 +25,7 @@ from headrace.core.topics.waiting_reads import WaitingRead, WaitingReads
 from headrace.errors import BadTopicValue, EngineUnavailable, NoSuchTopic, TopicConflict
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import message_id
-from headrace.store.api.message_log import CursorRow, RetryRow, TopicRow
+from headrace.store.api.rows import CursorRow, RetryRow, TopicRow
 from headrace.store.topics.engine import (
     ConsumerSpec,
     Entry,

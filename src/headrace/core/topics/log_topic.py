@@ -33,8 +33,8 @@ from headrace.store.api.message_log import (
     MessageLog,
     RecordDestination,
     StoredExtent,
-    TopicRow,
 )
+from headrace.store.api.rows import TopicRow
 from headrace.store.topics.engine import Entry, Part, TopicInfo, UniformEntries
 from headrace.store.topics.entry import encode_entries
 from headrace.store.topics.groups import TopicGroups

@@ -9,7 +9,7 @@ from headrace.core.storage import Storage
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Track
 from headrace.model.topics.retries import Place, Retry
-from headrace.store.api.message_log import CursorRow, RetryRow
+from headrace.store.api.rows import CursorRow, RetryRow
 from headrace.store.topics.groups import PartitionCursor, ReaderKey, TopicGroups
 
 

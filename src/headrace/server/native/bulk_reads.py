@@ -8,8 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.bulk.order import FetchRequest
-from headrace.bulk.read_plan import Piece, ReadPlan
+from headrace.bulk.read_plan import FetchRequest, Piece, ReadPlan
 from headrace.core.access.user import is_loopback
 from headrace.core.spark_support.pins import PinTarget
 from headrace.errors import (

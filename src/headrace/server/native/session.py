@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.bulk.fetch_pool import FetchPool, FrameRelay
-from headrace.bulk.order import FetchRequest
+from headrace.bulk.read_plan import FetchRequest
 from headrace.core.access.user import User
 from headrace.core.broker import Broker
 from headrace.errors import BrokerError, ConnectionForced, InternalError, LoginLocked, StoreError

@@ -1,1 +1,1 @@
-"""The interfaces."""
+"""Interfaces of the storage: all of `store` that the broker sees, together with `store.topics`."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from headrace.model.intervals import join_ranges
+from headrace.store.log import record as r
 from headrace.store.log.group_commit import Buffer, SegmentWrite
 from headrace.store.log.segment import Segment
 from headrace.store.log.segment_list import SegmentList
@@ -64,3 +66,82 @@ class Appender:
         segment.file.sync()
         segment.capacity = segment.used
         return segment
+
+
+class PendingAcks:
+    """Messages that were settled and returned."""
+
+    __slots__ = ("returned", "settled")
+
+    def __init__(self) -> None:
+        self.settled: dict[int, list[tuple[int, int]]] = {}  # by queue: ranges in any order
+        self.returned: list[tuple[int, int, int, int]] = []  # queue, first, stop, deliveries
+
+    def __bool__(self) -> bool:
+        return bool(self.settled or self.returned)
+
+    def settled_ranges(self) -> list[tuple[int, int, int]]:
+        """(queue, first, stop) each, as few as possible."""
+        return [
+            (queue, start, stop)
+            for queue, found in self.settled.items()
+            for start, stop in join_ranges(found)
+        ]
+
+    def add(self, other: PendingAcks) -> None:
+        for queue, ranges in other.settled.items():
+            self.settled.setdefault(queue, []).extend(ranges)
+        self.returned += other.returned
+
+    def forget(self, queue: int) -> None:
+        self.settled.pop(queue, None)
+        self.returned = [one for one in self.returned if one[0] != queue]
+
+
+class AtomicGroup:
+    """What happens inside atomic(): one record, found again as a whole or not at all."""
+
+    __slots__ = ("messages", "notes", "settled", "spots")
+
+    def __init__(self) -> None:
+        self.messages: list[r.OutgoingMessages] = []
+        self.notes = PendingAcks()
+        self.spots: list[tuple[int, int]] = []  # once measured: where the messages are, their sizes
+        self.settled: list[tuple[int, int, int]] = []  # once measured: notes.settled_ranges()
+
+    def measure(self) -> int:
+        """The size of the record, once it is complete."""
+        self.spots = []
+        at = r.HEAD_SIZE
+        for out in self.messages:
+            size = r.messages_size(out)
+            self.spots.append((at, size))
+            at += size
+        self.settled = self.notes.settled_ranges()
+        for ranges, width in ((self.settled, 24), (self.notes.returned, 32)):
+            at += r.HEAD_SIZE + width * len(ranges) if ranges else 0
+        return r.check_size(at)
+
+    def encode(self, seed: int, time: int, synced: int = 0) -> list[bytes]:
+        """The record, once it is measured. The writer's thread does this: it may take long."""
+        inner = r.inner_seed(seed)
+        parts: list[bytes] = []
+        for out in self.messages:
+            parts += r.messages_parts(out, seed=inner, time=time, synced=synced)[0]
+        count = len(self.messages)
+        settled, returned = self.settled, self.notes.returned
+        if settled:
+            parts.append(r.settled_bytes(settled, seed=inner, time=time))
+            count += 1
+        if returned:
+            parts.append(r.returned_bytes(returned, seed=inner, time=time))
+            count += 1
+        body = b"".join(parts)
+        return [r.group_head(body, count, seed=seed, time=time), body]
+
+
+def ranges_of(offsets: Sequence[int]) -> list[tuple[int, int]]:
+    """Offsets in any order as ranges, stops exclusive; not joined."""
+    if isinstance(offsets, range) and offsets.step == 1:
+        return [(offsets.start, offsets.stop)] if offsets else []
+    return [(offset, offset + 1) for offset in offsets]

@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from headrace.store.disk import Disk
 from headrace.store.log.checkpoint import Checkpoint, checkpoint_bytes, write_checkpoint
 from headrace.store.log.log_index import LogIndex
-from headrace.store.log.recovery import index_bytes, write_index
 from headrace.store.log.recovery_state import RecoveredState
-from headrace.store.log.segment import Segment
+from headrace.store.log.segment import Segment, index_bytes, write_index
 from headrace.store.log.segment_list import SegmentList
 
 logger = logging.getLogger(__name__)

@@ -17,24 +17,23 @@ from headrace.model.intervals import join_ranges
 from headrace.model.retention import Retention
 from headrace.store.api.message_log import (
     Bounds,
+    CommitTimings,
     DurabilityLevel,
     RecordDestination,
     StoredExtent,
     StoredRun,
     Stretch,
 )
-from headrace.store.api.timings import CommitTimings
 from headrace.store.disk import Disk
 from headrace.store.failpoints import passing
 from headrace.store.log import record as r
-from headrace.store.log.appender import Appender
+from headrace.store.log.appender import Appender, AtomicGroup, PendingAcks, ranges_of
 from headrace.store.log.checkpointer import Checkpointer
 from headrace.store.log.compaction import CompactionRule, Compactor
 from headrace.store.log.disk_reserve import DiskReserve
 from headrace.store.log.group_commit import CommitJob, LogWriter
 from headrace.store.log.locator import Locator
 from headrace.store.log.log_index import LogIndex
-from headrace.store.log.pending import AtomicGroup, PendingAcks, ranges_of
 from headrace.store.log.record_reader import LOAD_BYTES, RecordReader
 from headrace.store.log.recovery import recover
 from headrace.store.log.recovery_state import RecoveryReport
@@ -60,7 +59,7 @@ class CommitLog:
         reserve: int = 0,
         whole_seed_from: int | None = 0,
     ) -> None:
-        """``whole_seed_from`` is what the format file notes; see store/format.py."""
+        """``whole_seed_from`` is what the format file notes; see store/data_directory.py."""
         self._disk = disk
         self._now_ms = now_ms
         self._expiry_ms = expiry_ms or now_ms  # the time by which messages age

@@ -10,23 +10,27 @@ import logging
 from bisect import bisect_right
 from contextlib import closing, suppress
 from itertools import pairwise
-from struct import Struct
-from zlib import crc32
 
 from headrace.model.intervals import Intervals
-from headrace.store.disk import Disk, temporary_name
-from headrace.store.failpoints import passing
+from headrace.store.disk import Disk
 from headrace.store.log import record as r
 from headrace.store.log.checkpoint import Checkpoint, load_checkpoints
 from headrace.store.log.duplicates import sound_messages, without_duplicates
-from headrace.store.log.lost_messages import name_lost
 from headrace.store.log.queue_index import IndexEntry, QueueIndex
-from headrace.store.log.recovery_state import MISSING, SHORT, Lost, RecoveredState, RecoveryReport
+from headrace.store.log.recovery_state import (
+    MISSING,
+    SHORT,
+    Lost,
+    RecoveredState,
+    RecoveryReport,
+    name_lost,
+)
 from headrace.store.log.segment import (
     Segment,
     SegmentRecord,
     base_of,
     index_name,
+    read_index,
     segment_name,
     walk,
 )
@@ -36,13 +40,10 @@ logger = logging.getLogger(__name__)
 
 _FAR = 1 << 64
 FIRST_BYTES = 1 << 20  # enough for the first record of a segment
-_INDEX_MAGIC = b"HRINDEX1"
-_INDEX_HEAD = Struct("<8sIIQ")  # magic, crc32 of the rest, entries, used bytes
-_INDEX_ENTRY = Struct("<QQQQQQ")  # queue, first, stop, position, weight, time
 
 
 def recover(disk: Disk, whole_seed_from: int | None = 0) -> RecoveredState:
-    """Read everything. Segments stay open for reading. ``whole_seed_from``: see store/format.py."""
+    """Read everything. Segments stay open for reading."""
     checkpoint = _checkpoint(
         disk, report := RecoveryReport(), is_version_2=whole_seed_from is not None
     )
@@ -215,53 +216,3 @@ def _count(state: RecoveredState) -> None:
             segment.live += live
             segment.live_bytes += live * entry.weight
             state.report.messages += live
-
-
-# -- index files --------------------------------------------------------------------------------
-
-
-def index_bytes(entries: list[tuple[int, IndexEntry]], used: int) -> bytes:
-    """The index of a sealed segment."""
-    body = b"".join(
-        [
-            _INDEX_ENTRY.pack(queue, one.first, one.stop, one.position, one.weight, one.time)
-            for queue, one in entries
-        ]
-    )
-    rest = _INDEX_HEAD.pack(b"", 0, len(entries), used)[12:] + body
-    return _INDEX_MAGIC + crc32(rest).to_bytes(4, "little") + rest
-
-
-def read_index(disk: Disk, segment: Segment) -> list[tuple[int, IndexEntry]] | None:
-    """The index of a sealed segment; None when it is missing or damaged: it can be made again."""
-    try:
-        file = disk.open(index_name(segment.base))
-        with closing(file):
-            data = file.read(file.size(), 0)
-    except OSError:
-        return None
-    if len(data) < _INDEX_HEAD.size:
-        return None
-    magic, crc, count, used = _INDEX_HEAD.unpack_from(data)
-    if magic != _INDEX_MAGIC or crc32(data[12:]) != crc:
-        return None
-    if len(data) != _INDEX_HEAD.size + count * _INDEX_ENTRY.size:
-        return None
-    rows = _INDEX_ENTRY.iter_unpack(data[_INDEX_HEAD.size :])
-    entries = [(queue, IndexEntry(*rest)) for queue, *rest in rows]
-    if any(not 0 <= one.position - segment.base < used for _, one in entries):
-        return None  # of another segment
-    segment.used = used
-    return entries
-
-
-def write_index(disk: Disk, base: int, data: bytes) -> None:
-    """Not synced: an index that does not survive is made again."""
-    temporary = temporary_name(disk, index_name(base))
-    file = disk.create(temporary)
-    try:
-        file.write(data, 0)
-    finally:
-        file.close()
-    disk.rename(temporary, index_name(base))
-    passing("index.written")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import closing
+from struct import Struct
 from typing import NamedTuple
+from zlib import crc32
 
-from headrace.store.disk import Disk, File, read_around
+from headrace.store.disk import Disk, File, read_around, temporary_name
 from headrace.store.failpoints import passing
 from headrace.store.log import record as r
+from headrace.store.log.queue_index import IndexEntry
 
 logger = logging.getLogger(__name__)
 
@@ -16,6 +20,9 @@ SUFFIX = ".log"
 INDEX_SUFFIX = ".idx"
 _STEP = 8
 _ZEROS = bytes(1 << 16)
+_INDEX_MAGIC = b"HRINDEX1"
+_INDEX_HEAD = Struct("<8sIIQ")  # magic, crc32 of the rest, entries, used bytes
+_INDEX_ENTRY = Struct("<QQQQQQ")  # queue, first, stop, position, weight, time
 
 
 def segment_name(base: int) -> str:
@@ -163,3 +170,53 @@ def parts_of(found: SegmentRecord) -> Iterator[SegmentRecord]:
             return
         yield SegmentRecord(found.position + at - found.at, head, found.data, at, inner)
         at += head.size
+
+
+# -- index files --------------------------------------------------------------------------------
+
+
+def index_bytes(entries: list[tuple[int, IndexEntry]], used: int) -> bytes:
+    """The index of a sealed segment."""
+    body = b"".join(
+        [
+            _INDEX_ENTRY.pack(queue, one.first, one.stop, one.position, one.weight, one.time)
+            for queue, one in entries
+        ]
+    )
+    rest = _INDEX_HEAD.pack(b"", 0, len(entries), used)[12:] + body
+    return _INDEX_MAGIC + crc32(rest).to_bytes(4, "little") + rest
+
+
+def read_index(disk: Disk, segment: Segment) -> list[tuple[int, IndexEntry]] | None:
+    """The index of a sealed segment; None when it is missing or damaged: it can be made again."""
+    try:
+        file = disk.open(index_name(segment.base))
+        with closing(file):
+            data = file.read(file.size(), 0)
+    except OSError:
+        return None
+    if len(data) < _INDEX_HEAD.size:
+        return None
+    magic, crc, count, used = _INDEX_HEAD.unpack_from(data)
+    if magic != _INDEX_MAGIC or crc32(data[12:]) != crc:
+        return None
+    if len(data) != _INDEX_HEAD.size + count * _INDEX_ENTRY.size:
+        return None
+    rows = _INDEX_ENTRY.iter_unpack(data[_INDEX_HEAD.size :])
+    entries = [(queue, IndexEntry(*rest)) for queue, *rest in rows]
+    if any(not 0 <= one.position - segment.base < used for _, one in entries):
+        return None  # of another segment
+    segment.used = used
+    return entries
+
+
+def write_index(disk: Disk, base: int, data: bytes) -> None:
+    """Not synced: an index that does not survive is made again."""
+    temporary = temporary_name(disk, index_name(base))
+    file = disk.create(temporary)
+    try:
+        file.write(data, 0)
+    finally:
+        file.close()
+    disk.rename(temporary, index_name(base))
+    passing("index.written")

@@ -9,8 +9,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from headrace.model.retaining import RetentionChunk, over_limit, pairs, removable_to
-from headrace.model.retention import Retention
+from headrace.model.retention import Retention, RetentionChunk, over_limit, pairs, removable_to
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, lane_named
 from headrace.store.mysql import partitions, tables
 from headrace.store.mysql.catalog import CatalogTopic

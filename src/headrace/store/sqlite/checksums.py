@@ -15,9 +15,9 @@ from zlib import crc32
 import msgpack
 
 from headrace.errors import BrokerError
-from headrace.store.api.message_log import DamagedRow, Row
-from headrace.store.sqlite.rows import field_names, make_row, read_text
-from headrace.store.sqlite.statements import COLUMNS, KEYS, KINDS
+from headrace.store.api.metadata import DamagedRow
+from headrace.store.api.rows import Row
+from headrace.store.sqlite.statements import COLUMNS, KEYS, KINDS, field_names, make_row, read_text
 
 # ERROR: a table or column is not there.
 ERRORS: Final = (sqlite3.DatabaseError, UnicodeDecodeError)

@@ -13,7 +13,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from headrace.errors import BrokerError, ConfigError, StoreError
-from headrace.store.api.message_log import DamagedRow, QueueRow
+from headrace.store.api.metadata import DamagedRow
+from headrace.store.api.rows import QueueRow
 from headrace.store.disk import FULL, copy_readable
 from headrace.store.sqlite import schema, statements
 from headrace.store.sqlite.checksums import (

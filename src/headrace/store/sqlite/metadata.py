@@ -16,7 +16,8 @@ from threading import Condition, Thread
 from typing import Any, NamedTuple
 
 from headrace.errors import BrokerError, StoreError
-from headrace.store.api.message_log import DamagedRow, Declarations, Row
+from headrace.store.api.metadata import DamagedRow, Declarations
+from headrace.store.api.rows import Row
 from headrace.store.failpoints import passing
 from headrace.store.sqlite import statements
 from headrace.store.sqlite.checksums import counter, kept_aside, row_sum, scan, set_aside_values
@@ -27,7 +28,7 @@ from headrace.store.sqlite.database import (
     set_aside_room,
     store_error,
 )
-from headrace.store.sqlite.rows import Kept, row_values
+from headrace.store.sqlite.statements import Kept, row_values
 from headrace.wire.amqp.values import utf8
 
 logger = logging.getLogger(__name__)

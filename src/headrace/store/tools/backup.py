@@ -16,20 +16,19 @@ import resource
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import StoreError
-from headrace.store.api.message_log import Declarations
-from headrace.store.data_directory import JOURNAL, need_catalogue
+from headrace.store.api.metadata import Declarations
+from headrace.store.api.rows import CursorRow, PinRow, RetryRow
+from headrace.store.data_directory import FORMAT_FILE, JOURNAL, need_catalogue
 from headrace.store.disk import extents
-from headrace.store.format import NAME as FORMAT_FILE
 from headrace.store.log.checkpoint import NAMES as CHECKPOINTS
 from headrace.store.log.checkpoint import read_checkpoint, with_new_epoch
 from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX, segment_name
-from headrace.store.positions import set_back
 from headrace.store.sqlite.metadata import FILE_NAME, SqliteMetadata
 from headrace.store.tools.findings import RepairAction
 from headrace.store.tools.fsck import check
@@ -40,6 +39,7 @@ _PAGE = 4096
 _CHUNK = 1 << 20
 
 Progress = Callable[[int, int], None]
+PositionRow = CursorRow | RetryRow | PinRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def _copy_all(source: Path, target: Path, progress: Progress) -> CopySummary:
         segments = sum(1 for name in snapshot.files if name.endswith(SUFFIX))
     _copy_metadata(source / FILE_NAME, target / FILE_NAME)
     if positions is not None:
-        set_back(target, positions)
+        _set_back(target, positions)
         _end_wal(target / FILE_NAME)
     _sync_directory(journal)
     return CopySummary(segments, size)
@@ -268,6 +268,43 @@ def _catalogue_now(file: Path) -> Declarations | None:
             return metadata.load()
         finally:
             metadata.close()
+
+
+def _set_back(directory: Path, early: Declarations) -> None:
+    """Give the readers in a copied meta.db their positions in ``early``, which was read before the
+    journal was copied.
+
+    A group or pin that was removed since stays removed. One that was added since stays as it is: it
+    may be ahead of the journal, which the start of a broker sees to.
+    """
+    metadata = SqliteMetadata(directory)
+    failures: list[Exception] = []
+    try:
+        late = metadata.load()
+        known = {_reader(row) for row in _rows(early)} & {_reader(row) for row in _rows(late)}
+        metadata.start(lambda call: call(), lambda ticket: None, failures.append)
+        for row in _rows(late):
+            if _reader(row) in known:
+                metadata.delete(row)
+        for row in _rows(early):
+            if _reader(row) in known:
+                metadata.save(row)
+    finally:
+        metadata.close()
+    if failures:
+        raise failures[0]
+
+
+def _rows(catalogue: Declarations) -> Iterable[PositionRow]:
+    return (*catalogue.cursors, *catalogue.retries, *catalogue.pins)
+
+
+def _reader(row: PositionRow) -> tuple[str, ...]:
+    """Whose position it is: of a group, of a consumer without one, or of a query outside."""
+    if isinstance(row, PinRow):
+        return row.uuid, row.vhost, row.kind, row.name, row.query
+    token = row.token if isinstance(row, CursorRow) and not row.reader_group else ""
+    return row.topic, row.reader_group, token
 
 
 def _read(file: Path) -> bytes | None:

@@ -10,15 +10,14 @@ from pathlib import Path
 from headrace.errors import StoreError
 from headrace.model.policy import Policy, effective
 from headrace.model.queue_arguments import queue_settings
-from headrace.store.api.message_log import Declarations
-from headrace.store.data_directory import JOURNAL
+from headrace.store.api.metadata import Declarations
+from headrace.store.consistency import retained
+from headrace.store.data_directory import JOURNAL, read_format, write_format
 from headrace.store.disk import RealDisk
-from headrace.store.format import read_format, write_format
 from headrace.store.log.commit_log import CommitLog
 from headrace.store.log.compaction import CompactionRule
 from headrace.store.log.disk_reserve import NAME as RESERVE
 from headrace.store.log.segment import Segment
-from headrace.store.orphans import retained
 from headrace.store.tools.offline import LogDriver, read_catalogue
 
 _WORTH_IT = 0.9  # less of a segment alive than that: it is written again

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from headrace.store.api.message_log import Declarations
+from headrace.store.api.metadata import Declarations
 from headrace.store.log.recovery_state import Range, RecoveredState
 
 

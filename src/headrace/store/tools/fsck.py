@@ -6,23 +6,18 @@ walked again, and what recovery takes on trust (contents, index files) is compar
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 
 from headrace.errors import StoreError
-from headrace.model.intervals import join_ranges
-from headrace.store.api.message_log import Declarations
-from headrace.store.data_directory import JOURNAL
+from headrace.store.api.metadata import Declarations
+from headrace.store.consistency import older_copy, readers_ahead, separate_strays
+from headrace.store.data_directory import FORMAT_FILE, JOURNAL, DamagedFormat, read_format
 from headrace.store.disk import RealDisk
-from headrace.store.format import NAME as FORMAT_FILE
-from headrace.store.format import DamagedFormat, read_format
 from headrace.store.log.checkpoint import load_checkpoints
-from headrace.store.log.lost_messages import lost_in, unaccounted
-from headrace.store.log.queue_index import IndexEntry, QueueIndex
 from headrace.store.log.recovery import FIRST_BYTES, find_whole_seed, recover
-from headrace.store.log.recovery_state import SHORT, UNUSABLE, Range
+from headrace.store.log.recovery_state import SHORT, UNUSABLE, lost_in
 from headrace.store.log.segment import (
     INDEX_SUFFIX,
     SUFFIX,
@@ -32,12 +27,10 @@ from headrace.store.log.segment import (
     segment_name,
     walk,
 )
-from headrace.store.orphans import older_copy, separate_strays
-from headrace.store.positions import readers_ahead
 from headrace.store.sqlite.metadata import FILE_NAME
 from headrace.store.tools.findings import DamagedRange, Findings, RepairAction
 from headrace.store.tools.offline import ReadOnlyDisk, read_catalogue
-from headrace.store.tools.segment_check import SegmentCheck
+from headrace.store.tools.segment_check import RecoveredIndex, SegmentCheck
 
 Progress = Callable[[int, int], None]  # done, of how many
 
@@ -209,38 +202,3 @@ def _note_leftovers(names: list[str], bases: list[int], findings: Findings) -> N
 
 def _segment_of(index: str) -> str:
     return index.removesuffix(INDEX_SUFFIX) + SUFFIX
-
-
-class RecoveredIndex:
-    """What recovery knows about the messages: which are alive, and where they are."""
-
-    def __init__(self, findings: Findings, bases: list[int]) -> None:
-        self._declared = findings.queues
-        self._queues = findings.state.queues
-        self._bases = bases
-        self._by_base: dict[int, list[tuple[int, IndexEntry, int]]] = {}
-        for number, index in self._queues.items():
-            if not self.is_declared(number):
-                continue
-            for entry in index.entries():
-                live = index.settled.count_missing(entry.first, entry.stop)
-                if live:
-                    base = bases[bisect_right(bases, entry.position) - 1]
-                    self._by_base.setdefault(base, []).append((number, entry, live))
-
-    def is_declared(self, queue: int) -> bool:
-        return self._declared is None or queue in self._declared
-
-    def alive_in(self, base: int) -> list[tuple[int, IndexEntry, int]]:
-        """(queue, entry, live messages) of a segment."""
-        return self._by_base.get(base, [])
-
-    def lost(self, ranges: list[Range], position: int | None = None) -> list[Range]:
-        """Those messages that are not done with, and not found at another position."""
-        found: dict[int, list[tuple[int, int]]] = {}
-        for queue, first, stop in ranges:
-            if not self.is_declared(queue):
-                continue
-            index = self._queues.get(queue) or QueueIndex()
-            found.setdefault(queue, []).extend(unaccounted(index, first, stop, position))
-        return [(queue, low, high) for queue in found for low, high in join_ranges(found[queue])]

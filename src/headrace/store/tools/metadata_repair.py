@@ -10,16 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
-from headrace.store.api.message_log import DamagedRow, Declarations, QueueRow, Row, TopicRow
+from headrace.store.api.metadata import DamagedRow, Declarations
+from headrace.store.api.rows import QueueRow, Row, TopicRow
+from headrace.store.consistency import numbers_of, separate_strays
 from headrace.store.data_directory import JOURNAL
 from headrace.store.log import record as r
 from headrace.store.log.queue_index import QueueIndex
 from headrace.store.log.segment import segment_name
-from headrace.store.orphans import numbers_of, separate_strays
 from headrace.store.sqlite.checksums import decoded
 from headrace.store.sqlite.database import LOST_AND_FOUND
 from headrace.store.sqlite.metadata import FILE_NAME, SqliteMetadata
-from headrace.store.sqlite.rows import IDENTITY
+from headrace.store.sqlite.statements import IDENTITY
 from headrace.store.tools.findings import Findings, RepairAction
 
 # Whose damaged rows are taken as they read. Rights are not: they would be given to the wrong

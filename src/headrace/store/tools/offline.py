@@ -13,11 +13,16 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from headrace.errors import BrokerError, StoreError
-from headrace.store.api.message_log import Declarations
-from headrace.store.data_directory import JOURNAL, lock_directory, need_catalogue
+from headrace.store.api.metadata import Declarations
+from headrace.store.data_directory import (
+    FORMAT_FILE,
+    JOURNAL,
+    DamagedFormat,
+    lock_directory,
+    need_catalogue,
+    read_format,
+)
 from headrace.store.disk import OpenFiles, RealFile, copy_readable, data_size
-from headrace.store.format import NAME as FORMAT_FILE
-from headrace.store.format import DamagedFormat, read_format
 from headrace.store.log.commit_log import CommitLog
 from headrace.store.log.segment import base_of
 from headrace.store.sqlite.metadata import FILE_NAME, SqliteMetadata

@@ -13,15 +13,20 @@ from contextlib import closing
 from pathlib import Path
 
 from headrace.errors import StoreError
-from headrace.store.data_directory import JOURNAL
+from headrace.store.data_directory import FORMAT_FILE, JOURNAL, write_format
 from headrace.store.disk import RealDisk, read_around, temporary_name
-from headrace.store.format import NAME as FORMAT_FILE
-from headrace.store.format import write_format
 from headrace.store.log import record as r
 from headrace.store.log.checkpoint import Checkpoint, checkpoint_bytes, write_checkpoint
 from headrace.store.log.queue_index import IndexEntry, QueueIndex
-from headrace.store.log.recovery import index_bytes, write_index
-from headrace.store.log.segment import SegmentRecord, base_of, index_name, segment_name, walk
+from headrace.store.log.segment import (
+    SegmentRecord,
+    base_of,
+    index_bytes,
+    index_name,
+    segment_name,
+    walk,
+    write_index,
+)
 from headrace.store.sqlite.database import LOST_AND_FOUND
 from headrace.store.tools.findings import DamagedRange, Findings, RepairAction, SegmentFindings
 from headrace.store.tools.fsck import check

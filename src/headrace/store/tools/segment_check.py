@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 from zlib import crc32
 
+from headrace.model.intervals import join_ranges
+from headrace.store.data_directory import JOURNAL
 from headrace.store.disk import Disk
 from headrace.store.log import record as r
-from headrace.store.log.lost_messages import lost_in
-from headrace.store.log.queue_index import IndexEntry
-from headrace.store.log.recovery import read_index
-from headrace.store.log.recovery_state import Lost, Range
+from headrace.store.log.queue_index import IndexEntry, QueueIndex
+from headrace.store.log.recovery_state import Lost, Range, lost_in, unaccounted
 from headrace.store.log.segment import (
     Damage,
     Segment,
     SegmentRecord,
     index_name,
     parts_of,
+    read_index,
     segment_name,
     used_length,
     walk,
@@ -25,10 +26,40 @@ from headrace.store.log.segment import (
 from headrace.store.log.segment_scan import entries_of
 from headrace.store.tools.findings import DamagedRange, Findings, RepairAction, SegmentFindings
 
-if TYPE_CHECKING:
-    from headrace.store.tools.fsck import RecoveredIndex
 
-JOURNAL = "journal"
+class RecoveredIndex:
+    """What recovery knows about the messages: which are alive, and where they are."""
+
+    def __init__(self, findings: Findings, bases: list[int]) -> None:
+        self._declared = findings.queues
+        self._queues = findings.state.queues
+        self._bases = bases
+        self._by_base: dict[int, list[tuple[int, IndexEntry, int]]] = {}
+        for number, index in self._queues.items():
+            if not self.is_declared(number):
+                continue
+            for entry in index.entries():
+                live = index.settled.count_missing(entry.first, entry.stop)
+                if live:
+                    base = bases[bisect_right(bases, entry.position) - 1]
+                    self._by_base.setdefault(base, []).append((number, entry, live))
+
+    def is_declared(self, queue: int) -> bool:
+        return self._declared is None or queue in self._declared
+
+    def alive_in(self, base: int) -> list[tuple[int, IndexEntry, int]]:
+        """(queue, entry, live messages) of a segment."""
+        return self._by_base.get(base, [])
+
+    def lost(self, ranges: list[Range], position: int | None = None) -> list[Range]:
+        """Those messages that are not done with, and not found at another position."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for queue, first, stop in ranges:
+            if not self.is_declared(queue):
+                continue
+            index = self._queues.get(queue) or QueueIndex()
+            found.setdefault(queue, []).extend(unaccounted(index, first, stop, position))
+        return [(queue, low, high) for queue in found for low, high in join_ranges(found[queue])]
 
 
 class SegmentCheck:

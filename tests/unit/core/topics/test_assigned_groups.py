@@ -7,7 +7,7 @@ from typing import Any
 from headrace.core.topics.assigned_groups import AssignedOffsets
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Bound
-from headrace.store.api.message_log import CursorRow
+from headrace.store.api.rows import CursorRow
 
 
 class Rows:

@@ -14,7 +14,7 @@ from headrace.store.sqlite import SqliteMetadata
 DECLARE_FOR_EVER = """
 import itertools, os, queue, sys
 from pathlib import Path
-from headrace.store.api.message_log import BindingRow, QueueRow
+from headrace.store.api.rows import BindingRow, QueueRow
 from headrace.store.sqlite import SqliteMetadata
 
 calls = queue.SimpleQueue()

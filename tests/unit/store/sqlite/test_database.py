@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ConfigError, StoreError
-from headrace.store.api.message_log import Declarations, ExchangeRow, SecretRow
+from headrace.store.api.metadata import Declarations
+from headrace.store.api.rows import ExchangeRow, SecretRow
 from headrace.store.sqlite import SqliteMetadata, database
 from headrace.store.sqlite.database import store_error
 from headrace.store.sqlite.schema import MIGRATIONS

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace.store.api.message_log import ExchangeRow
+from headrace.store.api.rows import ExchangeRow
 from headrace.store.sqlite import SqliteMetadata
 from headrace.store.sqlite.schema import MIGRATIONS, migrate, schema_version
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.store.api.message_log import (
+from headrace.store.api.metadata import Declarations
+from headrace.store.api.rows import (
     CursorRow,
-    Declarations,
     ExchangeRow,
     ParameterRow,
     PinRow,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import StoreError
-from headrace.store.api.message_log import ExchangeRow, QueueRow
+from headrace.store.api.rows import ExchangeRow, QueueRow
 from headrace.store.sqlite import SqliteMetadata, database, metadata
 from headrace.store.sqlite.metadata import PendingChange
 from support.callback_queue import Handover

@@ -11,14 +11,8 @@ import pytest
 
 from headrace.errors import StoreError
 from headrace.model.retention import Retention
-from headrace.store.api.message_log import (
-    CursorRow,
-    DurabilityLevel,
-    PinRow,
-    QueueRow,
-    RecordDestination,
-    RetryRow,
-)
+from headrace.store.api.message_log import DurabilityLevel, RecordDestination
+from headrace.store.api.rows import CursorRow, PinRow, QueueRow, RetryRow
 from headrace.store.data_directory import DataDirectory
 from headrace.store.disk import RealDisk
 from headrace.store.log.commit_log import CommitLog

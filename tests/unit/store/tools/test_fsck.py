@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import StoreError
-from headrace.store.api.message_log import DurabilityLevel, QueueRow, RecordDestination
+from headrace.store.api.message_log import DurabilityLevel, RecordDestination
+from headrace.store.api.rows import QueueRow
 from headrace.store.data_directory import DataDirectory
 from headrace.store.disk import RealDisk
 from headrace.store.log.checkpoint import Checkpoint, checkpoint_bytes
 from headrace.store.log.commit_log import CommitLog
-from headrace.store.log.recovery import index_bytes
+from headrace.store.log.segment import index_bytes
 from headrace.store.sqlite.metadata import SqliteMetadata
 from headrace.store.tools.backup import backup
 from headrace.store.tools.compact import compact

@@ -1,20 +1,18 @@
-"""Rows that refer to something which is not there: not served, and kept for a repair."""
+"""Whether declarations and log fit together: rows that refer to missing ones, messages without a
+queue, readers ahead of the log, an older copy of meta.db."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
-from headrace.store.api.message_log import (
-    NOT_THERE,
-    DamagedRow,
-    Declarations,
-    QueueRow,
-    Row,
-    TopicRow,
-)
+from headrace.model.topics.message_priority import Priority
+from headrace.model.topics.partitions import MAX_OFFSET, track_of
+from headrace.store.api.metadata import NOT_THERE, DamagedRow, Declarations
+from headrace.store.api.rows import CursorRow, PinRow, QueueRow, RetryRow, Row, TopicRow
 from headrace.store.log.commit_log import CommitLog
-from headrace.store.sqlite.rows import IDENTITY, row_values
+from headrace.store.sqlite.statements import IDENTITY, row_values
 
 logger = logging.getLogger(__name__)
 
@@ -103,3 +101,72 @@ def _orphans(catalogue: Declarations) -> Iterator[tuple[Row, str]]:
         has_end = (vhost, name) in queues if binding.to_queue else is_there(vhost, name)
         if not has_end or not is_there(vhost, binding.source):
             yield binding, f"binds something {NOT_THERE}"
+
+
+# -- readers ahead of the log -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """A reader that has seen more than the log has: what lies between is lost."""
+
+    number: int  # of the destination in the log
+    destination: str
+    reader: str
+    end: int  # of the log
+    offset: int  # the next one of the reader
+
+    def __str__(self) -> str:
+        return (
+            f"{self.destination}: the log ends at offset {self.end}, {self.reader} is at "
+            f"{self.offset}: messages {self.end} to {self.offset - 1} are missing"
+        )
+
+
+def readers_ahead(catalogue: Declarations, next_offset: Callable[[int], int]) -> list[Ahead]:
+    """Every reader whose position is behind the end of the log."""
+    names = catalogue.destinations()
+    return [
+        Ahead(number, f"'{names[number][1]}' in vhost '{names[number][0]}'", reader, end, offset)
+        for number, reader, offset in _positions(catalogue)
+        if (end := next_offset(number)) < offset <= MAX_OFFSET
+    ]
+
+
+def _positions(catalogue: Declarations) -> Iterator[tuple[int, str, int]]:
+    """(number of the destination, reader, its next offset) of everything declared."""
+    topics = {topic.uuid: topic for topic in catalogue.topics}
+    queues = {queue.uuid: queue.id for queue in catalogue.queues}
+    rows: list[CursorRow | RetryRow] = [*catalogue.cursors, *catalogue.retries]
+    for row in rows:
+        number = _number(topics.get(row.topic), Priority(row.lane), row.partition)
+        if number is not None:
+            yield number, _name(row), _next_offset(row)
+    for pin in catalogue.pins:
+        topic = topics.get(pin.uuid)
+        for partition, offset in _offsets(pin).items():
+            if topic is not None:
+                number = _number(topic, *track_of(partition, topic.queues))
+            else:
+                number = queues.get(pin.uuid)
+            if number is not None:
+                yield number, f"query '{pin.query}'", offset
+
+
+def _number(topic: TopicRow | None, lane: Priority, partition: int) -> int | None:
+    found = topic.numbers.get(f"{lane.label}.{partition}") if topic is not None else None
+    return None if found is None else int(str(found))
+
+
+def _name(row: CursorRow | RetryRow) -> str:
+    if isinstance(row, CursorRow) and not row.reader_group:
+        return f"consumer '{row.token}'"
+    return f"group '{row.reader_group}'"
+
+
+def _next_offset(row: CursorRow | RetryRow) -> int:
+    return max((row.floor, *row.ranges)) if isinstance(row, CursorRow) else row.place + 1
+
+
+def _offsets(pin: PinRow) -> Mapping[int, int]:
+    return {int(partition): int(str(offset)) for partition, offset in pin.positions.items()}

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.store.api.message_log import RecordDestination
 from headrace.store.log import record as r
-from headrace.store.log.pending import AtomicGroup, PendingAcks, ranges_of
+from headrace.store.log.appender import AtomicGroup, PendingAcks, ranges_of
 from headrace.store.log.segment import SegmentRecord, parts_of, walk
 
 
