@@ -112,7 +112,7 @@ def test_sinks_that_cannot_be_written_are_reported_in_one_line(
     mode: str,
     text: str,
 ) -> None:
-    from headrace.spark.reasons import reason_of
+    from headrace.spark.errors import reason_of
 
     with topics.open(url_of(broker)) as store:
         store.create("t")

@@ -51,7 +51,7 @@ class Stream:
         query.awaitTermination()
 
     def refusal(self) -> str:
-        from headrace.spark.reasons import reason_of
+        from headrace.spark.errors import reason_of
 
         with pytest.raises(Exception, match="headrace") as caught:
             self.run()

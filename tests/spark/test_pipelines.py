@@ -263,7 +263,7 @@ def test_a_pipeline_that_has_read_everything_holds_nothing(
 def test_a_batch_that_is_not_in_the_commit_log_stays_held(spark: Any, tmp_path: Path) -> None:  # noqa: ANN401
     from headrace.spark.offsets import SourceOffset, StreamOffset
     from headrace.spark.pipelines.file import load
-    from headrace.spark.pipelines.release import committed, release
+    from headrace.spark.pipelines.run import committed, release
 
     assert committed(spark, str(tmp_path)) == []
     ends = [StreamOffset("q.s", {"orders": SourceOffset("u", {0: at})}) for at in (10, 20)]

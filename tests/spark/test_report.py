@@ -32,7 +32,7 @@ def nearest(values: list[int], share: float) -> int:
 
 def made_and_kept(broker: RunningBroker, *wanted: Any) -> Any:  # noqa: ANN401
     """As `headrace report --keep-as daily` does it."""
-    from headrace.spark.reports.run import make
+    from headrace.spark.reports.report import make
 
     report = make(*wanted)
     client = ManagementClient(str(broker.http_url), None)

@@ -8,17 +8,20 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.client.core import requests
-from headrace.client.core.base import ChannelCore
 from headrace.client.core.callback_failures import Callback, DeliveryHandler, OnCancel
-from headrace.client.core.channel_core import ChannelRequests
+from headrace.client.core.channel_core import ChannelCore, ChannelRequests
 from headrace.client.core.channel_state import ChannelState
 from headrace.client.core.requests import REPLY_TO, Arguments, ClientRequest, Message, QueueInfo
 from headrace.client.core.unsettled import Delivery
-from headrace.client.deliveries import CallbackQueue, CallbackThreads, ConsumerCallback
+from headrace.client.deliveries import (
+    CallbackQueue,
+    CallbackThreads,
+    ConsumerCallback,
+    DeliveryStream,
+)
 from headrace.client.errors import ChannelClosed, HeadraceError
 from headrace.client.properties import Properties
 from headrace.client.settings import ExchangeType, OnFailure
-from headrace.client.streams import DeliveryStream
 
 if TYPE_CHECKING:
     from headrace.client.connection import Connection

@@ -13,8 +13,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from headrace.client.channel import Channel
-from headrace.client.core.base import ConnectionBase
-from headrace.client.core.channel_core import ChannelRequests
+from headrace.client.core.channel_core import ChannelRequests, ConnectionBase
 from headrace.client.core.channel_state import ChannelState
 from headrace.client.core.requests import ClientRequest
 from headrace.client.core.unsettled import Delivery

@@ -1,7 +1,7 @@
-"""The socket of a blocking connection and the thread that reads it.
+"""The socket of a blocking connection, with or without TLS, and the thread that reads it.
 
-Programs' threads write directly when the socket has room; the reading thread writes the rest.
-It never waits for a program, so whatever a program does, replies and heartbeats go on.
+A program's threads write directly when the socket has room; the reading thread writes the rest.
+It never waits for a program, so replies and heartbeats go on whatever a program does.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import logging
 import os
 import selectors
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
-from threading import Condition, Thread, get_ident
+from threading import Condition, Lock, Thread, get_ident
 
 from headrace.client.core.connection_core import ConnectionCore, ConnectionState
 from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
 from headrace.client.settings import Settings
-from headrace.client.tls import TlsSocket, wrap
 
 logger = logging.getLogger(__name__)
 
@@ -244,3 +244,77 @@ class Transport:
             with self.lock:
                 self.core.tick(time.monotonic())
             self._hand_over()
+
+
+_NOT_YET = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+def wrap(
+    plain: socket.socket, context: ssl.SSLContext | None, host: str
+) -> socket.socket | TlsSocket:
+    """The same socket, or one that has shaken hands. OSError when that fails; it is closed then."""
+    if context is None:
+        return plain
+    try:
+        return TlsSocket(context.wrap_socket(plain, server_hostname=host))
+    except BaseException:
+        plain.close()
+        raise
+
+
+class TlsSocket:
+    """One thread reads while others write, which TLS itself does not allow: calls take turns.
+
+    Nothing here waits once setblocking(False) was called. A read takes all that was decrypted,
+    because a selector sees only what is still encrypted.
+    """
+
+    def __init__(self, inner: ssl.SSLSocket) -> None:
+        self._inner = inner
+        self._turn = Lock()
+
+    def fileno(self) -> int:
+        return self._inner.fileno()
+
+    def setblocking(self, flag: bool) -> None:
+        self._inner.setblocking(flag)
+
+    def setsockopt(self, level: int, name: int, value: int) -> None:
+        self._inner.setsockopt(level, name, value)
+
+    def recv(self, size: int) -> bytes:
+        """About ``size`` bytes at most; b"" at the end; BlockingIOError when there is nothing."""
+        chunks: list[bytes] = []
+        with self._turn:
+            try:
+                while size > 0 or self._inner.pending():
+                    chunk = self._inner.recv(1 << 16)
+                    if not chunk:
+                        break
+                    chunks.append(chunk)
+                    size -= len(chunk)
+            except _NOT_YET:
+                if not chunks:
+                    raise BlockingIOError from None
+            except ssl.SSLEOFError:
+                pass  # ended without a word, as a killed broker does
+        return b"".join(chunks)
+
+    def send(self, data: bytes | bytearray) -> int:
+        """How many bytes were taken; BlockingIOError when none."""
+        sent = 0
+        with self._turn, memoryview(data) as view:
+            try:
+                while sent < len(view):
+                    with view[sent:] as rest:
+                        sent += self._inner.send(rest)
+            except _NOT_YET:
+                if not sent:
+                    raise BlockingIOError from None
+        return sent
+
+    def detach(self) -> int:
+        return self._inner.detach()
+
+    def close(self) -> None:
+        self._inner.close()

@@ -1,26 +1,37 @@
-"""A Spark session for our commands: what it needs, how it starts, where its chatter goes."""
+"""The Spark session of our commands, and the Java process it runs in."""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
+import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from headrace.spark import java
 from headrace.spark.errors import SparkMissing
 
-_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+_JAVA_OPTIONS_KEY = "spark.driver.defaultJavaOptions"
 LOCAL = "local[*,4]"  # all cores; a task may fail while a broker starts again, as on a cluster
+_JAVA_VERSION = 17
+_INSTALL = "install a JRE, e.g. `apt install openjdk-17-jre-headless`, or set JAVA_HOME"
+# A thread that dies of a full heap leaves Python waiting for it: better all of Java dies.
+JAVA_OPTIONS = "-XX:+ExitOnOutOfMemoryError"
+_OUT_OF_MEMORY = (3, 52)  # exit codes of that, and of Spark's own handler
+JAVA_EXIT_SECONDS = 5.0  # between its last word and its end
+_STOP_SECONDS = 20.0
 
 
 def start_session(
@@ -35,7 +46,7 @@ def start_session(
 
     ``python_path`` is where workers find modules of the user's own.
     """
-    java.check()
+    check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if python_path is not None:
         known = os.environ.get("PYTHONPATH", "")
@@ -44,7 +55,7 @@ def start_session(
     settings.setAll([*settings_of(master, conf).items()])
     try:
         with _signals_wait(), _errors_to(log):
-            java.start(settings)
+            start_java(settings)
             session = SparkSession.builder.config(conf=settings).getOrCreate()
     except Exception as error:
         hint = f"; {log} has what it said" if log is not None else ""
@@ -92,8 +103,8 @@ def _signals_wait() -> Iterator[None]:
 def settings_of(master: str | None, conf: Mapping[str, str] | None = None) -> dict[str, str]:
     """Ours, and the user's before them; a full heap ends Java whatever other options it has."""
     chosen = {**_defaults(master), **(conf or {})}
-    if java.OPTIONS not in chosen[_JAVA_OPTIONS]:
-        chosen[_JAVA_OPTIONS] = f"{java.OPTIONS} {chosen[_JAVA_OPTIONS]}"
+    if JAVA_OPTIONS not in chosen[_JAVA_OPTIONS_KEY]:
+        chosen[_JAVA_OPTIONS_KEY] = f"{JAVA_OPTIONS} {chosen[_JAVA_OPTIONS_KEY]}"
     return chosen
 
 
@@ -108,7 +119,7 @@ def _defaults(master: str | None) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # A busy machine needs more than the 15 s in which a worker has to say hello.
         "spark.python.authenticate.socketTimeout": "120s",
-        _JAVA_OPTIONS: java.OPTIONS,
+        _JAVA_OPTIONS_KEY: JAVA_OPTIONS,
     }
     if master is None or master.startswith("local"):
         found["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 2)
@@ -133,3 +144,66 @@ def _errors_to(log: Path | None) -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(file)
+
+
+def check_java() -> None:
+    """SparkMissing unless there is a Java that Spark can use."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None or (home and not Path(java).exists()):
+        where = f"JAVA_HOME is {home}, where there is none" if home else "there is none"
+        raise SparkMissing(f"Spark needs Java {_JAVA_VERSION} or later, and {where}: {_INSTALL}")
+    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r'version "(\d+)', done.stderr + done.stdout)
+    if found is not None and int(found[1]) < _JAVA_VERSION:
+        raise SparkMissing(
+            f"Spark needs Java {_JAVA_VERSION} or later, and {java} is {found[1]}: {_INSTALL}"
+        )
+
+
+def start_java(settings: SparkConf) -> None:
+    """In a process group of its own: whoever ends ours, with Ctrl-C or `kill -- -GROUP`, means us.
+    We let the batch end, and Java with it. Service managers signal every process: that of Java
+    does not listen, it ends when we do.
+    """
+    if SparkContext._gateway is not None:
+        return
+    settled = {"process_group": 0, "stdout": 2}  # the output is ours alone
+    gateway = launch_gateway(settings, settled)  # type: ignore[no-untyped-call]
+    SparkContext._ensure_initialized(gateway=gateway)
+    signals = SparkContext._jvm.sun.misc  # type: ignore[union-attr]
+    signals.Signal.handle(signals.Signal("TERM"), signals.SignalHandler.SIG_IGN)
+
+
+def java_exit_reason(patience: float = 0.0) -> str:
+    """Why Java is gone, or nothing while it lives. One that is just ending is waited for."""
+    process = _java()
+    if process is None:
+        return ""
+    try:
+        code = process.wait(patience)
+    except subprocess.TimeoutExpired:
+        return ""
+    more = "give it more, e.g. --conf spark.driver.memory=4g"
+    if code in _OUT_OF_MEMORY:
+        return f"Spark's Java ran out of memory and ended: {more}"
+    if code == -signal.SIGKILL:
+        return f"Spark's Java was killed. If that was for want of memory, {more}"
+    return f"Spark's Java ended with code {code}"
+
+
+def stop_java() -> None:
+    """At once, whatever it does: it ends when nobody holds its standard input any more."""
+    process = _java()
+    if process is None:
+        return
+    with suppress(OSError):
+        process.stdin.close()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def _java() -> Any:  # noqa: ANN401 - a Popen that pyspark keeps
+    return getattr(SparkContext._gateway, "proc", None)

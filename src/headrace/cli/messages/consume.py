@@ -14,7 +14,7 @@ from headrace.cli.support.broker_options import Address, broker_options, connect
 from headrace.cli.support.message_output import Render, choose, format_options, write
 from headrace.cli.support.output import DONE, FAILED, counted, progress_bar
 from headrace.client import AlreadySettled, Delivery
-from headrace.client.streams import DeliveryStream
+from headrace.client.deliveries import DeliveryStream
 
 _PREFETCH = 2000
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

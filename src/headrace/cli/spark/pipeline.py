@@ -42,15 +42,15 @@ def run(file: Path, once: bool, session: SessionSettings) -> int:
     A restart goes on where it stopped; nothing is lost or doubled. Progress is a line on a
     terminal, and one JSON object per batch on standard error otherwise.
     """
-    from headrace.spark import java
-    from headrace.spark.pipelines.contact import contact
+    from headrace.spark import spark_session
     from headrace.spark.pipelines.file import load
     from headrace.spark.pipelines.progress import ProgressLine
     from headrace.spark.pipelines.run import PipelineRunner
+    from headrace.spark.pipelines.validate import contact
 
     loaded = load(file)
     settings_of(session.conf)
-    java.check()
+    spark_session.check_java()
     contact(loaded)
     directory = session.state()
     stop = threading.Event()

@@ -67,7 +67,7 @@ def report(
     letters are known when the broker runs with --events.
     """
     from headrace.spark.replay.request import moment
-    from headrace.spark.reports.run import make
+    from headrace.spark.reports.report import make
 
     end = moment(until, "--to") if until is not None else datetime.now(UTC)
     begin = moment(since, "--from") if since is not None else end - timedelta(days=1)

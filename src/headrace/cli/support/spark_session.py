@@ -118,8 +118,8 @@ def spark_errors(debug: bool) -> Iterator[None]:
         from pyarrow import ArrowException
         from pyspark.errors import PySparkException
 
-        from headrace.spark import errors, java
-        from headrace.spark.reasons import reason_of
+        from headrace.spark import errors, spark_session
+        from headrace.spark.errors import reason_of
     except ImportError as error:
         if debug:
             traceback.print_exc()
@@ -140,7 +140,9 @@ def spark_errors(debug: bool) -> Iterator[None]:
         if isinstance(error, errors.BadPipeline | errors.BadOption):
             raise ConfigError(reason_of(error)) from None
         is_cut_off = isinstance(error, cut_off) and not isinstance(error, Py4JJavaError)
-        gone = java.end_of(java.DYING_SECONDS if is_cut_off else 0.0)
+        gone = spark_session.java_exit_reason(
+            spark_session.JAVA_EXIT_SECONDS if is_cut_off else 0.0
+        )
         raise CommandFailed(gone or reason_of(error)) from None
 
 
@@ -191,16 +193,16 @@ def _signals_kept() -> Iterator[None]:
 def ending(spark: SparkSession) -> Iterator[None]:
     """The session ends with the block. An interrupted one may be in the middle of a call, which
     would have to end first: then Java is ended. One that is dead needs no farewell."""
-    from headrace.spark import java
+    from headrace.spark import spark_session
 
     try:
         yield
     except KeyboardInterrupt:
         on_signals(lambda: None)  # once is enough
-        java.end()
+        spark_session.stop_java()
         raise
     except BaseException:
-        if not java.end_of():
+        if not spark_session.java_exit_reason():
             spark.stop()
         raise
     spark.stop()
@@ -225,7 +227,7 @@ def open_session(
 
     A ``broker`` that does not answer is told at once: Spark takes a while to start.
     """
-    from headrace.spark import java
+    from headrace.spark import spark_session
     from headrace.spark.spark_session import start_session
 
     state = session.state()
@@ -236,7 +238,7 @@ def open_session(
     if broker is not None:
         from headrace.spark.backends.broker import connect
 
-        java.check()
+        spark_session.check_java()
         connect(url_of(broker)).close()
     return start_session(
         name, master=session.master, conf=settings, log=log, python_path=python_path

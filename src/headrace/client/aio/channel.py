@@ -14,9 +14,8 @@ from headrace.client.aio.deliveries import (
     DeliveryStream,
 )
 from headrace.client.core import requests
-from headrace.client.core.base import ChannelCore
 from headrace.client.core.callback_failures import Callback, DeliveryHandler, OnCancel
-from headrace.client.core.channel_core import ChannelRequests
+from headrace.client.core.channel_core import ChannelCore, ChannelRequests
 from headrace.client.core.channel_state import ChannelState
 from headrace.client.core.requests import REPLY_TO, Arguments, ClientRequest, Message, QueueInfo
 from headrace.client.errors import ChannelClosed, HeadraceError

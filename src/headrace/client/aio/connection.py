@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 from headrace.client.aio.channel import Channel
 from headrace.client.aio.deliveries import Delivery
 from headrace.client.aio.transport import Transport
-from headrace.client.core.base import ConnectionBase
-from headrace.client.core.channel_core import ChannelRequests
+from headrace.client.core.channel_core import ChannelRequests, ConnectionBase
 from headrace.client.core.channel_state import ChannelState
 from headrace.client.core.requests import ClientRequest
 from headrace.client.errors import HeadraceError, RequestTimeout

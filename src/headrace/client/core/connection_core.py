@@ -18,9 +18,8 @@ from headrace import __version__
 from headrace.client.core.channel_state import ChannelState, Completion
 from headrace.client.core.checks import check_fields
 from headrace.client.core.pending_requests import PendingRequest, PendingRequests
-from headrace.client.core.recovery import CONTROL, Plan, recovery
+from headrace.client.core.recovery import CONTROL, Plan, Topology, recovery
 from headrace.client.core.requests import ClientRequest
-from headrace.client.core.topology import Topology
 from headrace.client.core.unsettled import Later, UnsettledDeliveries
 from headrace.client.errors import (
     AccessRefused,

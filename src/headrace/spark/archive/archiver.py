@@ -1,8 +1,7 @@
-"""`headrace archive`: rounds of looking, holding, reading and committing.
+"""`headrace archive`: rounds that plan, pin, write and commit.
 
-How far each partition is archived is part of the commit that adds its rows: there is no other
-record of it that could disagree. A round that is repeated after a crash therefore adds nothing
-twice, and files without a commit belong to no table.
+A round plans ranges of offsets, pins them at the broker, lets tasks write them to Parquet files,
+commits the files, and moves the pins behind them.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -19,7 +19,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from headrace.spark.archive.layout import PARTITION_BY, SCHEMA, application, as_rows, table_path
+from headrace.spark.archive.commit import archived_offset, commit_round
+from headrace.spark.archive.layout import PARTITION_BY, SCHEMA, as_rows, table_path
 from headrace.spark.archive.round_plan import (
     ROWS_PER_ROUND,
     ArchivePosition,
@@ -30,7 +31,7 @@ from headrace.spark.archive.round_plan import (
 from headrace.spark.archive.sources import ArchiveChoice, look
 from headrace.spark.backends.broker import BrokerBackend, connect, told
 from headrace.spark.errors import LakeError
-from headrace.spark.lake.delta import WRITTEN_DDL, FileWriter, WrittenFile, commit, open_table
+from headrace.spark.lake.delta import WRITTEN_DDL, FileWriter, WrittenFile, open_table
 from headrace.spark.options import PIN_BYTES, read_options
 from headrace.spark.task_plan import TaskRange
 
@@ -102,12 +103,7 @@ class Archiver:
         if stretches:
             files = self._write(stretches)
             rows = sum(one.rows for one in files)
-            versions = {
-                application(one.destination.uuid, one.part.partition): one.start
-                for one, before in zip(after, found, strict=True)
-                if one.known != before.known
-            }
-            commit(table, files, versions)
+            commit_round(table, files, found, after)
             self._hold(table, after)
         waiting = sum(one.part.end - one.start for one in after)
         names = {(one.kind, one.source) for one in stretches}
@@ -124,10 +120,7 @@ class Archiver:
     def _held(self, table: DeltaTable) -> list[ArchivePosition]:
         """The places, held from now on. They are looked at again behind the pin: what was
         acknowledged before it may be gone."""
-
-        def known(uuid: str, partition: int) -> int | None:
-            return table.transaction_version(application(uuid, partition))
-
+        known = partial(archived_offset, table)
         with connect(self.url, PATIENCE_SECONDS) as connection:
             before = places(look(connection, self.choice), known, self.skip_lost)
             self._hold(table, before)

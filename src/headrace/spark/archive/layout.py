@@ -36,11 +36,6 @@ def table_path(lake: Path | str) -> str:
     return str(Path(lake).resolve() / TABLE)
 
 
-def application(uuid: str, partition: int) -> str:
-    """The name under which the table knows how far a partition is archived."""
-    return f"headrace-archive:{uuid}:{partition}"
-
-
 def as_rows(batch: pa.RecordBatch, vhost: str, kind: str, uuid: str) -> pa.RecordBatch:
     """Messages as rows of the table."""
     count = batch.num_rows

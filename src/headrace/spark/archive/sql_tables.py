@@ -10,9 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.spark.archive.layout import TABLE, table_path
-from headrace.spark.errors import BadOption, LakeError
+from headrace.spark.errors import BadOption, LakeError, reason_of
 from headrace.spark.lake.spark_tables import open_delta, read_delta
-from headrace.spark.reasons import reason_of
 
 
 def sources_of(lake: Path | str) -> dict[str, int]:

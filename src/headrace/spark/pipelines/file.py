@@ -12,8 +12,13 @@ import yaml
 
 from headrace.spark.errors import BadOption, BadPipeline
 from headrace.spark.options import read_options, write_options
-from headrace.spark.pipelines.document import Document, TableFields
-from headrace.spark.pipelines.lines import Lines, lines_of_toml, lines_of_yaml
+from headrace.spark.pipelines.document import (
+    Document,
+    Lines,
+    TableFields,
+    lines_of_toml,
+    lines_of_yaml,
+)
 from headrace.spark.pipelines.model import (
     BAD_RECORDS,
     Decode,

@@ -43,7 +43,7 @@ class DeltaSink:
         if is_committed(table, query, batch):
             return
         if self.keys:
-            from headrace.spark.lake.merging import merge
+            from headrace.spark.lake.spark_tables import merge
 
             merge(table, frame.toArrow(), self.keys, query, batch)
             return

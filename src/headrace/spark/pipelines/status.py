@@ -1,12 +1,21 @@
-"""What a running pipeline says of itself: a small file, for `headrace pipeline list`."""
+"""Status of a running pipeline: a file for `headrace pipeline list`, reports to the broker."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from headrace.bulk.client import BulkConnection
+from headrace.client.errors import HeadraceError
+from headrace.spark.backends.broker import connect
+from headrace.spark.errors import SparkError
+from headrace.spark.options import DEFAULT_URL
+from headrace.spark.pipelines.model import Pipeline
 
 STATE_VARIABLE = "HEADRACE_STATE_DIR"
 State = dict[str, object]
@@ -55,3 +64,35 @@ def _lives(state: State) -> bool:
     except (OSError, ValueError):
         return False
     return True
+
+
+EVERY_SECONDS = 2.0
+
+
+class Reporter:
+    """To the broker of the first source; a broker that does not answer is asked again later."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._name = pipeline.name
+        urls = [source.options.get("url", DEFAULT_URL) for source in pipeline.sources]
+        self._url = next((url for url in urls if url.startswith("headrace")), None)
+        self._connection: BulkConnection | None = None
+        self._next = 0.0
+
+    def tell(self, state: State, *, now: bool = False) -> None:
+        """At most every two seconds, unless it cannot wait."""
+        if self._url is None or (not now and time.monotonic() < self._next):
+            return
+        self._next = time.monotonic() + EVERY_SECONDS
+        try:
+            if self._connection is None:
+                self._connection = connect(self._url)
+            self._connection.report_pipeline(self._name, state)
+        except (HeadraceError, SparkError, OSError):
+            self.close()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(OSError):
+                self._connection.close()
+            self._connection = None

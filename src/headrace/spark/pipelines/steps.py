@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.spark.errors import BadOption, BadPipeline
+from headrace.spark.errors import BadOption, BadPipeline, reason_of
 from headrace.spark.pipelines.decode import decoded
 from headrace.spark.pipelines.model import Pipeline, SourceSpec, StepSpec, TableSpec, Watermark
-from headrace.spark.reasons import reason_of
 
 PREVIOUS = "previous"  # the view that a step can call the one before it by
 _POSITION = re.compile(r"line (\d+),? pos (\d+)")

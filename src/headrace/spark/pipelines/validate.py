@@ -1,16 +1,26 @@
-"""`headrace pipeline validate`: everything that can be known without running."""
+"""`headrace pipeline validate`: everything that can be checked without running."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.spark.backends.base import backend_of
 from headrace.spark.columns import chosen, ddl
-from headrace.spark.errors import BadOption, BadPipeline, SinkRefused
+from headrace.spark.errors import (
+    BadOption,
+    BadPipeline,
+    PipelineFailed,
+    SinkRefused,
+    SparkError,
+    reason_of,
+)
+from headrace.spark.options import read_options
 from headrace.spark.pipelines.model import Pipeline, SinkSpec, SourceSpec
 from headrace.spark.pipelines.sinks import check_sink
 from headrace.spark.pipelines.steps import ReadSource, Views, build
-from headrace.spark.reasons import reason_of
 
 
 def check(spark: SparkSession, pipeline: Pipeline) -> Views:
@@ -47,3 +57,26 @@ def _check_streaming(spark: SparkSession, frame: DataFrame, sink: SinkSpec) -> N
     mode = getattr(catalyst.streaming.InternalOutputModes, f"{sink.mode.capitalize()}$")
     checker = catalyst.analysis.UnsupportedOperationChecker
     checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), getattr(mode, "MODULE$"))
+
+
+def contact(pipeline: Pipeline) -> None:
+    """PipelineFailed when a broker or database does not answer, or a name is not known there.
+
+    A stream waits for a broker that is away for a moment; at the start nobody wants to wait.
+    """
+    for line, options in _places(pipeline):
+        try:
+            backend_of(read_options(options)).look()
+        except SparkError as error:
+            raise PipelineFailed(f"{pipeline.file}:{line}: {error}") from error
+
+
+def _places(pipeline: Pipeline) -> Iterator[tuple[int, Mapping[str, str]]]:
+    for source in pipeline.sources:
+        yield source.line, source.options
+    for sink in pipeline.sinks:
+        if sink.type == "topic":
+            wanted = {
+                name: sink.settings[name] for name in ("url", "topic") if name in sink.settings
+            }
+            yield sink.line, wanted

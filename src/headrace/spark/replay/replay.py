@@ -17,12 +17,17 @@ from headrace.spark.archive.layout import table_path
 from headrace.spark.archive.sources import ArchiveChoice, look
 from headrace.spark.archive.sql_tables import messages
 from headrace.spark.backends.broker import connect, told
-from headrace.spark.errors import BadOption
+from headrace.spark.errors import BadOption, reason_of
 from headrace.spark.lake.spark_tables import open_delta
-from headrace.spark.reasons import reason_of
 from headrace.spark.replay.request import ReplayRequest
-from headrace.spark.replay.slices import placed, sliced
-from headrace.spark.replay.staging import NUMBER_SQL, STAGED_DDL, StagedBlock, StagingTask
+from headrace.spark.replay.staging import (
+    NUMBER_SQL,
+    STAGED_DDL,
+    StagedBlock,
+    StagingTask,
+    placed,
+    sliced,
+)
 
 SAMPLE = 5
 SEEN_BYTES = 200  # of a body: more is not shown

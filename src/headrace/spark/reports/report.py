@@ -1,16 +1,25 @@
-"""The figures of a report, computed by Spark."""
+"""A report from request to result; Spark computes the figures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
-from headrace.spark.reports.inputs import ReportInputs
-from headrace.spark.reports.model import Chart, Report, ReportTable, lines_of, seconds_of
+from headrace.spark.reports.inputs import ReportInputs, from_broker, from_lake, group_lag
+from headrace.spark.reports.model import (
+    Chart,
+    Report,
+    ReportTable,
+    lines_of,
+    seconds_of,
+    window_for,
+)
 
 TOP = 20
 _ENDED = ("acknowledged", "dead-lettered", "expired", "dropped")
@@ -148,3 +157,23 @@ def _routing_keys(inputs: ReportInputs) -> ReportTable:
     top = rows.orderBy(F.desc("messages"), "source", "routing_key").limit(TOP).collect()
     columns = ("source", "routing key", "messages", "bytes")
     return ReportTable("Top routing keys", columns, [tuple(row) for row in top])
+
+
+def make(
+    spark: SparkSession,
+    url: str,
+    since: datetime,
+    until: datetime,
+    window: str | None = None,
+    lake: Path | None = None,
+) -> Report:
+    """From the lake, or from what the broker has."""
+    width = window or window_for(until - since)
+    seconds_of(width)  # refuses what is none, before anything is read
+    if lake is not None:
+        inputs = from_lake(spark, lake, since, until)
+    else:
+        inputs = from_broker(spark, url, since, until)
+    made = compute(inputs, since, until, width)
+    groups = group_lag(url)
+    return made if groups is None else replace(made, tables=(*made.tables, groups))

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from headrace.spark import java, spark_session
+from headrace.spark import spark_session
 
 
 @pytest.mark.parametrize(
@@ -25,11 +25,14 @@ def test_the_end_of_java_is_explained(
     monkeypatch: pytest.MonkeyPatch, code: int, text: str
 ) -> None:
     process: Any = SimpleNamespace(wait=lambda patience: code)
-    monkeypatch.setattr(java, "_java", lambda: process)
-    assert text in java.end_of()
+    monkeypatch.setattr(spark_session, "_java", lambda: process)
+    assert text in spark_session.java_exit_reason()
 
 
 def test_options_of_the_user_do_not_keep_a_full_heap_from_ending_java() -> None:
     key = "spark.driver.defaultJavaOptions"
-    assert spark_session.settings_of(None)[key] == java.OPTIONS
-    assert spark_session.settings_of(None, {key: "-Dx=1"})[key] == f"{java.OPTIONS} -Dx=1"
+    assert spark_session.settings_of(None)[key] == spark_session.JAVA_OPTIONS
+    assert (
+        spark_session.settings_of(None, {key: "-Dx=1"})[key]
+        == f"{spark_session.JAVA_OPTIONS} -Dx=1"
+    )

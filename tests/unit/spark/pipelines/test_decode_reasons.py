@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import ArrayType, DoubleType, LongType, StringType, StructType
 
+from headrace.spark.errors import reason_in
 from headrace.spark.pipelines.avro import avro_reader, avro_type
-from headrace.spark.pipelines.explain import why_not
+from headrace.spark.pipelines.decode import why_not
 from headrace.spark.pipelines.progress import QueryFigures
-from headrace.spark.reasons import reason_in
 
 SCHEMA = (
     StructType()
