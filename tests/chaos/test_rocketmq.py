@@ -20,7 +20,7 @@ from headrace.rocketmq import Message, MessageQueue, Producer, ProducerConfig, R
 from headrace.testing import wait_for
 from headrace.wire.remoting.headers.admin import CreateTopic
 from headrace.wire.remoting.headers.groups import GetConsumerList
-from headrace.wire.remoting.headers.pull import GetMaxOffset, OffsetResult, QueryConsumerOffset
+from headrace.wire.remoting.headers.offsets import GetMaxOffset, OffsetResult, QueryConsumerOffset
 from headrace.wire.remoting.message_queue import take_members
 from support import brokers
 from support.raw_remoting import Link

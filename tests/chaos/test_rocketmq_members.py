@@ -15,8 +15,13 @@ from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.frames import Reader, command_bytes
 from headrace.wire.remoting.headers.admin import CreateTopic
-from headrace.wire.remoting.headers.groups import GetConsumerList, UnregisterClient
-from headrace.wire.remoting.headers.heartbeat import ConsumerGroup, Heartbeat, Subscription
+from headrace.wire.remoting.headers.groups import (
+    ConsumerGroup,
+    GetConsumerList,
+    Heartbeat,
+    Subscription,
+    UnregisterClient,
+)
 from headrace.wire.remoting.message_queue import MessageQueue, take_members
 from support.raw_remoting import Link
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from headrace.errors import PreconditionFailed
 from headrace.server.remoting.batches import entries_of
 from headrace.server.remoting.message_mapping import TopicRecord, delay_level, encode_record
-from headrace.wire.remoting.batch import BatchElement, batch_bytes
-from headrace.wire.remoting.hosts import HostAddress
+from headrace.wire.remoting.message import BatchElement, batch_bytes
+from headrace.wire.remoting.message_ids import HostAddress
 from headrace.wire.remoting.properties import UNIQ_KEY, take_properties
 
 IDS = ["A" * 32, "B" * 32, "C" * 8, "é", "a\x01b"]

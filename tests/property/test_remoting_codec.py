@@ -11,20 +11,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.errors import BrokerError, FrameError, MalformedError, PreconditionFailed
-from headrace.wire.remoting import fastjson, message_queue
-from headrace.wire.remoting.batch import BatchElement, batch_bytes, take_batch
+from headrace.wire.remoting import json_values, message_queue
 from headrace.wire.remoting.codes import Language
 from headrace.wire.remoting.command import Command, Serialization
 from headrace.wire.remoting.compression import deflate, inflate
 from headrace.wire.remoting.frames import Reader, command_bytes
 from headrace.wire.remoting.headers import route, statistics
-from headrace.wire.remoting.headers.diagnosis import (
-    ConsumeDirectlyResult,
-    ProcessQueueInfo,
-    RunningInfo,
-    TopicRates,
-)
-from headrace.wire.remoting.headers.heartbeat import (
+from headrace.wire.remoting.headers.groups import (
     ClientCheck,
     ConsumeFrom,
     ConsumeModel,
@@ -34,11 +27,27 @@ from headrace.wire.remoting.headers.heartbeat import (
     Subscription,
 )
 from headrace.wire.remoting.headers.pull import PullMessage, PullResult, QueryMessage
-from headrace.wire.remoting.headers.send import SendBack, SendMessage, SendResponse, take_send
-from headrace.wire.remoting.headers.transactions import EndTransaction
-from headrace.wire.remoting.hosts import HostAddress
-from headrace.wire.remoting.message import RemotingMessage, take_messages
-from headrace.wire.remoting.message_ids import offset_id, take_offset_id
+from headrace.wire.remoting.headers.send import (
+    EndTransaction,
+    SendBack,
+    SendMessage,
+    SendResponse,
+    take_send,
+)
+from headrace.wire.remoting.headers.statistics import (
+    ConsumeDirectlyResult,
+    ProcessQueueInfo,
+    RunningInfo,
+    TopicRates,
+)
+from headrace.wire.remoting.message import (
+    BatchElement,
+    RemotingMessage,
+    batch_bytes,
+    take_batch,
+    take_messages,
+)
+from headrace.wire.remoting.message_ids import HostAddress, offset_id, take_offset_id
 from headrace.wire.remoting.message_queue import LockRequest, MessageQueue
 from headrace.wire.remoting.properties import properties_text, take_properties
 from support.remoting_bodies import (
@@ -364,7 +373,7 @@ def test_progress_survives(progress: dict[MessageQueue, statistics.QueueProgress
     assert take_consume_stats(body) == (progress, 1.5)
 
 
-json_values = st.recursive(
+json_trees = st.recursive(
     st.none() | booleans | int64s | st.floats(allow_nan=False, allow_infinity=False) | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=10,
@@ -414,10 +423,10 @@ body_names = st.sampled_from(
     ]
 )
 plausible = st.recursive(
-    json_values,
+    json_trees,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(body_names, inner, max_size=4),
     max_leaves=12,
-).map(fastjson.json_bytes)
+).map(json_values.json_bytes)
 
 
 @pytest.mark.parametrize("take", TAKERS)
@@ -429,11 +438,11 @@ def test_any_body_gives_a_value_or_an_error(take: Callable[[bytes], object], bod
         assert isinstance(error, MalformedError)
 
 
-@given(json_values)
+@given(json_trees)
 def test_the_tolerant_parser_reads_what_the_strict_one_reads(value: object) -> None:
-    text = fastjson.dumps(value)
+    text = json_values.dumps(value)
 
-    assert fastjson._JsonParser(text).whole() == value
+    assert json_values._JsonParser(text).whole() == value
 
 
 @given(st.text(alphabet='{}[]:,"0aé\\ \n-.eE', max_size=60))
@@ -442,6 +451,6 @@ def test_the_tolerant_parser_reads_what_the_strict_one_reads(value: object) -> N
 @example("{" + "9" * 5000 + ":" + "9" * 5000 + "}")
 def test_any_text_is_json_or_an_error(text: str) -> None:
     try:
-        fastjson.loads(text)
+        json_values.loads(text)
     except MalformedError:
         pass

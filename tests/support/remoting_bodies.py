@@ -6,9 +6,9 @@ from headrace.errors import MalformedError
 from headrace.wire.remoting.compression import INFLATED_MAX
 from headrace.wire.remoting.headers.admin import GroupConfig, TopicConfig
 from headrace.wire.remoting.headers.statistics import ClientConnection, QueueProgress, QueueStats
-from headrace.wire.remoting.hosts import host_bytes
 from headrace.wire.remoting.json_values import body_map, items, real, table, text
 from headrace.wire.remoting.message import RemotingMessage, stored_bytes, take_messages
+from headrace.wire.remoting.message_ids import host_bytes
 from headrace.wire.remoting.message_queue import MessageQueue, by_queue
 from headrace.wire.remoting.properties import properties_bytes
 

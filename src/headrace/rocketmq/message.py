@@ -9,9 +9,8 @@ from typing import Self
 from headrace.rocketmq.errors import InvalidMessageError
 from headrace.rocketmq.net.names import send_topic_problem
 from headrace.wire.remoting import properties as names
-from headrace.wire.remoting.delays import LEVELS
-from headrace.wire.remoting.hosts import NOWHERE, HostAddress
-from headrace.wire.remoting.message_ids import offset_id
+from headrace.wire.remoting.codes import LEVELS
+from headrace.wire.remoting.message_ids import NOWHERE, HostAddress, offset_id
 from headrace.wire.remoting.message_queue import MessageQueue
 
 _SEPARATORS = ("\x01", "\x02")

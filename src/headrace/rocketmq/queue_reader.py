@@ -25,10 +25,9 @@ from headrace.rocketmq.net.loops import LoopThread
 from headrace.rocketmq.offsets.gateway import BrokerOffsets
 from headrace.rocketmq.offsets.offset_store import OffsetEntry
 from headrace.rocketmq.received import messages_in
-from headrace.wire.remoting.codes import ResponseCode
+from headrace.wire.remoting.codes import PullFlag, ResponseCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.flags import PullFlag
-from headrace.wire.remoting.headers.heartbeat import Heartbeat
+from headrace.wire.remoting.headers.groups import Heartbeat
 from headrace.wire.remoting.headers.pull import PULL_CODES, TAG, PullMessage, PullResult
 from headrace.wire.remoting.message_queue import MessageQueue
 

@@ -19,7 +19,7 @@ from headrace.rocketmq.producing.send_requests import SendResult
 from headrace.rocketmq.received import message_in
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.headers.transactions import (
+from headrace.wire.remoting.headers.send import (
     COMMIT,
     ROLLBACK,
     UNKNOWN,

@@ -11,10 +11,8 @@ import pytest
 from headrace.core.broker import Broker
 from headrace.server.remoting.authentication import ADMINISTRATION, WATCHING
 from headrace.server.remoting.handlers import HANDLERS
-from headrace.wire.remoting.batch import BatchElement, batch_bytes
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.fastjson import json_bytes
 from headrace.wire.remoting.headers.admin import (
     CloneGroupOffset,
     CreateTopic,
@@ -24,34 +22,36 @@ from headrace.wire.remoting.headers.admin import (
     ViewStats,
 )
 from headrace.wire.remoting.headers.groups import (
+    ClientCheck,
     ConsumeDirectly,
+    ConsumerGroup,
     GetConsumerList,
     GetRunningInfo,
-    ResetOffset,
-    UnregisterClient,
-)
-from headrace.wire.remoting.headers.heartbeat import (
-    ClientCheck,
-    ConsumerGroup,
     Heartbeat,
     Subscription,
+    UnregisterClient,
 )
-from headrace.wire.remoting.headers.pull import (
+from headrace.wire.remoting.headers.offsets import (
     EarliestStoreTime,
     GetMaxOffset,
     GetMinOffset,
-    PullMessage,
     QueryConsumerOffset,
-    QueryMessage,
+    ResetOffset,
     SearchOffset,
     UpdateConsumerOffset,
-    ViewMessage,
 )
+from headrace.wire.remoting.headers.pull import PullMessage, QueryMessage, ViewMessage
 from headrace.wire.remoting.headers.route import GetRouteInfo
-from headrace.wire.remoting.headers.send import SendBack, SendMessage, SendResponse
-from headrace.wire.remoting.headers.transactions import COMMIT, EndTransaction
-from headrace.wire.remoting.hosts import NOWHERE
-from headrace.wire.remoting.message_ids import offset_id
+from headrace.wire.remoting.headers.send import (
+    COMMIT,
+    EndTransaction,
+    SendBack,
+    SendMessage,
+    SendResponse,
+)
+from headrace.wire.remoting.json_values import json_bytes
+from headrace.wire.remoting.message import BatchElement, batch_bytes
+from headrace.wire.remoting.message_ids import NOWHERE, offset_id
 from headrace.wire.remoting.message_queue import LockRequest, MessageQueue
 from headrace.wire.remoting.properties import properties_text
 from support.access_matrix import SUBSETS, USER, Grant, Need, Site, clear

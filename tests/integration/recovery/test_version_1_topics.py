@@ -14,8 +14,9 @@ from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.testing import RunningBroker, run_broker
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
-from headrace.wire.remoting.headers.pull import OffsetResult, PullMessage, QueryConsumerOffset
-from headrace.wire.remoting.headers.transactions import COMMIT, EndTransaction
+from headrace.wire.remoting.headers.offsets import OffsetResult, QueryConsumerOffset
+from headrace.wire.remoting.headers.pull import PullMessage
+from headrace.wire.remoting.headers.send import COMMIT, EndTransaction
 from headrace.wire.remoting.message import RemotingMessage, take_messages
 from headrace.wire.remoting.names import retry_topic
 from support.raw_remoting import Link

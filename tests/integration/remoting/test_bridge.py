@@ -11,10 +11,10 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from headrace.testing import run_broker, wait_for
-from headrace.wire.remoting.codes import ResponseCode
-from headrace.wire.remoting.flags import PullFlag
+from headrace.wire.remoting.codes import PullFlag, ResponseCode
 from headrace.wire.remoting.headers.admin import CreateTopic
-from headrace.wire.remoting.headers.pull import GetMaxOffset, OffsetResult, PullMessage
+from headrace.wire.remoting.headers.offsets import GetMaxOffset, OffsetResult
+from headrace.wire.remoting.headers.pull import PullMessage
 from headrace.wire.remoting.headers.send import SendMessage
 from headrace.wire.remoting.message import RemotingMessage, take_messages
 from headrace.wire.remoting.properties import properties_text

@@ -11,28 +11,27 @@ import pytest
 
 from headrace.testing import run_broker, wait_for
 from headrace.wire.remoting import message_queue, names
-from headrace.wire.remoting.codes import RequestCode, ResponseCode
+from headrace.wire.remoting.codes import PullFlag, RequestCode, ResponseCode
 from headrace.wire.remoting.command import ONEWAY, Command
-from headrace.wire.remoting.flags import PullFlag
 from headrace.wire.remoting.frames import Reader, command_bytes
 from headrace.wire.remoting.headers.admin import CreateTopic, DeleteTopic
-from headrace.wire.remoting.headers.groups import GetConsumerList, UnregisterClient
-from headrace.wire.remoting.headers.heartbeat import Heartbeat
-from headrace.wire.remoting.headers.pull import (
+from headrace.wire.remoting.headers.groups import GetConsumerList, Heartbeat, UnregisterClient
+from headrace.wire.remoting.headers.offsets import (
     GetMaxOffset,
     OffsetResult,
-    PullMessage,
-    PullResult,
     QueryConsumerOffset,
     UpdateConsumerOffset,
 )
+from headrace.wire.remoting.headers.pull import PullMessage, PullResult
 from headrace.wire.remoting.headers.route import GetRouteInfo, TopicRoute
-from headrace.wire.remoting.headers.send import SendBack, SendMessage, SendResponse
-from headrace.wire.remoting.headers.transactions import (
+from headrace.wire.remoting.headers.send import (
     COMMIT,
     ROLLBACK,
     CheckTransaction,
     EndTransaction,
+    SendBack,
+    SendMessage,
+    SendResponse,
 )
 from headrace.wire.remoting.message import RemotingMessage, take_messages
 from headrace.wire.remoting.message_queue import LockRequest, MessageQueue

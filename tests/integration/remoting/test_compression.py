@@ -12,14 +12,13 @@ import pytest
 
 from headrace.server.remoting import handlers, send
 from headrace.testing import run_broker
-from headrace.wire.remoting.batch import BatchElement, batch_bytes
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.frames import HEAD, HEADER_MAX, Reader, command_bytes
 from headrace.wire.remoting.headers.admin import CreateTopic
 from headrace.wire.remoting.headers.pull import PullMessage
 from headrace.wire.remoting.headers.send import SendMessage
-from headrace.wire.remoting.message import take_messages
+from headrace.wire.remoting.message import BatchElement, batch_bytes, take_messages
 from support.raw_remoting import Link
 from support.remoting_broker import Ours
 from support.rocketmq.protocol_checks import accepted

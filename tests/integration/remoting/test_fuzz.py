@@ -9,20 +9,22 @@ from contextlib import suppress
 
 import pytest
 
-from headrace.wire.remoting.batch import BatchElement, batch_bytes
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import ONEWAY, Command, Serialization
 from headrace.wire.remoting.frames import command_bytes
 from headrace.wire.remoting.headers.admin import CreateTopic
-from headrace.wire.remoting.headers.groups import GetConsumerList, UnregisterClient
-from headrace.wire.remoting.headers.heartbeat import ConsumerGroup, Heartbeat, Subscription
-from headrace.wire.remoting.headers.pull import (
-    PullMessage,
-    QueryConsumerOffset,
-    UpdateConsumerOffset,
+from headrace.wire.remoting.headers.groups import (
+    ConsumerGroup,
+    GetConsumerList,
+    Heartbeat,
+    Subscription,
+    UnregisterClient,
 )
+from headrace.wire.remoting.headers.offsets import QueryConsumerOffset, UpdateConsumerOffset
+from headrace.wire.remoting.headers.pull import PullMessage
 from headrace.wire.remoting.headers.route import GetRouteInfo
 from headrace.wire.remoting.headers.send import SendBack, SendMessage
+from headrace.wire.remoting.message import BatchElement, batch_bytes
 from headrace.wire.remoting.message_queue import LockRequest, MessageQueue
 from support.raw_remoting import Link, Site
 from support.rocketmq.protocol_checks import BORN, new_topic, read, send

@@ -11,28 +11,28 @@ import pytest
 from headrace.testing import run_broker
 from headrace.wire.remoting import names
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
-from headrace.wire.remoting.fastjson import json_bytes
 from headrace.wire.remoting.headers.admin import (
     CloneGroupOffset,
     DeleteGroup,
     GroupConfig,
     ViewStats,
 )
-from headrace.wire.remoting.headers.heartbeat import (
+from headrace.wire.remoting.headers.groups import (
     ConsumeModel,
     ConsumerGroup,
     Heartbeat,
     Subscription,
 )
-from headrace.wire.remoting.headers.pull import (
+from headrace.wire.remoting.headers.offsets import (
     GetMaxOffset,
     OffsetResult,
-    PullMessage,
     QueryConsumerOffset,
     UpdateConsumerOffset,
 )
+from headrace.wire.remoting.headers.pull import PullMessage
 from headrace.wire.remoting.headers.route import GetRouteInfo, TopicRoute
 from headrace.wire.remoting.headers.send import PushReply, SendBack, SendMessage
+from headrace.wire.remoting.json_values import json_bytes
 from headrace.wire.remoting.message import take_messages
 from headrace.wire.remoting.properties import properties_text, take_properties
 from support.raw_remoting import Link

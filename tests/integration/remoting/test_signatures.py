@@ -18,10 +18,10 @@ from headrace.server.app import Server
 from headrace.server.embedded import core
 from headrace.server.remoting import authentication
 from headrace.testing import RunningBroker, run_broker
-from headrace.wire.remoting.codes import RequestCode, ResponseCode
+from headrace.wire.remoting.codes import PullFlag, RequestCode, ResponseCode
 from headrace.wire.remoting.command import Serialization
-from headrace.wire.remoting.flags import PullFlag
-from headrace.wire.remoting.headers.pull import GetMaxOffset, PullMessage
+from headrace.wire.remoting.headers.offsets import GetMaxOffset
+from headrace.wire.remoting.headers.pull import PullMessage
 from headrace.wire.remoting.headers.send import SendMessage
 from support.raw_remoting import Link
 from support.remoting_broker import Ours

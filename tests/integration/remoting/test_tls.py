@@ -12,7 +12,7 @@ import pytest
 import trustme
 
 from headrace.testing import RunningBroker, run_broker
-from headrace.wire.remoting.headers.pull import GetMaxOffset
+from headrace.wire.remoting.headers.offsets import GetMaxOffset
 from headrace.wire.remoting.headers.route import GetRouteInfo
 from support.raw_remoting import Link
 from support.remoting_broker import Ours

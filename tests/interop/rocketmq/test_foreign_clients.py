@@ -12,8 +12,8 @@ import trustme
 
 from headrace.testing import run_broker
 from headrace.wire.remoting.codes import RequestCode
-from headrace.wire.remoting.fastjson import json_bytes
 from headrace.wire.remoting.headers.admin import GroupConfig
+from headrace.wire.remoting.json_values import json_bytes
 from support.raw_remoting import Link, Site
 from support.remoting_broker import Ours
 from support.rocketmq.apache import OLD_VERSION, VERSION

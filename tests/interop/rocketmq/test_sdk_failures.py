@@ -26,7 +26,7 @@ from headrace.rocketmq import (
     RocketMQError,
 )
 from headrace.testing import wait_for
-from headrace.wire.remoting.headers.pull import GetMaxOffset, OffsetResult, QueryConsumerOffset
+from headrace.wire.remoting.headers.offsets import GetMaxOffset, OffsetResult, QueryConsumerOffset
 from support.raw_remoting import Link
 from support.rocketmq.apache import Apache
 from support.rocketmq.sdk_scenarios import Collector, Scene

@@ -9,7 +9,7 @@ import pytest
 from headrace.errors import SelectorError
 from headrace.model.selectors import SqlSelector
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
-from headrace.wire.remoting.headers.heartbeat import ClientCheck, Subscription
+from headrace.wire.remoting.headers.groups import ClientCheck, Subscription
 from headrace.wire.remoting.headers.pull import SQL92
 from support.raw_remoting import Link
 from support.rocketmq.apache import Apache

@@ -17,11 +17,11 @@ from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import HeaderTable, Properties
 from headrace.wire.native.frames import frame
 from headrace.wire.native.payloads import Op, message
-from headrace.wire.remoting.batch import BatchElement, batch_bytes
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.frames import Reader, command_bytes
 from headrace.wire.remoting.headers.send import SendMessage
+from headrace.wire.remoting.message import BatchElement, batch_bytes
 from support.attacks import attack
 from support.attacks.target import STRANGER, USER, Target, declare
 

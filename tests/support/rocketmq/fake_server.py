@@ -14,13 +14,13 @@ from threading import Thread
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import ONEWAY, Command
 from headrace.wire.remoting.frames import Reader, command_bytes
-from headrace.wire.remoting.headers.heartbeat import Heartbeat
-from headrace.wire.remoting.headers.pull import PullMessage, UpdateConsumerOffset
+from headrace.wire.remoting.headers.groups import Heartbeat
+from headrace.wire.remoting.headers.offsets import UpdateConsumerOffset
+from headrace.wire.remoting.headers.pull import PullMessage
 from headrace.wire.remoting.headers.route import BrokerData, QueueData, TopicRoute
 from headrace.wire.remoting.headers.send import SEND_CODES, take_send
-from headrace.wire.remoting.hosts import HostAddress
 from headrace.wire.remoting.message import RemotingMessage
-from headrace.wire.remoting.message_ids import offset_id
+from headrace.wire.remoting.message_ids import HostAddress, offset_id
 from headrace.wire.remoting.message_queue import (
     LockRequest,
     MessageQueue,

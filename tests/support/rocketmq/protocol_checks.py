@@ -12,39 +12,46 @@ import pytest
 
 from headrace.testing import wait_for
 from headrace.wire.remoting import compression, message_queue, names
-from headrace.wire.remoting.batch import BatchElement, batch_bytes
-from headrace.wire.remoting.codes import RequestCode, ResponseCode
+from headrace.wire.remoting.codes import PullFlag, RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command, Serialization
-from headrace.wire.remoting.flags import PullFlag
 from headrace.wire.remoting.headers.admin import (
     CreateTopic,
     GetConsumeStats,
     TopicRequest,
 )
-from headrace.wire.remoting.headers.groups import GetConsumerList, ResetOffset, UnregisterClient
-from headrace.wire.remoting.headers.heartbeat import (
+from headrace.wire.remoting.headers.groups import (
     ClientCheck,
     ConsumerGroup,
+    GetConsumerList,
     Heartbeat,
     Subscription,
+    UnregisterClient,
 )
-from headrace.wire.remoting.headers.pull import (
-    SQL92,
+from headrace.wire.remoting.headers.offsets import (
     GetMaxOffset,
     GetMinOffset,
     OffsetResult,
-    PullMessage,
-    PullResult,
     QueryConsumerOffset,
-    QueryMessage,
+    ResetOffset,
     SearchOffset,
     UpdateConsumerOffset,
+)
+from headrace.wire.remoting.headers.pull import (
+    SQL92,
+    PullMessage,
+    PullResult,
+    QueryMessage,
     ViewMessage,
 )
 from headrace.wire.remoting.headers.route import ClusterInfo, GetRouteInfo, TopicRoute
-from headrace.wire.remoting.headers.send import SendBack, SendMessage, SendResponse
-from headrace.wire.remoting.headers.transactions import COMMIT, EndTransaction
-from headrace.wire.remoting.message import RemotingMessage, take_messages
+from headrace.wire.remoting.headers.send import (
+    COMMIT,
+    EndTransaction,
+    SendBack,
+    SendMessage,
+    SendResponse,
+)
+from headrace.wire.remoting.message import BatchElement, RemotingMessage, batch_bytes, take_messages
 from headrace.wire.remoting.message_queue import LockRequest, MessageQueue
 from headrace.wire.remoting.properties import properties_bytes, properties_text
 from support.raw_remoting import Link, Site

@@ -13,7 +13,7 @@ from headrace.rocketmq import Message, MessageExt, QueueReader, TopicNotFoundErr
 from headrace.spark.errors import SourceChanged, SparkError
 from headrace.spark.options import ReadOptions, read_options
 from headrace.spark.reader import BatchReader, StreamReader, Task
-from headrace.wire.remoting.headers.pull import OffsetResult, QueryConsumerOffset
+from headrace.wire.remoting.headers.offsets import OffsetResult, QueryConsumerOffset
 from support.raw_remoting import Link, Site
 from support.rocketmq.protocol_checks import accepted
 from support.rocketmq.sdk_scenarios import Scene

@@ -27,7 +27,7 @@ from headrace.rocketmq import (
 from headrace.rocketmq.metrics import ConsumerMetrics, LatencyHistogram, ProducerMetrics
 from headrace.rocketmq.net.identity import MessageIds, client_id
 from headrace.rocketmq.selector import tags_in
-from headrace.wire.remoting.hosts import HostAddress
+from headrace.wire.remoting.message_ids import HostAddress
 
 # -- messages ------------------------------------------------------------------------------------
 

@@ -26,11 +26,11 @@ from headrace.rocketmq.net.routes import TopicRoutes, route_by_template
 from headrace.rocketmq.producing.faults import BrokerFaults, rest_after
 from headrace.rocketmq.producing.send import RETRIED, SendAttempts, queue_by_key
 from headrace.rocketmq.producing.send_requests import EncodedSend, batch_parcel, parcel
-from headrace.wire.remoting.batch import take_batch
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.compression import inflate
 from headrace.wire.remoting.headers.route import BrokerData, QueueData, TopicRoute
 from headrace.wire.remoting.headers.send import take_send
+from headrace.wire.remoting.message import take_batch
 from headrace.wire.remoting.properties import take_properties
 
 CONFIG = ProducerConfig(producer_group="pg", namesrv_addr="localhost:9876")

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from itertools import count
 
 from headrace.bench.errors import MeasureError
-from headrace.wire.remoting.batch import BatchElement, batch_bytes
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.frames import Reader, command_bytes
 from headrace.wire.remoting.headers.pull import PullMessage
 from headrace.wire.remoting.headers.send import SendMessage
+from headrace.wire.remoting.message import BatchElement, batch_bytes
 
 SUBSCRIPTION = 4  # flag of a pull that says what it wants
 

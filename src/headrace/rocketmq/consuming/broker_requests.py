@@ -17,13 +17,14 @@ from headrace.rocketmq.net.connection import Connection
 from headrace.rocketmq.received import message_in
 from headrace.wire.remoting.codes import VERSION, RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.headers.diagnosis import (
+from headrace.wire.remoting.headers.groups import ConsumeDirectly
+from headrace.wire.remoting.headers.offsets import GetConsumerStatus, ResetOffset
+from headrace.wire.remoting.headers.statistics import (
     ConsumeDirectlyResult,
     ConsumeResultCode,
     ProcessQueueInfo,
     RunningInfo,
 )
-from headrace.wire.remoting.headers.groups import ConsumeDirectly, GetConsumerStatus, ResetOffset
 from headrace.wire.remoting.message_queue import MessageQueue, offsets_body, take_offsets
 from headrace.wire.remoting.names import retry_topic
 

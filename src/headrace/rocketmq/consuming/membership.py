@@ -20,12 +20,12 @@ from headrace.rocketmq.selector import MessageSelector
 from headrace.rocketmq.subscriptions import SubscriptionData, SubscriptionManager
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.headers.groups import GetConsumerList
-from headrace.wire.remoting.headers.heartbeat import (
+from headrace.wire.remoting.headers.groups import (
     ClientCheck,
     ConsumeFrom,
     ConsumeModel,
     ConsumerGroup,
+    GetConsumerList,
     Heartbeat,
     Subscription,
 )

@@ -13,9 +13,8 @@ from headrace.rocketmq.errors import BrokerError, RocketMQError
 from headrace.rocketmq.message import MessageExt
 from headrace.rocketmq.received import messages_in
 from headrace.rocketmq.subscriptions import SubscriptionData
-from headrace.wire.remoting.codes import ResponseCode
+from headrace.wire.remoting.codes import PullFlag, ResponseCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.flags import PullFlag
 from headrace.wire.remoting.headers.pull import PULL_CODES, PullMessage, PullResult
 from headrace.wire.remoting.names import retry_topic
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from headrace.rocketmq.errors import RocketMQError
 from headrace.rocketmq.message import MessageExt
 from headrace.wire.remoting import properties as names
-from headrace.wire.remoting.codes import RequestCode
+from headrace.wire.remoting.codes import RequestCode, retry_level
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.delays import retry_level
 from headrace.wire.remoting.headers.send import SendBack, SendMessage
 from headrace.wire.remoting.message_queue import MessageQueue
 from headrace.wire.remoting.names import CLIENT_INNER_PRODUCER, retry_topic

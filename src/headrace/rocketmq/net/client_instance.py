@@ -26,8 +26,7 @@ from headrace.rocketmq.net.returns import RestartedBrokers
 from headrace.rocketmq.net.routes import TopicRoutes
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.headers.groups import UnregisterClient
-from headrace.wire.remoting.headers.heartbeat import Heartbeat
+from headrace.wire.remoting.headers.groups import Heartbeat, UnregisterClient
 from headrace.wire.remoting.headers.route import GetRouteInfo, TopicRoute
 
 logger = logging.getLogger(__name__)

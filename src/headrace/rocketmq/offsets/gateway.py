@@ -12,7 +12,7 @@ from headrace.rocketmq.offsets.offset_store import NOT_FOUND, OffsetEntry
 from headrace.wire.remoting.codes import ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.fields import Header
-from headrace.wire.remoting.headers.pull import (
+from headrace.wire.remoting.headers.offsets import (
     GetMaxOffset,
     GetMinOffset,
     OffsetResult,

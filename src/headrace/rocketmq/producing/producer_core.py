@@ -20,7 +20,7 @@ from headrace.rocketmq.producer_config import ProducerConfig
 from headrace.rocketmq.producing.faults import BrokerFaults
 from headrace.rocketmq.producing.send import Chooser, SendAttempts
 from headrace.rocketmq.producing.send_requests import EncodedSend, SendResult, batch_parcel, parcel
-from headrace.wire.remoting.headers.heartbeat import Heartbeat
+from headrace.wire.remoting.headers.groups import Heartbeat
 from headrace.wire.remoting.message_queue import MessageQueue
 from headrace.wire.remoting.names import CLIENT_INNER_PRODUCER
 

@@ -11,12 +11,11 @@ from headrace.rocketmq.errors import BrokerError, InvalidMessageError
 from headrace.rocketmq.message import Message
 from headrace.rocketmq.producer_config import ProducerConfig
 from headrace.wire.remoting import properties as names
-from headrace.wire.remoting.batch import BatchElement, batch_bytes
-from headrace.wire.remoting.codes import RequestCode, ResponseCode
+from headrace.wire.remoting.codes import RequestCode, ResponseCode, SysFlag
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.compression import deflate
-from headrace.wire.remoting.flags import SysFlag
 from headrace.wire.remoting.headers import send
+from headrace.wire.remoting.message import BatchElement, batch_bytes
 from headrace.wire.remoting.message_queue import MessageQueue
 from headrace.wire.remoting.names import is_retry_topic
 from headrace.wire.remoting.properties import properties_text

@@ -10,7 +10,6 @@ from headrace.server.remoting.places import queue_id_of, read_queues
 from headrace.wire.remoting import names
 from headrace.wire.remoting.codes import Language, RequestCode, ResponseCode
 from headrace.wire.remoting.command import ONEWAY, Command
-from headrace.wire.remoting.fastjson import json_bytes
 from headrace.wire.remoting.headers.admin import (
     CreateTopic,
     DeleteTopic,
@@ -20,7 +19,7 @@ from headrace.wire.remoting.headers.admin import (
     TopicRequest,
     topic_configs_body,
 )
-from headrace.wire.remoting.headers.groups import ResetOffset
+from headrace.wire.remoting.headers.offsets import ResetOffset
 from headrace.wire.remoting.headers.route import topic_list_body
 from headrace.wire.remoting.headers.statistics import (
     ClientConnection,
@@ -30,6 +29,7 @@ from headrace.wire.remoting.headers.statistics import (
     consume_stats_body,
     topic_stats_body,
 )
+from headrace.wire.remoting.json_values import json_bytes
 from headrace.wire.remoting.message_queue import MessageQueue, offset_list_body, offsets_body
 
 if TYPE_CHECKING:

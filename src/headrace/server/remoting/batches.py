@@ -9,7 +9,7 @@ from collections.abc import Callable
 from headrace.errors import PreconditionFailed
 from headrace.server.remoting.message_mapping import TopicRecord, delay_level, encode_record
 from headrace.store.topics.entry import around_message_id
-from headrace.wire.remoting.batch import take_batch
+from headrace.wire.remoting.message import take_batch
 from headrace.wire.remoting.properties import UNIQ_KEY, take_properties
 
 Make = Callable[[bytes, dict[str, str], int], TopicRecord]  # of body, properties and flag

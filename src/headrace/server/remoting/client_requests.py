@@ -10,8 +10,7 @@ from headrace.server.remoting.places import queue_id_of
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.groups import ConsumeDirectly, GetRunningInfo
-from headrace.wire.remoting.hosts import host_bytes
-from headrace.wire.remoting.message_ids import take_offset_id
+from headrace.wire.remoting.message_ids import host_bytes, take_offset_id
 
 if TYPE_CHECKING:
     from headrace.server.remoting.handlers import Handler

@@ -19,7 +19,7 @@ from headrace.server.remoting.message_mapping import (
 from headrace.server.remoting.places import track_of
 from headrace.server.remoting.send_batcher import AppendedRange
 from headrace.store.topics.reads import LoadedEntries
-from headrace.wire.remoting.delays import LEVELS, delay_seconds
+from headrace.wire.remoting.codes import LEVELS, delay_seconds
 from headrace.wire.remoting.names import SCHEDULE_TOPIC
 
 if TYPE_CHECKING:

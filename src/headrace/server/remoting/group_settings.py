@@ -8,7 +8,6 @@ from headrace.core.broker import DEFAULT_VHOST, Broker
 from headrace.errors import AccessRefused, MalformedError, NotFound, PreconditionFailed
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.fastjson import json_bytes
 from headrace.wire.remoting.headers.admin import (
     CloneGroupOffset,
     DeleteGroup,
@@ -16,7 +15,7 @@ from headrace.wire.remoting.headers.admin import (
     GroupRequest,
     group_configs_body,
 )
-from headrace.wire.remoting.json_values import body_map
+from headrace.wire.remoting.json_values import body_map, json_bytes
 from headrace.wire.remoting.names import check_group
 
 if TYPE_CHECKING:

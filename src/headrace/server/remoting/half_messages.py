@@ -25,12 +25,10 @@ from headrace.server.remoting.message_mapping import (
 from headrace.server.remoting.places import physical_offset, queue_id_of, track_of
 from headrace.server.remoting.send_batcher import AppendedRange
 from headrace.wire.remoting import properties as names
-from headrace.wire.remoting.codes import RequestCode
+from headrace.wire.remoting.codes import TRANSACTION_MASK, RequestCode
 from headrace.wire.remoting.command import ONEWAY, Command
-from headrace.wire.remoting.flags import TRANSACTION_MASK
-from headrace.wire.remoting.headers.transactions import COMMIT, CheckTransaction, EndTransaction
-from headrace.wire.remoting.hosts import host_bytes
-from headrace.wire.remoting.message_ids import offset_id
+from headrace.wire.remoting.headers.send import COMMIT, CheckTransaction, EndTransaction
+from headrace.wire.remoting.message_ids import host_bytes, offset_id
 from headrace.wire.remoting.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from headrace.wire.remoting.codes import Language
-from headrace.wire.remoting.headers.heartbeat import ConsumeModel, ConsumerGroup, Subscription
+from headrace.wire.remoting.headers.groups import ConsumeModel, ConsumerGroup, Subscription
 
 EXPIRY_MS = 120_000  # after the last heartbeat
 C = TypeVar("C")  # a connection

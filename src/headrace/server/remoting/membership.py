@@ -10,8 +10,12 @@ from headrace.server.remoting.members import Member
 from headrace.server.remoting.places import read_queues
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.headers.groups import GetConsumerList, UnregisterClient
-from headrace.wire.remoting.headers.heartbeat import ClientCheck, Heartbeat
+from headrace.wire.remoting.headers.groups import (
+    ClientCheck,
+    GetConsumerList,
+    Heartbeat,
+    UnregisterClient,
+)
 from headrace.wire.remoting.message_queue import (
     LockRequest,
     MessageQueue,

@@ -14,8 +14,8 @@ from headrace.errors import PreconditionFailed
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.entry import decode_entry, encode_parts
 from headrace.wire.remoting import properties as names
-from headrace.wire.remoting.hosts import NOWHERE, HostAddress, as_v4, host_bytes
 from headrace.wire.remoting.message import stored_bytes
+from headrace.wire.remoting.message_ids import NOWHERE, HostAddress, as_v4, host_bytes
 from headrace.wire.remoting.properties import NAME_END, VALUE_END, properties_bytes
 
 OWN = "$rocketmq."

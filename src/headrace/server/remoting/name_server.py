@@ -9,9 +9,8 @@ from headrace.server.remoting.group_settings import known_groups
 from headrace.server.remoting.places import read_queues
 from headrace.server.remoting.state import TEMPLATE_QUEUES
 from headrace.wire.remoting import names
-from headrace.wire.remoting.codes import RequestCode
+from headrace.wire.remoting.codes import READ_WRITE, Perm, RequestCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.flags import READ_WRITE, Perm
 from headrace.wire.remoting.headers.route import (
     BrokerData,
     ClusterInfo,

@@ -16,23 +16,20 @@ from headrace.server.remoting.meters import GOT
 from headrace.server.remoting.places import physical_offset, queue_id_of, track_of
 from headrace.store.topics.entry import tags_of
 from headrace.store.topics.reads import LoadedEntries
-from headrace.wire.remoting.codes import RequestCode, ResponseCode
+from headrace.wire.remoting.codes import PullFlag, RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.flags import PullFlag
-from headrace.wire.remoting.headers.pull import (
+from headrace.wire.remoting.headers.offsets import (
     EarliestStoreTime,
     GetMaxOffset,
     GetMinOffset,
     OffsetResult,
-    PullMessage,
-    PullResult,
     QueryConsumerOffset,
     SearchOffset,
     TimestampResult,
     UpdateConsumerOffset,
-    ViewMessage,
 )
-from headrace.wire.remoting.hosts import host_bytes
+from headrace.wire.remoting.headers.pull import PullMessage, PullResult, ViewMessage
+from headrace.wire.remoting.message_ids import host_bytes
 from headrace.wire.remoting.names import check_group, is_retry_topic
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.pull import QueryMessage, QueryResult
-from headrace.wire.remoting.hosts import host_bytes
+from headrace.wire.remoting.message_ids import host_bytes
 
 if TYPE_CHECKING:
     from headrace.server.remoting.handlers import Handler

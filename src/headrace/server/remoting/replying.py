@@ -9,7 +9,7 @@ from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.send import PushReply, SendMessage, SendResponse, take_send
-from headrace.wire.remoting.hosts import HostAddress
+from headrace.wire.remoting.message_ids import HostAddress
 from headrace.wire.remoting.names import reply_topic
 from headrace.wire.remoting.properties import properties_text, take_properties
 

@@ -34,19 +34,27 @@ from headrace.server.remoting.places import physical_offset, track_of
 from headrace.server.remoting.send_batcher import AppendedRange
 from headrace.wire.remoting import names
 from headrace.wire.remoting import properties as property_names
-from headrace.wire.remoting.codes import OWN_RETRY_LIMIT_VERSION, RequestCode
+from headrace.wire.remoting.codes import (
+    COMPRESSION_MASK,
+    OWN_RETRY_LIMIT_VERSION,
+    TRANSACTION_MASK,
+    RequestCode,
+    SysFlag,
+    delay_seconds,
+    retry_level,
+)
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.compression import inflate
-from headrace.wire.remoting.delays import delay_seconds, retry_level
-from headrace.wire.remoting.flags import COMPRESSION_MASK, TRANSACTION_MASK, SysFlag
 from headrace.wire.remoting.headers.send import (
     BROKER_PICKS,
+    COMMIT,
+    ROLLBACK,
+    EndTransaction,
     SendBack,
     SendMessage,
     SendResponse,
     take_send,
 )
-from headrace.wire.remoting.headers.transactions import COMMIT, ROLLBACK, EndTransaction
 from headrace.wire.remoting.message_ids import offset_id, offset_ids
 from headrace.wire.remoting.properties import take_properties
 

@@ -24,7 +24,7 @@ from headrace.server.remoting.handlers import dispatch
 from headrace.wire.remoting.command import NO_FIELDS, Command
 from headrace.wire.remoting.error_codes import code_of
 from headrace.wire.remoting.frames import Reader, command_bytes, head_bytes
-from headrace.wire.remoting.hosts import HostAddress, as_v4
+from headrace.wire.remoting.message_ids import HostAddress, as_v4
 
 if TYPE_CHECKING:
     from headrace.server.listener import ServerTransport

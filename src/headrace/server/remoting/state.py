@@ -26,7 +26,7 @@ from headrace.wire.remoting import names, properties
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import ONEWAY, Command
 from headrace.wire.remoting.headers.groups import NotifyConsumerIdsChanged
-from headrace.wire.remoting.hosts import HostAddress, as_v4
+from headrace.wire.remoting.message_ids import HostAddress, as_v4
 
 if TYPE_CHECKING:
     from headrace.server.remoting.session import Session

@@ -9,8 +9,8 @@ from headrace.errors import NotFound
 from headrace.server.remoting.meters import DAY, GOT, HOUR, PUT
 from headrace.wire.remoting.codes import VERSION, RequestCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.fastjson import json_bytes
 from headrace.wire.remoting.headers.admin import ViewStats
+from headrace.wire.remoting.json_values import json_bytes
 
 if TYPE_CHECKING:
     from headrace.server.remoting.handlers import Handler

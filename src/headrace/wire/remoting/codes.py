@@ -1,8 +1,8 @@
-"""Numbers of the RocketMQ remoting protocol: what is asked, what is answered, who speaks."""
+"""Numbers of the RocketMQ protocol: request, response and language codes, flags, delay levels."""
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 
 VERSION = 401  # V4_9_4: from here on name servers answer with strict JSON
 OWN_RETRY_LIMIT_VERSION = 121  # from here on a client may say maxReconsumeTimes
@@ -168,3 +168,62 @@ class ResponseCode(IntEnum):
     NOT_LEADER_FOR_QUEUE = 501
     ILLEGAL_OPERATION = 604
     GO_AWAY = 1500
+
+
+class SysFlag(IntFlag):
+    """What is special about a message."""
+
+    COMPRESSED = 0x1
+    MULTI_TAGS = 0x2
+    TRANSACTION_PREPARED = 0x4
+    TRANSACTION_COMMIT = 0x8
+    TRANSACTION_ROLLBACK = 0xC  # both bits: also the mask
+    BORN_HOST_V6 = 0x10
+    STORE_HOST_V6 = 0x20
+    NEED_UNWRAP = 0x40
+    INNER_BATCH = 0x80
+    LZ4 = 0x100
+    ZSTD = 0x200
+    ZLIB = 0x300
+
+
+TRANSACTION_MASK = 0xC
+COMPRESSION_MASK = 0x700
+
+
+class PullFlag(IntFlag):
+    """What a pull wants besides messages."""
+
+    COMMIT_OFFSET = 0x1  # commitOffset is to be stored
+    SUSPEND = 0x2  # the broker may hold the request
+    SUBSCRIPTION = 0x4  # the expression is in the request
+    CLASS_FILTER = 0x8
+    LITE_PULL = 0x10
+
+
+class Perm(IntFlag):
+    """What may be done with a topic or a queue."""
+
+    INHERIT = 0x1  # may be the template of new topics
+    WRITE = 0x2
+    READ = 0x4
+    PRIORITY = 0x8
+
+
+READ_WRITE = Perm.READ | Perm.WRITE
+
+
+LEVELS = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+FIRST_RETRY_LEVEL = 3  # 10 seconds; each retry waits one level longer
+
+
+def delay_seconds(level: int) -> int:
+    """Seconds to wait; 0 for no delay. A level above the highest is the highest."""
+    if level <= 0:
+        return 0
+    return LEVELS[min(level, len(LEVELS)) - 1]
+
+
+def retry_level(reconsume_times: int) -> int:
+    """The level of the next try when the consumer leaves it to the broker."""
+    return min(FIRST_RETRY_LEVEL + max(reconsume_times, 0), len(LEVELS))

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from headrace.errors import MalformedError, Unsupported
-from headrace.wire.remoting.flags import COMPRESSION_MASK, SysFlag
+from headrace.wire.remoting.codes import COMPRESSION_MASK, SysFlag
 
 LEVEL = 5
 INFLATED_MAX = 64 << 20

@@ -8,8 +8,13 @@ from __future__ import annotations
 from struct import Struct
 
 from headrace.errors import FatalError, FrameError, MalformedError
-from headrace.wire.remoting import header_codecs, json_header
 from headrace.wire.remoting.command import Command, Serialization
+from headrace.wire.remoting.header_codecs import (
+    decode_binary,
+    decode_json,
+    encode_binary,
+    encode_json,
+)
 
 HEAD = Struct(">iI")  # bytes after this field, serialization << 24 | header length
 HEADER_MAX = 1 << 18  # room for properties of 32 KiB, each character escaped; decoded in 5 ms
@@ -26,7 +31,7 @@ def command_bytes(command: Command) -> bytes:
 def head_bytes(command: Command, body_size: int) -> bytes:
     """Everything before the body; a body in pieces need not be joined."""
     binary = command.serialization is Serialization.BINARY
-    header = header_codecs.encode(command) if binary else json_header.encode(command)
+    header = encode_binary(command) if binary else encode_json(command)
     size = len(header)
     if size > HEADER_MAX:
         raise MalformedError(f"a header of {size} bytes; {HEADER_MAX} are allowed")
@@ -84,7 +89,7 @@ class Reader:
                 break
             start = offset + HEAD.size
             middle = start + header
-            decode = json_header.decode if word <= _HEADER_BITS else header_codecs.decode
+            decode = decode_json if word <= _HEADER_BITS else decode_binary
             commands.append(decode(data[start:middle], data[middle:stop]))
             offset = stop
         return offset

@@ -11,11 +11,11 @@ from dataclasses import MISSING, Field, fields
 from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
-from headrace.wire.remoting.fastjson import json_bytes
 from headrace.wire.remoting.headers.fields import named, wire_name
 from headrace.wire.remoting.json_values import (
     body_map,
     items,
+    json_bytes,
     member,
     real,
     table,

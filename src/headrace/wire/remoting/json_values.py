@@ -1,13 +1,171 @@
-"""Values of decoded JSON, whatever type the peer gave them. MalformedError tells the field."""
+"""JSON as RocketMQ servers write it, which is not always JSON, and typed values out of it.
+
+Numbers may be keys (`{0:"a"}`), and so may objects (`{{"topic":"T"}:12}`). A map with such keys
+is read as a list of pairs, the other way in which some write it. Writing is strict and compact,
+except where readers want objects as keys.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
+from json import JSONEncoder
+from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, TypeVar
 
 from headrace.errors import MalformedError
-from headrace.wire.remoting.fastjson import loads
+
+DEPTH_MAX = 64
+
+_SPACE = re.compile(r"[ \t\r\n]*").match
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?").match
+_WORD = re.compile(r"[A-Za-z_$][A-Za-z0-9_$.-]*").match
+_WORDS = {"true": True, "false": False, "null": None}
+
+dumps = JSONEncoder(separators=(",", ":")).encode
+
+
+def json_bytes(value: object) -> bytes:
+    """Strict JSON without a blank: one client cuts the text at commas and colons."""
+    return dumps(value).encode("ascii")
+
+
+def object_keyed(pairs: Iterable[tuple[object, object]]) -> str:
+    """A map with objects as keys, as Java reads and writes it. This is no JSON."""
+    return "{" + ",".join([f"{dumps(key)}:{dumps(value)}" for key, value in pairs]) + "}"
+
+
+def loads(data: bytes | str) -> Any:  # noqa: ANN401 - JSON is anything
+    """The value; MalformedError when no dialect fits."""
+    try:
+        text = data if isinstance(data, str) else data.decode()
+    except UnicodeDecodeError as error:
+        raise MalformedError(f"a body that is no UTF-8: {error}") from None
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise MalformedError("a body that is nested too deeply") from None
+    except ValueError:
+        return _JsonParser(text).whole()
+
+
+class _JsonParser:
+    """Recursive descent; the depth is limited."""
+
+    __slots__ = ("_place", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._place = 0
+
+    def whole(self) -> Any:  # noqa: ANN401
+        value = self._value(0)
+        self._skip()
+        if self._place < len(self._text):
+            raise self._wrong("the end")
+        return value
+
+    def _wrong(self, wanted: str) -> MalformedError:
+        return MalformedError(f"a body that is no JSON: {wanted} wanted at place {self._place}")
+
+    def _skip(self) -> str:
+        """Go over blanks; the next character, or nothing."""
+        found = _SPACE(self._text, self._place)
+        assert found is not None  # it matches the empty text
+        self._place = found.end()
+        return self._text[self._place : self._place + 1]
+
+    def _take(self, char: str) -> bool:
+        if self._skip() != char:
+            return False
+        self._place += 1
+        return True
+
+    def _value(self, depth: int) -> Any:  # noqa: ANN401
+        if depth > DEPTH_MAX:
+            raise MalformedError("a body that is nested too deeply")
+        char = self._skip()
+        if char == "{":
+            return self._object(depth + 1)
+        if char == "[":
+            return self._array(depth + 1)
+        if char == '"':
+            return self._string()
+        return self._scalar()
+
+    def _string(self) -> str:
+        try:
+            value, self._place = scanstring(self._text, self._place + 1, False)
+        except ValueError:
+            raise self._wrong("a string") from None
+        return str(value)
+
+    def _scalar(self) -> object:
+        found = _NUMBER(self._text, self._place)
+        if found is not None:
+            self._place = found.end()
+            return self._number(found.group())
+        found = _WORD(self._text, self._place)
+        if found is None or found.group() not in _WORDS:
+            raise self._wrong("a value")
+        self._place = found.end()
+        return _WORDS[found.group()]
+
+    def _number(self, text: str) -> int | float:
+        try:
+            return int(text)
+        except ValueError:
+            pass
+        try:
+            return float(text)
+        except ValueError:
+            raise self._wrong("a shorter number") from None
+
+    def _array(self, depth: int) -> list[Any]:
+        self._place += 1
+        values: list[Any] = []
+        if self._take("]"):
+            return values
+        while True:
+            values.append(self._value(depth))
+            if self._take("]"):
+                return values
+            if not self._take(","):
+                raise self._wrong("',' or ']'")
+
+    def _object(self, depth: int) -> dict[str, Any] | list[list[Any]]:
+        self._place += 1
+        pairs: list[list[Any]] = []
+        if not self._take("}"):
+            while True:
+                pairs.append(self._pair(depth))
+                if self._take("}"):
+                    break
+                if not self._take(","):
+                    raise self._wrong("',' or '}'")
+        if all(type(key) is str for key, _ in pairs):
+            return {key: value for key, value in pairs}
+        return pairs
+
+    def _pair(self, depth: int) -> list[Any]:
+        key = self._key(depth)
+        if not self._take(":"):
+            raise self._wrong("':'")
+        return [key, self._value(depth)]
+
+    def _key(self, depth: int) -> Any:  # noqa: ANN401
+        char = self._skip()
+        if char in ("{", '"'):
+            return self._value(depth)
+        for pattern in (_NUMBER, _WORD):
+            found = pattern(self._text, self._place)
+            if found is not None:
+                self._place = found.end()
+                return found.group()
+        raise self._wrong("a key")
+
 
 E = TypeVar("E", bound=IntEnum)
 _TRUE = frozenset({"true", "1"})

@@ -1,26 +1,28 @@
-"""Messages as brokers store and send them. Several follow each other without separators.
+"""Messages as brokers store and send them; they follow each other without separators.
 
 int32 size | int32 magic | int32 CRC of the body | int32 queue | int32 flag
 int64 queue offset | int64 physical offset | int32 system flag
 int64 born at | host | int64 stored at | host | int32 reconsume times | int64 prepared offset
 int32 length, body | int8 or int16 length, topic | int16 length, properties
+
+A message of a batch, before it is stored:
+int32 size | int32 0 | int32 0 | int32 flag | int32 length, body | int16 length, properties
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from struct import Struct
 from struct import error as StructError
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from headrace.errors import MalformedError
 from headrace.wire.remoting import properties as names
+from headrace.wire.remoting.codes import COMPRESSION_MASK, SysFlag
 from headrace.wire.remoting.compression import INFLATED_MAX, inflate
-from headrace.wire.remoting.flags import COMPRESSION_MASK, SysFlag
-from headrace.wire.remoting.hosts import NOWHERE, HostAddress, take_host
-from headrace.wire.remoting.message_ids import offset_id
+from headrace.wire.remoting.message_ids import NOWHERE, HostAddress, offset_id, take_host
 from headrace.wire.remoting.properties import take_properties
 
 MAGIC = 0xDAA320A7
@@ -264,3 +266,49 @@ def _cut(data: bytes, start: int, length: int, end: int) -> tuple[bytes, int]:
     if length < 0 or stop > end:
         raise MalformedError(f"a length of {length} inside a message with {end - start} bytes left")
     return data[start:stop], stop
+
+
+_ELEMENT = Struct(">iiiii")  # size, magic, CRC, flag, length of the body
+_LENGTH = Struct(">H")
+_ELEMENT_EXTRA = _ELEMENT.size + 2
+
+
+class BatchElement(NamedTuple):
+    """One message of a batch; ``properties`` are in their stored form."""
+
+    flag: int
+    body: bytes
+    properties: bytes
+
+
+def batch_bytes(elements: Iterable[BatchElement]) -> bytes:
+    """The body of SEND_BATCH_MESSAGE."""
+    parts: list[bytes] = []
+    for flag, body, properties in elements:
+        if len(properties) > 0x7FFF:
+            raise MalformedError(f"properties of {len(properties)} bytes; 32767 are allowed")
+        parts += (
+            _ELEMENT.pack(_ELEMENT_EXTRA + len(body) + len(properties), 0, 0, flag, len(body)),
+            body,
+            _LENGTH.pack(len(properties)),
+            properties,
+        )
+    return b"".join(parts)
+
+
+def take_batch(data: bytes) -> Iterator[BatchElement]:
+    """The messages of a batch; MalformedError where a length is wrong."""
+    place, end = 0, len(data)
+    while place < end:
+        if end - place < _ELEMENT_EXTRA:
+            raise MalformedError(f"{end - place} bytes are left over after a message of a batch")
+        size, _, _, flag, length = _ELEMENT.unpack_from(data, place)
+        start = place + _ELEMENT.size
+        middle, stop = start + length, place + size
+        if length < 0 or size < _ELEMENT_EXTRA or stop > end or middle + 2 > stop:
+            raise MalformedError(f"a message of {size} bytes with {length} of body in a batch")
+        (length,) = _LENGTH.unpack_from(data, middle)
+        if middle + 2 + length != stop:
+            raise MalformedError(f"properties of {length} bytes do not fill a message of a batch")
+        yield BatchElement(flag, data[start:middle], data[middle + 2 : stop])
+        place = stop

@@ -7,9 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import MalformedError
-from headrace.wire.remoting.fastjson import json_bytes, loads, object_keyed
 from headrace.wire.remoting.json_maps import JsonBody, listed
-from headrace.wire.remoting.json_values import body_map, items, table, text, whole
+from headrace.wire.remoting.json_values import (
+    body_map,
+    items,
+    json_bytes,
+    loads,
+    object_keyed,
+    table,
+    text,
+    whole,
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)

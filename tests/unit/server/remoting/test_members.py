@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.server.remoting.locks import QueueLocks
 from headrace.server.remoting.members import GroupMembership, Member
 from headrace.wire.remoting.codes import Language
-from headrace.wire.remoting.headers.heartbeat import ConsumerGroup, Subscription
+from headrace.wire.remoting.headers.groups import ConsumerGroup, Subscription
 from headrace.wire.remoting.message_queue import MessageQueue
 
 MINUTE = 60_000

@@ -15,7 +15,7 @@ from headrace.server.remoting.message_mapping import (
 from headrace.server.remoting.places import physical_offset, take_physical
 from headrace.store.topics.engine import Entry
 from headrace.store.topics.entry import decode_entry, encode_entry
-from headrace.wire.remoting.hosts import HostAddress, host_bytes
+from headrace.wire.remoting.message_ids import HostAddress, host_bytes
 from support.remoting_bodies import take_message
 
 names = st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "DELAY", "colour", "größe"])

@@ -8,12 +8,17 @@ import zlib
 import pytest
 
 from headrace.errors import FrameError, MalformedError, PreconditionFailed, Unsupported
-from headrace.wire.remoting import compression, fastjson, hosts, names, signature
-from headrace.wire.remoting.codes import Language, RequestCode, ResponseCode
+from headrace.wire.remoting import compression, json_values, message_ids, names, signature
+from headrace.wire.remoting.codes import (
+    Language,
+    RequestCode,
+    ResponseCode,
+    delay_seconds,
+    retry_level,
+)
 from headrace.wire.remoting.command import Command, Serialization
-from headrace.wire.remoting.delays import delay_seconds, retry_level
 from headrace.wire.remoting.frames import Reader, command_bytes
-from headrace.wire.remoting.headers.heartbeat import (
+from headrace.wire.remoting.headers.groups import (
     ConsumeFrom,
     ConsumeModel,
     ConsumeType,
@@ -269,7 +274,7 @@ def test_an_unknown_model_is_named() -> None:
 
 def test_a_wrong_body_is_reported_with_its_position() -> None:
     with pytest.raises(MalformedError, match="place 7"):
-        fastjson.loads('{"a":{1,}')
+        json_values.loads('{"a":{1,}')
 
 
 # -- messages ----------------------------------------------------------------------------------
@@ -335,12 +340,12 @@ def test_a_message_without_a_producers_id_is_called_by_its_place() -> None:
 
 
 def test_hosts_for_clients_which_cannot_read_ipv6() -> None:
-    assert hosts.as_v4(hosts.HostAddress("::1", 5)) == ("127.0.0.1", 5)
-    assert hosts.as_v4(hosts.HostAddress("::ffff:10.0.0.1", 5)) == ("10.0.0.1", 5)
-    assert hosts.as_v4(hosts.HostAddress("fd00::1", 5)) == ("0.0.0.0", 5)
-    assert hosts.as_v4(hosts.HostAddress("10.0.0.1", 5)) == ("10.0.0.1", 5)
-    assert hosts.as_v4(hosts.HostAddress("name", 5)) == hosts.NOWHERE
-    assert str(hosts.HostAddress("::1", 5)) == "[::1]:5"
+    assert message_ids.as_v4(message_ids.HostAddress("::1", 5)) == ("127.0.0.1", 5)
+    assert message_ids.as_v4(message_ids.HostAddress("::ffff:10.0.0.1", 5)) == ("10.0.0.1", 5)
+    assert message_ids.as_v4(message_ids.HostAddress("fd00::1", 5)) == ("0.0.0.0", 5)
+    assert message_ids.as_v4(message_ids.HostAddress("10.0.0.1", 5)) == ("10.0.0.1", 5)
+    assert message_ids.as_v4(message_ids.HostAddress("name", 5)) == message_ids.NOWHERE
+    assert str(message_ids.HostAddress("::1", 5)) == "[::1]:5"
 
 
 # -- small rules -------------------------------------------------------------------------------

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.wire.remoting.batch import BatchElement, batch_bytes, take_batch
 from headrace.wire.remoting.codes import Language, RequestCode
 from headrace.wire.remoting.command import Command, Serialization
 from headrace.wire.remoting.frames import Reader, command_bytes
-from headrace.wire.remoting.hosts import HostAddress
-from headrace.wire.remoting.message import RemotingMessage, take_messages
-from headrace.wire.remoting.message_ids import take_offset_id
+from headrace.wire.remoting.message import (
+    BatchElement,
+    RemotingMessage,
+    batch_bytes,
+    take_batch,
+    take_messages,
+)
+from headrace.wire.remoting.message_ids import HostAddress, take_offset_id
 from support.remoting_bodies import message_bytes
 
 ROUTE_JSON = bytes.fromhex("000000810000007d") + (

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from headrace.wire.remoting.codes import RequestCode
-from headrace.wire.remoting.fastjson import json_bytes
-from headrace.wire.remoting.flags import READ_WRITE
+from headrace.wire.remoting.codes import READ_WRITE, RequestCode
 from headrace.wire.remoting.headers.fields import Header, named
 from headrace.wire.remoting.json_maps import JsonMap
+from headrace.wire.remoting.json_values import json_bytes
 from headrace.wire.remoting.names import TEMPLATE_TOPIC
 
 SINGLE_TAG = "SINGLE_TAG"

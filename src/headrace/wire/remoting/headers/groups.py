@@ -1,11 +1,15 @@
-"""Headers about groups and their members, in both directions."""
+"""Heartbeats, subscriptions and members of groups."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.headers.fields import Header, named
+from headrace.wire.remoting.headers.pull import TAG
+from headrace.wire.remoting.json_maps import JsonBody, JsonMap, enumerated, listed, special
+from headrace.wire.remoting.json_values import items, table, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,31 +42,6 @@ class NotifyConsumerIdsChanged(Header):
 
 
 @dataclass(frozen=True, slots=True)
-class ResetOffset(Header):
-    """Go back, or forward, to a time. 222 asks the broker, with 220 it tells the members."""
-
-    CODE = RequestCode.RESET_CONSUMER_CLIENT_OFFSET
-
-    topic: str
-    group: str
-    timestamp: int = -1  # the end
-    is_force: bool = True
-    queue_id: int | None = None
-    offset: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GetConsumerStatus(Header):
-    """The offsets which members have in memory; 223 asks the broker, with 221 it asks them."""
-
-    CODE = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT
-
-    topic: str
-    group: str
-    client_addr: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class GetRunningInfo(Header):
     """What is a member doing?"""
 
@@ -84,3 +63,95 @@ class ConsumeDirectly(Header):
     msg_id: str | None = None
     broker_name: str | None = None
     topic: str | None = None
+
+
+class ConsumeType(IntEnum):
+    """How a group gets its messages."""
+
+    CONSUME_ACTIVELY = 0  # pull
+    CONSUME_PASSIVELY = 1  # push
+    CONSUME_POP = 2
+
+
+class ConsumeModel(IntEnum):
+    """Does every member get everything?"""
+
+    BROADCASTING = 0
+    CLUSTERING = 1
+
+
+class ConsumeFrom(IntEnum):
+    """Where a group without offsets begins."""
+
+    CONSUME_FROM_LAST_OFFSET = 0
+    CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = 1
+    CONSUME_FROM_MIN_OFFSET = 2
+    CONSUME_FROM_MAX_OFFSET = 3
+    CONSUME_FROM_FIRST_OFFSET = 4
+    CONSUME_FROM_TIMESTAMP = 5
+
+
+def _texts(name: str, value: object) -> tuple[str, ...]:
+    return tuple([text(name, one) for one in items(name, value)])
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription(JsonMap):
+    """A topic and the expression that chooses among its messages.
+
+    Hashes of tags are written for old brokers and never read: C++ sends zeros.
+    """
+
+    NAME = "subscriptionData"
+
+    topic: str
+    expression: str = named("subString", "*", missing="")
+    tags: tuple[str, ...] = special("tagsSet", _texts, list, ())
+    codes: tuple[int, ...] = special("codeSet", lambda name, value: (), list, ())
+    version: int = named("subVersion", 0)  # milliseconds; the greater one is valid
+    kind: str = special("expressionType", lambda name, value: text(name, value) or TAG, str, TAG)
+    class_filter: bool = named("classFilterMode", False)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroup(JsonMap):
+    """A group that the client consumes as."""
+
+    NAME = "consumerData"
+
+    name: str = named("groupName")
+    subscriptions: tuple[Subscription, ...] = listed("subscriptionDataSet", Subscription, ())
+    consume_type: ConsumeType = enumerated("consumeType", ConsumeType.CONSUME_PASSIVELY)
+    model: ConsumeModel = enumerated("messageModel", ConsumeModel.CLUSTERING)
+    start_from: ConsumeFrom = enumerated("consumeFromWhere", ConsumeFrom.CONSUME_FROM_LAST_OFFSET)
+    unit_mode: bool = False
+
+
+def _producers(name: str, value: object) -> tuple[str, ...]:
+    found = [table("producerData", one) for one in items(name, value)]
+    return tuple([text("groupName", one.get("groupName")) for one in found])
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat(JsonBody):
+    """The body of HEART_BEAT."""
+
+    client_id: str = named("clientID")
+    producer_groups: tuple[str, ...] = special(
+        "producerDataSet", _producers, lambda names: [{"groupName": one} for one in names], ()
+    )
+    consumer_groups: tuple[ConsumerGroup, ...] = listed("consumerDataSet", ConsumerGroup, ())
+    fingerprint: int = named("heartbeatFingerprint", 0)
+    without_subscriptions: bool = named("withoutSub", False)  # those of before hold
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCheck(JsonBody):
+    """The body of CHECK_CLIENT_CONFIG: would the broker take this subscription?"""
+
+    client_id: str
+    group: str
+    subscription: Subscription = special(
+        "subscriptionData", lambda _, value: Subscription.take(value), Subscription.as_map
+    )
+    namespace: str | None = None

@@ -1,4 +1,4 @@
-"""Headers of pulls, offsets and searches."""
+"""Headers of pulls, and of requests for single messages."""
 
 from __future__ import annotations
 
@@ -48,87 +48,6 @@ class PullResult(Header):
     next_begin_offset: int
     min_offset: int
     max_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class QueryConsumerOffset(Header):
-    """Up to where has a group consumed a queue?"""
-
-    CODE = RequestCode.QUERY_CONSUMER_OFFSET
-
-    consumer_group: str
-    topic: str
-    queue_id: int
-    set_zero_if_not_found: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateConsumerOffset(Header):
-    """A group has consumed a queue up to here. Often without wanting an answer."""
-
-    CODE = RequestCode.UPDATE_CONSUMER_OFFSET
-
-    consumer_group: str
-    topic: str
-    queue_id: int
-    commit_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class GetMaxOffset(Header):
-    """The offset which the next message will get."""
-
-    CODE = RequestCode.GET_MAX_OFFSET
-
-    topic: str
-    queue_id: int
-    committed: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GetMinOffset(Header):
-    """The oldest offset that is kept."""
-
-    CODE = RequestCode.GET_MIN_OFFSET
-
-    topic: str
-    queue_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class SearchOffset(Header):
-    """The offset of a time in milliseconds."""
-
-    CODE = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
-
-    topic: str
-    queue_id: int
-    timestamp: int
-    boundary_type: str | None = None  # lower, or upper: the last one not later
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetResult(Header):
-    """The answer to every question for an offset."""
-
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class EarliestStoreTime(Header):
-    """When was the oldest message stored?"""
-
-    CODE = RequestCode.GET_EARLIEST_MSG_STORETIME
-
-    topic: str
-    queue_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class TimestampResult(Header):
-    """Milliseconds, or -1."""
-
-    timestamp: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.wire.remoting.codes import RequestCode
-from headrace.wire.remoting.fastjson import json_bytes
-from headrace.wire.remoting.flags import READ_WRITE, Perm
+from headrace.wire.remoting.codes import READ_WRITE, Perm, RequestCode
 from headrace.wire.remoting.headers.fields import Header
 from headrace.wire.remoting.json_maps import JsonMap, special
-from headrace.wire.remoting.json_values import body_map, items, table, text, whole
+from headrace.wire.remoting.json_values import body_map, items, json_bytes, table, text, whole
 from headrace.wire.remoting.message_queue import MessageQueue
 
 MASTER = 0  # broker id

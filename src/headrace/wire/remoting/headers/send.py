@@ -1,11 +1,11 @@
-"""Headers of sends and what is answered; of messages that come back."""
+"""Headers of sends, of messages sent back, of replies, and of transactions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headrace.wire.remoting.codes import RequestCode
+from headrace.wire.remoting.codes import RequestCode, SysFlag
 from headrace.wire.remoting.headers.fields import Header, named
 from headrace.wire.remoting.names import TEMPLATE_TOPIC
 
@@ -122,3 +122,40 @@ class PushReply(Header):
     unit_mode: bool = False
     default_topic: str = TEMPLATE_TOPIC
     default_topic_queue_nums: int = 4
+
+
+COMMIT = int(SysFlag.TRANSACTION_COMMIT)
+ROLLBACK = int(SysFlag.TRANSACTION_ROLLBACK)
+UNKNOWN = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransaction(Header):
+    """Commit, roll back, or not known yet."""
+
+    CODE = RequestCode.END_TRANSACTION
+
+    producer_group: str
+    tran_state_table_offset: int  # queue offset of the half message
+    commit_log_offset: int  # its physical offset
+    commit_or_rollback: int
+    from_transaction_check: bool = False
+    msg_id: str = ""
+    transaction_id: str | None = None
+    topic: str | None = None
+    broker_name: str | None = named("bname", None)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTransaction(Header):
+    """The broker asks what became of a half message; the body is the message."""
+
+    CODE = RequestCode.CHECK_TRANSACTION_STATE
+
+    tran_state_table_offset: int
+    commit_log_offset: int
+    msg_id: str | None = None  # the producer's id
+    transaction_id: str | None = None
+    offset_msg_id: str | None = None
+    topic: str | None = None
+    broker_name: str | None = named("bname", None)

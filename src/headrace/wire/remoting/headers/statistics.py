@@ -1,15 +1,26 @@
-"""Bodies which tell consoles how queues, groups and clients are."""
+"""Figures of queues, groups and clients; running information of a consumer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 
+from headrace.errors import MalformedError
 from headrace.wire.remoting.codes import Language
-from headrace.wire.remoting.fastjson import dumps, json_bytes, object_keyed
 from headrace.wire.remoting.headers.fields import named
-from headrace.wire.remoting.json_maps import JsonMap, enumerated
-from headrace.wire.remoting.message_queue import MessageQueue
+from headrace.wire.remoting.headers.groups import Subscription
+from headrace.wire.remoting.json_maps import JsonBody, JsonMap, enumerated, special
+from headrace.wire.remoting.json_values import (
+    body_map,
+    dumps,
+    items,
+    json_bytes,
+    object_keyed,
+    table,
+    text,
+)
+from headrace.wire.remoting.message_queue import MessageQueue, by_queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +80,116 @@ def connections_body(
 ) -> bytes:
     """The answer to both questions for connections; consumers have ``more`` to tell."""
     return json_bytes({"connectionSet": [one.as_map() for one in connections], **(more or {})})
+
+
+class ConsumeResultCode(StrEnum):
+    """How a message was consumed which the broker handed over on purpose."""
+
+    CR_SUCCESS = "CR_SUCCESS"
+    CR_LATER = "CR_LATER"
+    CR_ROLLBACK = "CR_ROLLBACK"
+    CR_COMMIT = "CR_COMMIT"
+    CR_THROW_EXCEPTION = "CR_THROW_EXCEPTION"
+    CR_RETURN_NULL = "CR_RETURN_NULL"
+
+
+def _direct_result(name: str, value: object) -> ConsumeResultCode:
+    word = text(name, value)
+    if word not in ConsumeResultCode.__members__:
+        raise MalformedError(f"'{name}' is none of {', '.join(ConsumeResultCode)}")
+    return ConsumeResultCode(word)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeDirectlyResult(JsonBody):
+    """The answer to CONSUME_MESSAGE_DIRECTLY."""
+
+    result: ConsumeResultCode = special("consumeResult", _direct_result, str)
+    order: bool = False
+    auto_commit: bool = True
+    remark: str | None = None
+    spent_millis: int = named("spentTimeMills", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessQueueInfo(JsonMap):
+    """One queue that a consumer has; times in milliseconds."""
+
+    NAME = "mqTable"
+    CONSTANTS = {  # noqa: RUF012 - of a JsonMap
+        "transactionMsgCount": 0,
+        "transactionMsgMaxOffset": 0,
+        "transactionMsgMinOffset": 0,
+        "tryUnlockTimes": 0,
+    }
+
+    commit_offset: int = 0
+    cached_min_offset: int = named("cachedMsgMinOffset", 0)
+    cached_max_offset: int = named("cachedMsgMaxOffset", 0)
+    cached_count: int = named("cachedMsgCount", 0)
+    cached_mib: int = named("cachedMsgSizeInMiB", 0)
+    locked: bool = False
+    last_lock_at: int = named("lastLockTimestamp", 0)
+    dropped: bool = named("droped", False)  # spelt so
+    last_pull_at: int = named("lastPullTimestamp", 0)
+    last_consume_at: int = named("lastConsumeTimestamp", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRates(JsonMap):
+    """How a topic is consumed: milliseconds, and messages per second."""
+
+    NAME = "statusTable"
+
+    pull_millis: float = named("pullRT", 0.0)
+    pull_rate: float = named("pullTPS", 0.0)
+    consume_millis: float = named("consumeRT", 0.0)
+    ok_rate: float = named("consumeOKTPS", 0.0)
+    failed_rate: float = named("consumeFailedTPS", 0.0)
+    failed: int = named("consumeFailedMsgs", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningInfo:
+    """The answer to GET_CONSUMER_RUNNING_INFO."""
+
+    properties: Mapping[str, str] = field(default_factory=dict)
+    subscriptions: tuple[Subscription, ...] = ()
+    queues: Mapping[MessageQueue, ProcessQueueInfo] = field(default_factory=dict)
+    rates: Mapping[str, TopicRates] = field(default_factory=dict)
+    jstack: str | None = None
+
+    def encode(self) -> bytes:
+        queues = object_keyed(
+            [(queue.as_map(), one.as_map()) for queue, one in self.queues.items()]
+        )
+        stack = "" if self.jstack is None else f'"jstack":{dumps(self.jstack)},'
+        return (
+            f'{{{stack}"mqPopTable":{{}},"mqTable":{queues},'
+            f'"properties":{dumps(dict(self.properties))},'
+            f'"statusTable":{dumps({name: one.as_map() for name, one in self.rates.items()})},'
+            f'"subscriptionSet":{dumps([one.as_map() for one in self.subscriptions])},'
+            f'"userConsumerInfo":{{}}}}'
+        ).encode("ascii")
+
+    @classmethod
+    def take(cls, body: bytes) -> RunningInfo:
+        get = body_map(body).get
+        return cls(
+            {
+                text("properties", name): text("properties", one)
+                for name, one in table("properties", get("properties")).items()
+            },
+            tuple(
+                [Subscription.take(one) for one in items("subscriptionSet", get("subscriptionSet"))]
+            ),
+            {
+                queue: ProcessQueueInfo.take(one)
+                for queue, one in by_queue("mqTable", get("mqTable"))
+            },
+            {
+                text("statusTable", name): TopicRates.take(one)
+                for name, one in table("statusTable", get("statusTable")).items()
+            },
+            text("jstack", get("jstack")) or None,
+        )
