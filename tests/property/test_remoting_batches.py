@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import PreconditionFailed
-from headrace.server.remoting.batches import entries_of
 from headrace.server.remoting.message_mapping import TopicRecord, delay_level, encode_record
+from headrace.server.remoting.send import entries_of
 from headrace.wire.remoting.message import BatchElement, batch_bytes
 from headrace.wire.remoting.message_ids import HostAddress
 from headrace.wire.remoting.properties import UNIQ_KEY, take_properties

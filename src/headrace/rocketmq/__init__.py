@@ -59,12 +59,7 @@ from headrace.rocketmq.errors import (
 from headrace.rocketmq.health import Health, State
 from headrace.rocketmq.message import Message, MessageExt
 from headrace.rocketmq.metrics import ConsumerMetrics, ProducerMetrics
-from headrace.rocketmq.offsets import (
-    LocalOffsetStore,
-    OffsetEntry,
-    OffsetStore,
-    RemoteOffsetStore,
-)
+from headrace.rocketmq.offsets import LocalOffsetStore, OffsetEntry, OffsetStore, RemoteOffsetStore
 from headrace.rocketmq.producer import Producer
 from headrace.rocketmq.producer_config import ProducerConfig
 from headrace.rocketmq.producing.send_requests import SendResult

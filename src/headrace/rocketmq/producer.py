@@ -10,11 +10,7 @@ from threading import BoundedSemaphore
 from typing import Self
 
 from headrace.rocketmq.consuming.workers import ThreadPool
-from headrace.rocketmq.errors import (
-    InvalidMessageError,
-    RequestTimeoutError,
-    RocketMQError,
-)
+from headrace.rocketmq.errors import InvalidMessageError, RequestTimeoutError, RocketMQError
 from headrace.rocketmq.health import State
 from headrace.rocketmq.message import Message
 from headrace.rocketmq.net.loops import LoopThread

@@ -1,4 +1,4 @@
-"""What administrators and consoles ask: topics, groups, how far everybody is."""
+"""Topics and groups for consoles and mqadmin."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import NotFound, PreconditionFailed
-from headrace.server.remoting.places import queue_id_of, read_queues
+from headrace.server.remoting.message_mapping import queue_id_of, read_queues
 from headrace.wire.remoting import names
-from headrace.wire.remoting.codes import Language, RequestCode, ResponseCode
-from headrace.wire.remoting.command import ONEWAY, Command
+from headrace.wire.remoting.codes import RequestCode, ResponseCode
+from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.admin import (
     CreateTopic,
     DeleteTopic,
@@ -19,7 +19,6 @@ from headrace.wire.remoting.headers.admin import (
     TopicRequest,
     topic_configs_body,
 )
-from headrace.wire.remoting.headers.offsets import ResetOffset
 from headrace.wire.remoting.headers.route import topic_list_body
 from headrace.wire.remoting.headers.statistics import (
     ClientConnection,
@@ -30,11 +29,11 @@ from headrace.wire.remoting.headers.statistics import (
     topic_stats_body,
 )
 from headrace.wire.remoting.json_values import json_bytes
-from headrace.wire.remoting.message_queue import MessageQueue, offset_list_body, offsets_body
+from headrace.wire.remoting.message_queue import MessageQueue
 
 if TYPE_CHECKING:
     from headrace.server.remoting.handlers import Handler
-    from headrace.server.remoting.members import Member
+    from headrace.server.remoting.membership import Member
     from headrace.server.remoting.session import Session
 
 
@@ -172,46 +171,6 @@ def _topics_of_group(session: Session, request: Command) -> None:
     session.respond(request, body=topic_list_body(sorted(group.subscriptions) if group else []))
 
 
-# -- going back ----------------------------------------------------------------------------------
-
-
-def _reset_offset(session: Session, request: Command) -> None:
-    """Let a group go to a time; its members are told, and drop what they have fetched."""
-    header = ResetOffset.take(request.ext)
-    session.check_topic_right("read", header.topic)
-    topic = session.hub.get_topic(header.topic)
-    offsets: dict[MessageQueue, int] = {}
-    for track, (first, end) in topic.bounds().items():
-        wanted = end
-        if header.timestamp >= 0:
-            wanted = max(first, topic.offset_at(track, header.timestamp))
-        known = topic.assigned.get(header.group, track)
-        if not header.is_force and known is not None:
-            wanted = min(wanted, known)
-        topic.assigned.set(header.group, track, wanted)
-        offsets[_queue(session, topic, queue_id_of(topic, track))] = wanted
-    session.ticket = session.broker.storage.issued
-    _tell_members(session, header, offsets)
-    session.respond(request, body=offsets_body("offsetTable", offsets))
-
-
-def _tell_members(session: Session, header: ResetOffset, offsets: dict[MessageQueue, int]) -> None:
-    group = session.hub.members.groups.get(header.group)
-    for member in list(group.members.values()) if group is not None else []:
-        listed = member.language is Language.CPP
-        body = (offset_list_body if listed else offsets_body)("offsetTable", offsets)
-        other = member.connection
-        other.send_command(
-            Command(
-                RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
-                header.ext(),
-                body,
-                opaque=other.next_opaque(),
-                flag=ONEWAY,
-            )
-        )
-
-
 HANDLERS: dict[int, Handler] = {
     RequestCode.UPDATE_AND_CREATE_TOPIC: _create_topic,
     RequestCode.DELETE_TOPIC_IN_BROKER: _delete_topic,
@@ -224,5 +183,4 @@ HANDLERS: dict[int, Handler] = {
     RequestCode.GET_PRODUCER_CONNECTION_LIST: _producers,
     RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: _groups_of_topic,
     RequestCode.QUERY_TOPICS_BY_CONSUMER: _topics_of_group,
-    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: _reset_offset,
 }

@@ -15,8 +15,8 @@ from headrace.server.remoting.message_mapping import (
     hidden,
     revealed,
     take_record,
+    track_of,
 )
-from headrace.server.remoting.places import track_of
 from headrace.server.remoting.send_batcher import AppendedRange
 from headrace.store.topics.reads import LoadedEntries
 from headrace.wire.remoting.codes import LEVELS, delay_seconds

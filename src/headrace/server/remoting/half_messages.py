@@ -13,16 +13,18 @@ from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import NotFound
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Track
-from headrace.server.remoting.lookup import FoundMessage, find_message
 from headrace.server.remoting.message_mapping import (
     TopicRecord,
     encode_record,
     hidden,
+    physical_offset,
+    queue_id_of,
     revealed,
     sent_bytes,
     take_record,
+    track_of,
 )
-from headrace.server.remoting.places import physical_offset, queue_id_of, track_of
+from headrace.server.remoting.query import FoundMessage, find_message
 from headrace.server.remoting.send_batcher import AppendedRange
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.codes import TRANSACTION_MASK, RequestCode

@@ -12,20 +12,22 @@ from headrace.server.remoting import (
     group_settings,
     membership,
     name_server,
+    offsets,
     pull,
     query,
-    replying,
+    retry_topics,
     send,
     statistics,
 )
 from headrace.server.remoting.authentication import check_standing
 from headrace.wire.remoting.command import Command
+from headrace.wire.remoting.headers.send import SEND_CODES
 
 if TYPE_CHECKING:
     from headrace.server.remoting.session import Session
 
 BODY_MAX = 1 << 16  # bytes of JSON, which is decoded on the loop
-_CARRIERS = send.SENDS | replying.HANDLERS.keys()  # requests with the body of a message
+_CARRIERS = SEND_CODES  # requests with the body of a message
 Handler: TypeAlias = Callable[["Session", Command], None]
 
 
@@ -44,11 +46,12 @@ HANDLERS: dict[int, Handler] = {
     **name_server.HANDLERS,
     **send.HANDLERS,
     **pull.HANDLERS,
+    **offsets.HANDLERS,
+    **retry_topics.HANDLERS,
     **membership.HANDLERS,
     **query.HANDLERS,
     **admin.HANDLERS,
     **group_settings.HANDLERS,
-    **replying.HANDLERS,
     **statistics.HANDLERS,
     **client_requests.HANDLERS,
 }

@@ -1,7 +1,9 @@
 """Messages of RocketMQ <-> entries of topics.
 
-Tag, producer's id and the first key have places of their own in an entry; what only RocketMQ knows
-travels as properties whose names begin with `$rocketmq.`.
+Tag, producer's id and the first key have fields of their own in an entry; what only RocketMQ knows
+travels as properties whose names begin with `$rocketmq.`. Queue ids of a topic with q queues:
+middle 0 .. q-1, high q .. 2q-1, low 2q .. 3q-1. The physical offset of a message is the number of
+its partition in the log << 40, plus its offset there.
 """
 
 from __future__ import annotations
@@ -10,13 +12,48 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from headrace.core.topics.amqp_mapping import RAW as AMQP_RAW
-from headrace.errors import PreconditionFailed
+from headrace.core.topics.log_topic import LogTopic
+from headrace.errors import BadTopicValue, PreconditionFailed
 from headrace.model.topics.message_priority import Priority
+from headrace.model.topics.partitions import Track
 from headrace.store.topics.entry import decode_entry, encode_parts
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.message import stored_bytes
 from headrace.wire.remoting.message_ids import NOWHERE, HostAddress, as_v4, host_bytes
 from headrace.wire.remoting.properties import NAME_END, VALUE_END, properties_bytes
+
+OFFSET_BITS = 40
+_OFFSET_MASK = (1 << OFFSET_BITS) - 1
+
+
+def track_of(topic: LogTopic, queue_id: int) -> Track:
+    """The track behind a queue id; BadTopicValue when the topic has none of that id."""
+    queues = topic.queues
+    if not 0 <= queue_id < queues * len(Priority):
+        raise BadTopicValue(
+            f"topic '{topic.name}' has no queue {queue_id}: they are 0 to {read_queues(topic) - 1}"
+        )
+    return Priority(queue_id // queues), queue_id % queues
+
+
+def queue_id_of(topic: LogTopic, track: Track) -> int:
+    return int(track[0]) * topic.queues + track[1]
+
+
+def read_queues(topic: LogTopic) -> int:
+    """Queues to read from: they grow with the lanes that are in use."""
+    lanes = [int(track[0]) for track in topic.bounds()]
+    return topic.queues * (max(lanes, default=0) + 1)
+
+
+def physical_offset(number: int, offset: int) -> int:
+    return number << OFFSET_BITS | offset
+
+
+def take_physical(physical: int) -> tuple[int, int]:
+    """The number of a track, and the offset in it."""
+    return physical >> OFFSET_BITS, physical & _OFFSET_MASK
+
 
 OWN = "$rocketmq."
 _FLAG, _SYS_FLAG, _PORT, _TIMES, _PREPARED = (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import NoSuchTopic
 from headrace.server.remoting.group_settings import known_groups
-from headrace.server.remoting.places import read_queues
+from headrace.server.remoting.message_mapping import read_queues
 from headrace.server.remoting.state import TEMPLATE_QUEUES
 from headrace.wire.remoting import names
 from headrace.wire.remoting.codes import READ_WRITE, Perm, RequestCode

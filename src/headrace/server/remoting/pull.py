@@ -1,4 +1,4 @@
-"""Pulls, and questions for offsets."""
+"""Pulls: messages of one queue from an offset on."""
 
 from __future__ import annotations
 
@@ -6,31 +6,26 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.core.topics.log_topic import LogTopic
-from headrace.errors import AccessRefused, NotFound
+from headrace.errors import AccessRefused
 from headrace.model.selectors import EVERYTHING, Selector, TagSelector, compile_selector
 from headrace.model.topics.partitions import Track
 from headrace.server.remoting.long_polls import PullRequest
-from headrace.server.remoting.lookup import find_message
-from headrace.server.remoting.message_mapping import sent_bytes, take_record
-from headrace.server.remoting.meters import GOT
-from headrace.server.remoting.places import physical_offset, queue_id_of, track_of
+from headrace.server.remoting.message_mapping import (
+    physical_offset,
+    queue_id_of,
+    sent_bytes,
+    take_record,
+    track_of,
+)
+from headrace.server.remoting.offsets import store_offset
+from headrace.server.remoting.statistics import GOT
 from headrace.store.topics.entry import tags_of
 from headrace.store.topics.reads import LoadedEntries
 from headrace.wire.remoting.codes import PullFlag, RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
-from headrace.wire.remoting.headers.offsets import (
-    EarliestStoreTime,
-    GetMaxOffset,
-    GetMinOffset,
-    OffsetResult,
-    QueryConsumerOffset,
-    SearchOffset,
-    TimestampResult,
-    UpdateConsumerOffset,
-)
-from headrace.wire.remoting.headers.pull import PullMessage, PullResult, ViewMessage
+from headrace.wire.remoting.headers.pull import PullMessage, PullResult
 from headrace.wire.remoting.message_ids import host_bytes
-from headrace.wire.remoting.names import check_group, is_retry_topic
+from headrace.wire.remoting.names import check_group
 
 if TYPE_CHECKING:
     from headrace.server.remoting.handlers import Handler
@@ -41,7 +36,6 @@ logger = logging.getLogger(__name__)
 MAX_MESSAGES = 1024  # in one answer
 MAX_BYTES = 1 << 20  # unless a single message has more
 SCAN_MESSAGES = 8192  # looked at for one answer when a selector passes few of them
-YOUNG_MESSAGES = 100_000  # in a queue, all of them still there
 MAX_SUSPEND_MS = 60_000
 _COMMIT, _SUSPEND, _SUBSCRIPTION = (
     int(PullFlag.COMMIT_OFFSET),
@@ -66,7 +60,7 @@ def _pull(session: Session, request: Command) -> None:
     _check_group(session, header.consumer_group)
     selector = _selector(session, header)
     if header.sys_flag & _COMMIT and header.commit_offset >= 0:
-        _store_offset(session, header.consumer_group, header.topic, header.queue_id, header)
+        store_offset(session, header.consumer_group, header.topic, header.queue_id, header)
     pulled = _look(session, header, selector)
     hub = session.hub
     may_wait = header.sys_flag & _SUSPEND and header.suspend_timeout_millis > 0
@@ -230,130 +224,7 @@ def _is_chosen(selector: Selector, content: bytes) -> bool:
     return selector.matches(take_record(content).properties)
 
 
-# -- offsets -------------------------------------------------------------------------------------
-
-
-def _store_offset(
-    session: Session,
-    group: str,
-    name: str,
-    queue_id: int,
-    header: PullMessage | UpdateConsumerOffset,
-) -> None:
-    topic = session.hub.find_topic(name)
-    if topic is not None and header.commit_offset >= 0:
-        topic.assigned.set(group, track_of(topic, queue_id), header.commit_offset)
-
-
-def _update_offset(session: Session, request: Command) -> None:
-    header = UpdateConsumerOffset.take(request.ext)
-    check_group(header.consumer_group)
-    session.check_topic_right("read", header.topic)
-    _store_offset(session, header.consumer_group, header.topic, header.queue_id, header)
-    if not request.is_oneway:
-        session.ticket = session.broker.storage.issued
-    session.respond(request)
-
-
-def _query_offset(session: Session, request: Command) -> None:
-    header = QueryConsumerOffset.take(request.ext)
-    session.check_topic_right("read", header.topic)
-    topic = session.hub.find_topic(header.topic)
-    found: int | None = None
-    if topic is not None:
-        track = track_of(topic, header.queue_id)
-        found = topic.assigned.get(header.consumer_group, track)
-        if found is None and header.set_zero_if_not_found is not False and _is_young(topic, track):
-            found = 0
-    elif is_retry_topic(header.topic):
-        found = 0  # it will be made when the first message comes back
-    if found is None:
-        raise NotFound(f"group '{header.consumer_group}' has no offset in '{header.topic}'")
-    session.ticket = session.broker.storage.issued  # what was told once must never go back
-    session.respond(request, ext=OffsetResult(found).ext())
-
-
-def _is_young(topic: LogTopic, track: Track) -> bool:
-    """Whoever starts a consumer a little late shall not miss what was sent before, as with
-    Apache's brokers; in a large topic a new group begins at the end."""
-    first, end = topic.bound(track)
-    return first == 0 and end <= YOUNG_MESSAGES
-
-
-def _bound(session: Session, name: str, queue_id: int) -> tuple[int, int]:
-    session.check_topic_right("read", name)
-    topic = session.hub.find_topic(name)
-    return (0, 0) if topic is None else topic.bound(track_of(topic, queue_id))
-
-
-def _max_offset(session: Session, request: Command) -> None:
-    header = GetMaxOffset.take(request.ext)
-    _, end = _bound(session, header.topic, header.queue_id)
-    session.respond(request, ext=OffsetResult(end).ext())
-
-
-def _min_offset(session: Session, request: Command) -> None:
-    header = GetMinOffset.take(request.ext)
-    first, _ = _bound(session, header.topic, header.queue_id)
-    session.respond(request, ext=OffsetResult(first).ext())
-
-
-def _search_offset(session: Session, request: Command) -> None:
-    header = SearchOffset.take(request.ext)
-    first, end = _bound(session, header.topic, header.queue_id)
-    topic = session.hub.find_topic(header.topic)
-    offset = 0
-    if topic is not None and first < end:
-        track = track_of(topic, header.queue_id)
-        if (header.boundary_type or "").lower() == "upper":
-            offset = max(first, topic.offset_at(track, header.timestamp + 1) - 1)
-        else:
-            offset = max(first, topic.offset_at(track, header.timestamp))
-    session.respond(request, ext=OffsetResult(offset).ext())
-
-
-def _earliest(session: Session, request: Command) -> None:
-    header = EarliestStoreTime.take(request.ext)
-    first, end = _bound(session, header.topic, header.queue_id)
-    topic = session.hub.find_topic(header.topic)
-    time: int | None = None
-    if topic is not None and first < end:
-        time = topic.time_at(track_of(topic, header.queue_id), first)
-    session.respond(request, ext=TimestampResult(-1 if time is None else time).ext())
-
-
-def _view(session: Session, request: Command) -> None:
-    header = ViewMessage.take(request.ext)
-    found = find_message(session.hub, header.offset)
-    if found is None:
-        session.respond(
-            request,
-            ResponseCode.SYSTEM_ERROR,
-            remark=f"no message has the physical offset {header.offset}",
-        )
-        return
-    topic = found.topic
-    session.check_topic_right("read", topic.name)
-    body = sent_bytes(
-        found.record,
-        topic.name.encode(),
-        queue_id_of(topic, found.track),
-        found.place[1],
-        header.offset,
-        found.time,
-        host_bytes(session.hub.store_host(session)),
-    )
-    session.respond(request, body=body)
-
-
 HANDLERS: dict[int, Handler] = {
     RequestCode.PULL_MESSAGE: _pull,
     RequestCode.LITE_PULL_MESSAGE: _pull,
-    RequestCode.UPDATE_CONSUMER_OFFSET: _update_offset,
-    RequestCode.QUERY_CONSUMER_OFFSET: _query_offset,
-    RequestCode.GET_MAX_OFFSET: _max_offset,
-    RequestCode.GET_MIN_OFFSET: _min_offset,
-    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: _search_offset,
-    RequestCode.GET_EARLIEST_MSG_STORETIME: _earliest,
-    RequestCode.VIEW_MESSAGE_BY_ID: _view,
 }

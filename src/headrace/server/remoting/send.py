@@ -1,4 +1,4 @@
-"""Sends, alone and in batches, and messages that come back."""
+"""Sends, single and in batches, and the ends of transactions."""
 
 from __future__ import annotations
 
@@ -16,33 +16,25 @@ from headrace.errors import (
     BrokerError,
     EngineUnavailable,
     MalformedError,
-    NotFound,
     PreconditionFailed,
     Unsupported,
 )
-from headrace.server.remoting.batches import entries_of
-from headrace.server.remoting.lookup import find_message
 from headrace.server.remoting.message_mapping import (
     INT32,
     OWN,
     TopicRecord,
     delay_level,
     encode_record,
+    physical_offset,
+    track_of,
 )
-from headrace.server.remoting.meters import BACK, PUT
-from headrace.server.remoting.places import physical_offset, track_of
+from headrace.server.remoting.retry_topics import retried
 from headrace.server.remoting.send_batcher import AppendedRange
+from headrace.server.remoting.statistics import PUT
+from headrace.store.topics.entry import around_message_id
 from headrace.wire.remoting import names
 from headrace.wire.remoting import properties as property_names
-from headrace.wire.remoting.codes import (
-    COMPRESSION_MASK,
-    OWN_RETRY_LIMIT_VERSION,
-    TRANSACTION_MASK,
-    RequestCode,
-    SysFlag,
-    delay_seconds,
-    retry_level,
-)
+from headrace.wire.remoting.codes import COMPRESSION_MASK, TRANSACTION_MASK, RequestCode, SysFlag
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.compression import inflate
 from headrace.wire.remoting.headers.send import (
@@ -50,13 +42,13 @@ from headrace.wire.remoting.headers.send import (
     COMMIT,
     ROLLBACK,
     EndTransaction,
-    SendBack,
     SendMessage,
     SendResponse,
     take_send,
 )
+from headrace.wire.remoting.message import take_batch
 from headrace.wire.remoting.message_ids import offset_id, offset_ids
-from headrace.wire.remoting.properties import take_properties
+from headrace.wire.remoting.properties import UNIQ_KEY, take_properties
 
 if TYPE_CHECKING:
     from headrace.server.remoting.handlers import Handler
@@ -132,7 +124,7 @@ def _send_one(session: Session, request: Command, header: SendMessage) -> None:
     record = _record(session, header, request.body, take_properties(header.properties), header.flag)
     topic_name, queue_id = header.topic, header.queue_id
     if names.is_retry_topic(topic_name):
-        topic_name, record = _retried(session, request, header, record)
+        topic_name, record = retried(session, request, header, record)
         queue_id = 0 if topic_name != header.topic else queue_id
     topic = session.hub.topic_for_send(session, topic_name, header.default_topic_queue_nums)
     queue_id = _queue(topic, queue_id)
@@ -140,7 +132,7 @@ def _send_one(session: Session, request: Command, header: SendMessage) -> None:
 
     def stored(where: AppendedRange) -> None:
         result = SendResponse(
-            _offset_id(session, where.number, where.first),
+            offset_id(session.hub.store_host(session), physical_offset(where.number, where.first)),
             queue_id,
             where.first,
             unique,
@@ -214,72 +206,6 @@ def _queue(topic: LogTopic, queue_id: int) -> int:
     return randrange(topic.queues) if queue_id == BROKER_PICKS else queue_id
 
 
-def _offset_id(session: Session, number: int, offset: int) -> str:
-    return offset_id(session.hub.store_host(session), physical_offset(number, offset))
-
-
-# -- again ---------------------------------------------------------------------------------------
-
-
-def _limit(session: Session, request: Command, group: str, given: int | None) -> int:
-    """The client's, if it is one that may say so; or that of the group's settings."""
-    if given is not None and request.version >= OWN_RETRY_LIMIT_VERSION:
-        return given
-    return session.hub.groups.get(group).retry_max_times
-
-
-def _retried(
-    session: Session, request: Command, header: SendMessage, record: TopicRecord
-) -> tuple[str, TopicRecord]:
-    """A consumer retries by sending. Too often, or in order: the dead letters of the group."""
-    group = header.topic.removeprefix(names.RETRY_PREFIX)
-    most = _limit(session, request, group, header.max_reconsume_times)
-    orderly = session.hub.locks.is_orderly(group, session.hub.now_ms())
-    if header.reconsume_times <= most and not orderly:
-        return header.topic, record
-    return names.dead_letter_topic(group), record.with_properties(DELAY=None)
-
-
-def _send_back(session: Session, request: Command) -> None:
-    header = SendBack.take(request.ext)
-    names.check_group(header.group)
-    found = find_message(session.hub, header.offset)
-    if found is None:
-        raise NotFound(f"no message has the physical offset {header.offset}")
-    session.check_topic_right("read", found.topic.name)
-    record = found.record
-    origin = _offset_id(session, *found.place)
-    again = record.with_properties(
-        RETRY_TOPIC=record.properties.get(property_names.RETRY_TOPIC) or found.topic.name,
-        ORIGIN_MESSAGE_ID=record.properties.get(property_names.ORIGIN_MESSAGE_ID) or origin,
-        WAIT="false",
-        DELAY=None,
-    )
-    again = _once_more(again)
-    position = _put_again(session, request, header, again, record.reconsume_times)
-    session.respond(request, position=position)
-
-
-def _put_again(
-    session: Session, request: Command, header: SendBack, record: TopicRecord, tried: int
-) -> int:
-    hub = session.hub
-    most = _limit(session, request, header.group, header.max_reconsume_times)
-    hub.count(BACK, f"{header.origin_topic or ''}@{header.group}", 1)
-    if header.delay_level < 0 or tried >= most:
-        topic = hub.make_topic(names.dead_letter_topic(header.group), 1)
-        return topic.append_to(track_of(topic, 0), [encode_record(record)])[1]
-    level = header.delay_level or retry_level(tried)
-    assert delay_seconds(level) > 0, "a level from 1 on waits"
-    topic = hub.make_topic(names.retry_topic(header.group), 1)
-    waiting = record.with_properties(DELAY=str(level))
-    return hub.delays.put(waiting, topic, 0, level).position
-
-
-def _once_more(record: TopicRecord) -> TopicRecord:
-    return replace(record, reconsume_times=record.reconsume_times + 1)
-
-
 def _end_transaction(session: Session, request: Command) -> None:
     decision = EndTransaction.take(request.ext)
     position = 0
@@ -293,6 +219,53 @@ SENDS = frozenset(
 )
 HANDLERS: dict[int, Handler] = {
     **dict.fromkeys(SENDS, _send),
-    RequestCode.CONSUMER_SEND_MSG_BACK: _send_back,
     RequestCode.END_TRANSACTION: _end_transaction,
 }
+
+
+Make = Callable[[bytes, dict[str, str], int], TopicRecord]  # of body, properties and flag
+
+_NAME = UNIQ_KEY.encode() + b"\x01"
+_END = b"\x02"
+MAX_SHAPES = 16  # of one batch; where all differ, nothing is gained by looking
+
+
+def entries_of(data: bytes, make: Make, largest: int) -> tuple[list[bytes], str]:
+    """The entries of a batch, and the id of its first message.
+
+    Bodies above ``largest`` are left to ``make``, which may refuse or change them.
+    """
+    contents: list[bytes] = []
+    first = ""
+    shapes: dict[tuple[int, int, bytes], tuple[bytes, bytes]] = {}
+    for flag, body, raw in take_batch(data):
+        unique, rest = _take_id(raw) if len(body) <= largest else (b"", raw)
+        shape = flag, len(unique), rest
+        around = shapes.get(shape) if unique else None
+        if around is None:
+            record = _checked(make(body, take_properties(raw.decode("utf-8", "replace")), flag))
+            content = encode_record(record)
+            if unique and len(shapes) < MAX_SHAPES:
+                shapes[shape] = around_message_id(content, len(body))
+            first = first or record.properties[UNIQ_KEY]
+        else:
+            content = b"".join((around[0], unique, around[1], body))
+        contents.append(content)
+    return contents, first
+
+
+def _checked(record: TopicRecord) -> TopicRecord:
+    if delay_level(record):
+        raise PreconditionFailed("messages of a batch can be neither delayed nor retried")
+    return record
+
+
+def _take_id(raw: bytes) -> tuple[bytes, bytes]:
+    """The producer's id and the other properties; no id where it takes a closer look."""
+    at = raw.find(_NAME)
+    if at < 0 or (at and raw[at - 1 : at] != _END):
+        return b"", raw
+    unique, _, rest = raw[at + len(_NAME) :].partition(_END)
+    if not unique.isascii() or _NAME in rest:
+        return b"", raw
+    return unique, raw[:at] + rest

@@ -11,16 +11,15 @@ from headrace.core.vhost import Vhost
 from headrace.errors import AccessRefused, EngineUnavailable, NoSuchTopic
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Track
+from headrace.server.remoting.client_requests import RelayedRequests
 from headrace.server.remoting.delayed_messages import DelayedMessages
 from headrace.server.remoting.group_settings import GroupSettings
 from headrace.server.remoting.half_messages import HalfMessages
-from headrace.server.remoting.locks import QueueLocks
 from headrace.server.remoting.long_polls import LongPolls
-from headrace.server.remoting.members import GroupMembership
+from headrace.server.remoting.membership import GroupMembership, QueueLocks
 from headrace.server.remoting.message_mapping import REAL_LANE, TopicRecord
-from headrace.server.remoting.meters import RateCounters
-from headrace.server.remoting.relays import RelayedRequests
 from headrace.server.remoting.send_batcher import TurnAppends
+from headrace.server.remoting.statistics import RateCounters
 from headrace.store.topics.engine import TopicSpec
 from headrace.wire.remoting import names, properties
 from headrace.wire.remoting.codes import RequestCode

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from headrace.server.remoting.message_mapping import (
     TopicRecord,
     encode_record,
+    physical_offset,
     sent_bytes,
+    take_physical,
     take_record,
 )
-from headrace.server.remoting.places import physical_offset, take_physical
 from headrace.store.topics.engine import Entry
 from headrace.store.topics.entry import decode_entry, encode_entry
 from headrace.wire.remoting.message_ids import HostAddress, host_bytes

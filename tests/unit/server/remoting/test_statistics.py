@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.server.remoting.meters import DAY, HOUR, MAX_KEYS, RateCounters, RateSums
+from headrace.server.remoting.statistics import DAY, HOUR, MAX_KEYS, RateCounters, RateSums
 
 
 def test_sums_are_of_the_last_full_minute_the_hour_and_the_day() -> None:

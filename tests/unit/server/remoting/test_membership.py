@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.server.remoting.locks import QueueLocks
-from headrace.server.remoting.members import GroupMembership, Member
+from headrace.server.remoting.membership import GroupMembership, Member, QueueLocks
 from headrace.wire.remoting.codes import Language
 from headrace.wire.remoting.headers.groups import ConsumerGroup, Subscription
 from headrace.wire.remoting.message_queue import MessageQueue

@@ -1,0 +1,171 @@
+"""Offsets of groups and queues: query, update, search and reset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.core.topics.log_topic import LogTopic
+from headrace.errors import NotFound
+from headrace.model.topics.partitions import Track
+from headrace.server.remoting.message_mapping import queue_id_of, track_of
+from headrace.wire.remoting.codes import Language, RequestCode
+from headrace.wire.remoting.command import ONEWAY, Command
+from headrace.wire.remoting.headers.offsets import (
+    EarliestStoreTime,
+    GetMaxOffset,
+    GetMinOffset,
+    OffsetResult,
+    QueryConsumerOffset,
+    ResetOffset,
+    SearchOffset,
+    TimestampResult,
+    UpdateConsumerOffset,
+)
+from headrace.wire.remoting.headers.pull import PullMessage
+from headrace.wire.remoting.message_queue import MessageQueue, offset_list_body, offsets_body
+from headrace.wire.remoting.names import check_group, is_retry_topic
+
+if TYPE_CHECKING:
+    from headrace.server.remoting.handlers import Handler
+    from headrace.server.remoting.session import Session
+
+YOUNG_MESSAGES = 100_000  # in a queue, all of them still there
+
+
+def store_offset(
+    session: Session,
+    group: str,
+    name: str,
+    queue_id: int,
+    header: PullMessage | UpdateConsumerOffset,
+) -> None:
+    topic = session.hub.find_topic(name)
+    if topic is not None and header.commit_offset >= 0:
+        topic.assigned.set(group, track_of(topic, queue_id), header.commit_offset)
+
+
+def _update_offset(session: Session, request: Command) -> None:
+    header = UpdateConsumerOffset.take(request.ext)
+    check_group(header.consumer_group)
+    session.check_topic_right("read", header.topic)
+    store_offset(session, header.consumer_group, header.topic, header.queue_id, header)
+    if not request.is_oneway:
+        session.ticket = session.broker.storage.issued
+    session.respond(request)
+
+
+def _query_offset(session: Session, request: Command) -> None:
+    header = QueryConsumerOffset.take(request.ext)
+    session.check_topic_right("read", header.topic)
+    topic = session.hub.find_topic(header.topic)
+    found: int | None = None
+    if topic is not None:
+        track = track_of(topic, header.queue_id)
+        found = topic.assigned.get(header.consumer_group, track)
+        if found is None and header.set_zero_if_not_found is not False and _is_young(topic, track):
+            found = 0
+    elif is_retry_topic(header.topic):
+        found = 0  # it will be made when the first message comes back
+    if found is None:
+        raise NotFound(f"group '{header.consumer_group}' has no offset in '{header.topic}'")
+    session.ticket = session.broker.storage.issued  # what was told once must never go back
+    session.respond(request, ext=OffsetResult(found).ext())
+
+
+def _is_young(topic: LogTopic, track: Track) -> bool:
+    """Whoever starts a consumer a little late shall not miss what was sent before, as with
+    Apache's brokers; in a large topic a new group begins at the end."""
+    first, end = topic.bound(track)
+    return first == 0 and end <= YOUNG_MESSAGES
+
+
+def _bound(session: Session, name: str, queue_id: int) -> tuple[int, int]:
+    session.check_topic_right("read", name)
+    topic = session.hub.find_topic(name)
+    return (0, 0) if topic is None else topic.bound(track_of(topic, queue_id))
+
+
+def _max_offset(session: Session, request: Command) -> None:
+    header = GetMaxOffset.take(request.ext)
+    _, end = _bound(session, header.topic, header.queue_id)
+    session.respond(request, ext=OffsetResult(end).ext())
+
+
+def _min_offset(session: Session, request: Command) -> None:
+    header = GetMinOffset.take(request.ext)
+    first, _ = _bound(session, header.topic, header.queue_id)
+    session.respond(request, ext=OffsetResult(first).ext())
+
+
+def _search_offset(session: Session, request: Command) -> None:
+    header = SearchOffset.take(request.ext)
+    first, end = _bound(session, header.topic, header.queue_id)
+    topic = session.hub.find_topic(header.topic)
+    offset = 0
+    if topic is not None and first < end:
+        track = track_of(topic, header.queue_id)
+        if (header.boundary_type or "").lower() == "upper":
+            offset = max(first, topic.offset_at(track, header.timestamp + 1) - 1)
+        else:
+            offset = max(first, topic.offset_at(track, header.timestamp))
+    session.respond(request, ext=OffsetResult(offset).ext())
+
+
+def _earliest(session: Session, request: Command) -> None:
+    header = EarliestStoreTime.take(request.ext)
+    first, end = _bound(session, header.topic, header.queue_id)
+    topic = session.hub.find_topic(header.topic)
+    time: int | None = None
+    if topic is not None and first < end:
+        time = topic.time_at(track_of(topic, header.queue_id), first)
+    session.respond(request, ext=TimestampResult(-1 if time is None else time).ext())
+
+
+def _reset_offset(session: Session, request: Command) -> None:
+    """Let a group go to a time; its members are told, and drop what they have fetched."""
+    header = ResetOffset.take(request.ext)
+    session.check_topic_right("read", header.topic)
+    topic = session.hub.get_topic(header.topic)
+    offsets: dict[MessageQueue, int] = {}
+    for track, (first, end) in topic.bounds().items():
+        wanted = end
+        if header.timestamp >= 0:
+            wanted = max(first, topic.offset_at(track, header.timestamp))
+        known = topic.assigned.get(header.group, track)
+        if not header.is_force and known is not None:
+            wanted = min(wanted, known)
+        topic.assigned.set(header.group, track, wanted)
+        offsets[
+            MessageQueue(topic.name, session.hub.settings.broker_name, queue_id_of(topic, track))
+        ] = wanted
+    session.ticket = session.broker.storage.issued
+    _tell_members(session, header, offsets)
+    session.respond(request, body=offsets_body("offsetTable", offsets))
+
+
+def _tell_members(session: Session, header: ResetOffset, offsets: dict[MessageQueue, int]) -> None:
+    group = session.hub.members.groups.get(header.group)
+    for member in list(group.members.values()) if group is not None else []:
+        listed = member.language is Language.CPP
+        body = (offset_list_body if listed else offsets_body)("offsetTable", offsets)
+        other = member.connection
+        other.send_command(
+            Command(
+                RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
+                header.ext(),
+                body,
+                opaque=other.next_opaque(),
+                flag=ONEWAY,
+            )
+        )
+
+
+HANDLERS: dict[int, Handler] = {
+    RequestCode.UPDATE_CONSUMER_OFFSET: _update_offset,
+    RequestCode.QUERY_CONSUMER_OFFSET: _query_offset,
+    RequestCode.GET_MAX_OFFSET: _max_offset,
+    RequestCode.GET_MIN_OFFSET: _min_offset,
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: _search_offset,
+    RequestCode.GET_EARLIEST_MSG_STORETIME: _earliest,
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: _reset_offset,
+}
