@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import httpx
 import pika
 
-from headrace.bench import procfs
+from headrace.bench import processes
 from headrace.model.passwords import PasswordHash
 from headrace.server.app import Server
 from headrace.testing import run_broker
@@ -104,14 +104,14 @@ def lists(_: float) -> None:
         say(f"{'path':<68} {'median ms':>10} {'worst ms':>9} {'broker ms':>10} {'MiB':>6}")
         assert broker.pid is not None
         for path in LISTS:
-            taken, size, before = [], 0, procfs.cpu_seconds([broker.pid])
+            taken, size, before = [], 0, processes.cpu_seconds([broker.pid])
             for _ in range(ROUNDS):
                 began = time.perf_counter()
                 answer = client.get(path)
                 taken.append((time.perf_counter() - began) * 1000)
                 size = len(answer.content)
                 answer.raise_for_status()
-            busy = (procfs.cpu_seconds([broker.pid]) - before) * 1000 / ROUNDS
+            busy = (processes.cpu_seconds([broker.pid]) - before) * 1000 / ROUNDS
             say(
                 f"{path:<68} {statistics.median(taken):>10.1f} {max(taken):>9.1f} "
                 f"{busy:>10.1f} {size / 2**20:>6.2f}"
@@ -194,9 +194,9 @@ def pages(seconds: float) -> None:
             assert broker.pid is not None
 
             def cost(work: Callable[[], object], pid: int = broker.pid) -> float:
-                began, before = time.monotonic(), procfs.cpu_seconds([pid])
+                began, before = time.monotonic(), processes.cpu_seconds([pid])
                 work()
-                return (procfs.cpu_seconds([pid]) - before) / (time.monotonic() - began)
+                return (processes.cpu_seconds([pid]) - before) / (time.monotonic() - began)
 
             def replayed(url: str = url, asked: list[Asked] = asked) -> None:
                 length = sum(one for _, one in WALK)

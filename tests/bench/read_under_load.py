@@ -25,7 +25,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from headrace.bench import procfs
+from headrace.bench import processes
 from headrace.bench.cases import CASES
 from headrace.bench.load.amqp_connection import Address
 from headrace.bench.load.latency import measure_latency
@@ -72,7 +72,7 @@ class Standing:
 
     @property
     def pids(self) -> list[int]:
-        return procfs.tree(self.pid)
+        return processes.tree(self.pid)
 
     def start(self) -> float:
         return 0.0
@@ -129,7 +129,7 @@ def _watched(target: Standing) -> Iterator[None]:
 
     def look() -> None:
         while not done.wait(LOOK_SECONDS):
-            target.peak_mb = max(target.peak_mb, procfs.memory(target.pids).anonymous)
+            target.peak_mb = max(target.peak_mb, processes.memory(target.pids).anonymous)
 
     thread = threading.Thread(target=look)
     thread.start()

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "spark"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from headrace import topics
-from headrace.bench import procfs
+from headrace.bench import processes
 from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.testing import mariadb
@@ -234,11 +234,11 @@ class Figure:
 
 
 def _read(read: Callable[[], Any], rows: int, pids: Callable[[], list[int]]) -> Figure:
-    before = procfs.cpu_seconds(pids())
+    before = processes.cpu_seconds(pids())
     started = time.perf_counter()
     read().write.format("noop").mode("overwrite").save()
     seconds = time.perf_counter() - started
-    return Figure(rows / seconds, (procfs.cpu_seconds(pids()) - before) * 1e6 / rows)
+    return Figure(rows / seconds, (processes.cpu_seconds(pids()) - before) * 1e6 / rows)
 
 
 Medians = dict[str, tuple[float, float, float]]
@@ -283,7 +283,7 @@ def measure(rows: int, rounds: int, tell: Callable[[str], object]) -> dict[int, 
 
 
 def _trees(roots: list[int]) -> list[int]:
-    return list({pid for root in roots for pid in procfs.tree(root)})
+    return list({pid for root in roots for pid in processes.tree(root)})
 
 
 def _measured(cases: list[Case], rounds: int, pids: Callable[[], list[int]]) -> Medians:

@@ -12,7 +12,7 @@ import pytest
 from headrace.bench.cases import Case
 from headrace.bench.load.amqp_connection import AmqpConnection
 from headrace.bench.load_plan import LoadPlan
-from headrace.bench.procfs import memory
+from headrace.bench.processes import memory
 from headrace.testing import wait_for
 from headrace.verify.broker_process import BrokerProcess
 

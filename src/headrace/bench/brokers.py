@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import headrace
-from headrace.bench import procfs
+from headrace.bench import processes
 from headrace.bench.errors import MeasureError
 from headrace.bench.load.amqp_connection import Address, AmqpConnection
 
@@ -39,8 +39,8 @@ class RemoteBroker:
     @property
     def pids(self) -> list[int]:
         local = self.address[0] in ("127.0.0.1", "localhost", "::1")
-        pid = procfs.find_listener(self.address[1]) if local else None
-        return procfs.tree(pid) if pid else []
+        pid = processes.find_listener(self.address[1]) if local else None
+        return processes.tree(pid) if pid else []
 
     def start(self) -> float:
         return 0.0
@@ -71,7 +71,7 @@ class StartedBroker:
 
     @property
     def pids(self) -> list[int]:
-        return procfs.tree(self._process.pid) if self._process else []
+        return processes.tree(self._process.pid) if self._process else []
 
     def start(self) -> float:
         self._home = Path(tempfile.mkdtemp(prefix="headrace-bench-", dir=self._parent))
@@ -86,7 +86,7 @@ class StartedBroker:
     def stop(self) -> None:
         """Ends the process tree by its ids: asked first, then forced."""
         if self._process:
-            pids = procfs.tree(self._process.pid)
+            pids = processes.tree(self._process.pid)
             self._ask_to_stop(self._process)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_STOP_SECONDS)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from headrace.bench import procfs
+from headrace.bench import processes
 from headrace.bench.brokers import search_path
 from headrace.bench.cases import BACKLOG, WRITE_BYTES, CaseKind
 from headrace.bench.errors import MeasureError
@@ -219,7 +219,7 @@ def describe(
         "measurement": f"{rounds} rounds of {timing.seconds:g} s after {timing.warmup:g} s warm-up",
         "messages": f"100 B transient unless said, {WRITE_BYTES // 1024} KiB per write, "
         f"publishers at most {BACKLOG:,} ahead of consumers",
-        "data": f"on {procfs.filesystem(directory.resolve())}",
+        "data": f"on {processes.filesystem(directory.resolve())}",
     }
 
 

@@ -10,15 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import count
 from statistics import median
 from typing import Final
 
-from headrace.bench.brokers import HeadraceBroker
 from headrace.bench.compare import pika_client
-from headrace.bench.compare.ratio import RatioResult
-from headrace.client import BasicProperties, Channel, ConnectionFactory
+from headrace.bench.compare.ratio import MeasureSetup, RatioResult
+from headrace.client import BasicProperties, Channel
 from headrace.client.aio import connect
 
 BODY: Final = b"x" * 100
@@ -31,44 +29,28 @@ _OURS, _PIKAS = 250_000, 60_000  # messages that nobody consumes in a second
 _numbers = count(1)
 
 
-@dataclass(frozen=True, slots=True)
-class MeasureSetup:
-    """Where it is measured, and for how long."""
-
-    broker: HeadraceBroker
-    seconds: float
-
-    @property
-    def amqp_port(self) -> int:
-        return self.broker.address[1]
-
-    @property
-    def factory(self) -> ConnectionFactory:
-        return ConnectionFactory(port=self.broker.native_port)
-
-
 # -- cases -----------------------------------------------------------------------------------------
 
 
-def publish(site: MeasureSetup) -> RatioResult:
+def publish(setup: MeasureSetup) -> RatioResult:
     """Batches of 500, two under way / SelectConnection, confirms, 100 outstanding."""
-    return _compared("publish", site, _publish_batches, _publish_with_pika, ">= 5", publish)
+    return _compared("publish", setup, _publish_batches, _publish_with_pika, ">= 5", publish)
 
 
-def consume(site: MeasureSetup) -> RatioResult:
+def consume(setup: MeasureSetup) -> RatioResult:
     """deliveries(), each acknowledged / SelectConnection, each acknowledged."""
-    return _compared("consume", site, _consume_stream, _consume_with_pika, ">= 4", consume)
+    return _compared("consume", setup, _consume_stream, _consume_with_pika, ">= 4", consume)
 
 
-def consume_callback(site: MeasureSetup) -> RatioResult:
+def consume_callback(setup: MeasureSetup) -> RatioResult:
     """basic_consume(), acknowledged in the callback / SelectConnection, the same."""
     sides = _consume_callbacks, _consume_with_pika
-    return _compared("consume-callback", site, *sides, "shown", consume_callback)
+    return _compared("consume-callback", setup, *sides, "shown", consume_callback)
 
 
-def consume_aio(site: MeasureSetup) -> RatioResult:
+def consume_aio(setup: MeasureSetup) -> RatioResult:
     """basic_consume() of asyncio, with a coroutine function / SelectConnection."""
-    return _compared("consume-aio", site, _consume_aio, _consume_with_pika, "shown", consume_aio)
+    return _compared("consume-aio", setup, _consume_aio, _consume_with_pika, "shown", consume_aio)
 
 
 CASES: Final[dict[str, Callable[[MeasureSetup], RatioResult]]] = {
@@ -81,14 +63,14 @@ CASES: Final[dict[str, Callable[[MeasureSetup], RatioResult]]] = {
 
 def _compared(
     case: str,
-    site: MeasureSetup,
+    setup: MeasureSetup,
     ours: Callable[[MeasureSetup], float],
     pika: Callable[[MeasureSetup], float],
     wanted: str,
     about: Callable[[MeasureSetup], RatioResult],
 ) -> RatioResult:
     """In turn, so that a noisy minute hits both."""
-    rounds = [(pika(site), ours(site)) for _ in range(ROUNDS)]
+    rounds = [(pika(setup), ours(setup)) for _ in range(ROUNDS)]
     text = (about.__doc__ or "").splitlines()[0].rstrip(".")
     first, second = median(one[1] for one in rounds), median(one[0] for one in rounds)
     return RatioResult(case, first, second, wanted, "messages/s", text)
@@ -97,12 +79,12 @@ def _compared(
 # -- publishing ------------------------------------------------------------------------------------
 
 
-def _publish_batches(site: MeasureSetup) -> float:
-    with _queue(site) as (channel, name):
+def _publish_batches(setup: MeasureSetup) -> float:
+    with _queue(setup) as (channel, name):
         batch = [("", name, _PERSISTENT, BODY)] * BATCH
         begun, confirmed = time.monotonic(), 0
         under_way = channel.publish_batch_async(batch)
-        while time.monotonic() - begun < site.seconds:
+        while time.monotonic() - begun < setup.seconds:
             following = channel.publish_batch_async(batch)
             confirmed += sum(len(future.result(30)) for future in under_way)
             under_way = following
@@ -110,18 +92,18 @@ def _publish_batches(site: MeasureSetup) -> float:
         return confirmed / (time.monotonic() - begun)
 
 
-def _publish_with_pika(site: MeasureSetup) -> float:
-    with _queue(site) as (_, name):
-        return pika_client.publish(site.amqp_port, name, BODY, site.seconds)
+def _publish_with_pika(setup: MeasureSetup) -> float:
+    with _queue(setup) as (_, name):
+        return pika_client.publish(setup.broker.address[1], name, BODY, setup.seconds)
 
 
 # -- consuming -------------------------------------------------------------------------------------
 
 
-def _consume_stream(site: MeasureSetup) -> float:
-    with _queue(site, _OURS) as (channel, name):
+def _consume_stream(setup: MeasureSetup) -> float:
+    with _queue(setup, _OURS) as (channel, name):
         channel.basic_qos(PREFETCH)
-        meter = _Meter(site, _OURS)
+        meter = _Meter(setup, _OURS)
         for delivery in channel.deliveries(name, idle_timeout=30):
             delivery.ack()
             if meter.tick():
@@ -129,10 +111,10 @@ def _consume_stream(site: MeasureSetup) -> float:
         return meter.rate
 
 
-def _consume_callbacks(site: MeasureSetup) -> float:
-    with _queue(site, _OURS) as (channel, name):
+def _consume_callbacks(setup: MeasureSetup) -> float:
+    with _queue(setup, _OURS) as (channel, name):
         channel.basic_qos(PREFETCH)
-        meter, done = _Meter(site, _OURS), threading.Event()
+        meter, done = _Meter(setup, _OURS), threading.Event()
 
         def callback(consumer_tag: str, properties: BasicProperties, body: bytes) -> None:
             channel.basic_ack(name, properties.message_id)
@@ -140,21 +122,21 @@ def _consume_callbacks(site: MeasureSetup) -> float:
                 done.set()
 
         tag = channel.basic_consume(name, False, callback)
-        done.wait(site.seconds + 60)
+        done.wait(setup.seconds + 60)
         channel.basic_cancel(tag)
         return meter.rate
 
 
-def _consume_aio(site: MeasureSetup) -> float:
-    with _queue(site, _OURS) as (_, name):
-        return asyncio.run(_consume_coroutines(site, name))
+def _consume_aio(setup: MeasureSetup) -> float:
+    with _queue(setup, _OURS) as (_, name):
+        return asyncio.run(_consume_coroutines(setup, name))
 
 
-async def _consume_coroutines(site: MeasureSetup, name: str) -> float:
-    async with connect(port=site.broker.native_port) as connection:
+async def _consume_coroutines(setup: MeasureSetup, name: str) -> float:
+    async with connect(port=setup.broker.native_port) as connection:
         channel = await connection.create_channel()
         await channel.basic_qos(PREFETCH)
-        meter, done = _Meter(site, _OURS), asyncio.Event()
+        meter, done = _Meter(setup, _OURS), asyncio.Event()
 
         async def callback(consumer_tag: str, properties: BasicProperties, body: bytes) -> None:
             await channel.basic_ack(name, properties.message_id)
@@ -162,23 +144,23 @@ async def _consume_coroutines(site: MeasureSetup, name: str) -> float:
                 done.set()
 
         await channel.basic_consume(name, False, callback)
-        async with asyncio.timeout(site.seconds + 60):
+        async with asyncio.timeout(setup.seconds + 60):
             await done.wait()
         return meter.rate
 
 
-def _consume_with_pika(site: MeasureSetup) -> float:
-    with _queue(site, _PIKAS) as (_, name):
-        total = _filled(site, _PIKAS)
-        return pika_client.consume(site.amqp_port, name, PREFETCH, total, site.seconds)
+def _consume_with_pika(setup: MeasureSetup) -> float:
+    with _queue(setup, _PIKAS) as (_, name):
+        total = _filled(setup, _PIKAS)
+        return pika_client.consume(setup.broker.address[1], name, PREFETCH, total, setup.seconds)
 
 
 class _Meter:
     """Counts what is consumed; looks at the clock now and then."""
 
-    def __init__(self, site: MeasureSetup, filled: int) -> None:
+    def __init__(self, setup: MeasureSetup, filled: int) -> None:
         self.rate = 0.0
-        self._seconds, self._total = site.seconds, _filled(site, filled)
+        self._seconds, self._total = setup.seconds, _filled(setup, filled)
         self._count = 0
         self._begun = time.monotonic()
 
@@ -198,20 +180,20 @@ class _Meter:
 
 
 @contextmanager
-def _queue(site: MeasureSetup, filled: int = 0) -> Iterator[tuple[Channel, str]]:
+def _queue(setup: MeasureSetup, filled: int = 0) -> Iterator[tuple[Channel, str]]:
     """A durable queue with more than is consumed in the time; gone afterwards."""
     name = f"bench-{next(_numbers)}"
-    with site.factory.new_connection() as connection:
+    with setup.factory.new_connection() as connection:
         channel = connection.create_channel()
         channel.queue_declare(name, durable=True)
         batch = [("", name, _PERSISTENT, BODY)] * _FILL
-        for _ in range(0, _filled(site, filled), _FILL):
+        for _ in range(0, _filled(setup, filled), _FILL):
             channel.publish_batch(batch)
         yield channel, name
-    with site.factory.new_connection() as connection:
+    with setup.factory.new_connection() as connection:
         connection.create_channel().queue_delete(name)
 
 
-def _filled(site: MeasureSetup, per_second: int) -> int:
+def _filled(setup: MeasureSetup, per_second: int) -> int:
     """Whole calls."""
-    return -(-round(per_second * site.seconds) // _FILL) * _FILL
+    return -(-round(per_second * setup.seconds) // _FILL) * _FILL

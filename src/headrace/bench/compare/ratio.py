@@ -6,6 +6,22 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from headrace.bench.brokers import HeadraceBroker
+from headrace.client import ConnectionFactory
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureSetup:
+    """The broker, how long to measure, and an interpreter with the RocketMQ client of PyPI."""
+
+    broker: HeadraceBroker
+    seconds: float
+    rocketmq_python: str | None = None
+
+    @property
+    def factory(self) -> ConnectionFactory:
+        return ConnectionFactory(port=self.broker.native_port)
+
 
 @dataclass(frozen=True, slots=True)
 class RatioResult:

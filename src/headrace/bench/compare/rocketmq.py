@@ -10,17 +10,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Final
 
-from headrace.bench import procfs
-from headrace.bench.brokers import HeadraceBroker
+from headrace.bench import processes
 from headrace.bench.compare import remoting_connection
-from headrace.bench.compare.ratio import RatioResult, rate
+from headrace.bench.compare.ratio import MeasureSetup, RatioResult, rate
 from headrace.bench.errors import MeasureError
-from headrace.client import ConnectionFactory
 from headrace.client.core.requests import ClientRequest, nothing
 from headrace.rocketmq import (
     ConcurrentConsumer,
@@ -40,34 +37,27 @@ BODY: Final = b"x" * 100
 FILLED: Final = 50_000  # messages that are there to be read
 UNDER_WAY: Final = 16  # requests that wait for an answer
 PULL: Final = 32
-_PEER: Final = Path(__file__).with_name("rocketmq_peer.py")
+_PYPI_CLIENT: Final = Path(__file__).with_name("rocketmq_pypi.py")
 _WARM_UP: Final = 50  # sends
 _numbers = count(1)
 
 
-@dataclass(frozen=True, slots=True)
-class MeasureSetup:
-    """The broker, how long to measure, and an interpreter with the client of PyPI."""
+def _namesrv(setup: MeasureSetup) -> str:
+    return f"127.0.0.1:{setup.broker.ports['namesrv']}"
 
-    broker: HeadraceBroker
-    seconds: float
-    peer: str | None = None
 
-    @property
-    def namesrv(self) -> str:
-        return f"127.0.0.1:{self.broker.ports['namesrv']}"
+def _new_topic(setup: MeasureSetup) -> str:
+    """A topic with one queue."""
+    name = f"bench_{next(_numbers)}"
+    with _native(setup) as client:
+        client.declare(name)
+    return name
 
-    def new_topic(self) -> str:
-        """Of one queue."""
-        name = f"bench_{next(_numbers)}"
-        with self.native() as engine:
-            engine.declare(name)
-        return name
 
-    @contextmanager
-    def native(self) -> Iterator[NativeClient]:
-        with ConnectionFactory(port=self.broker.native_port).new_connection() as connection:
-            yield NativeClient(RemoteEngine(connection))
+@contextmanager
+def _native(setup: MeasureSetup) -> Iterator[NativeClient]:
+    with setup.factory.new_connection() as connection:
+        yield NativeClient(RemoteEngine(connection))
 
 
 class NativeClient:
@@ -100,52 +90,52 @@ class NativeClient:
 # -- the broker's work -----------------------------------------------------------------------------
 
 
-def _cost(site: MeasureSetup, step: Callable[[], int]) -> float:
+def _cost(setup: MeasureSetup, step: Callable[[], int]) -> float:
     """Microseconds of the broker's CPU per message."""
     for _ in range(UNDER_WAY * 4):
         step()
-    pids = site.broker.pids
-    before, done, end = procfs.cpu_seconds(pids), 0, time.monotonic() + site.seconds
+    pids = setup.broker.pids
+    before, done, end = processes.cpu_seconds(pids), 0, time.monotonic() + setup.seconds
     while time.monotonic() < end:
         done += step()
     if not done:
         raise MeasureError("nothing was done in the time given; let it be longer")
-    return (procfs.cpu_seconds(pids) - before) / done * 1e6
+    return (processes.cpu_seconds(pids) - before) / done * 1e6
 
 
-def _sending(site: MeasureSetup, batch: int, wanted: str) -> RatioResult:
-    with remoting_connection.RemotingConnection(site.broker.ports["remoting"]) as link:
-        ours = _cost(site, link.sending(site.new_topic(), BODY, batch, UNDER_WAY))
-    with site.native() as native:
-        other = _cost(site, native.append(site.new_topic(), batch))
+def _sending(setup: MeasureSetup, batch: int, wanted: str) -> RatioResult:
+    with remoting_connection.RemotingConnection(setup.broker.ports["remoting"]) as connection:
+        ours = _cost(setup, connection.sending(_new_topic(setup), BODY, batch, UNDER_WAY))
+    with _native(setup) as native:
+        other = _cost(setup, native.append(_new_topic(setup), batch))
     about = f"RocketMQ send / native append, {batch} messages a request"
     return RatioResult(f"cpu-send-{batch}", ours, other, wanted, "us CPU/message", about)
 
 
-def cpu_send_1(site: MeasureSetup) -> RatioResult:
+def cpu_send_1(setup: MeasureSetup) -> RatioResult:
     """The broker's CPU per message: sends of one message."""
-    return _sending(site, 1, "<= 4")
+    return _sending(setup, 1, "<= 4")
 
 
-def cpu_send_100(site: MeasureSetup) -> RatioResult:
+def cpu_send_100(setup: MeasureSetup) -> RatioResult:
     """The broker's CPU per message: batches of 100."""
-    return _sending(site, 100, "<= 2")
+    return _sending(setup, 100, "<= 2")
 
 
-def cpu_pull(site: MeasureSetup) -> RatioResult:
+def cpu_pull(setup: MeasureSetup) -> RatioResult:
     """The broker's CPU per message: pulls of 32."""
-    topic = _filled(site)
-    with remoting_connection.RemotingConnection(site.broker.ports["remoting"]) as link:
-        ours = _cost(site, link.pulling(topic, PULL, FILLED))
-    with site.native() as native:
-        other = _cost(site, _reading(native.engine, topic))
+    topic = _filled(setup)
+    with remoting_connection.RemotingConnection(setup.broker.ports["remoting"]) as connection:
+        ours = _cost(setup, connection.pulling(topic, PULL, FILLED))
+    with _native(setup) as native:
+        other = _cost(setup, _reading(native.engine, topic))
     about = f"RocketMQ pull / native read, {PULL} messages a request"
     return RatioResult("cpu-pull-32", ours, other, "<= 2", "us CPU/message", about)
 
 
-def _filled(site: MeasureSetup) -> str:
-    topic = site.new_topic()
-    with site.native() as native:
+def _filled(setup: MeasureSetup) -> str:
+    topic = _new_topic(setup)
+    with _native(setup) as native:
         for _ in range(FILLED // 1000):
             native.engine.append(topic, [Entry(BODY)] * 1000)
     return topic
@@ -168,16 +158,16 @@ def _reading(engine: RemoteEngine, topic: str) -> Callable[[], int]:
 # -- the SDK beside the client of PyPI -------------------------------------------------------------
 
 
-def _peer(site: MeasureSetup, what: str, topic: str, messages: int = 0) -> float:
-    assert site.peer is not None, "such cases are left out without it"
+def _pypi_client(setup: MeasureSetup, what: str, topic: str, messages: int = 0) -> float:
+    assert setup.rocketmq_python is not None, "such cases are left out without it"
     command = [
-        site.peer,
+        setup.rocketmq_python,
         "-I",
-        str(_PEER),
+        str(_PYPI_CLIENT),
         what,
-        site.namesrv,
+        _namesrv(setup),
         topic,
-        str(site.seconds),
+        str(setup.seconds),
         str(messages),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, cwd="/")
@@ -188,42 +178,42 @@ def _peer(site: MeasureSetup, what: str, topic: str, messages: int = 0) -> float
         raise MeasureError(f"the client of PyPI did not work: {said}") from None
 
 
-def _producer(site: MeasureSetup) -> Producer:
-    return Producer(ProducerConfig(producer_group="bench", namesrv_addr=site.namesrv))
+def _producer(setup: MeasureSetup) -> Producer:
+    return Producer(ProducerConfig(producer_group="bench", namesrv_addr=_namesrv(setup)))
 
 
-def sdk_sync(site: MeasureSetup) -> RatioResult:
+def sdk_sync(setup: MeasureSetup) -> RatioResult:
     """One send after the other, each confirmed."""
-    topic = site.new_topic()
-    with _producer(site) as producer:
+    topic = _new_topic(setup)
+    with _producer(setup) as producer:
 
         def step() -> int:
             producer.send(Message(topic, BODY))
             return 1
 
-        ours = rate(site.seconds, step, _WARM_UP)
-    return _beside(site, "sdk-sync-send", ours, 0.7, "sync send / PyPI client, sync send")
+        ours = rate(setup.seconds, step, _WARM_UP)
+    return _beside(setup, "sdk-sync-send", ours, 0.7, "sync send / PyPI client, sync send")
 
 
-def sdk_batch(site: MeasureSetup) -> RatioResult:
+def sdk_batch(setup: MeasureSetup) -> RatioResult:
     """Batches of 100, against single sends of the other client, which has no batches."""
-    topic = site.new_topic()
+    topic = _new_topic(setup)
     batch = [Message(topic, BODY) for _ in range(100)]
-    with _producer(site) as producer:
+    with _producer(setup) as producer:
 
         def step() -> int:
             producer.send_batch(batch)
             return len(batch)
 
-        ours = rate(site.seconds, step, _WARM_UP)
-    return _beside(site, "sdk-batch-send", ours, 3, "batches of 100 / PyPI client, sync send")
+        ours = rate(setup.seconds, step, _WARM_UP)
+    return _beside(setup, "sdk-batch-send", ours, 3, "batches of 100 / PyPI client, sync send")
 
 
-def sdk_async(site: MeasureSetup) -> RatioResult:
+def sdk_async(setup: MeasureSetup) -> RatioResult:
     """Sends whose answers come later."""
-    topic = site.new_topic()
+    topic = _new_topic(setup)
     under_way = deque[object]()
-    with _producer(site) as producer:
+    with _producer(setup) as producer:
 
         def step() -> int:
             under_way.append(producer.send_async(Message(topic, BODY)))
@@ -232,25 +222,25 @@ def sdk_async(site: MeasureSetup) -> RatioResult:
             under_way.popleft().result()  # type: ignore[attr-defined]
             return 1
 
-        ours = rate(site.seconds, step, _WARM_UP)
-    return _beside(site, "sdk-async-send", ours, 3, "async send / PyPI client, sync send")
+        ours = rate(setup.seconds, step, _WARM_UP)
+    return _beside(setup, "sdk-async-send", ours, 3, "async send / PyPI client, sync send")
 
 
-def _beside(site: MeasureSetup, case: str, ours: float, wanted: float, about: str) -> RatioResult:
-    other = _peer(site, "send", site.new_topic())
+def _beside(setup: MeasureSetup, case: str, ours: float, wanted: float, about: str) -> RatioResult:
+    other = _pypi_client(setup, "send", _new_topic(setup))
     return RatioResult(case, ours, other, f">= {wanted:g}", "messages/s", about)
 
 
-def sdk_consume(site: MeasureSetup) -> RatioResult:
+def sdk_consume(setup: MeasureSetup) -> RatioResult:
     """A concurrent consumer, from the first message to the last."""
-    topic = _filled(site)
-    ours = _consumed(site, topic)
-    other = _peer(site, "consume", topic, FILLED)
+    topic = _filled(setup)
+    ours = _consumed(setup, topic)
+    other = _pypi_client(setup, "consume", topic, FILLED)
     about = "concurrent consumer / PyPI client"
     return RatioResult("sdk-consume", ours, other, ">= 1", "messages/s", about)
 
 
-def _consumed(site: MeasureSetup, topic: str) -> float:
+def _consumed(setup: MeasureSetup, topic: str) -> float:
     times: list[float] = []
     seen = 0
     full = threading.Event()
@@ -267,7 +257,7 @@ def _consumed(site: MeasureSetup, topic: str) -> float:
 
     config = ConsumerConfig(
         consumer_group=f"bench-{topic}",
-        namesrv_addr=site.namesrv,
+        namesrv_addr=_namesrv(setup),
         consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
     )
     consumer = ConcurrentConsumer(config)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 
-from headrace.bench import procfs
+from headrace.bench import processes
 from headrace.bench.cases import Case
 from headrace.bench.errors import MeasureError
 from headrace.bench.load.amqp_connection import AmqpConnection
 from headrace.bench.load.throughput import crew_of, laid_out
 from headrace.bench.load.worker_group import SharedCounters, WorkerGroup
 from headrace.bench.load_plan import LoadPlan
-from headrace.bench.procfs import Memory
+from headrace.bench.processes import Memory
 from headrace.bench.target import Figure, Target
 
 _LIMIT_SECONDS = 180
@@ -75,10 +75,10 @@ def _fill(
 def settled(target: Target) -> Memory:
     """Memory once two looks half a second apart differ by less than 1 %, or after a while."""
     end = time.monotonic() + _SETTLE_SECONDS
-    last = procfs.memory(target.pids)
+    last = processes.memory(target.pids)
     while time.monotonic() < end:
         time.sleep(0.5)
-        now = procfs.memory(target.pids)
+        now = processes.memory(target.pids)
         if abs(now.anonymous - last.anonymous) < max(0.5, last.anonymous * 0.01):
             return now
         last = now

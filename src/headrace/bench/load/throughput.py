@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from headrace.bench import procfs
+from headrace.bench import processes
 from headrace.bench.cases import Case
 from headrace.bench.errors import MeasureError
 from headrace.bench.load.amqp_connection import AmqpConnection
@@ -96,10 +96,10 @@ def _look(target: Target, crew: WorkerGroup, meter: Callable[[], int]) -> _Sampl
     return _Sample(
         at=time.monotonic(),
         count=count,
-        broker=procfs.cpu_seconds(pids),
-        generator=procfs.cpu_seconds(crew.pids),
-        machine=procfs.machine_seconds(),
-        disk=procfs.disk_bytes(pids),
+        broker=processes.cpu_seconds(pids),
+        generator=processes.cpu_seconds(crew.pids),
+        machine=processes.machine_seconds(),
+        disk=processes.disk_bytes(pids),
         visible=bool(pids),
     )
 

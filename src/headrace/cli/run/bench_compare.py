@@ -133,7 +133,8 @@ def bench_client(
             "pika is what it is compared with, and is not installed: pip install pika"
         )
     from headrace.bench.brokers import HeadraceBroker
-    from headrace.bench.compare.client import CASES, MeasureSetup
+    from headrace.bench.compare.client import CASES
+    from headrace.bench.compare.ratio import MeasureSetup
 
     names = choose(chosen, CASES)
     if list_only:
@@ -177,7 +178,8 @@ def bench_rocketmq(
     Exit code 1 when a ratio is not what is wanted.
     """
     from headrace.bench.brokers import HeadraceBroker
-    from headrace.bench.compare.rocketmq import CASES, NEEDS_PEER, MeasureSetup
+    from headrace.bench.compare.ratio import MeasureSetup
+    from headrace.bench.compare.rocketmq import CASES, NEEDS_PEER
 
     names = choose(chosen, CASES)
     if list_only:
