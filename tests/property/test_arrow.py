@@ -17,8 +17,8 @@ from headrace.bulk.decode.topic_entries import EntryColumns
 from headrace.model.topics.message_priority import Priority
 from headrace.store.api.message_log import RecordDestination
 from headrace.store.log import record as r
-from headrace.store.topics.engine import Entry
 from headrace.store.topics.entry import encode_entry
+from headrace.store.topics.types import Entry
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import HeaderTable, Properties
 from support.example_counts import examples

@@ -17,7 +17,7 @@ from headrace.model.topics.claim_plan import (
     runs,
 )
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, shares
-from headrace.store.mysql.contiguity import Hole, fence
+from headrace.store.mysql.stable_ids import Hole, fence
 
 small = st.integers(0, 30)
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from headrace.core.topics.amqp_mapping import RAW, content_of, entry_of
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import Entry
 from headrace.store.topics.entry import EntryFields, decode_entry, encode_entry, message_of
+from headrace.store.topics.types import Entry
 from headrace.wire.amqp.content import body_of, make_content, properties_of
 from headrace.wire.amqp.properties import HeaderTable, Properties
 

@@ -13,7 +13,7 @@ import msgpack
 from headrace import errors
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import Priority, lane_named
-from headrace.store.topics.engine import (
+from headrace.store.topics.types import (
     ConsumerSpec,
     Entry,
     GroupInfo,

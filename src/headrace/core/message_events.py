@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.model.retention import Retention
-from headrace.store.topics.engine import Entry, TopicSpec
+from headrace.store.topics.types import Entry, TopicSpec
 
 if TYPE_CHECKING:
     from headrace.core.clock import Timer

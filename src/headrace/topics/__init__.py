@@ -22,9 +22,9 @@ from headrace.errors import (
 )
 from headrace.topics.consumer import Consumer
 from headrace.topics.messages import Batch, Lag, Message, NewMessage
-from headrace.topics.opening import open_store as open
 from headrace.topics.producer import Producer
 from headrace.topics.store import Store, Topic
+from headrace.topics.store import open_store as open
 
 __all__ = [
     "BadTopicName",

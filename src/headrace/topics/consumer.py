@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 from headrace.errors import BadTopicValue
 from headrace.model.topics.message_priority import lane_named
-from headrace.store.topics.engine import ConsumerSpec, Taken, TopicEngine
-from headrace.topics import arguments
-from headrace.topics.messages import Batch, Lag, Message, batch_of, lag_of, message_of, millis
-from headrace.topics.waiting import AppendSignal, CommitReadEngine, WaitingEngine, poll
+from headrace.store.topics.engine import TopicEngine
+from headrace.store.topics.types import ConsumerSpec, Taken
+from headrace.topics.messages import (
+    Batch,
+    Lag,
+    Message,
+    batch_of,
+    lag_of,
+    message_of,
+    millis,
+    positions_of,
+    seconds,
+    text,
+    whole,
+)
 
 _ROUND_S: Final = 1.0  # how long one look of an iteration waits
 
@@ -41,8 +54,8 @@ class Consumer:
         Waits up to ``wait`` seconds for the first one. ``commit`` is a batch that is done, which
         saves a round trip in some stores.
         """
-        arguments.whole("a batch", n)
-        wait = wait if wait == math.inf else arguments.seconds("wait", wait)
+        whole("a batch", n)
+        wait = wait if wait == math.inf else seconds("wait", wait)
         taken = self._next(n, commit)
         if taken.messages or wait <= 0:
             return batch_of(taken)
@@ -92,8 +105,8 @@ class Consumer:
             raise BadTopicValue(
                 f"nack() takes a message or a batch of read(), not {type(failed).__name__}"
             )
-        delay_ms = round(arguments.seconds("delay", delay) * 1000)
-        arguments.text("reason", reason)
+        delay_ms = round(seconds("delay", delay) * 1000)
+        text("reason", reason)
         ids = None
         if isinstance(failed, Message):
             if not failed.claim:
@@ -121,7 +134,7 @@ class Consumer:
         self._engine.seek(
             self.topic,
             self.reader,
-            positions=None if positions is None else arguments.positions(positions),
+            positions=None if positions is None else positions_of(positions),
             time_ms=None if time is None else millis(time),
         )
 
@@ -158,3 +171,61 @@ def _whole(batch: Batch) -> Batch:
             "one message at a time, nack() for one that failed; nothing was changed"
         )
     return batch
+
+
+_FIRST_S: Final = 0.005
+_LAST_S: Final = 0.2
+
+
+@runtime_checkable
+class WaitingEngine(Protocol):
+    """An engine whose reads wait by themselves."""
+
+    def read_waiting(
+        self, topic: str, reader: ConsumerSpec, batch: int, wait_s: float
+    ) -> Taken: ...
+
+
+@runtime_checkable
+class CommitReadEngine(Protocol):
+    """An engine that does both in one step."""
+
+    def commit_and_read(
+        self, topic: str, reader: ConsumerSpec, claim: Sequence[object], batch: int
+    ) -> Taken: ...
+
+
+class AppendSignal:
+    """Rung when something was appended to a topic by this process."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._rings: dict[str, int] = {}
+
+    def ring(self, topic: str) -> None:
+        with self._changed:
+            self._rings[topic] = self._rings.get(topic, 0) + 1
+            self._changed.notify_all()
+
+    def heard(self, topic: str) -> int:
+        with self._changed:
+            return self._rings.get(topic, 0)
+
+    def wait(self, topic: str, heard: int, timeout: float) -> bool:
+        """Until it rings again."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._rings.get(topic, 0) != heard, timeout)
+
+
+def poll(read: Callable[[], Taken], bell: AppendSignal, topic: str, wait_s: float) -> Taken:
+    """Read until there is something, or the time is over."""
+    deadline = time.monotonic() + wait_s
+    pause = _FIRST_S
+    while True:
+        heard = bell.heard(topic)
+        taken = read()
+        left = deadline - time.monotonic()
+        if taken.messages or left <= 0:
+            return taken
+        rang = bell.wait(topic, heard, min(pause, left))
+        pause = _FIRST_S if rang else min(pause * 2, _LAST_S)

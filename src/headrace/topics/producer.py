@@ -6,9 +6,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from headrace.model.topics.names import check_token
-from headrace.store.topics.engine import Entry, TopicEngine
+from headrace.store.topics.engine import TopicEngine
+from headrace.store.topics.types import Entry
+from headrace.topics.consumer import AppendSignal
 from headrace.topics.messages import NewMessage
-from headrace.topics.waiting import AppendSignal
 
 
 class Producer:

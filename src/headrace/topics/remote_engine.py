@@ -11,18 +11,19 @@ from headrace import errors
 from headrace.client import Channel, Connection, ConnectionFactory
 from headrace.client.core.requests import ClientRequest, Reply, nothing
 from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
-from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import (
+from headrace.model.retention import Retention
+from headrace.model.topics.message_priority import Priority, lane_named
+from headrace.store.topics.types import (
     ConsumerSpec,
     Entry,
     GroupInfo,
+    Part,
     PriorityLag,
     StoredMessage,
     Taken,
     TopicInfo,
     TopicSpec,
 )
-from headrace.topics import remote_values as values
 from headrace.wire.native.payloads import MAX_ARRAY, Op
 
 T = TypeVar("T")
@@ -135,7 +136,7 @@ class RemoteEngine:
         if options:
             fields["options"] = options
         return self._call(
-            Op.TOPIC_DECLARE, fields, lambda reply: values.topic(reply["topic"]), repeatable=True
+            Op.TOPIC_DECLARE, fields, lambda reply: _topic_info(reply["topic"]), repeatable=True
         )
 
     def delete(self, topic: str) -> None:
@@ -144,12 +145,12 @@ class RemoteEngine:
     def describe(self, topic: str) -> TopicInfo:
         def finish(reply: Reply) -> TopicInfo:
             self.max_body = int(reply["topic"]["max_body"])
-            return values.topic(reply["topic"])
+            return _topic_info(reply["topic"])
 
         return self._call(Op.TOPIC_DESCRIBE, {"name": topic}, finish, repeatable=True)
 
     def topics(self) -> list[TopicInfo]:
-        return [values.topic(row) for row in self._rows("topics", {})]
+        return [_topic_info(row) for row in self._rows("topics", {})]
 
     def _rows(self, kind: str, fields: Mapping[str, Any]) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
@@ -175,7 +176,7 @@ class RemoteEngine:
                     "nothing was stored"
                 )
         ids: list[int] = []
-        for token, batch in values.appends(entries, _APPEND_ROWS, _APPEND_BYTES):
+        for token, batch in _append_batches(entries, _APPEND_ROWS, _APPEND_BYTES):
             fields = {"topic": topic, "token": token, "batch": batch}
             ids += self._call(Op.APPEND, fields, lambda reply: list(reply["ids"]))
         return ids
@@ -191,19 +192,19 @@ class RemoteEngine:
         while True:
             wait = min(left, MAX_WAIT_S)
             fields = {
-                **values.reader(topic, reader),
+                **_consumer_fields(topic, reader),
                 "batch": batch,
                 "start": reader.start,
                 "min_share": reader.min_share,
                 "wait_ms": round(wait * 1000),
             }
-            taken = self._call(Op.READ, fields, values.taken, wait_s=wait)
+            taken = self._call(Op.READ, fields, _read_result, wait_s=wait)
             left -= wait
             if taken.messages or left <= 0:
                 return taken
 
     def commit(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
-        fields = {**values.reader(topic, reader), "claim": list(claim)}
+        fields = {**_consumer_fields(topic, reader), "claim": list(claim)}
         self._call(Op.COMMIT, fields, nothing)
 
     def nack(
@@ -216,7 +217,7 @@ class RemoteEngine:
         reason: str = "",
     ) -> None:
         fields = {
-            **values.reader(topic, reader),
+            **_consumer_fields(topic, reader),
             "claim": list(claim),
             "delay_ms": delay_ms,
             "reason": reason,
@@ -226,7 +227,7 @@ class RemoteEngine:
         self._call(Op.TOPIC_NACK, fields, nothing)
 
     def renew(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
-        fields = {**values.reader(topic, reader), "claim": list(claim)}
+        fields = {**_consumer_fields(topic, reader), "claim": list(claim)}
         self._call(Op.RENEW, fields, nothing, repeatable=True)
 
     # -- positions -------------------------------------------------------------------------------
@@ -239,7 +240,7 @@ class RemoteEngine:
         positions: Mapping[Priority, int] | None = None,
         time_ms: int | None = None,
     ) -> None:
-        fields = values.reader(topic, reader)
+        fields = _consumer_fields(topic, reader)
         if positions is not None:
             fields["positions"] = {lane.label: one for lane, one in positions.items()}
         if time_ms is not None:
@@ -249,21 +250,97 @@ class RemoteEngine:
     def lag(self, topic: str, reader: ConsumerSpec) -> list[PriorityLag]:
         return self._call(
             Op.LAG,
-            {**values.reader(topic, reader), "start": reader.start},
-            lambda reply: [values.lag(one) for one in reply["lag"]],
+            {**_consumer_fields(topic, reader), "start": reader.start},
+            lambda reply: [_priority_lag(one) for one in reply["lag"]],
             repeatable=True,
         )
 
     def groups(self, topic: str) -> list[GroupInfo]:
-        return [values.group(row) for row in self._rows("groups", {"topic": topic})]
+        return [_group_info(row) for row in self._rows("groups", {"topic": topic})]
 
     def forget_group(self, topic: str, reader: ConsumerSpec) -> None:
-        self._call(_FORGET_GROUP, values.reader(topic, reader), nothing)
+        self._call(_FORGET_GROUP, _consumer_fields(topic, reader), nothing)
 
     def dead(self, topic: str, group: str, limit: int = 100) -> list[tuple[StoredMessage, str]]:
         return self._call(
             _DEAD,
             {"topic": topic, "group": group, "limit": min(limit, MAX_ARRAY)},
-            lambda reply: [(values.message(row), str(reason)) for row, reason in reply["rows"]],
+            lambda reply: [(_stored_message(row), str(reason)) for row, reason in reply["rows"]],
             repeatable=True,
         )
+
+
+def _consumer_fields(topic: str, who: ConsumerSpec) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "topic": topic,
+        "token": who.token,
+        "lease_ms": who.lease_ms,
+        "max_attempts": who.max_attempts,
+    }
+    if who.group is not None:
+        fields["group"] = who.group
+    return fields
+
+
+def _append_batches(
+    entries: Sequence[Entry], max_rows: int, max_bytes: int
+) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """As many requests as it takes: entries of one token each, within the limits of a frame."""
+    batch: list[dict[str, Any]] = []
+    token, size = "", 0
+    for one in entries:
+        is_full = len(batch) >= max_rows or size + len(one.body) > max_bytes
+        if batch and (one.token != token or is_full):
+            yield token, batch
+            batch, size = [], 0
+        token = one.token
+        batch.append(_entry_fields(one))
+        size += len(one.body)
+    if batch:
+        yield token, batch
+
+
+def _entry_fields(one: Entry) -> dict[str, Any]:
+    fields: dict[str, Any] = {"priority": one.lane.label, "body": one.body}
+    for name in ("key", "tags", "source_ip", "message_id", "born"):
+        if (value := getattr(one, name)) is not None:
+            fields[name] = value
+    if one.properties:
+        fields["properties"] = dict(one.properties)
+    return fields
+
+
+def _topic_info(fields: Mapping[str, Any]) -> TopicInfo:
+    ms, size = fields["retention_ms"], fields["retention_bytes"]
+    return TopicInfo(
+        fields["name"],
+        fields["uuid"],
+        fields["engine"],
+        fields["queues"],
+        None if ms is None and size is None else Retention(ms, size),
+        fields["created_at"],
+        tuple(Part(lane_named(label), *rest) for label, *rest in fields["parts"]),
+    )
+
+
+def _stored_message(row: Sequence[Any]) -> StoredMessage:
+    number, label, *rest = row
+    return StoredMessage(number, lane_named(label), *rest)
+
+
+def _read_result(reply: Mapping[str, Any]) -> Taken:
+    return Taken(tuple(_stored_message(row) for row in reply["messages"]), tuple(reply["claim"]))
+
+
+def _priority_lag(row: Sequence[Any]) -> PriorityLag:
+    label, *rest = row
+    return PriorityLag(lane_named(label), *rest)
+
+
+def _group_info(row: Mapping[str, Any]) -> GroupInfo:
+    return GroupInfo(
+        row["group"],
+        row["token"],
+        tuple(row["members"]),
+        tuple(_priority_lag(one) for one in row["lag"]),
+    )

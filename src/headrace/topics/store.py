@@ -5,25 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from headrace.errors import BadTopicValue
+from headrace.errors import BadTopicValue, ConfigError
 from headrace.model.retention import Retention, parse_retention
 from headrace.model.topics.message_priority import BY_URGENCY
 from headrace.model.topics.names import check_token
-from headrace.store.topics.engine import (
+from headrace.store.topics.engine import TopicEngine
+from headrace.store.topics.types import (
     EARLIEST,
     LATEST,
     MAX_ATTEMPTS,
     ConsumerSpec,
     GroupInfo,
-    TopicEngine,
     TopicInfo,
     TopicSpec,
 )
-from headrace.topics import arguments
-from headrace.topics.consumer import Consumer
-from headrace.topics.messages import when
+from headrace.topics.consumer import AppendSignal, Consumer
+from headrace.topics.messages import seconds, when, whole
 from headrace.topics.producer import Producer
-from headrace.topics.waiting import AppendSignal
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ class Store:
             retention = kept
         elif retention is not None and not isinstance(retention, Retention):
             raise BadTopicValue(f"retention is text like 7d or 500MB, not {retention!r:.80}")
-        arguments.whole("queues", queues)
+        whole("queues", queues)
         return _topic(self.engine.create(TopicSpec(name, queues, retention, options)))
 
     def delete(self, name: str) -> None:
@@ -123,9 +121,9 @@ class Store:
         check_token(token)
         if group is not None:
             check_token(group, "group")
-        arguments.seconds("lease", lease)
-        arguments.whole("min_share", min_share)
-        arguments.whole("max_attempts", max_attempts)
+        seconds("lease", lease)
+        whole("min_share", min_share)
+        whole("max_attempts", max_attempts)
         if start not in (EARLIEST, LATEST):
             raise BadTopicValue(f"start {start!r} is unknown: earliest or latest")
         if lease < 0.001 or max_attempts < 1 or not 0 <= min_share <= 50:
@@ -166,3 +164,43 @@ def _topic(info: TopicInfo) -> Topic:
             for lane in BY_URGENCY
         },
     )
+
+
+def open_store(url: str) -> Store:
+    """The topics at a URL:
+
+    `mysql://user:password@host:3306/database`: a MySQL or MariaDB database, without a broker;
+    `headrace://user:password@host:9090/vhost`: a broker, over the native protocol
+    (`headraces://` with TLS);
+    `memory:`: in this process and gone with it, for tests.
+    """
+    return Store(_engine(url))
+
+
+def _engine(url: str) -> TopicEngine:
+    # Engines are imported when they are used: none needs what only another one does.
+    scheme = url.partition(":")[0]
+    if scheme == "mysql":
+        from headrace.store.mysql.engine import MySqlEngine
+
+        return MySqlEngine(url)
+    if scheme in ("headrace", "headraces"):
+        return _remote(url)
+    if url == "memory:":
+        from headrace.store.topics.memory import MemoryEngine
+
+        return MemoryEngine()
+    raise ConfigError(
+        f"a store of topics is mysql://..., headrace://... or memory:, not {scheme[:20]!r}"
+    )
+
+
+def _remote(url: str) -> TopicEngine:
+    from headrace.client import ConnectionFactory
+    from headrace.topics.remote_engine import connect
+
+    try:
+        factory = ConnectionFactory.from_url(url)
+    except ValueError as error:
+        raise ConfigError(f"the headrace:// URL cannot be used: {error}") from None
+    return connect(factory)

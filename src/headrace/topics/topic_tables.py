@@ -13,8 +13,9 @@ from headrace.store.mysql import staging, tables
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.mysql.message_rows import TOMBSTONE, Values, queue_of, values_of
 from headrace.store.mysql.url import MySqlSettings, parse_url
-from headrace.store.topics.engine import Entry
+from headrace.store.topics.types import Entry
 
+__all__ = ["Entry", "LaneBounds", "Priority", "TopicTables"]
 STAGE_ROWS: Final = 500
 STAGE_BYTES: Final = 1 << 20
 

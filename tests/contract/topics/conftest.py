@@ -11,8 +11,9 @@ from headrace import topics
 from headrace.errors import NoSuchTopic
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics.engine import Entry, TopicEngine, TopicSpec
+from headrace.store.topics.engine import TopicEngine
 from headrace.store.topics.memory import MemoryEngine
+from headrace.store.topics.types import Entry, TopicSpec
 from support.mariadb import MariaDb
 from support.native_topics import NativeEngine
 

@@ -10,7 +10,8 @@ import pytest
 
 from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import ConsumerSpec, Entry, Taken, TopicEngine
+from headrace.store.topics.engine import TopicEngine
+from headrace.store.topics.types import ConsumerSpec, Entry, Taken
 from headrace.testing import wait_for
 
 Fill = Callable[..., list[int]]

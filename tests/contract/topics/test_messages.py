@@ -8,14 +8,8 @@ import pytest
 
 from headrace.errors import BodyTooLarge, ClaimLost
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import (
-    LATEST,
-    ConsumerSpec,
-    Entry,
-    StoredMessage,
-    Taken,
-    TopicEngine,
-)
+from headrace.store.topics.engine import TopicEngine
+from headrace.store.topics.types import LATEST, ConsumerSpec, Entry, StoredMessage, Taken
 
 Fill = Callable[..., list[int]]
 ALONE = ConsumerSpec("reader-1")

@@ -9,7 +9,8 @@ import pytest
 from headrace.errors import ClaimLost
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import ConsumerSpec, Entry, PriorityLag, Taken, TopicEngine
+from headrace.store.topics.engine import TopicEngine
+from headrace.store.topics.types import ConsumerSpec, Entry, PriorityLag, Taken
 from headrace.testing import wait_for
 
 Fill = Callable[..., list[int]]

@@ -8,7 +8,8 @@ import pytest
 
 from headrace.errors import BadTopicValue, ClaimLost
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import ConsumerSpec, Taken, TopicEngine
+from headrace.store.topics.engine import TopicEngine
+from headrace.store.topics.types import ConsumerSpec, Taken
 from headrace.testing import wait_for
 
 Fill = Callable[..., list[int]]

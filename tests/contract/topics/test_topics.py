@@ -9,7 +9,8 @@ import pytest
 from headrace.errors import BadTopicName, BadTopicValue, NoSuchTopic, TopicConflict
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import ConsumerSpec, Entry, TopicEngine, TopicSpec
+from headrace.store.topics.engine import TopicEngine
+from headrace.store.topics.types import ConsumerSpec, Entry, TopicSpec
 
 NewTopic = Callable[..., str]
 

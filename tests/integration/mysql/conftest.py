@@ -9,7 +9,7 @@ import pymysql
 import pytest
 
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics.engine import TopicSpec
+from headrace.store.topics.types import TopicSpec
 from support.mariadb import MariaDb
 
 _numbers = count(1)

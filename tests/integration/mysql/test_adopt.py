@@ -10,7 +10,7 @@ import pytest
 from headrace.errors import BadTopicValue, NoSuchTopic, TopicConflict
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics.engine import ConsumerSpec, Entry
+from headrace.store.topics.types import ConsumerSpec, Entry
 from support.mariadb import MariaDb
 
 Cursor = pymysql.cursors.Cursor

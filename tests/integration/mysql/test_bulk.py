@@ -6,7 +6,7 @@ import pytest
 
 from headrace import topics
 from headrace.errors import NoSuchTopic
-from headrace.topics.bulk import Entry, Priority, TopicTables
+from headrace.topics.topic_tables import Entry, Priority, TopicTables
 from support.mariadb import MariaDb
 
 

@@ -12,7 +12,7 @@ from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import bodies as reading
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics.engine import ConsumerSpec, Entry, StoredMessage, Taken, TopicSpec
+from headrace.store.topics.types import ConsumerSpec, Entry, StoredMessage, Taken, TopicSpec
 from headrace.testing import wait_for
 
 Cursor = pymysql.cursors.Cursor

@@ -11,7 +11,7 @@ import pytest
 from headrace.errors import ClaimLost, EngineUnavailable, StoreError
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics.engine import ConsumerSpec, Entry, TopicSpec
+from headrace.store.topics.types import ConsumerSpec, Entry, TopicSpec
 from headrace.testing import wait_for
 from support.mariadb import MariaDb
 

@@ -10,7 +10,7 @@ import pytest
 from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics.engine import ConsumerSpec, Entry, TopicSpec
+from headrace.store.topics.types import ConsumerSpec, Entry, TopicSpec
 
 Cursor = pymysql.cursors.Cursor
 StartEngine = Callable[..., MySqlEngine]

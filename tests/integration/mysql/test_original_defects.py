@@ -13,7 +13,7 @@ from headrace.store.mysql.catalog import CatalogTopic
 from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.mysql.stable_ids import Bounds, StableIds
-from headrace.store.topics.engine import ConsumerSpec, Entry, Taken, TopicSpec
+from headrace.store.topics.types import ConsumerSpec, Entry, Taken, TopicSpec
 from headrace.testing import wait_for
 
 Cursor = pymysql.cursors.Cursor

@@ -10,9 +10,9 @@ import pytest
 
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
-from headrace.store.mysql import partitions, retention
+from headrace.store.mysql import retention
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics.engine import ConsumerSpec, Entry, StoredMessage, TopicSpec
+from headrace.store.topics.types import ConsumerSpec, Entry, StoredMessage, TopicSpec
 from support.mariadb import MariaDb
 
 Cursor = pymysql.cursors.Cursor
@@ -177,12 +177,12 @@ def test_partitions_are_made_ahead_and_dropped(engine: MySqlEngine, sql: Cursor)
     fill(engine, 3500)
     engine.housekeep()
     with engine._readers.session() as session:
-        bounds = partitions.bounds_of(session, "t", Priority.MIDDLE)
+        bounds = retention.bounds_of(session, "t", Priority.MIDDLE)
     assert bounds[0] == 1001 and bounds[-1] >= 5501
     age(sql, 2100)
     engine.housekeep()
     with engine._readers.session() as session:
-        assert partitions.bounds_of(session, "t", Priority.MIDDLE)[0] == 3001
+        assert retention.bounds_of(session, "t", Priority.MIDDLE)[0] == 3001
     assert rest(sql) == 1500  # from 2001 on: the rest of a partition goes with it
     assert read_all(engine, ConsumerSpec("c"))[0] == 2101
 

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.errors import EngineUnavailable
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics.engine import ConsumerSpec, Entry, TopicSpec
+from headrace.store.topics.types import ConsumerSpec, Entry, TopicSpec
 from headrace.testing import wait_for
 from support.mariadb import MariaDb
 

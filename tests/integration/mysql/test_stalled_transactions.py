@@ -15,7 +15,7 @@ import headrace
 from headrace.errors import EngineUnavailable
 from headrace.store.mysql import connection, pool
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics.engine import ConsumerSpec, Entry
+from headrace.store.topics.types import ConsumerSpec, Entry
 from headrace.testing import wait_for
 from support.mariadb import MariaDb
 from support.process_state import is_stopped
@@ -23,12 +23,13 @@ from support.process_state import is_stopped
 # Stops with the rows of the group locked, between two statements of a claim.
 MEMBER = """
 import os, signal, sys
-from headrace.store.mysql import cursors, driver
+from headrace.store.mysql import connection
+from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics.engine import Reader
+from headrace.store.topics.types import ConsumerSpec
 
-driver._IDLE_IN_TRANSACTION_S = int(sys.argv[2])
-find = cursors.find
+connection._IDLE_IN_TRANSACTION_S = int(sys.argv[2])
+find = group_rows.find_cursors
 
 def stop(session, *args, for_update=False):
     found = find(session, *args, for_update=for_update)
@@ -36,10 +37,10 @@ def stop(session, *args, for_update=False):
         os.kill(os.getpid(), signal.SIGSTOP)
     return found
 
-cursors.find = stop
+group_rows.find_cursors = stop
 engine = MySqlEngine(sys.argv[1])
 try:
-    engine.read("t", Reader("frozen", "g"), 10)
+    engine.read("t", ConsumerSpec("frozen", "g"), 10)
 finally:
     engine.close()
 """

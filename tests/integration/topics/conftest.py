@@ -10,7 +10,7 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from headrace.store.topics.engine import TopicSpec
+from headrace.store.topics.types import TopicSpec
 from headrace.testing import RunningBroker, run_broker
 from support.native_topics import NativeEngine
 

@@ -12,7 +12,7 @@ from pika.exceptions import ChannelClosedByBroker
 
 from headrace.errors import TopicConflict
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import ConsumerSpec, Entry, TopicSpec
+from headrace.store.topics.types import ConsumerSpec, Entry, TopicSpec
 from headrace.testing import RunningBroker, wait_for
 from support.native_topics import NativeEngine
 

@@ -17,7 +17,7 @@ import headrace
 from headrace import topics
 from headrace.errors import BrokerError, EngineUnavailable, StoreError
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics.engine import Entry, TopicSpec
+from headrace.store.topics.types import Entry, TopicSpec
 from headrace.testing import wait_for
 from headrace.topics.remote_engine import RemoteEngine
 from support import brokers

@@ -18,7 +18,7 @@ from headrace.errors import (
     NoSuchTopic,
 )
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import ConsumerSpec, Entry
+from headrace.store.topics.types import ConsumerSpec, Entry
 from headrace.testing import RunningBroker, wait_for
 from support.access_matrix import Site
 from support.native_topics import (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.errors import AccessRefused
-from headrace.store.topics.engine import ConsumerSpec, Entry, TopicSpec
+from headrace.store.topics.types import ConsumerSpec, Entry, TopicSpec
 from headrace.testing import RunningBroker
 from support.access_matrix import PASSWORD, USER, Site
 from support.native_topics import (

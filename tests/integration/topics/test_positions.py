@@ -15,7 +15,7 @@ from headrace.client.settings import Settings
 from headrace.store.tools.backup import backup, restore
 from headrace.store.tools.fsck import check
 from headrace.store.tools.repair import repair
-from headrace.store.topics.engine import ConsumerSpec, Entry, TopicSpec
+from headrace.store.topics.types import ConsumerSpec, Entry, TopicSpec
 from headrace.testing import run_broker
 from headrace.wire.native.payloads import Op
 from support.native_topics import NativeEngine

@@ -14,7 +14,7 @@ from headrace.errors import ClaimLost, EngineUnavailable
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import Priority
 from headrace.store.tools.fsck import check
-from headrace.store.topics.engine import LATEST, ConsumerSpec, Entry, Taken, TopicSpec
+from headrace.store.topics.types import LATEST, ConsumerSpec, Entry, Taken, TopicSpec
 from headrace.testing import RunningBroker, run_broker, wait_for
 from support import brokers
 from support.native_topics import NativeEngine

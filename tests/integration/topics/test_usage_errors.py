@@ -10,7 +10,7 @@ import pytest
 from headrace import topics
 from headrace.errors import BadTopicValue, BrokerError
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import ConsumerSpec
+from headrace.store.topics.types import ConsumerSpec
 from headrace.testing import run_broker
 
 

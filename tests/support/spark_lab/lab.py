@@ -20,7 +20,7 @@ from headrace import topics
 from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.demo.broker import lasting_ports
-from headrace.topics.bulk import TopicTables
+from headrace.topics.topic_tables import TopicTables
 from headrace.wire.native.payloads import Op
 from support import brokers, mariadb
 from support.spark_lab.processes import java_of

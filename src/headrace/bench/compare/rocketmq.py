@@ -29,7 +29,7 @@ from headrace.rocketmq import (
     Producer,
     ProducerConfig,
 )
-from headrace.store.topics.engine import ConsumerSpec, Entry
+from headrace.store.topics.types import ConsumerSpec, Entry
 from headrace.topics.remote_engine import RemoteEngine
 from headrace.wire.native.payloads import Op
 

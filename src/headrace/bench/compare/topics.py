@@ -32,7 +32,7 @@ from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.mysql.tables import NOW
 from headrace.store.mysql.url import parse_url
-from headrace.store.topics.engine import ConsumerSpec, Entry, TopicSpec
+from headrace.store.topics.types import ConsumerSpec, Entry, TopicSpec
 from headrace.testing.mariadb import MariaDb
 from headrace.wire.native.payloads import Op
 

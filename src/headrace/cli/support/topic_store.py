@@ -24,7 +24,7 @@ from headrace.cli.support.output import escaped, escaped_body, print_json
 from headrace.cli.support.sender import lines_of
 from headrace.client import ConnectionFactory, HeadraceError
 from headrace.errors import CommandFailed, ConfigError, NoSuchTopic
-from headrace.store.topics.engine import GroupInfo
+from headrace.store.topics.types import GroupInfo
 from headrace.topics import Message, Store
 from headrace.topics import open as open_store
 from headrace.topics.remote_engine import RemoteEngine

@@ -15,7 +15,7 @@ from headrace.errors import DataLost
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.partitions import track_of
 from headrace.store.api.rows import PinRow
-from headrace.store.topics.engine import GroupInfo, PriorityLag
+from headrace.store.topics.types import GroupInfo, PriorityLag
 
 if TYPE_CHECKING:
     from headrace.core.clock import Clock

@@ -21,8 +21,8 @@ from typing import Final
 
 from headrace.errors import MalformedError, UnexpectedFrame
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import Entry
 from headrace.store.topics.entry import EntryFields
+from headrace.store.topics.types import Entry
 from headrace.wire.amqp.content import body_of, make_content, properties_of
 from headrace.wire.amqp.properties import HeaderTable, Properties
 

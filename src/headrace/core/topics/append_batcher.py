@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from headrace.core.topics.async_engine import EngineReply, Then
 from headrace.errors import BadTopicValue, BodyTooLarge, EngineUnavailable
-from headrace.store.topics.engine import Entry
+from headrace.store.topics.types import Entry
 
 MAX_ROWS = 1000  # of one call
 MAX_BYTES = 1 << 20

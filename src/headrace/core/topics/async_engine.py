@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from headrace.errors import BrokerError
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import (
+from headrace.store.topics.types import (
     ConsumerSpec,
     Entry,
     GroupInfo,
@@ -23,7 +23,7 @@ from headrace.store.topics.engine import (
 T = TypeVar("T")
 
 # id, lane, partition, time, body, token, key, tags, source ip, message id, born, properties,
-# attempts: as in store.topics.engine.Message.
+# attempts: as in store.topics.types.StoredMessage.
 MessageRow = tuple[object, ...]
 
 

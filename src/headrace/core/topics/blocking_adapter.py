@@ -23,12 +23,12 @@ from headrace.core.topics.async_engine import (
 from headrace.core.topics.workers import EngineThreads
 from headrace.errors import BodyTooLarge, EngineUnavailable, NoSuchTopic
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import (
+from headrace.store.topics.engine import SharedEngine
+from headrace.store.topics.types import (
     ConsumerSpec,
     Entry,
     GroupInfo,
     PriorityLag,
-    SharedEngine,
     StoredMessage,
     Taken,
     TopicInfo,

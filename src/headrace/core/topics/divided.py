@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from headrace.core.topics.log_topic import LogTopic
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.partitions import Track
-from headrace.store.topics.engine import GroupInfo, PriorityLag
+from headrace.store.topics.types import GroupInfo, PriorityLag
 
 MembersOf = Callable[[str], Sequence[str]]
 

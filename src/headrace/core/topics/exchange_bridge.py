@@ -20,8 +20,8 @@ from headrace.errors import BrokerError, PreconditionFailed, TopicConflict
 from headrace.model.message import PublishedRun, Route
 from headrace.model.retention import Retention, parse_retention
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import TopicSpec
 from headrace.store.topics.entry import EntryFields, decode_entry
+from headrace.store.topics.types import TopicSpec
 
 if TYPE_CHECKING:
     from headrace.core.vhost import Vhost

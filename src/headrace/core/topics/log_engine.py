@@ -26,7 +26,9 @@ from headrace.errors import BadTopicValue, EngineUnavailable, NoSuchTopic, Topic
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import message_id
 from headrace.store.api.rows import CursorRow, RetryRow, TopicRow
-from headrace.store.topics.engine import (
+from headrace.store.topics.entry import decode_entry
+from headrace.store.topics.reads import DeliveredEntries
+from headrace.store.topics.types import (
     ConsumerSpec,
     Entry,
     GroupInfo,
@@ -35,8 +37,6 @@ from headrace.store.topics.engine import (
     TopicSpec,
     refuse_options,
 )
-from headrace.store.topics.entry import decode_entry
-from headrace.store.topics.reads import DeliveredEntries
 
 if TYPE_CHECKING:
     from headrace.core.vhost import Vhost

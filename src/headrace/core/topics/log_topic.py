@@ -35,10 +35,10 @@ from headrace.store.api.message_log import (
     StoredExtent,
 )
 from headrace.store.api.rows import TopicRow
-from headrace.store.topics.engine import Entry, Part, TopicInfo, UniformEntries
 from headrace.store.topics.entry import encode_entries
 from headrace.store.topics.groups import TopicGroups
 from headrace.store.topics.reads import LoadedEntries
+from headrace.store.topics.types import Entry, Part, TopicInfo, UniformEntries
 
 if TYPE_CHECKING:
     from headrace.core.vhost import Vhost

@@ -13,8 +13,8 @@ from headrace.core.topics.async_engine import Batch, CancelRead, EngineReply, Me
 from headrace.core.topics.exchange_bridge import ExchangeBridge
 from headrace.errors import BrokerError, NoSuchTopic
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import LATEST, ConsumerSpec
 from headrace.store.topics.entry import EntryFields
+from headrace.store.topics.types import LATEST, ConsumerSpec
 
 if TYPE_CHECKING:
     from headrace.core.clock import Timer, Timers

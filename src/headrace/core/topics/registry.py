@@ -19,7 +19,7 @@ from headrace.errors import (
     TopicConflict,
 )
 from headrace.model.topics.names import check_topic
-from headrace.store.topics.engine import TopicInfo, TopicSpec
+from headrace.store.topics.types import TopicInfo, TopicSpec
 
 if TYPE_CHECKING:
     from headrace.core.exchange import Exchange

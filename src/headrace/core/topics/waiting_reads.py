@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headrace.store.topics.engine import ConsumerSpec
+from headrace.store.topics.types import ConsumerSpec
 
 if TYPE_CHECKING:
     from headrace.core.clock import Timer, Timers

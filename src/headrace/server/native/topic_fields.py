@@ -12,7 +12,7 @@ from headrace.errors import BadTopicValue, BodyTooLarge, CommandInvalid
 from headrace.model.retention import Retention, parse_retention
 from headrace.model.topics.message_priority import Priority, lane_named
 from headrace.model.topics.names import check_token
-from headrace.store.topics.engine import (
+from headrace.store.topics.types import (
     DEFAULT_LEASE_MS,
     EARLIEST,
     LATEST,

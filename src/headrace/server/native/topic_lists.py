@@ -11,7 +11,7 @@ from headrace.errors import EngineUnavailable, NoSuchTopic
 from headrace.server.native.channel import Channel
 from headrace.server.native.topic_fields import group_fields, topic_fields
 from headrace.server.native.topics import EXCHANGE_PREFIX, limit_of
-from headrace.store.topics.engine import GroupInfo, TopicInfo
+from headrace.store.topics.types import GroupInfo, TopicInfo
 from headrace.wire.native.payloads import Request
 
 if TYPE_CHECKING:

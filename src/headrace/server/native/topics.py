@@ -18,7 +18,7 @@ from headrace.errors import NotAllowed
 from headrace.model.topics.message_priority import Priority
 from headrace.server.native import topic_fields as values
 from headrace.server.native.channel import Channel, ChannelRead
-from headrace.store.topics.engine import PriorityLag, TopicInfo
+from headrace.store.topics.types import PriorityLag, TopicInfo
 from headrace.wire.native.payloads import Op, Request
 
 if TYPE_CHECKING:

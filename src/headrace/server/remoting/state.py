@@ -20,7 +20,7 @@ from headrace.server.remoting.membership import GroupMembership, QueueLocks
 from headrace.server.remoting.message_mapping import REAL_LANE, TopicRecord
 from headrace.server.remoting.send_batcher import TurnAppends
 from headrace.server.remoting.statistics import RateCounters
-from headrace.store.topics.engine import TopicSpec
+from headrace.store.topics.types import TopicSpec
 from headrace.wire.remoting import names, properties
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import ONEWAY, Command

@@ -25,7 +25,7 @@ from headrace.spark.options import ReadOptions, WriteOptions
 from headrace.spark.row_mapping import rows_of
 from headrace.spark.selection import selection
 from headrace.spark.task_plan import TaskRange
-from headrace.topics.bulk import Entry, Priority, TopicTables
+from headrace.topics.topic_tables import Entry, Priority, TopicTables
 
 T = TypeVar("T")
 

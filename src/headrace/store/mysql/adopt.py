@@ -16,7 +16,7 @@ from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import tables
 from headrace.store.mysql.catalog import make_states
 from headrace.store.mysql.connection import DbConnection
-from headrace.store.mysql.groups import cursors
+from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.message_rows import TOMBSTONE
 
 _WORD: Final = "CHARACTER SET ascii COLLATE ascii_bin"
@@ -230,7 +230,7 @@ def _move_offsets(session: DbConnection, topic: str, ends: dict[str, int]) -> No
                 "VALUES (%s,'',%s,%s,%s,%s) ON DUPLICATE KEY UPDATE "
                 "claimed=GREATEST(claimed,VALUES(claimed)), "
                 "`offset`=GREATEST(`offset`,VALUES(`offset`))",
-                (group, label, position, position, cursors.new_epoch()),
+                (group, label, position, position, group_rows.new_epoch()),
             )
         session.run(f"DELETE FROM {table} WHERE group_id IS NOT NULL AND token<>''")
         # An offset beyond the last message would hide the next ones.

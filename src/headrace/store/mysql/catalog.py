@@ -20,7 +20,7 @@ from headrace.model.topics.names import check_topic
 from headrace.store.mysql import tables
 from headrace.store.mysql.connection import DbConnection, check_version
 from headrace.store.mysql.pool import Pool
-from headrace.store.topics.engine import TopicSpec
+from headrace.store.topics.types import TopicSpec
 
 _FRESH_S: Final = 2.0  # how long a topic found is believed to be there
 MAX_QUEUES: Final = 1024

@@ -9,7 +9,7 @@ from headrace.errors import BadTopicValue
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.names import check_token
 from headrace.store.mysql.stable_ids import Bounds
-from headrace.store.topics.engine import EARLIEST, LATEST, ConsumerSpec
+from headrace.store.topics.types import EARLIEST, LATEST, ConsumerSpec
 
 MAX_BATCH: Final = 100_000
 MAX_LEASE_MS: Final = 366 * 24 * 3_600_000

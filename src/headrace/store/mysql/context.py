@@ -12,8 +12,7 @@ from headrace.store.mysql.bodies import BodySizes
 from headrace.store.mysql.catalog import CatalogTopic, TopicCatalog
 from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.faults import Fault
-from headrace.store.mysql.housekeeper import Housekeeper
-from headrace.store.mysql.nodes import EngineNode
+from headrace.store.mysql.housekeeper import EngineNode, Housekeeper
 from headrace.store.mysql.pool import Pool
 from headrace.store.mysql.stable_ids import Bounds, Fencer, StableIds
 from headrace.store.mysql.url import MySqlSettings, parse_url

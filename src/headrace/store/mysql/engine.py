@@ -24,11 +24,11 @@ from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.context import COMMITTED
 from headrace.store.mysql.extras import Extras
 from headrace.store.mysql.faults import Fault
-from headrace.store.mysql.groups import cursors, group_rows, grouping, offset_reset, retries
+from headrace.store.mysql.groups import claims, group_rows, offset_reset, retries
 from headrace.store.mysql.groups import lag as progress
 from headrace.store.mysql.message_rows import Values, queue_of, values_of
 from headrace.store.mysql.url import MySqlSettings
-from headrace.store.topics.engine import (
+from headrace.store.topics.types import (
     ConsumerSpec,
     Entry,
     GroupInfo,
@@ -163,7 +163,7 @@ class MySqlEngine(Extras):
             bodies = BodyReader(self._sizes)
             if reader.group is None:
                 return single_consumer.read(session, topic, reader, bounds, batch, bodies)
-            return grouping.read(session, topic, reader, bounds, batch, bodies, acks)
+            return claims.read(session, topic, reader, bounds, batch, bodies, acks)
 
         return self._on(topic, work, unknown="what it handed out comes again after the lease")
 
@@ -231,7 +231,7 @@ class MySqlEngine(Extras):
                 lane: offset_reset.position_at(session, topic, lane, its, time_ms)
                 for lane, its in bounds.items()
             } if time_ms is not None else checked_positions(positions or {}, bounds)  # fmt: skip
-            cursors.find_or_make(session, topic, reader, bounds)
+            group_rows.find_or_make_cursors(session, topic, reader, bounds)
             if reader.group is None:
                 single_consumer.seek(session, topic, reader, target)
             else:
@@ -259,7 +259,7 @@ class MySqlEngine(Extras):
     def forget_group(self, topic: str, reader: ConsumerSpec) -> None:
         def work(session: DbConnection) -> None:
             with session.transaction():
-                cursors.forget(session, topic, reader)
+                group_rows.delete_cursors(session, topic, reader)
 
         check_reader(reader, as_group=True)
         self._catalogue.get(topic)

@@ -16,7 +16,7 @@ from headrace.store.mysql.groups import offset_reset, queue_leases
 from headrace.store.mysql.groups.queue_leases import QueueLease
 from headrace.store.mysql.housekeeper import Housekeeper
 from headrace.store.mysql.stable_ids import Bounds
-from headrace.store.topics.engine import DEFAULT_LEASE_MS, ConsumerSpec, StoredMessage
+from headrace.store.topics.types import DEFAULT_LEASE_MS, ConsumerSpec, StoredMessage
 
 T = TypeVar("T")
 

@@ -7,7 +7,10 @@ this thread: what it does not do today it does tomorrow.
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import threading
+import uuid
 from collections.abc import Callable
 from typing import Final
 
@@ -18,9 +21,9 @@ from headrace.store.mysql.catalog import CatalogTopic, TopicCatalog
 from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.faults import Fault
 from headrace.store.mysql.groups import group_rows
-from headrace.store.mysql.nodes import HEARTBEAT_S, EngineNode
 from headrace.store.mysql.pool import Pool
 from headrace.store.mysql.stable_ids import Bounds
+from headrace.store.mysql.tables import NOW
 
 logger = logging.getLogger(__name__)
 
@@ -94,3 +97,47 @@ class Housekeeper:
                 retention.apply(session, topic, bounds, self._counts)
         except (BrokerError, Fault) as error:
             logger.info("housekeeping of topic %s: %s", topic.name, error)
+
+
+HEARTBEAT_S: Final = 3.0
+LEASE_MS: Final = 10_000  # three heartbeats and a little
+_FORGET_MS: Final = 24 * 3_600_000
+
+
+class EngineNode:
+    """This process."""
+
+    def __init__(self) -> None:
+        self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"[:255]
+        self._epochs: dict[str, int] = {}
+
+    def beat(self, session: DbConnection) -> None:
+        session.run(
+            "INSERT INTO `msg_node` (node_id,address,epoch,heartbeat_ms) "
+            f"VALUES (%s,%s,1,{NOW}) ON DUPLICATE KEY UPDATE heartbeat_ms=VALUES(heartbeat_ms)",
+            (self.id, socket.gethostname()),
+        )
+        session.run(f"DELETE FROM `msg_node` WHERE heartbeat_ms<{NOW}-{_FORGET_MS}")
+
+    def leave(self, session: DbConnection) -> None:
+        session.run("DELETE FROM `msg_node` WHERE node_id=%s", (self.id,))
+        session.run(
+            "UPDATE `msg_lease` SET owner=NULL, lease_until_ms=0 WHERE owner=%s", (self.id,)
+        )
+
+    def alive(self, session: DbConnection) -> list[str]:
+        rows = session.rows(
+            f"SELECT node_id FROM `msg_node` WHERE heartbeat_ms>={NOW}-%s ORDER BY 1", (LEASE_MS,)
+        )
+        return [str(node) for (node,) in rows]
+
+    def leads(self, session: DbConnection, name: str) -> bool:
+        """Whether this node holds the lease ``name``, which it takes if it is free."""
+        session.run("INSERT IGNORE INTO `msg_lease` (name) VALUES (%s)", (name,))
+        count = session.run(
+            f"UPDATE `msg_lease` SET epoch=epoch+(owner IS NULL OR owner<>%s), owner=%s, "
+            f"lease_until_ms={NOW}+%s "
+            f"WHERE name=%s AND (owner IS NULL OR owner=%s OR lease_until_ms<{NOW})",
+            (self.id, self.id, LEASE_MS, name, self.id),
+        )
+        return count == 1

@@ -11,7 +11,7 @@ from typing import Any, Final
 from headrace.errors import BadTopicValue, BodyTooLarge
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.names import check_token
-from headrace.store.topics.engine import Entry, StoredMessage
+from headrace.store.topics.types import Entry, StoredMessage
 
 MAX_KEY: Final = 255
 MAX_PROPS: Final = 1 << 20

@@ -11,10 +11,10 @@ from headrace.model.topics.message_priority import BY_URGENCY, Priority, lane_na
 from headrace.store.mysql import tables
 from headrace.store.mysql.bodies import BodyReader
 from headrace.store.mysql.connection import DbConnection
-from headrace.store.mysql.groups import cursors
+from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.message_rows import message_of
 from headrace.store.mysql.stable_ids import Bounds
-from headrace.store.topics.engine import ConsumerSpec, Taken
+from headrace.store.topics.types import ConsumerSpec, Taken
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ def read(
     bodies: BodyReader,
 ) -> Taken:
     """The next messages; the position stays until they are committed."""
-    found = cursors.find_or_make(session, topic, reader, bounds)
+    found = group_rows.find_or_make_cursors(session, topic, reader, bounds)
     positions = {
         lane: overtaken(topic, reader.token, lane, cursor.offset, bounds[lane])
         for lane, cursor in found.items()
@@ -135,7 +135,10 @@ def commit(
 
 def renew(session: DbConnection, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
     """Nobody takes anything away from a consumer on its own; ClaimLost as for commit."""
-    found = {lane.label: one.epoch for lane, one in cursors.find(session, topic, reader).items()}
+    found = {
+        lane.label: one.epoch
+        for lane, one in group_rows.find_cursors(session, topic, reader).items()
+    }
     if any(found.get(label) != epoch for label, _, epoch in _parse(claim, reader)):
         raise _lost(topic, reader)
 

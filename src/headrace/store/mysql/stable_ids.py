@@ -20,7 +20,6 @@ from headrace.model.topics.message_priority import BY_URGENCY, Priority, lane_na
 from headrace.store.mysql import tables
 from headrace.store.mysql.catalog import CatalogTopic
 from headrace.store.mysql.connection import DbConnection
-from headrace.store.mysql.contiguity import Hole, fence
 from headrace.store.mysql.faults import Fault
 from headrace.store.mysql.message_rows import TOMBSTONE
 from headrace.store.mysql.pool import Pool
@@ -228,3 +227,19 @@ def close_hole(session: DbConnection, topic: str, lane: Priority, hole: Hole) ->
     return session.run(
         f"INSERT IGNORE INTO {tables.messages(topic, lane)} (id,body,token,flags) VALUES {values}"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """The ids from ``first`` to ``last`` are missing; ``last + 1`` is there."""
+
+    first: int
+    last: int
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+
+def fence(hole: Hole, limit: int) -> range:
+    """The ids to take away from producers that will never use them, from the lowest on."""
+    return range(hole.first, min(hole.last, hole.first + limit - 1) + 1)

@@ -25,7 +25,7 @@ import msgpack
 from headrace.errors import BadTopicValue, StoreError
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import message_id
-from headrace.store.topics.engine import Entry, StoredMessage, UniformEntries
+from headrace.store.topics.types import Entry, StoredMessage, UniformEntries
 
 VERSION: Final = 1
 _HEAD: Final = Struct("<BBHHHHHIqQ")
@@ -49,7 +49,7 @@ _NO_PROPERTIES: Mapping[str, str] = {}
 
 
 class EntryFields(NamedTuple):
-    """An entry taken apart; fields in the order of store.topics.engine.Message."""
+    """An entry taken apart; fields in the order of store.topics.types.StoredMessage."""
 
     body: bytes
     token: str

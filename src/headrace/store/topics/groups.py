@@ -17,8 +17,8 @@ from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.partitions import MAX_OFFSET, Bound, Bounds, Track, place_of
 from headrace.model.topics.positions import ConsumerPositions
 from headrace.model.topics.retries import Place, Retry
-from headrace.store.topics.engine import LATEST, ConsumerSpec, GroupInfo, PriorityLag
 from headrace.store.topics.reads import READ_BYTES, DeliveredEntries, TopicLog, read_plan
+from headrace.store.topics.types import LATEST, ConsumerSpec, GroupInfo, PriorityLag
 
 FIRST_TRACK: Track = (Priority.MIDDLE, 0)  # noted for every reader, so that it is known
 

@@ -19,7 +19,10 @@ from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.names import check_topic
 from headrace.model.topics.partitions import Bound, Track, message_id
 from headrace.model.topics.retries import Place, Retry
-from headrace.store.topics.engine import (
+from headrace.store.topics.entry import encode_entries, message_of
+from headrace.store.topics.groups import PartitionCursor, ReaderKey, TopicGroups
+from headrace.store.topics.reads import DeliveredEntries, LoadedEntries
+from headrace.store.topics.types import (
     ConsumerSpec,
     Entry,
     GroupInfo,
@@ -31,9 +34,6 @@ from headrace.store.topics.engine import (
     TopicSpec,
     refuse_options,
 )
-from headrace.store.topics.entry import encode_entries, message_of
-from headrace.store.topics.groups import PartitionCursor, ReaderKey, TopicGroups
-from headrace.store.topics.reads import DeliveredEntries, LoadedEntries
 
 MAX_BODY: Final = 16 << 20
 

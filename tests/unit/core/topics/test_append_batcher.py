@@ -10,7 +10,7 @@ from headrace.core.topics import append_batcher
 from headrace.core.topics.append_batcher import AppendBatcher
 from headrace.core.topics.async_engine import EngineReply, Then
 from headrace.errors import BadTopicValue, EngineUnavailable
-from headrace.store.topics.engine import Entry
+from headrace.store.topics.types import Entry
 
 
 class Desk:

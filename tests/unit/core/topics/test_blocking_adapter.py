@@ -15,8 +15,8 @@ from headrace.core.topics.async_engine import Batch, EngineReply, Then
 from headrace.core.topics.blocking_adapter import BlockingAdapter
 from headrace.core.topics.workers import EngineThreads
 from headrace.errors import EngineUnavailable, NoSuchTopic
-from headrace.store.topics.engine import ConsumerSpec, Entry, TopicInfo, TopicSpec
 from headrace.store.topics.memory import MemoryEngine
+from headrace.store.topics.types import ConsumerSpec, Entry, TopicInfo, TopicSpec
 
 T = TypeVar("T")
 

@@ -15,9 +15,9 @@ from headrace.core.topics.queue_feed import DatabaseTap
 from headrace.core.topics.workers import EngineThreads
 from headrace.errors import EngineUnavailable
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import ConsumerSpec, Entry, Taken, TopicSpec
 from headrace.store.topics.entry import EntryFields
 from headrace.store.topics.memory import MemoryEngine
+from headrace.store.topics.types import ConsumerSpec, Entry, Taken, TopicSpec
 
 
 class Refusing(MemoryEngine):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headrace.errors import BadTopicValue, BodyTooLarge, BrokerError, CommandInvalid
 from headrace.model.topics.message_priority import Priority
 from headrace.server.native.topic_fields import entries_of
-from headrace.store.topics.engine import Entry, UniformEntries
+from headrace.store.topics.types import Entry, UniformEntries
 from headrace.wire.native.payloads import Op, Request
 
 LARGEST = 4

@@ -14,8 +14,8 @@ from headrace.server.remoting.message_mapping import (
     take_physical,
     take_record,
 )
-from headrace.store.topics.engine import Entry
 from headrace.store.topics.entry import decode_entry, encode_entry
+from headrace.store.topics.types import Entry
 from headrace.wire.remoting.message_ids import HostAddress, host_bytes
 from support.remoting_bodies import take_message
 

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from headrace.errors import BadTopicValue, StoreError
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import Entry, UniformEntries
 from headrace.store.topics.entry import (
     HEAD_SIZE,
     decode_entry,
@@ -16,6 +15,7 @@ from headrace.store.topics.entry import (
     encode_entry,
     tags_of,
 )
+from headrace.store.topics.types import Entry, UniformEntries
 
 WHOLE = Entry(b"body", token="t", key="k", tags="paid", source_ip="::1", message_id="m", born=-5,
               properties={"a": "b"})  # fmt: skip

@@ -20,7 +20,7 @@ from headrace.server.http.durability import until_durable
 from headrace.server.http.listing import ListColumns, Row, listed, reduced
 from headrace.server.http.replies import Reply
 from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, ApiRoute
-from headrace.store.topics.engine import ConsumerSpec, GroupInfo, PriorityLag, TopicInfo, TopicSpec
+from headrace.store.topics.types import ConsumerSpec, GroupInfo, PriorityLag, TopicInfo, TopicSpec
 
 T = TypeVar("T")
 SECONDS = 30.0  # an engine that is a database far away may take its time

@@ -9,19 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from headrace.model.topics.claim_plan import ClaimableWork, ClaimRange, DueRetry, ExpiredRange, plan
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, lane_named
 from headrace.store.mysql import tables
+from headrace.store.mysql.bodies import BodyReader, is_message
 from headrace.store.mysql.connection import DbConnection
-from headrace.store.mysql.groups import cursors, retries
-from headrace.store.mysql.groups.cursors import new_epoch
-from headrace.store.mysql.groups.group_rows import FREE, Key, NewClaimRow, end, lost, put, split_ids
+from headrace.store.mysql.groups import group_rows, retries
+from headrace.store.mysql.groups.group_rows import (
+    FREE,
+    Key,
+    NewClaimRow,
+    end,
+    lost,
+    new_epoch,
+    put,
+    split_ids,
+)
+from headrace.store.mysql.message_rows import message_of
 from headrace.store.mysql.single_consumer import overtaken
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.mysql.tables import NOW
-from headrace.store.topics.engine import ConsumerSpec
+from headrace.store.topics.types import ConsumerSpec, StoredMessage, Taken
 
 _MAX_EXPIRED: Final = 1000
 _SPARE: Final = 8  # free rows for what is split
@@ -58,10 +69,10 @@ def take(
     all there is. ``counts_messages``: with ``room`` messages, dead ids beside them; it costs
     another statement for each lane."""
     with session.transaction():
-        heads = cursors.find(session, topic, reader, for_update=True)
+        heads = group_rows.find_cursors(session, topic, reader, for_update=True)
         if len(heads) < len(BY_URGENCY):
-            cursors.make(session, topic, reader, bounds)
-            heads = cursors.find(session, topic, reader, for_update=True)
+            group_rows.make_cursors(session, topic, reader, bounds)
+            heads = group_rows.find_cursors(session, topic, reader, for_update=True)
         if acks:
             end(session, topic, reader, acks)
         found = _find(session, topic, reader, room)
@@ -247,3 +258,63 @@ def give_back(
                 piece.lane, last + 1, piece.end, piece.attempts - 1, nacked=claimed.nacked
             )
             put(session, topic, reader, [rest], [])
+
+
+_ROUNDS: Final = 8  # of claims for one read, when tombstones have made the first too small
+
+
+def read(
+    session: DbConnection,
+    topic: str,
+    reader: ConsumerSpec,
+    bounds: Mapping[Priority, Bounds],
+    batch: int,
+    bodies: BodyReader,
+    acks: Sequence[group_rows.Key] = (),
+) -> Taken:
+    """Commit ``acks``, and take up to ``batch`` messages."""
+    messages: list[StoredMessage] = []
+    held: list[ClaimedRange] = []
+    for turn in range(_ROUNDS):
+        room = batch - len(messages)
+        claim = partial(take, session, topic, reader, bounds, room, acks, counts_messages=turn > 0)
+        taken, is_all = session.repeated(claim)  # here, because earlier rounds are committed
+        acks = ()
+        messages += _messages(session, topic, reader, taken, bodies)
+        held += taken
+        if len(messages) >= batch or bodies.is_full or is_all:
+            break
+    if not messages:
+        if held:  # nothing but tombstones
+            group_rows.commit(session, topic, reader, [(one.id, one.epoch) for one in held])
+        return Taken()
+    messages.sort(key=lambda one: BY_URGENCY.index(one.lane))
+    return Taken(tuple(messages), (group_rows.KIND, reader.group, [one.as_data() for one in held]))
+
+
+def _messages(
+    session: DbConnection,
+    topic: str,
+    reader: ConsumerSpec,
+    taken: list[ClaimedRange],
+    bodies: BodyReader,
+) -> list[StoredMessage]:
+    """The messages of ranges; ranges that are too much for one batch are given back."""
+    found: list[StoredMessage] = []
+    unread: list[tuple[ClaimedRange, int]] = []
+    for claimed in tuple(taken):
+        piece = claimed.piece
+        table = tables.messages(topic, piece.lane)
+        rows, end = bodies.range(session, table, piece.start, piece.end)
+        found += [
+            message_of(row, piece.lane, piece.attempts)
+            for row in rows
+            if is_message(row) and row[0] not in claimed.nacked
+        ]
+        if end < piece.end:
+            unread.append((claimed, end))
+            if end < piece.start:
+                taken.remove(claimed)
+    if unread:
+        give_back(session, topic, reader, unread)
+    return found

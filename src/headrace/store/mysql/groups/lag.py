@@ -10,10 +10,10 @@ from typing import Final
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, lane_named
 from headrace.store.mysql import tables
 from headrace.store.mysql.connection import DbConnection
-from headrace.store.mysql.groups import cursors, group_rows
+from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.mysql.tables import NOW
-from headrace.store.topics.engine import ConsumerSpec, GroupInfo, PriorityLag
+from headrace.store.topics.types import ConsumerSpec, GroupInfo, PriorityLag
 
 EXACT: Final = 100_000  # messages up to which a lag is counted; beyond, dead ids count as well
 _SPANS: Final = 200  # ranges counted by one statement
@@ -39,12 +39,12 @@ def lag(
     session: DbConnection, topic: str, reader: ConsumerSpec, bounds: Mapping[Priority, Bounds]
 ) -> list[PriorityLag]:
     """One per lane, high first."""
-    found = cursors.find(session, topic, reader)
+    found = group_rows.find_cursors(session, topic, reader)
     heads = {}
     for lane in BY_URGENCY:
         cursor = found.get(lane)
         if cursor is None:
-            heads[lane] = cursors.start_of(reader, bounds[lane])
+            heads[lane] = group_rows.start_of(reader, bounds[lane])
         else:
             heads[lane] = cursor.offset if reader.group is None else cursor.claimed
     outs = _outstanding(session, topic, reader.group) if reader.group is not None else {}

@@ -8,10 +8,10 @@ from typing import Final
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import tables
 from headrace.store.mysql.connection import DbConnection
-from headrace.store.mysql.groups import cursors
+from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.groups.group_rows import FREE
 from headrace.store.mysql.stable_ids import Bounds
-from headrace.store.topics.engine import ConsumerSpec
+from headrace.store.topics.types import ConsumerSpec
 
 _AT: Final = "CAST(UNIX_TIMESTAMP(created_at)*1000 AS SIGNED)"
 # Times do not rise strictly with ids: statements that ran side by side may cross.
@@ -52,7 +52,7 @@ def seek_group(
 ) -> None:
     """All that is out becomes void; in lanes that stay it is handed out again at once."""
     with session.transaction():
-        cursors.find(session, topic, reader, for_update=True)
+        group_rows.find_cursors(session, topic, reader, for_update=True)
         for lane, position in positions.items():
             session.run(
                 f"UPDATE {tables.claims(topic)} SET {FREE} WHERE group_id=%s AND priority=%s",

@@ -12,11 +12,11 @@ from headrace.errors import BadTopicValue, ClaimLost
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import tables
 from headrace.store.mysql.connection import DbConnection
-from headrace.store.mysql.groups import cursors
+from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.message_rows import SELECTED, message_of
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.mysql.tables import NOW
-from headrace.store.topics.engine import ConsumerSpec, StoredMessage
+from headrace.store.topics.types import ConsumerSpec, StoredMessage
 
 _ROW_TOKEN: Final = "#q"
 _THIS: Final = "group_key=%s AND token='#q' AND queue_id=%s AND priority=%s"
@@ -53,8 +53,8 @@ def lease(
     session.run(
         f"INSERT IGNORE INTO {tables.cursors(topic)} "
         "(group_id,token,priority,queue_id,`offset`,epoch) VALUES (%s,%s,%s,%s,%s,%s)",
-        (reader.group, _ROW_TOKEN, lane.label, queue, cursors.start_of(reader, bounds),
-         cursors.new_epoch()),
+        (reader.group, _ROW_TOKEN, lane.label, queue, group_rows.start_of(reader, bounds),
+         group_rows.new_epoch()),
     )  # fmt: skip
     with session.transaction():
         count = session.run(

@@ -14,7 +14,7 @@ from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.message_rows import SELECTED, message_of
 from headrace.store.mysql.tables import NOW
-from headrace.store.topics.engine import ConsumerSpec, StoredMessage
+from headrace.store.topics.types import ConsumerSpec, StoredMessage
 
 MAX_REASON: Final = 200
 _PORTION: Final = 1000  # rows of one statement
