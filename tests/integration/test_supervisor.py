@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headrace import config
-from headrace.server import supervisor
+from headrace.server import process
 from support.brokers import Broker
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -62,12 +62,12 @@ def test_a_supervisor_that_is_gone_stops_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))
-    supervisor.tell(supervisor.READY)
-    assert "cannot tell the supervisor READY=1" in caplog.text
+    process.notify_systemd(process.READY)
+    assert "cannot notify systemd of READY=1" in caplog.text
 
     monkeypatch.delenv("NOTIFY_SOCKET")
-    assert not supervisor.is_present()
-    supervisor.tell(supervisor.READY)
+    assert not process.is_under_systemd()
+    process.notify_systemd(process.READY)
 
 
 def test_an_abstract_socket_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ def test_an_abstract_socket_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         listener.bind("\0" + name)
         listener.settimeout(5)
         monkeypatch.setenv("NOTIFY_SOCKET", "@" + name)
-        supervisor.tell(supervisor.STOPPING)
+        process.notify_systemd(process.STOPPING)
         assert listener.recv(100) == b"STOPPING=1"
 
 

@@ -20,7 +20,7 @@ from headrace.core.broker import Broker
 from headrace.core.clock import Clock
 from headrace.core.definitions import load_definitions
 from headrace.core.loop_turn import LoopTurn
-from headrace.server import descriptors, supervisor
+from headrace.server import process
 from headrace.server.amqp import handshake as amqp
 from headrace.server.amqp.session import Session as AmqpSession
 from headrace.server.http.listener import HttpListener
@@ -33,7 +33,6 @@ from headrace.server.listener import (
 )
 from headrace.server.native import handshake as native
 from headrace.server.native.session import Session as NativeSession
-from headrace.server.process import configure_logging
 from headrace.server.remoting.listener import RemotingListener as RemotingDoor
 from headrace.server.storage_setup import BrokerStorage
 from headrace.server.tls import Certificates, TlsFiles
@@ -276,7 +275,7 @@ async def _serve(config: Config, started: float) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    if config.tls_cert is not None or supervisor.is_present():
+    if config.tls_cert is not None or process.is_under_systemd():
         loop.add_signal_handler(signal.SIGHUP, server.renew_certificates)
     elif signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # it is with nohup
         # The terminal is gone. That is no reason to die as in a crash.
@@ -289,10 +288,10 @@ async def _serve(config: Config, started: float) -> int:
         gc.set_threshold(50_000, 50, 100)
         sys.stdout.write(_banner(server, time.monotonic() - started) + "\n")
         sys.stdout.flush()
-        supervisor.tell(supervisor.READY)
+        process.notify_systemd(process.READY)
         await stop.wait()
         logger.info("stopping")
-        supervisor.tell(supervisor.STOPPING)
+        process.notify_systemd(process.STOPPING)
     finally:
         await server.stop()
     return 1 if server.failure is not None else 0
@@ -301,8 +300,8 @@ async def _serve(config: Config, started: float) -> int:
 def run(config: Config) -> int:
     """Serve until SIGTERM or Ctrl-C; returns the exit code."""
     started = time.monotonic()
-    configure_logging(config.log_level, config.log_format)
-    descriptors.allow_many()
+    process.configure_logging(config.log_level, config.log_format)
+    process.raise_file_limit()
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(_serve(config, started))
 

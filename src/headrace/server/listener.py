@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
 from headrace.errors import ConfigError
-from headrace.server import descriptors
+from headrace.server import process
 
 logger = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ class ServerTransport(asyncio.Protocol):
         self.host, self.port = _address(transport, "sockname")
         self.tls = transport.get_extra_info("ssl_object")
         self.name = f"{host_port(self.peer, self.peer_port)} -> {host_port(self.host, self.port)}"
-        if (why := descriptors.refusal(descriptor_of(transport))) is not None:
+        if (why := process.descriptor_refusal(descriptor_of(transport))) is not None:
             self._gate.complain(self.name, why)
             transport.abort()
             return

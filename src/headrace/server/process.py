@@ -1,11 +1,24 @@
-"""The broker's own log: text for people, JSON lines for machines. To standard error."""
+"""The process of the broker: log output, limit of open files, notification of systemd."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
+import resource
+import socket
 import sys
 from datetime import datetime
+
+logger = logging.getLogger(__name__)
+
+RESERVED_FILES = 64
+MAX_FILES = 1 << 20  # where the system sets no limit
+READY = "READY=1"
+STOPPING = "STOPPING=1"
+_NOTIFY_SOCKET = "NOTIFY_SOCKET"
+
+# -- log output ---------------------------------------------------------------------------------
 
 # Names come from outside. Control characters in them could forge lines or drive a terminal, and
 # marks of direction could turn text around.
@@ -42,8 +55,10 @@ class _JsonFormatter(logging.Formatter):
 
 
 def configure_logging(level: str, form: str) -> None:
-    """Set up the `headrace` loggers, uvicorn's for what it says about the HTTP port, and asyncio's
-    for mishaps that nobody caught; called once, by the command line only."""
+    """Send the logs of `headrace`, uvicorn and asyncio to standard error, as text or JSON lines.
+
+    Called once, by the command line only.
+    """
     handler = logging.StreamHandler(sys.stderr)
     if form == "json":
         handler.setFormatter(_JsonFormatter())
@@ -54,3 +69,54 @@ def configure_logging(level: str, form: str) -> None:
         root.handlers[:] = [handler]
         root.propagate = False
     logging.getLogger("headrace").setLevel(level.upper())
+
+
+# -- open files ---------------------------------------------------------------------------------
+#
+# The broker stops when the commit log cannot open its next segment, so clients are refused before
+# they take the last descriptors. HTTP is refused later: operators need it to find the cause.
+
+
+def raise_file_limit() -> None:
+    """Raise the soft limit, which exists for programs that use select(), to the hard one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def descriptor_refusal(descriptor: int, *, is_http: bool = False) -> str | None:
+    """The reason to refuse the connection or file with this descriptor, if there is one.
+
+    The system assigns the lowest free number, so the number shows how many are in use.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    reserved = min(RESERVED_FILES, limit // 4) // (2 if is_http else 1)
+    if limit == resource.RLIM_INFINITY or descriptor < limit - reserved:
+        return None
+    return (
+        f"{limit} open files are allowed and the last {reserved} are reserved for the broker: "
+        "raise `ulimit -n`, or LimitNOFILE of the service"
+    )
+
+
+# -- systemd ------------------------------------------------------------------------------------
+
+
+def is_under_systemd() -> bool:
+    """Whether systemd waits for notifications."""
+    return bool(os.environ.get(_NOTIFY_SOCKET))
+
+
+def notify_systemd(state: str) -> None:
+    """Send one state; does nothing without systemd, and only logs a failure."""
+    path = os.environ.get(_NOTIFY_SOCKET)
+    if not path:
+        return
+    address = "\0" + path[1:] if path.startswith("@") else path
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as opened:
+            opened.connect(address)
+            opened.sendall(state.encode())
+    except OSError as error:
+        logger.warning("cannot notify systemd of %s: %s", state, error)

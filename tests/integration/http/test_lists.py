@@ -20,7 +20,7 @@ from headrace.core.queues.queue import Queue
 from headrace.server.app import Server
 from headrace.server.embedded import core
 from headrace.server.http import listing
-from headrace.server.http.api import queue_columns
+from headrace.server.http.api import queues
 from headrace.testing import RunningBroker, run_broker, wait_for
 from support.http_api import Api, part
 
@@ -107,13 +107,13 @@ def test_only_the_rows_of_a_page_are_built(
     crowd: tuple[RunningBroker, Api], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built: Counter[str] = Counter()
-    real = queue_columns.sizes
+    real = queues.sizes
 
     def counting(queue: Queue) -> dict[str, object]:
         built["rows"] += 1
         return real(queue)
 
-    monkeypatch.setattr(queue_columns, "sizes", counting)
+    monkeypatch.setattr(queues, "sizes", counting)
     crowd[1].get("/api/queues", page=2, page_size=100)
     assert built["rows"] == 100
     crowd[1].get("/api/queues", page=1, page_size=20, sort="messages", sort_reverse="true")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ssl
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
+import pytest
 import trustme
 
-from headrace.server.http.api.certificate import expires_at
+from headrace.server.http.api.health import expires_at
 from headrace.testing import run_broker
 from support.http_api import Api
 
@@ -47,11 +49,12 @@ def test_an_ending_certificate_fails_the_check(tmp_path: Path) -> None:
         assert api.get(f"{checks}/protocol-listener/http%2Fssl")["status"] == "ok"
 
 
-def test_the_end_is_read_from_the_certificate(tmp_path: Path) -> None:
-    _, settings = files(tmp_path)
-    text = ssl.PEM_cert_to_DER_cert(Path(settings["tls_cert"]).read_text().split("-----END")[0]
-                                    + "-----END CERTIFICATE-----\n")  # fmt: skip
-    from cryptography import x509
-
-    ends = x509.load_der_x509_certificate(text).not_valid_after_utc
-    assert expires_at(Path(settings["tls_cert"])) == ends.timestamp()
+def test_the_expiry_is_that_of_the_first_certificate_in_the_file(tmp_path: Path) -> None:
+    authority, listed = trustme.CA(), tmp_path / "cert.pem"
+    ends = datetime(2051, 2, 3, 4, 5, 6, tzinfo=UTC)
+    server = authority.issue_cert("localhost", not_after=ends)
+    listed.write_bytes(server.cert_chain_pems[0].bytes() + authority.cert_pem.bytes())
+    assert expires_at(listed) == ends.timestamp()
+    listed.write_text("no certificate")
+    with pytest.raises(ValueError, match="PEM"):
+        expires_at(listed)

@@ -15,7 +15,7 @@ from headrace.client.settings import Settings
 from headrace.core import loop_turn
 from headrace.core.loop_turn import LoopTurn
 from headrace.core.spark_support import staged_batches
-from headrace.server import descriptors
+from headrace.server import process
 from headrace.server.native import spark_support
 from headrace.server.native.session import Session
 from headrace.testing import run_broker
@@ -99,7 +99,7 @@ def test_a_user_has_a_limited_number_of_bytes(
 def test_files_of_batches_leave_the_reserve_of_descriptors(
     bulk: BulkConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(descriptors, "refusal", lambda descriptor: f"{descriptor} is too high")
+    monkeypatch.setattr(process, "descriptor_refusal", lambda number: f"{number} is too high")
 
     assert "is too high" in refusal(bulk, "q", [MESSAGE])
     assert staged_files(tmp_path) == 0

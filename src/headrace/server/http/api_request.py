@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 from headrace.core.access.user import User
 from headrace.core.broker import Broker
 from headrace.core.queues.queue import Queue
+from headrace.core.topics.async_engine import AsyncTopicEngine
+from headrace.core.topics.exchange_bridge import PREFIX as TOPIC_PREFIX
 from headrace.core.vhost import Vhost
+from headrace.errors import NoSuchTopic
 from headrace.server.http import replies
 from headrace.server.http.json_body import parse_object, read_object
 from headrace.server.http.router import has_tag
@@ -71,6 +74,14 @@ class ApiRequest:
         """The same, to change it or see its messages: an exclusive one is its connection's."""
         return self.vhost.get_queue_for(self.queue().name, None)
 
+    def topic_engine(self, action: str) -> AsyncTopicEngine:
+        """The engine of the topic that the path names, if the user has the permission."""
+        self.check(action, "topic", TOPIC_PREFIX + self.name)
+        try:
+            return self.vhost.topics.engine_of(self.name)
+        except NoSuchTopic:
+            raise replies.not_found() from None
+
     # -- who asks -------------------------------------------------------------------------------
 
     @property
@@ -86,6 +97,11 @@ class ApiRequest:
             return [self.vhost]
         vhosts = self.broker.vhosts
         return [vhosts[name] for name in sorted(vhosts) if self.sees(name)]
+
+    def may_see(self, vhost: Vhost, resource: str) -> bool:
+        """Whether the user has any permission on the queue or exchange."""
+        actions = ("configure", "write", "read")
+        return self.sees_all or any(self.user.allows(vhost.name, one, resource) for one in actions)
 
     def check(self, action: str, kind: str, name: str) -> None:
         """Raise AccessRefused unless the user may do this in the vhost of the path."""

@@ -21,12 +21,12 @@ from headrace.core.access.user import User
 from headrace.errors import BrokerError, HttpRefused, LoginRefused
 from headrace.server.http import auth, replies
 from headrace.server.http.api_request import ApiRequest
+from headrace.server.http.auth import COOKIE
 from headrace.server.http.context import ManagementContext
 from headrace.server.http.durability import until_durable
 from headrace.server.http.replies import Reply
 from headrace.server.http.route_table import TABLE
 from headrace.server.http.router import ApiRoute, values_of
-from headrace.server.http.sessions import COOKIE
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class Application:
         raw_path = request.scope["raw_path"].decode("ascii")
         route = _route(request.method, raw_path)
         params = values_of(route, raw_path)
-        user, session = auth.NOBODY, None
+        user, session = auth.ANONYMOUS, None
         if route.rule.tag is not None:
             user, session = await self._user(request)
         auth.permit(route.rule, user, params, self._management.broker)

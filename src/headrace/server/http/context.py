@@ -1,7 +1,8 @@
-"""What all requests share: the broker, its settings, the memory of its counters, the logins."""
+"""What all handlers share: broker, settings, sampler, page sessions, lag of the event loop."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 from collections.abc import Mapping
@@ -9,12 +10,37 @@ from dataclasses import dataclass, field
 
 from headrace.config import Config
 from headrace.core.broker import Broker
-from headrace.server.http.lag import LagMeter
+from headrace.model.histogram import Histogram
+from headrace.server.http.auth import PageSessions
 from headrace.server.http.sampler import Sampler
-from headrace.server.http.sessions import PageSessions
 
 # Tools decide by it what they may ask for; Headrace answers as that version does.
 RABBITMQ_VERSION = "3.10.8"
+LAG_SECONDS = 0.5  # between two measurements of the lag
+
+
+class LagMeter:
+    """How late the event loop is: by how much a timer fires after its time, twice a second."""
+
+    def __init__(self) -> None:
+        self.lag = Histogram()
+        self.last = 0.0
+        self._handle: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time() + LAG_SECONDS
+
+        def fire() -> None:
+            self.last = max(0.0, loop.time() - due)
+            self.lag.observe(self.last)
+            self.start()
+
+        self._handle = loop.call_at(due, fire)
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
 
 
 @dataclass(slots=True)

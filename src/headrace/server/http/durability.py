@@ -1,14 +1,18 @@
-"""Waiting for the disk: an answer that says "done" is only given when it is."""
+"""Waits until a change is on disk, so that a reply of success is true."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import TypeVar
 
 from headrace.core.broker import Broker
+from headrace.core.topics.async_engine import EngineReply, Then
 from headrace.core.topics.engine_confirms import EngineConfirms
-from headrace.errors import StoreError
+from headrace.errors import HttpRefused, StoreError
 
-SECONDS = 30.0
+T = TypeVar("T")
+SECONDS = 30.0  # also for an engine that is a database far away
 
 
 class _DurabilityWaiter:
@@ -55,3 +59,28 @@ async def until_durable(broker: Broker, position: int = 0) -> None:
         raise StoreError(
             "the disk did not answer in time; whether it is done is not known"
         ) from None
+
+
+async def engine_reply(broker: Broker, question: Callable[[Then[T]], object]) -> T | None:
+    """The value of an engine's reply, once it is on disk as far as needed; raises its error."""
+    future: asyncio.Future[EngineReply[T]] = asyncio.get_running_loop().create_future()
+
+    def then(answer: EngineReply[T]) -> None:
+        if not future.done():
+            future.set_result(answer)
+
+    question(then)
+    try:
+        async with asyncio.timeout(SECONDS):
+            answer = await future
+    except TimeoutError:
+        raise HttpRefused(
+            f"the topic engine did not reply within {SECONDS:.0f} s: see the broker's log",
+            504,
+            "timeout",
+        ) from None
+    if answer.error is not None:
+        raise answer.error
+    if answer.position:
+        await until_durable(broker, answer.position)
+    return answer.value

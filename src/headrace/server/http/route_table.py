@@ -1,8 +1,16 @@
-"""All routes. A new resource is added here, and nowhere else."""
+"""The table of all routes, and the OpenAPI document made from it (/api/openapi.json).
+
+A new resource is added here, and in no other place.
+"""
 
 from __future__ import annotations
 
-from headrace.server.http import login, openapi, page
+import re
+from functools import cache
+from typing import Any
+
+from headrace import __version__
+from headrace.server.http import auth, page, replies
 from headrace.server.http.api import (
     bindings,
     channels,
@@ -10,6 +18,7 @@ from headrace.server.http.api import (
     consumers,
     definitions,
     exchanges,
+    groups,
     health,
     nodes,
     overview,
@@ -31,17 +40,75 @@ from headrace.server.http.api.messages import (
     publish,
     redrive,
 )
+from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.metrics import endpoint
-from headrace.server.http.router import RouteTable
+from headrace.server.http.replies import Reply
+from headrace.server.http.router import ANYBODY, ApiRoute, RouteTable
+
+_ANSWERS = {"GET": "200", "PUT": "201", "POST": "200", "DELETE": "204"}
+
+
+def _schema(kind: str) -> dict[str, Any]:
+    return {} if kind == "any" else {"type": kind}
+
+
+def _operation(route: ApiRoute) -> dict[str, Any]:
+    names = re.findall(r"\{(\w+)\}", route.path)
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in names
+    ]
+    parameters += [
+        {"name": name, "in": "query", "schema": _schema(kind)} for name, kind in route.query.items()
+    ]
+    operation: dict[str, Any] = {
+        "operationId": f"{route.method.lower()}_{re.sub(r'[^a-zA-Z0-9]+', '_', route.path)}",
+        "summary": route.summary,
+        "tags": [route.parts[1] if route.parts[0] == "api" else route.parts[0] or "page"],
+        "parameters": parameters,
+        "responses": {_ANSWERS[route.method]: {"description": "done"}},
+    }
+    if route.rule.tag is None:
+        operation["security"] = []
+    else:
+        operation["responses"]["401"] = {"description": f"needs the tag {route.rule.tag}"}
+        operation["x-user-tag"] = route.rule.tag
+    if route.body:
+        properties = {name: _schema(kind) for name, kind in route.body.items()}
+        schema = {"type": "object", "properties": properties}
+        operation["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+    return operation
+
+
+@cache
+def document() -> dict[str, Any]:
+    """The whole description."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in TABLE.routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Headrace management API", "version": __version__},
+        "components": {"securitySchemes": {"basic": {"type": "http", "scheme": "basic"}}},
+        "security": [{"basic": []}],
+        "paths": paths,
+    }
+
+
+async def _openapi(call: ApiRequest) -> Reply:
+    return replies.data(document())
+
+
+_OPENAPI = ApiRoute("GET", "/api/openapi.json", _openapi, ANYBODY, "OpenAPI document")
 
 _RESOURCES = (
-    page, openapi, login, endpoint,
+    page, auth, endpoint,
     overview, nodes, health,
     queues, get, browse, redrive, dead_letters, message_events,
     exchanges, publish, bindings,
-    topics, pipelines, reports,
+    topics, groups, pipelines, reports,
     connections, channels, consumers,
     vhosts, users, permissions, policies, parameters, definitions,
 )  # fmt: skip
 
-TABLE = RouteTable(route for resource in _RESOURCES for route in resource.ROUTES)
+TABLE = RouteTable([_OPENAPI, *(route for resource in _RESOURCES for route in resource.ROUTES)])

@@ -15,7 +15,7 @@ from uvicorn.server import ServerState
 
 from headrace.config import Config
 from headrace.core.broker import Broker
-from headrace.server import descriptors
+from headrace.server import process
 from headrace.server.http.app import Application
 from headrace.server.http.context import ManagementContext
 from headrace.server.http.sampler import Sampler
@@ -39,7 +39,7 @@ class GuardedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
-        why = descriptors.refusal(descriptor_of(transport), is_http=True)
+        why = process.descriptor_refusal(descriptor_of(transport), is_http=True)
         if why is not None:
             self.house.complain(f"from {self._address} for HTTP", why)
             transport.abort()

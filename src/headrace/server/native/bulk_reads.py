@@ -1,4 +1,4 @@
-"""Readers by offset: what can be read of queues and topics, pins, and the reading itself."""
+"""Bulk reads by offset: the readable ranges of queues and topics, and the reads."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ COLUMNS = (
     "body",
 )
 MAX_DESTINATIONS = 1000
-MAX_PIN_BYTES = 1 << 50
 BOOT_ID = "/proc/sys/kernel/random/boot_id"  # of this machine since it started
 
 
@@ -59,7 +58,7 @@ class _BulkSource(NamedTuple):
     lanes: Mapping[int, str]  # by partition
 
 
-def _wanted(session: Session, request: Request) -> _BulkSource:
+def source_of(session: Session, request: Request) -> _BulkSource:
     """The queue or topic of a request, if the user may read it and its messages are stored."""
     vhost = session.open_vhost
     if "topic" in request.fields:
@@ -88,7 +87,7 @@ def _journal(session: Session) -> MessageLog:
     return journal
 
 
-def _check_uuid(held: PinTarget, uuid: str) -> None:
+def check_uuid(held: PinTarget, uuid: str) -> None:
     if uuid != held.uuid:
         raise SourceChanged(
             f"{held.kind} '{held.name}' was deleted and made again: these are not the messages "
@@ -117,7 +116,7 @@ def _bounds(session: Session, channel: Channel, request: Request) -> None:
 
 
 def _row(session: Session, request: Request, time: int) -> dict[str, object]:
-    held, lanes = _wanted(session, request)
+    held, lanes = source_of(session, request)
     journal, synced = _journal(session), session.broker.storage.synced
     parts = []
     for partition, number in sorted(held.numbers.items()):
@@ -145,7 +144,7 @@ def _row(session: Session, request: Request, time: int) -> dict[str, object]:
     }
 
 
-def _check_seen(
+def check_seen(
     session: Session, held: PinTarget, partition: int, offset: int, epoch: int | None
 ) -> None:
     """DataLost when a reader has seen more than this log has of the reader's epoch.
@@ -212,8 +211,8 @@ def _job(session: Session, request: Request) -> tuple[ReadPlan, list[Stretch]]:
     if unknown:
         raise PreconditionFailed(f"no column '{unknown[0]}'; there are {', '.join(COLUMNS)}")
     start, end, partition = (request.whole(name, 0) for name in ("start", "end", "partition"))
-    held, lanes = _wanted(session, request)
-    _check_uuid(held, request.text("uuid", held.uuid))
+    held, lanes = source_of(session, request)
+    check_uuid(held, request.text("uuid", held.uuid))
     number = held.numbers.get(partition)
     if number is None:
         raise NotFound(f"{held.kind} '{held.name}' has no partition {partition}")
@@ -221,7 +220,7 @@ def _job(session: Session, request: Request) -> tuple[ReadPlan, list[Stretch]]:
     if request.flag("complete"):
         _check_complete(held, partition, start, journal.bounds(number, synced).complete)
     epoch = request.whole("epoch") if "epoch" in request.fields else None
-    _check_seen(session, held, partition, start if epoch is None else end, epoch)
+    check_seen(session, held, partition, start if epoch is None else end, epoch)
     stretches, following = journal.locate(number, start, end, synced)
     job = ReadPlan(
         kind=held.kind,
@@ -243,50 +242,8 @@ def _check_complete(held: PinTarget, partition: int, start: int, complete: int) 
         )
 
 
-# -- pins ---------------------------------------------------------------------------------------
-
-
-def _pin(session: Session, channel: Channel, request: Request) -> None:
-    query, max_bytes = request.name("query"), request.whole("max_bytes")
-    if max_bytes > MAX_PIN_BYTES:
-        raise PreconditionFailed(f"max_bytes: at most {MAX_PIN_BYTES}")
-    places = []
-    for one in request.maps("positions"):
-        asked = Request(request.kind, {**one, "rid": 0})
-        held = _wanted(session, asked).held
-        _check_uuid(held, asked.text("uuid"))
-        offsets, epochs = _offsets(asked.table("next")), _offsets(asked.table("epochs"))
-        for partition in offsets.keys() & held.numbers.keys():
-            _check_seen(session, held, partition, offsets[partition], epochs.get(partition))
-        places.append((held, offsets))
-    for held, offsets in places:
-        session.open_vhost.pins.place(query, held, offsets, max_bytes)
-    session.respond(request)
-
-
-def _offsets(table: Mapping[str, object]) -> dict[int, int]:
-    try:
-        found = {int(partition): int(str(offset)) for partition, offset in table.items()}
-    except ValueError:
-        raise PreconditionFailed("next: offsets by number of partition") from None
-    if any(partition < 0 or not 0 <= at < 1 << 62 for partition, at in found.items()):
-        raise PreconditionFailed("next: offsets and partitions count from 0")
-    return found
-
-
-def _unpin(session: Session, channel: Channel, request: Request) -> None:
-    pins = session.open_vhost.pins
-    query = request.name("query")
-    for one in [pin for pin in pins if pin.query == query]:
-        name = one.name if one.kind == "queue" else f"topic.{one.name}"
-        session.check(READ, one.kind, name)
-    session.respond(request, removed=pins.remove(query))
-
-
 HANDLERS: dict[int, Handler] = {
     Op.BOUNDS: _bounds,
     Op.FETCH: _fetch,
     Op.LOCATE: _locate,
-    Op.PIN: _pin,
-    Op.UNPIN: _unpin,
 }

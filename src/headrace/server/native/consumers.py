@@ -18,8 +18,8 @@ from headrace.errors import (
 )
 from headrace.model.names import generated_consumer_tag
 from headrace.model.queue_arguments import consumer_priority
-from headrace.server.native.arguments import checked_arguments
 from headrace.server.native.channel import Channel
+from headrace.server.native.checks import checked_arguments
 from headrace.server.native.publisher import PublishedCounts
 from headrace.wire.native.deliveries import got_frame
 from headrace.wire.native.payloads import Op, Request

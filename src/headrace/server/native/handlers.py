@@ -9,7 +9,6 @@ from headrace.server.native import (
     bulk_reads,
     consumers,
     lists,
-    pipelines,
     spark_support,
     topics,
     topology,
@@ -78,5 +77,4 @@ HANDLERS: dict[int, Handler] = {
     **topics.HANDLERS,
     **bulk_reads.HANDLERS,
     **spark_support.HANDLERS,
-    **pipelines.HANDLERS,
 }

@@ -1,25 +1,29 @@
-"""Lists of what is in the vhost, page by page; everybody sees what they may use."""
+"""Lists of the resources of a vhost, page by page; a user sees what it has permissions for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.core.queues.queue import Queue
 from headrace.core.spark_support.pins import lag_of
+from headrace.core.topics.async_engine import EngineReply, Then, collect
 from headrace.core.vhost import Vhost
-from headrace.errors import PreconditionFailed
+from headrace.errors import EngineUnavailable, NoSuchTopic, PreconditionFailed
 from headrace.model.permissions import CONFIGURE, READ, WRITE
 from headrace.server.native.channel import Channel
-from headrace.server.native.topic_lists import list_groups, list_topics
-from headrace.server.native.topics import EXCHANGE_PREFIX
+from headrace.server.native.topic_fields import group_fields, topic_fields
+from headrace.server.native.topics import EXCHANGE_PREFIX, limit_of
+from headrace.store.topics.types import GroupInfo, TopicInfo
 from headrace.wire.native.payloads import Op, Request
 
 if TYPE_CHECKING:
     from headrace.server.native.session import Handler, Session
 
 PAGE = 1000
-Row = tuple[str, dict[str, object]]  # the name that decides who may see it, the row
+Row = tuple[str, dict[str, object]]  # the name whose permissions decide, the row
+_GONE = (NoSuchTopic, EngineUnavailable)  # deleted since listed, or its database is unreachable
 
 
 def _queues(vhost: Vhost) -> Iterator[Row]:
@@ -112,13 +116,61 @@ _KINDS: dict[str, Callable[[Vhost], Iterator[Row]]] = {
 }
 
 
+def _list_topics(session: Session, channel: Channel, request: Request) -> None:
+    def then(answer: EngineReply[list[TopicInfo]]) -> None:
+        if session.closed or channel.closing:
+            return
+        if answer.error is not None:
+            session.refuse(request, answer.error)
+            return
+        found = sorted(answer.value or (), key=lambda info: info.name)
+        _show(
+            session,
+            request,
+            [
+                (EXCHANGE_PREFIX + info.name, topic_fields(info, limit_of(session, info.engine)))
+                for info in found
+            ],
+        )
+
+    session.open_vhost.topics.infos(then)
+
+
+def _list_groups(session: Session, channel: Channel, request: Request) -> None:
+    """Of one topic, or of all."""
+    topics = session.open_vhost.topics
+    wanted = request.text("topic", "")
+    names = [wanted] if wanted else topics.names()
+
+    def then(answer: EngineReply[list[Row]]) -> None:
+        if session.closed or channel.closing:
+            return
+        if answer.error is not None:
+            session.refuse(request, answer.error)
+        else:
+            _show(session, request, answer.value or ())
+
+    def rows_of(name: str, then: Then[list[Row]]) -> None:
+        def found(answer: EngineReply[list[GroupInfo]]) -> None:
+            rows = [(EXCHANGE_PREFIX + name, group_fields(name, one)) for one in answer.value or ()]
+            is_one_of_many = not wanted and isinstance(answer.error, _GONE)
+            then(EngineReply(rows, None if is_one_of_many else answer.error))
+
+        try:
+            topics.engine_of(name).groups(name, found)
+        except _GONE as error:
+            found(EngineReply(error=error))
+
+    collect([partial(rows_of, name) for name in names], then)
+
+
 def _list(session: Session, channel: Channel, request: Request) -> None:
     kind = request.text("kind")
     if kind == "topics":
-        list_topics(session, channel, request, _show)
+        _list_topics(session, channel, request)
         return
     if kind == "groups":
-        list_groups(session, channel, request, _show)
+        _list_groups(session, channel, request)
         return
     rows_of = _KINDS.get(kind)
     if rows_of is None:
@@ -127,7 +179,7 @@ def _list(session: Session, channel: Channel, request: Request) -> None:
 
 
 def _show(session: Session, request: Request, found: Iterable[Row]) -> None:
-    """One page of what the user may see."""
+    """Respond with one page of the rows that the user may see."""
     page = request.whole("page", 0)
     allowed = session.user.permissions[session.open_vhost.name]
     rows = [

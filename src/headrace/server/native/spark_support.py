@@ -1,15 +1,19 @@
-"""Staged writes: messages put aside under (query, batch, attempt), then published in one step."""
+"""Operations for Spark: pins, staged batches, status of pipelines.
+
+A staged batch is stored under (query, batch, attempt) and published in one step, once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from headrace.core.loop_turn import Steps, log_failure
 from headrace.errors import BrokerError, ConnectionForced, InternalError, PreconditionFailed
-from headrace.model.permissions import WRITE
-from headrace.server import descriptors
+from headrace.model.permissions import READ, WRITE
+from headrace.server import process
 from headrace.server.native import topic_fields
+from headrace.server.native.bulk_reads import check_seen, check_uuid, source_of
 from headrace.server.native.channel import Channel
 from headrace.wire.native.payloads import Op, Request, pack, unpack_trusted
 
@@ -17,7 +21,52 @@ if TYPE_CHECKING:
     from headrace.server.native.session import Handler, Session
 
 MAX_BATCH = (1 << 62) - 1
+MAX_PIN_BYTES = 1 << 50
+MAX_STATE = 64 << 10  # bytes of the status of a pipeline
 PIECE = 512  # messages that are checked in one step of the publication
+
+
+# -- pins ---------------------------------------------------------------------------------------
+
+
+def _pin(session: Session, channel: Channel, request: Request) -> None:
+    query, max_bytes = request.name("query"), request.whole("max_bytes")
+    if max_bytes > MAX_PIN_BYTES:
+        raise PreconditionFailed(f"max_bytes: at most {MAX_PIN_BYTES}")
+    places = []
+    for one in request.maps("positions"):
+        asked = Request(request.kind, {**one, "rid": 0})
+        held = source_of(session, asked).held
+        check_uuid(held, asked.text("uuid"))
+        offsets, epochs = _offsets(asked.table("next")), _offsets(asked.table("epochs"))
+        for partition in offsets.keys() & held.numbers.keys():
+            check_seen(session, held, partition, offsets[partition], epochs.get(partition))
+        places.append((held, offsets))
+    for held, offsets in places:
+        session.open_vhost.pins.place(query, held, offsets, max_bytes)
+    session.respond(request)
+
+
+def _offsets(table: Mapping[str, object]) -> dict[int, int]:
+    try:
+        found = {int(partition): int(str(offset)) for partition, offset in table.items()}
+    except ValueError:
+        raise PreconditionFailed("next: offsets by number of partition") from None
+    if any(partition < 0 or not 0 <= at < 1 << 62 for partition, at in found.items()):
+        raise PreconditionFailed("next: offsets and partitions count from 0")
+    return found
+
+
+def _unpin(session: Session, channel: Channel, request: Request) -> None:
+    pins = session.open_vhost.pins
+    query = request.name("query")
+    for one in [pin for pin in pins if pin.query == query]:
+        name = one.name if one.kind == "queue" else f"topic.{one.name}"
+        session.check(READ, one.kind, name)
+    session.respond(request, removed=pins.remove(query))
+
+
+# -- staged batches -----------------------------------------------------------------------------
 
 
 def _stage(session: Session, channel: Channel, request: Request) -> None:
@@ -37,7 +86,7 @@ def _stage(session: Session, channel: Channel, request: Request) -> None:
         for start in range(0, len(messages), PIECE)
     ]
     staging, owner = session.open_vhost.staging, session.user.name
-    staging.stage(owner, _owned(session, query), batch, attempt, pieces, descriptors.refusal)
+    staging.stage(owner, _owned(session, query), batch, attempt, pieces, process.descriptor_refusal)
     session.respond(request)
 
 
@@ -99,4 +148,22 @@ def _prepare(session: Session, data: bytes) -> Callable[[], object]:
     return topic.prepare(entries)
 
 
-HANDLERS: dict[int, Handler] = {Op.STAGE: _stage, Op.PUBLISH_STAGED: _publish_staged}
+# -- status of pipelines ------------------------------------------------------------------------
+
+
+def _report(session: Session, channel: Channel, request: Request) -> None:
+    name, state = request.name("name"), request.table("state")
+    session.check(READ, "pipeline", name)
+    if len(pack(state)) > MAX_STATE:
+        raise PreconditionFailed(f"the state of a pipeline has at most {MAX_STATE} bytes")
+    session.open_vhost.pipelines.tell(name, state)
+    session.respond(request)
+
+
+HANDLERS: dict[int, Handler] = {
+    Op.PIN: _pin,
+    Op.UNPIN: _unpin,
+    Op.STAGE: _stage,
+    Op.PUBLISH_STAGED: _publish_staged,
+    Op.TELL_PIPELINE: _report,
+}

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from headrace.core.exchange import DIRECT_TO_QUEUE, Exchange, Target, freeze
 from headrace.errors import CommandInvalid, NotFound
-from headrace.server.native.arguments import checked_arguments
 from headrace.server.native.channel import Channel
-from headrace.server.native.checks import check_binding_key
+from headrace.server.native.checks import check_binding_key, checked_arguments
 from headrace.wire.native.payloads import Op, Request
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from headrace.config import Config
 from headrace.core.broker import Broker
-from headrace.server import descriptors
+from headrace.server import process
 from headrace.server.listener import HandshakeLimiter, ServerTransport, listening_socket
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class TlsSniffer:
             return
         connection.setblocking(False)
         peer = str(address[0])
-        if (why := descriptors.refusal(connection.fileno())) is not None:
+        if (why := process.descriptor_refusal(connection.fileno())) is not None:
             self._gate.complain(f"from {peer}", why)
             connection.close()
             return

@@ -1,14 +1,15 @@
-"""Health checks: for load balancers, deployments and people in a hurry."""
+"""Health checks: /healthz and /api/health, for load balancers, deployments and operators."""
 
 from __future__ import annotations
 
+import asyncio
 import time
+from pathlib import Path
 
 from headrace.core.queues.consumer import Consumer
 from headrace.model.message import PublishedRun
 from headrace.model.unacked import SettledRange
 from headrace.server.http import replies
-from headrace.server.http.api.certificate import expires_at
 from headrace.server.http.api.messages.get import DetachedChannel
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.replies import Reply
@@ -81,6 +82,14 @@ async def _protocol(call: ApiRequest) -> Reply:
     return _failed("No active listener", missing=wanted, protocols=protocols)
 
 
+def expires_at(pem_file: Path) -> float:
+    """Seconds since 1970 of the first certificate in the file; ValueError without one."""
+    from cryptography import x509  # takes long to load, and few brokers are asked
+
+    certificate = x509.load_pem_x509_certificate(pem_file.read_bytes())
+    return certificate.not_valid_after_utc.timestamp()
+
+
 async def _certificates(call: ApiRequest) -> Reply:
     within, unit = call.params["within"], call.params["unit"]
     if not within.isdigit() or len(within) > 6 or unit not in _SECONDS:
@@ -88,7 +97,7 @@ async def _certificates(call: ApiRequest) -> Reply:
     certificate = call.management.config.tls_cert
     if certificate is None:
         return _ok()
-    ends = expires_at(certificate)
+    ends = await asyncio.to_thread(expires_at, certificate)
     if ends > time.time() + int(within) * _SECONDS[unit]:
         return _ok()
     shown = time.strftime("%Y-%m-%d", time.gmtime(ends))

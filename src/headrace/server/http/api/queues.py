@@ -1,21 +1,223 @@
-"""/api/queues: what is declared, how full it is, who consumes."""
+"""/api/queues, and the columns of a queue."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from json.encoder import encode_basestring_ascii as quoted
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from headrace.server.http import replies
+from headrace.core.policies import NO_POLICIES
+from headrace.core.queues.queue import Queue
+from headrace.model.message import STASHED
+from headrace.server.base_channel import BaseChannel
+from headrace.server.http import replies, stats
 from headrace.server.http.api.consumers import consumer_row
-from headrace.server.http.api.queue_columns import QueueColumns
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.listing import Row, listed, reduced
-from headrace.server.http.replies import Reply
+from headrace.server.http.listing import ColumnGroup, ListColumns, Row, listed, members, reduced
+from headrace.server.http.replies import Reply, encode_text
 from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, ApiRoute
-from headrace.server.http.sampler import window_of
+from headrace.server.http.sampler import details, window_of, with_details
+from headrace.wire.amqp.content import properties_of
 
 if TYPE_CHECKING:
-    pass
+    from headrace.server.http.context import ManagementContext
+    from headrace.server.http.sampler import SampleWindow
+
+# -- columns: in groups, so that a list of 10,000 is built quickly --------------------------------
+
+
+class QueueColumns:
+    """What is told of a queue, with rates over the windows that were asked for."""
+
+    def __init__(
+        self,
+        management: ManagementContext,
+        rates: SampleWindow | None = None,
+        lengths: SampleWindow | None = None,
+    ) -> None:
+        self._history = management.sampler.history
+        self._rates = rates
+        self._lengths = lengths
+        self._node = management.node
+        self._node_text = quoted(management.node)
+        self._idle_since = management.sampler.idle_since
+
+    def fields(self) -> ListColumns[Queue]:
+        groups = [
+            ColumnGroup(_IDENTITY, self._identity, self._identity_text),
+            ColumnGroup(_LENGTHS, lengths, _lengths_text),
+            ColumnGroup(_BYTES, sizes, _sizes_text),
+            ColumnGroup(_CONSUMERS, consumer_columns, _consumers_text),
+            ColumnGroup(_DETAILS, self._length_details, self._details_text),
+        ]
+        columns: dict[str, Callable[[Queue], object]] = {
+            "message_stats": self._message_stats,
+            "idle_since": self._idle_since,
+            "head_message_timestamp": _head_timestamp,
+        }
+        return ListColumns(columns, groups=groups, optional=("message_stats", "idle_since"))
+
+    def _identity(self, queue: Queue) -> Row:
+        policies = queue.policies
+        return {
+            "name": queue.name,
+            "vhost": queue.vhost.name,
+            "type": queue.settings.queue_type,
+            "durable": queue.durable,
+            "auto_delete": queue.auto_delete,
+            "exclusive": queue.owner is not None,
+            "arguments": queue.arguments,
+            "node": self._node,
+            "state": "running",
+            "policy": policies.policy,
+            "operator_policy": policies.operator_policy,
+            "effective_policy_definition": policies.definition,
+            "recoverable_slaves": None,
+        }
+
+    def _identity_text(self, queue: Queue) -> str:
+        if queue.policies is not NO_POLICIES:
+            return members(self._identity(queue))
+        arguments = encode_text(queue.arguments) if queue.arguments else "{}"
+        return (
+            f'"name":{quoted(queue.name)},"vhost":{quoted(queue.vhost.name)},'
+            f'"type":{quoted(queue.settings.queue_type)},"durable":{_BOOLEANS[queue.durable]},'
+            f'"auto_delete":{_BOOLEANS[queue.auto_delete]},'
+            f'"exclusive":{_BOOLEANS[queue.owner is not None]},"arguments":{arguments},'
+            f'"node":{self._node_text},"state":"running","policy":null,"operator_policy":null,'
+            '"effective_policy_definition":{},"recoverable_slaves":null'
+        )
+
+    def _details_text(self, queue: Queue) -> str:
+        row = self._length_details(queue)
+        return _NO_DETAILS_TEXT if row is _NO_DETAILS else members(row)
+
+    def _length_details(self, queue: Queue) -> Row:
+        history = self._history(queue)
+        if self._lengths is None and (len(history) < 2 or history[-1][1] is history[-2][1]):
+            return _NO_DETAILS  # idle: most of many queues are
+        window = self._lengths
+        return {
+            f"{name}_details": details(history, index, window)
+            for index, name in enumerate(stats.QUEUE_LENGTHS)
+        }
+
+    def _message_stats(self, queue: Queue) -> object:
+        values = stats.queue_values(queue)
+        if not any(values[len(stats.QUEUE_LENGTHS) :]):
+            return None  # as in RabbitMQ: nothing happened, nothing is told
+        history = self._history(queue)
+        return with_details(stats.QUEUE, stats.QUEUE_MESSAGES, values, history, self._rates)
+
+
+_IDENTITY = ("name", "vhost", "type", "durable", "auto_delete", "exclusive", "arguments", "node",
+             "state", "policy", "operator_policy", "effective_policy_definition",
+             "recoverable_slaves")  # fmt: skip
+_LENGTHS = ("messages", "messages_ready", "messages_unacknowledged", "messages_ram",
+            "messages_ready_ram", "messages_unacknowledged_ram", "messages_persistent",
+            "messages_paged_out")  # fmt: skip
+_BYTES = ("message_bytes", "message_bytes_ready", "message_bytes_unacknowledged",
+          "message_bytes_ram", "message_bytes_persistent", "message_bytes_paged_out",
+          "memory")  # fmt: skip
+_CONSUMERS = ("consumers", "consumer_capacity", "consumer_utilisation", "exclusive_consumer_tag",
+              "single_active_consumer_tag")  # fmt: skip
+_DETAILS = tuple(f"{name}_details" for name in stats.QUEUE_LENGTHS)
+_NO_DETAILS: Row = {name: {"rate": 0.0} for name in _DETAILS}
+_NO_DETAILS_TEXT = members(_NO_DETAILS)
+_BOOLEANS = {True: "true", False: "false"}
+_LENGTHS_TEXT = ",".join(f'"{name}":%d' for name in _LENGTHS)
+_BYTES_TEXT = ",".join(f'"{name}":%d' for name in _BYTES)
+
+
+def _lengths_text(queue: Queue) -> str:
+    return _LENGTHS_TEXT % tuple(lengths(queue).values())
+
+
+def _sizes_text(queue: Queue) -> str:
+    return _BYTES_TEXT % tuple(sizes(queue).values())
+
+
+def _consumers_text(queue: Queue) -> str:
+    return members(consumer_columns(queue)) if len(queue.dealer) else _NO_CONSUMERS_TEXT
+
+
+def lengths(queue: Queue) -> Row:
+    backlog, unacked = queue.backlog, queue.unacked
+    ready, away = backlog.count, backlog.away[0]
+    return {
+        "messages": ready + unacked,
+        "messages_ready": ready,
+        "messages_unacknowledged": unacked,
+        "messages_ram": ready - away + unacked,
+        "messages_ready_ram": ready - away,
+        "messages_unacknowledged_ram": unacked,
+        "messages_persistent": ready + unacked if queue.number is not None else 0,
+        "messages_paged_out": away,
+    }
+
+
+def sizes(queue: Queue) -> Row:
+    """A message counts with its properties, as it is on the wire."""
+    ready, away = queue.backlog.size, queue.backlog.away[1]
+    unacked = _unacked_bytes(queue) if queue.unacked else 0
+    return {
+        "message_bytes": ready + unacked,
+        "message_bytes_ready": ready,
+        "message_bytes_unacknowledged": unacked,
+        "message_bytes_ram": ready - away + unacked,
+        "message_bytes_persistent": ready + unacked if queue.number is not None else 0,
+        "message_bytes_paged_out": away,
+        "memory": ready - away + unacked,
+    }
+
+
+def _unacked_bytes(queue: Queue) -> int:
+    """About: channels know how much they hold, not of which queue."""
+    size = 0
+    for consumer in queue.dealer:
+        channel = consumer.channel
+        if consumer.unacked and isinstance(channel, BaseChannel) and channel.held:
+            size += channel.held_bytes * consumer.unacked // channel.held
+    return size
+
+
+def consumer_columns(queue: Queue) -> Row:
+    count = len(queue.dealer)
+    if not count:
+        return _NO_CONSUMERS
+    everybody = list(queue.dealer)
+    # The share of consumers that could take a message now: 1.0 means that nobody is the brake.
+    free = [one for one in everybody
+            if one.no_ack or not one.prefetch or one.unacked < one.prefetch]  # fmt: skip
+    active = queue.dealer.active if queue.settings.single_active_consumer else None
+    return {
+        "consumers": count,
+        "consumer_capacity": len(free) / count,
+        "consumer_utilisation": len(free) / count,
+        "exclusive_consumer_tag": next((one.tag for one in everybody if one.exclusive), None),
+        "single_active_consumer_tag": active.tag if active is not None else None,
+    }
+
+
+_NO_CONSUMERS: Row = {
+    "consumers": 0,
+    "consumer_capacity": 0,
+    "consumer_utilisation": 0,
+    "exclusive_consumer_tag": None,
+    "single_active_consumer_tag": None,
+}
+_NO_CONSUMERS_TEXT = members(_NO_CONSUMERS)
+
+
+def _head_timestamp(queue: Queue) -> int | None:
+    """The `timestamp` that the publisher gave the next message, if it is at hand."""
+    if not queue.backlog.count:
+        return None
+    run = next(iter(queue.backlog.runs()), None)
+    if run is None or run.contents is STASHED:
+        return None
+    return properties_of(run.contents[run.start]).timestamp
 
 
 # -- reading -------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from headrace.server.http import replies, stats
-from headrace.server.http.api.queue_columns import lengths, sizes
+from headrace.server.http.api.queues import lengths, sizes
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.metrics.broker_families import broker_families, own_families
 from headrace.server.http.metrics.object_families import (

@@ -15,7 +15,7 @@ from headrace.core.queues.queue import Queue
 from headrace.server.base_session import BaseSession
 from headrace.server.http import stats
 from headrace.server.http.api.consumers import channel_name
-from headrace.server.http.api.queue_columns import lengths, sizes
+from headrace.server.http.api.queues import lengths, sizes
 from headrace.server.http.metrics.broker_families import QUEUE_GAUGES
 
 SLICE = 500

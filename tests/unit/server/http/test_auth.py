@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.model.passwords import NO_PASSWORD
-from headrace.server.http.sessions import (
+from headrace.server.http.auth import (
     IDLE_SECONDS,
     MAX_PER_USER,
     MAX_SECONDS,
