@@ -3,10 +3,15 @@
 Works against Apache RocketMQ 4.9 and 5.x over the remoting protocol, and against Headrace.
 """
 
-from headrace.rocketmq.aio_consumers import AsyncConcurrentConsumer, AsyncOrderlyConsumer
 from headrace.rocketmq.async_producer import AsyncProducer
-from headrace.rocketmq.config import ConsumerConfig
-from headrace.rocketmq.consumers import ConcurrentConsumer, OrderlyConsumer, TransactionConsumer
+from headrace.rocketmq.config import ConsumerConfig, ProducerConfig
+from headrace.rocketmq.consumers import (
+    AsyncConcurrentConsumer,
+    AsyncOrderlyConsumer,
+    ConcurrentConsumer,
+    OrderlyConsumer,
+    TransactionConsumer,
+)
 from headrace.rocketmq.consuming.allocation import (
     AllocateStrategy,
     AverageAllocateStrategy,
@@ -56,12 +61,10 @@ from headrace.rocketmq.errors import (
     TopicNotFoundError,
     TopicNotSubscribedError,
 )
-from headrace.rocketmq.health import Health, State
 from headrace.rocketmq.message import Message, MessageExt
-from headrace.rocketmq.metrics import ConsumerMetrics, ProducerMetrics
+from headrace.rocketmq.metrics import ConsumerMetrics, Health, ProducerMetrics, State
 from headrace.rocketmq.offsets import LocalOffsetStore, OffsetEntry, OffsetStore, RemoteOffsetStore
 from headrace.rocketmq.producer import Producer
-from headrace.rocketmq.producer_config import ProducerConfig
 from headrace.rocketmq.producing.send_requests import SendResult
 from headrace.rocketmq.queue_reader import QueueReader
 from headrace.rocketmq.selector import (

@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 from typing import Self
 
-from headrace.rocketmq.health import State
 from headrace.rocketmq.message import Message
+from headrace.rocketmq.metrics import State
 from headrace.rocketmq.net.routes import KnownTopic
 from headrace.rocketmq.producing.base_producer import BaseProducer
 from headrace.rocketmq.producing.producer_core import ProducerCore

@@ -1,15 +1,19 @@
-"""Messages: what a program sends, and what it receives."""
+"""`Message` and `MessageExt`, and the decoding of received ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
+from headrace.errors import BrokerError, MalformedError
 from headrace.rocketmq.errors import InvalidMessageError
-from headrace.rocketmq.net.names import send_topic_problem
+from headrace.rocketmq.net.checks import send_topic_problem
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.codes import LEVELS
+from headrace.wire.remoting.compression import inflate
+from headrace.wire.remoting.message import take_parts
 from headrace.wire.remoting.message_ids import NOWHERE, HostAddress, offset_id
 from headrace.wire.remoting.message_queue import MessageQueue
 
@@ -160,4 +164,38 @@ def _check_property(name: str, value: str) -> None:
     if name in names.RESERVED:
         raise InvalidMessageError(
             f"property {name!r} belongs to RocketMQ; use tags=, keys= and so on, or another name"
+        )
+
+
+logger = logging.getLogger(__name__)
+
+_COMPRESSED = 1
+
+
+def messages_in(data: bytes, broker_name: str) -> Iterator[MessageExt]:
+    """One after the other; a body that cannot be inflated stays as it is."""
+    for one in take_parts(data):
+        message = MessageExt(
+            one[0], one[1], one[2], broker_name, one[4], one[5], one[6], one[3], one[7], one[8],
+            one[9], one[10], one[11], one[12], one[13], one[15],
+        )  # fmt: skip
+        if message.sys_flag & _COMPRESSED:
+            _inflate(message)
+        yield message
+
+
+def message_in(data: bytes, broker_name: str) -> MessageExt:
+    """The only message in ``data``."""
+    found = list(messages_in(data, broker_name))
+    if len(found) != 1:
+        raise MalformedError(f"{len(found)} messages instead of one")
+    return found[0]
+
+
+def _inflate(message: MessageExt) -> None:
+    try:
+        message.body = inflate(message.body, message.sys_flag)
+    except BrokerError as error:
+        logger.error(
+            "message %s stays compressed, the program gets it so: %s", message.msg_id, error
         )

@@ -9,13 +9,13 @@ from concurrent.futures import Future
 from threading import BoundedSemaphore
 from typing import Self
 
-from headrace.rocketmq.consuming.workers import ThreadPool
+from headrace.rocketmq.config import ProducerConfig
+from headrace.rocketmq.consuming.runners import ThreadPool
 from headrace.rocketmq.errors import InvalidMessageError, RequestTimeoutError, RocketMQError
-from headrace.rocketmq.health import State
 from headrace.rocketmq.message import Message
-from headrace.rocketmq.net.loops import LoopThread
+from headrace.rocketmq.metrics import State
+from headrace.rocketmq.net.lifecycle import LoopThread
 from headrace.rocketmq.net.routes import KnownTopic
-from headrace.rocketmq.producer_config import ProducerConfig
 from headrace.rocketmq.producing.async_send import AsyncSend
 from headrace.rocketmq.producing.base_producer import BaseProducer
 from headrace.rocketmq.producing.producer_core import ProducerCore

@@ -15,16 +15,13 @@ from headrace.rocketmq.errors import (
     RequestTimeoutError,
     TopicNotFoundError,
 )
-from headrace.rocketmq.health import State
-from headrace.rocketmq.message import MessageExt
+from headrace.rocketmq.message import MessageExt, messages_in
+from headrace.rocketmq.metrics import State
 from headrace.rocketmq.net import checks
-from headrace.rocketmq.net.client_instance import ClientInstance
-from headrace.rocketmq.net.identity import client_id
-from headrace.rocketmq.net.lifecycle import Lifecycle
-from headrace.rocketmq.net.loops import LoopThread
-from headrace.rocketmq.offsets.gateway import BrokerOffsets
+from headrace.rocketmq.net.client_instance import ClientInstance, client_id
+from headrace.rocketmq.net.lifecycle import Lifecycle, LoopThread
 from headrace.rocketmq.offsets.offset_store import OffsetEntry
-from headrace.rocketmq.received import messages_in
+from headrace.rocketmq.offsets.remote import BrokerOffsets
 from headrace.wire.remoting.codes import PullFlag, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.groups import Heartbeat

@@ -7,16 +7,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace.rocketmq.consuming.workers import ThreadPool
+from headrace.rocketmq.config import ProducerConfig
+from headrace.rocketmq.consuming.runners import ThreadPool
 from headrace.rocketmq.enums import LocalTransactionState, SendStatus
 from headrace.rocketmq.errors import ListenerError, RocketMQError
-from headrace.rocketmq.message import Message, MessageExt
+from headrace.rocketmq.message import Message, MessageExt, message_in
 from headrace.rocketmq.net.connection import Connection
 from headrace.rocketmq.producer import Producer
-from headrace.rocketmq.producer_config import ProducerConfig
 from headrace.rocketmq.producing.producer_core import ProducerCore
 from headrace.rocketmq.producing.send_requests import SendResult
-from headrace.rocketmq.received import message_in
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.send import (

@@ -25,7 +25,7 @@ from headrace.rocketmq import (
     is_tag_type,
 )
 from headrace.rocketmq.metrics import ConsumerMetrics, LatencyHistogram, ProducerMetrics
-from headrace.rocketmq.net.identity import MessageIds, client_id
+from headrace.rocketmq.net.client_instance import MessageIds, client_id
 from headrace.rocketmq.selector import tags_in
 from headrace.wire.remoting.message_ids import HostAddress
 

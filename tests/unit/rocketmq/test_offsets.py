@@ -22,7 +22,7 @@ from headrace.rocketmq import (
     RemoteOffsetStore,
 )
 from headrace.rocketmq.errors import RequestTimeoutError
-from headrace.rocketmq.offsets.formats import dump, parse
+from headrace.rocketmq.offsets.local import dump, parse
 
 Q0, Q1, Q2 = (MessageQueue("T", "broker-a", number) for number in range(3))
 MEMORY, STORE = ReadOffsetType.READ_FROM_MEMORY, ReadOffsetType.READ_FROM_STORE

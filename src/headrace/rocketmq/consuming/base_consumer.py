@@ -15,9 +15,8 @@ from headrace.rocketmq.consuming.listeners import Listener, ListenerAdapter
 from headrace.rocketmq.consuming.runners import ListenerRunner
 from headrace.rocketmq.enums import ConsumeResult
 from headrace.rocketmq.errors import ConfigurationError, StateError
-from headrace.rocketmq.health import Health, State
-from headrace.rocketmq.metrics import ConsumerMetrics
-from headrace.rocketmq.net.identity import client_id
+from headrace.rocketmq.metrics import ConsumerMetrics, Health, State
+from headrace.rocketmq.net.client_instance import client_id
 from headrace.rocketmq.net.lifecycle import Lifecycle
 from headrace.rocketmq.offsets import OffsetStore
 from headrace.rocketmq.selector import MessageSelector, selector_of

@@ -6,15 +6,15 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
-from headrace.rocketmq.consuming.assignment import Assignment
 from headrace.rocketmq.consuming.consumer_core import ConsumerCore
 from headrace.rocketmq.consuming.listeners import ConsumeContext, ListenerAdapter, ListenerResult
 from headrace.rocketmq.consuming.membership import wire_subscription
+from headrace.rocketmq.consuming.process_queue import Assignment
 from headrace.rocketmq.consuming.runners import ListenerRunner
 from headrace.rocketmq.enums import ConsumeResult
+from headrace.rocketmq.message import message_in
 from headrace.rocketmq.net.client_instance import Handler
 from headrace.rocketmq.net.connection import Connection
-from headrace.rocketmq.received import message_in
 from headrace.wire.remoting.codes import VERSION, RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.groups import ConsumeDirectly

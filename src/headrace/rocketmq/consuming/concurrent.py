@@ -7,11 +7,10 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from headrace.rocketmq.consuming.assignment import Assignment
 from headrace.rocketmq.consuming.listeners import ConsumeContext, ListenerAdapter, ListenerResult
+from headrace.rocketmq.consuming.process_queue import Assignment
 from headrace.rocketmq.consuming.retry_topics import RetrySender
-from headrace.rocketmq.consuming.runners import ListenerRunner
-from headrace.rocketmq.consuming.waits import until
+from headrace.rocketmq.consuming.runners import ListenerRunner, until
 from headrace.rocketmq.enums import ConsumeResult
 from headrace.rocketmq.message import MessageExt
 

@@ -8,10 +8,9 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from headrace.rocketmq.config import ConsumerConfig
-from headrace.rocketmq.consuming.assignment import Assignment
 from headrace.rocketmq.consuming.listeners import ListenerResult
 from headrace.rocketmq.consuming.membership import Membership
-from headrace.rocketmq.consuming.process_queue import FlowLimits
+from headrace.rocketmq.consuming.process_queue import Assignment, FlowLimits
 from headrace.rocketmq.consuming.rebalance import Rebalancer, cancel
 from headrace.rocketmq.consuming.start_position import ConsumeFromWhereManager
 from headrace.rocketmq.errors import OffsetStoreError, RocketMQError, TopicNotFoundError
@@ -20,7 +19,7 @@ from headrace.rocketmq.metrics import ConsumerMetrics
 from headrace.rocketmq.net import checks
 from headrace.rocketmq.net.client_instance import ClientInstance
 from headrace.rocketmq.offsets import LocalOffsetStore, OffsetStore, RemoteOffsetStore
-from headrace.rocketmq.offsets.gateway import BrokerOffsets
+from headrace.rocketmq.offsets.remote import BrokerOffsets
 from headrace.rocketmq.subscriptions import SubscriptionData, SubscriptionManager
 from headrace.wire.remoting.message_queue import MessageQueue
 

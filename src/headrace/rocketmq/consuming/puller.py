@@ -8,10 +8,9 @@ import time
 from typing import TYPE_CHECKING
 
 from headrace.errors import BrokerError as CodecError
-from headrace.rocketmq.consuming.assignment import Assignment
+from headrace.rocketmq.consuming.process_queue import Assignment
 from headrace.rocketmq.errors import BrokerError, RocketMQError
-from headrace.rocketmq.message import MessageExt
-from headrace.rocketmq.received import messages_in
+from headrace.rocketmq.message import MessageExt, messages_in
 from headrace.rocketmq.subscriptions import SubscriptionData
 from headrace.wire.remoting.codes import PullFlag, ResponseCode
 from headrace.wire.remoting.command import Command

@@ -1,17 +1,18 @@
-"""Which queues are ours: taking our share, giving up what belongs to others."""
+"""Rebalance: computes and applies this consumer's share of the queues."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.errors import BrokerError as CodecError
-from headrace.rocketmq.consuming.assignment import Assignment
+from headrace.rocketmq.consuming.allocation import AllocateStrategy
+from headrace.rocketmq.consuming.process_queue import Assignment
 from headrace.rocketmq.consuming.puller import Puller
-from headrace.rocketmq.consuming.rebalancing import by_topic, change, share_of
 from headrace.rocketmq.consuming.start_position import ConsumeFromWhereManager
 from headrace.rocketmq.enums import ReadOffsetType
 from headrace.rocketmq.errors import OffsetStoreError, RocketMQError
@@ -19,6 +20,43 @@ from headrace.wire.remoting.message_queue import MessageQueue
 
 if TYPE_CHECKING:
     from headrace.rocketmq.consuming.consumer_core import ConsumerCore
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceDiff:
+    """The difference between what a consumer has and what it should have."""
+
+    gained: tuple[MessageQueue, ...]
+    lost: tuple[MessageQueue, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.gained or self.lost)
+
+
+def change(owned: Collection[MessageQueue], wanted: Iterable[MessageQueue]) -> RebalanceDiff:
+    should = set(wanted)
+    return RebalanceDiff(tuple(sorted(should - set(owned))), tuple(sorted(set(owned) - should)))
+
+
+def share_of(
+    strategy: AllocateStrategy,
+    group: str,
+    client_id: str,
+    queues: Sequence[MessageQueue],
+    members: Sequence[str] | None,
+) -> list[MessageQueue] | None:
+    """The own queues of a topic; None when it cannot be said, and everything stays as it is.
+
+    ``members`` is None when no broker could be asked.
+    """
+    if members is None or not queues:
+        return None
+    return strategy.allocate(group, client_id, sorted(queues), sorted(members))
+
+
+def by_topic(queues: Iterable[MessageQueue], topic: str) -> list[MessageQueue]:
+    return [queue for queue in queues if queue.topic == topic]
+
 
 logger = logging.getLogger(__name__)
 

@@ -6,11 +6,17 @@ Everything here runs on one event loop, except where it says otherwise.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
+import os
 import random
+import secrets
+import socket
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any
+from threading import Lock
+from typing import Any, Final
 
 from headrace.rocketmq.errors import (
     BrokerError,
@@ -19,15 +25,90 @@ from headrace.rocketmq.errors import (
     RocketMQError,
     TopicNotFoundError,
 )
-from headrace.rocketmq.health import HealthProblems
+from headrace.rocketmq.metrics import HealthProblems
 from headrace.rocketmq.net.connection import Connection, Credentials
 from headrace.rocketmq.net.connection_pool import ConnectionPool
-from headrace.rocketmq.net.returns import RestartedBrokers
 from headrace.rocketmq.net.routes import TopicRoutes
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.groups import Heartbeat, UnregisterClient
 from headrace.wire.remoting.headers.route import GetRouteInfo, TopicRoute
+
+_DEFAULT = "DEFAULT"
+
+
+def local_address() -> str:
+    """An IPv4 address of this machine; the loopback address when there is no other."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing; asks which way packets would go
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
+
+
+def client_id(instance_name: str = "", *, broadcasting: bool = False) -> str:
+    """Unique per object, because brokers take members with one id for one member.
+
+    Broadcasting consumers have a fixed one, so that their offset file is found again.
+    """
+    if not instance_name:
+        instance_name = _DEFAULT if broadcasting else f"{os.getpid()}#{secrets.token_hex(6)}"
+    return f"{local_address()}@{instance_name}"
+
+
+class MessageIds:
+    """Unique ids of messages: 32 hexadecimal digits, as consoles expect them."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._pid = -1
+        self._prefix = ""
+        self._counter = itertools.count()
+
+    def next(self) -> str:
+        if self._pid != os.getpid():
+            self._renew()
+        return f"{self._prefix}{next(self._counter) & 0xFFFFFFFFFFFF:012X}"
+
+    def _renew(self) -> None:
+        """Also in a forked child: parent and child must not give the same ids."""
+        with self._lock:
+            address = socket.inet_aton(local_address()).hex().upper()
+            seconds = int(time.time()) & 0xFFFF
+            self._prefix = f"{address}{seconds:04X}{secrets.token_hex(4).upper()}"
+            self._counter = itertools.count(1)
+            self._pid = os.getpid()
+
+
+SETTLED_S: Final = 3.0
+_AGAIN_S: Final = 30.0  # a broker that restarts often does not keep consumers waiting
+
+
+class RestartedBrokers:
+    """When brokers have come back. Only in the loop's thread.
+
+    For a moment a restarted broker knows only the members that reconnected quickly: a consumer
+    that believed its list would take queues which the others still consume.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._known: set[str] = set()
+        self._at: dict[str, float] = {}
+
+    def greeted(self, address: str) -> None:
+        """A new connection to a broker; the first one is no return."""
+        now = self._now()
+        if address in self._known and now - self._at.get(address, now - _AGAIN_S) >= _AGAIN_S:
+            self._at[address] = now
+        self._known.add(address)
+
+    def is_recent(self, addresses: Iterable[str]) -> bool:
+        """Whether one of them may not know everybody yet."""
+        now = self._now()
+        return any(now - self._at.get(one, now - SETTLED_S) < SETTLED_S for one in addresses)
+
 
 logger = logging.getLogger(__name__)
 

@@ -1,15 +1,20 @@
-"""Starting once, stopping once, and never on after a fork."""
+"""Start once, stop once, not after a fork; the thread with the event loop."""
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import logging
 import os
 import weakref
-from collections.abc import Callable
-from threading import RLock
+from collections.abc import Callable, Coroutine
+from threading import RLock, Thread, get_ident
+from typing import Any, TypeVar
+
+import uvloop
 
 from headrace.rocketmq.errors import ForkError, StateError
-from headrace.rocketmq.health import State
+from headrace.rocketmq.metrics import State
 
 logger = logging.getLogger(__name__)
 
@@ -83,3 +88,46 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Runs one event loop until it is stopped."""
+
+    def __init__(self, name: str) -> None:
+        self.loop = uvloop.new_event_loop()
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.run_until_complete(self.loop.shutdown_default_executor())
+            self.loop.close()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Let a coroutine run; its result comes later."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+        """Wait for a coroutine from another thread."""
+        if self._thread.ident == get_ident():
+            work.close()
+            raise StateError("this call would wait for its own thread; call it from another one")
+        future = self.submit(work)
+        try:
+            return future.result(timeout)
+        except concurrent.futures.TimeoutError:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        if self.loop.is_closed():
+            return
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        if self._thread.ident != get_ident():
+            self._thread.join()

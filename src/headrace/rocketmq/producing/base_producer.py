@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from headrace.rocketmq.config import ProducerConfig
 from headrace.rocketmq.errors import ConfigurationError
-from headrace.rocketmq.health import Health, State
-from headrace.rocketmq.metrics import ProducerMetrics
-from headrace.rocketmq.net.identity import client_id
+from headrace.rocketmq.metrics import Health, ProducerMetrics, State
+from headrace.rocketmq.net.client_instance import client_id
 from headrace.rocketmq.net.lifecycle import Lifecycle
-from headrace.rocketmq.producer_config import ProducerConfig
 from headrace.rocketmq.producing.producer_core import ProducerCore
 
 

@@ -9,16 +9,14 @@ import random
 import time
 from collections.abc import Sequence
 
+from headrace.rocketmq.config import ProducerConfig
 from headrace.rocketmq.errors import RocketMQError, TopicNotFoundError
 from headrace.rocketmq.message import Message
 from headrace.rocketmq.metrics import ProducerMetrics
 from headrace.rocketmq.net import checks
-from headrace.rocketmq.net.client_instance import ClientInstance
-from headrace.rocketmq.net.identity import MessageIds
+from headrace.rocketmq.net.client_instance import ClientInstance, MessageIds
 from headrace.rocketmq.net.routes import KnownTopic, route_by_template
-from headrace.rocketmq.producer_config import ProducerConfig
-from headrace.rocketmq.producing.faults import BrokerFaults
-from headrace.rocketmq.producing.send import Chooser, SendAttempts
+from headrace.rocketmq.producing.send import BrokerFaults, Chooser, SendAttempts
 from headrace.rocketmq.producing.send_requests import EncodedSend, SendResult, batch_parcel, parcel
 from headrace.wire.remoting.headers.groups import Heartbeat
 from headrace.wire.remoting.message_queue import MessageQueue

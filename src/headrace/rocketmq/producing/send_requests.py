@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headrace.rocketmq.config import ProducerConfig
 from headrace.rocketmq.enums import SendStatus
 from headrace.rocketmq.errors import BrokerError, InvalidMessageError
 from headrace.rocketmq.message import Message
-from headrace.rocketmq.producer_config import ProducerConfig
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.codes import RequestCode, ResponseCode, SysFlag
 from headrace.wire.remoting.command import Command

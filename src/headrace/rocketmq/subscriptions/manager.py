@@ -20,13 +20,13 @@ from headrace.rocketmq.errors import (
     SubscriptionLimitExceededError,
     TopicNotSubscribedError,
 )
-from headrace.rocketmq.net.names import subscribe_topic_problem
+from headrace.rocketmq.net.checks import subscribe_topic_problem
 from headrace.rocketmq.selector import MessageSelector, selector_of
-from headrace.rocketmq.subscriptions.metrics import SubscriptionMetrics
 from headrace.rocketmq.subscriptions.records import (
     SubscriptionConflict,
     SubscriptionData,
     SubscriptionEntry,
+    SubscriptionMetrics,
     now,
 )
 

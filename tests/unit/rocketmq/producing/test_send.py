@@ -19,12 +19,18 @@ from headrace.rocketmq import (
     SendError,
     SendStatus,
 )
-from headrace.rocketmq.consuming.rebalancing import by_broker, change, share_of
+from headrace.rocketmq.consuming.orderly import by_broker
+from headrace.rocketmq.consuming.rebalance import change, share_of
 from headrace.rocketmq.errors import ConnectionLostError, RocketMQError
 from headrace.rocketmq.net.pending_requests import PendingRequest, PendingRequests
 from headrace.rocketmq.net.routes import TopicRoutes, route_by_template
-from headrace.rocketmq.producing.faults import BrokerFaults, rest_after
-from headrace.rocketmq.producing.send import RETRIED, SendAttempts, queue_by_key
+from headrace.rocketmq.producing.send import (
+    RETRIED,
+    BrokerFaults,
+    SendAttempts,
+    queue_by_key,
+    rest_after,
+)
 from headrace.rocketmq.producing.send_requests import EncodedSend, batch_parcel, parcel
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.compression import inflate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.rocketmq.net.returns import SETTLED_S, RestartedBrokers
+from headrace.rocketmq.net.client_instance import SETTLED_S, RestartedBrokers
 
 
 class Clock:

@@ -24,8 +24,8 @@ from headrace.rocketmq import (
     TransactionConsumer,
     TransactionProducer,
 )
-from headrace.rocketmq.consuming.workers import ThreadPool
-from headrace.rocketmq.health import HealthProblems
+from headrace.rocketmq.consuming.runners import ThreadPool
+from headrace.rocketmq.metrics import HealthProblems
 from headrace.rocketmq.net.lifecycle import Lifecycle
 from headrace.testing import wait_for
 
