@@ -19,9 +19,8 @@ from headrace.client.core.requests import ClientRequest
 from headrace.client.core.unsettled import Delivery
 from headrace.client.deliveries import CallbackThreads
 from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
-from headrace.client.settings import Settings
+from headrace.client.settings import Settings, settings_of
 from headrace.client.transport import Transport
-from headrace.client.urls import settings_of
 from headrace.wire.native.payloads import Op
 
 T = TypeVar("T")

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from headrace.urls import parse_broker_url
+
 
 class ExchangeType(StrEnum):
     """The kinds of exchange; their values are accepted as well."""
@@ -68,3 +70,10 @@ class Settings:
         while True:
             yield delay * random.uniform(0.5, 1.0)
             delay = min(delay * 2, self.reconnect_delay_max)
+
+
+def settings_of(url: str) -> Settings:
+    """The settings in `headrace://user:password@host:port/vhost`; ValueError when it is not one."""
+    found = parse_broker_url(url)
+    password = "guest" if found.password is None else found.password
+    return Settings(found.host, found.port, found.user, password, found.vhost, tls=found.tls)

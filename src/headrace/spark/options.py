@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
-from urllib.parse import urlsplit
 
 from headrace.spark.columns import chosen
 from headrace.spark.errors import BadOption
+from headrace.urls import PORTS, parse_broker_url, split_url
 
 DEFAULT_URL = "headrace://guest:guest@127.0.0.1:9090/"
 EARLIEST, LATEST = -2, -1
@@ -38,6 +38,7 @@ _READING = (
     "pushFilters",
 )
 _ROCKETMQ = ("rocketmq", "rocketmqs")
+_SCHEMES = (*PORTS, "mysql", *_ROCKETMQ)
 _WRITING = ("url", "topic", "exchange", "idempotencyKey")
 _SPARKS_OWN = ("checkpointlocation", "path")  # which it hands over to sinks
 
@@ -163,21 +164,21 @@ def _known(
 
 def _url(options: Mapping[str, str]) -> str:
     url = options.get("url", DEFAULT_URL)
+    scheme = url.partition("://")[0]
+    if scheme not in _SCHEMES:
+        raise BadOption(f"url: expected one of {', '.join(f'{one}://' for one in _SCHEMES)}")
     try:
-        parts = urlsplit(url)
-        if parts.scheme not in ("headrace", "headraces", "mysql", *_ROCKETMQ):
-            raise BadOption(
-                "url: it begins with headrace://, headraces://, mysql://, rocketmq:// or rocketmqs://"
-            )
-        if parts.scheme not in _ROCKETMQ:  # name servers are several, with commas between
-            _ = parts.port  # only now it is parsed
-    except ValueError:
-        raise BadOption("url: the host or port is not valid") from None
+        if scheme in PORTS:
+            parse_broker_url(url)
+        elif scheme == "mysql":
+            split_url(url)
+    except ValueError as error:
+        raise BadOption(f"url: {error}") from None
     return url
 
 
 def _scheme(options: Mapping[str, str]) -> str:
-    return urlsplit(_url(options)).scheme
+    return _url(options).partition("://")[0]
 
 
 def _number(options: Mapping[str, str], key: str) -> int | None:

@@ -202,5 +202,5 @@ def _remote(url: str) -> TopicEngine:
     try:
         factory = ConnectionFactory.from_url(url)
     except ValueError as error:
-        raise ConfigError(f"the headrace:// URL cannot be used: {error}") from None
+        raise ConfigError(f"the URL of the broker: {error}") from None
     return connect(factory)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
-from urllib.parse import SplitResult, unquote, urlsplit
 
 import click
 
@@ -26,6 +25,7 @@ from headrace.client import (
 )
 from headrace.client.errors import ProtocolViolation
 from headrace.errors import CommandFailed, ConfigError
+from headrace.urls import SHAPE, BrokerUrl, parse_broker_url
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 durable_option = click.option(
@@ -120,8 +120,6 @@ def _advice(error: HeadraceError) -> str:
 
 URL_VARIABLE = "HEADRACE_URL"
 PASSWORD_VARIABLE = "HEADRACE_PASSWORD"
-SHAPE = "headrace://user:password@host:port/vhost"
-_PORT = 9090
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +127,7 @@ class Address:
     """A broker's native port, a login, a vhost: the first settings of a client, in their order."""
 
     host: str = "127.0.0.1"
-    port: int = _PORT
+    port: int = 9090
     user: str = "guest"
     password: str = field(default="guest", repr=False)
     vhost: str = "/"
@@ -151,37 +149,24 @@ def find_address(
     source = "--url"
     if url is None:
         url, source = environ.get(URL_VARIABLE), URL_VARIABLE
-    parts = _split(url, source) if url else SplitResult("", "", "", "", "")
+    found = _parsed(url, source) if url else BrokerUrl()
     if password_file is not None:
         password = _read_password(password_file)
-    elif parts.password is not None:
-        password = unquote(parts.password)
+    elif found.password is not None:
+        password = found.password
     else:
         password = environ.get(PASSWORD_VARIABLE, "guest")
-    return Address(
-        host=parts.hostname or "127.0.0.1",
-        port=parts.port if parts.port is not None else _PORT,
-        user=unquote(parts.username) if parts.username else "guest",
-        password=password,
-        vhost=unquote(parts.path.removeprefix("/")) or "/",
-    )
+    return Address(found.host, found.port, found.user, password, found.vhost)
 
 
-def _split(url: str, source: str) -> SplitResult:
-    # The URL itself is not repeated: it may have a password in it.
+def _parsed(url: str, source: str) -> BrokerUrl:
     try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 - looks at the port, and raises
-    except ValueError:
-        raise ConfigError(f"{source}: the host or port is not valid; wanted: {SHAPE}") from None
-    if parts.scheme != "headrace":
-        hint = "amqp:// is another protocol, on another port; " if "amqp" in parts.scheme else ""
-        raise ConfigError(f"{source}: does not begin with headrace://; {hint}wanted: {SHAPE}")
-    if parts.query or parts.fragment:
-        raise ConfigError(f"{source}: nothing may follow the vhost (write ? and # as %3F and %23)")
-    if "/" in parts.path.removeprefix("/"):
-        raise ConfigError(f"{source}: a / in the name of a vhost is written %2F")
-    return parts
+        found = parse_broker_url(url)
+    except ValueError as error:
+        raise ConfigError(f"{source}: {error}") from None
+    if found.tls:
+        raise ConfigError(f"{source}: commands connect without TLS; expected {SHAPE}")
+    return found
 
 
 def _read_password(file: Path) -> str:

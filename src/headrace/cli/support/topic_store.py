@@ -14,7 +14,6 @@ import click
 
 from headrace.cli.support.broker_options import (
     PASSWORD_VARIABLE,
-    SHAPE,
     URL_VARIABLE,
     explain,
     find_address,
@@ -28,6 +27,7 @@ from headrace.store.topics.types import GroupInfo
 from headrace.topics import Message, Store
 from headrace.topics import open as open_store
 from headrace.topics.remote_engine import RemoteEngine
+from headrace.urls import SHAPE
 
 STORE_VARIABLE = "HEADRACE_STORE"
 _OPTIONS = (

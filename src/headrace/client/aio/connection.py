@@ -15,8 +15,7 @@ from headrace.client.core.channel_core import ChannelRequests, ConnectionBase
 from headrace.client.core.channel_state import ChannelState
 from headrace.client.core.requests import ClientRequest
 from headrace.client.errors import HeadraceError, RequestTimeout
-from headrace.client.settings import Settings
-from headrace.client.urls import settings_of
+from headrace.client.settings import Settings, settings_of
 from headrace.wire.native.payloads import Op
 
 T = TypeVar("T")

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -34,6 +33,7 @@ from headrace.spark.errors import LakeError
 from headrace.spark.lake.delta import WRITTEN_DDL, FileWriter, WrittenFile, open_table
 from headrace.spark.options import PIN_BYTES, read_options
 from headrace.spark.task_plan import TaskRange
+from headrace.urls import parse_broker_url
 
 PATIENCE_SECONDS = 60.0  # for a broker that is being restarted
 _STRETCH_DDL = (
@@ -69,7 +69,7 @@ class Archiver:
 
     @property
     def vhost(self) -> str:
-        return unquote(urlsplit(self.url).path[1:]) or "/"
+        return parse_broker_url(self.url).vhost
 
     def run(
         self,

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import ssl
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from urllib.parse import unquote, urlsplit
+from dataclasses import replace
 
 import pyarrow as pa
 
 from headrace.bulk.client import BulkConnection, Destination
 from headrace.bulk.mapped_segments import open_files
 from headrace.client.errors import ConnectionClosed, HeadraceError
-from headrace.client.settings import Settings
+from headrace.client.settings import settings_of
 from headrace.errors import StoreError
 from headrace.model.epochs import current_epoch
 from headrace.spark.backends.base import Part, ReadableSource
@@ -25,7 +24,6 @@ from headrace.spark.task_plan import TaskRange
 
 FETCH_SECONDS = 120.0
 AGAIN_SECONDS = 0.5
-DEFAULT_PORT = 9090
 
 
 def connect(url: str, patience: float = 0.0) -> BulkConnection:
@@ -33,20 +31,11 @@ def connect(url: str, patience: float = 0.0) -> BulkConnection:
 
     A broker that is not there is waited for ``patience`` seconds: it may be starting again.
     """
-    parts = urlsplit(url)
-    settings = Settings(
-        host=parts.hostname or "127.0.0.1",
-        port=parts.port or DEFAULT_PORT,
-        user=unquote(parts.username or "guest"),
-        password=unquote(parts.password or "guest"),
-        vhost=unquote(parts.path[1:]) or "/",
-        request_timeout=FETCH_SECONDS,
-    )
-    tls = ssl.create_default_context() if parts.scheme == "headraces" else None
+    settings = replace(settings_of(url), request_timeout=FETCH_SECONDS)
     deadline = time.monotonic() + patience
     while True:
         try:
-            return BulkConnection(settings, tls=tls)
+            return BulkConnection(settings, tls=settings.tls_context())
         except ConnectionClosed as error:
             if time.monotonic() > deadline:
                 raise SparkError(str(error)) from None

@@ -1,11 +1,13 @@
-"""URLs of brokers: every part may be missing, and what is wrong is told without the password."""
+"""URLs of brokers: every part may be missing; errors never repeat the password."""
 
 from __future__ import annotations
 
 import pytest
 
 from headrace.client import ConnectionFactory
-from headrace.client.urls import settings_of
+from headrace.client.settings import settings_of
+from headrace.spark.options import BadOption, read_options
+from headrace.urls import parse_broker_url
 
 
 def parts(url: str) -> tuple[str, int, str, str, str, object]:
@@ -33,10 +35,25 @@ def test_parts_of_a_url(url: str, wanted: object) -> None:
 )
 def test_a_wrong_url_is_reported_without_its_password(url: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
-        settings_of(url)
+        parse_broker_url(url)
     assert "secret" not in str(caught.value)
 
 
 def test_options_go_over_the_url() -> None:
     factory = ConnectionFactory.from_url("headrace://mq", port=5, reconnect=False)
     assert (factory.settings.port, factory.settings.reconnect) == (5, False)
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("headrace://mq:port/", "url: the host or port is not valid"),
+        ("mysql://[::1/db", "url: the host or port is not valid"),
+        ("headrace://mq/a/b", "url: a / in the name of a vhost is written %2F"),
+        ("http://mq", "url: expected one of headrace://, headraces://, mysql://"),
+    ],
+)
+def test_the_spark_source_refuses_the_same_urls(url: str, text: str) -> None:
+    with pytest.raises(BadOption) as caught:
+        read_options({"url": url, "topic": "t"})
+    assert str(caught.value).startswith(text)
