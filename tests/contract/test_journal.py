@@ -84,7 +84,7 @@ def test_a_message_is_found_again_with_everything_about_it(
     again(stage)
 
     (one,) = stage.read()
-    assert (one.exchange, one.key, one.origin, one.ttl_ms) == ("ex", "key", 3, 0)
+    assert (one.exchange, one.key, one.channel_number, one.ttl_ms) == ("ex", "key", 3, 0)
     assert (one.time, one.deliveries, list(one.offsets)) == (123456, 0, [0, 1, 2])
     assert one.contents == [b"a", b"", b"c" * 10_000]
 
@@ -486,7 +486,7 @@ def test_queues_with_fewer_messages_of_a_batch_get_its_first_ones(stage: Journal
     stage.log.append(
         exchange="",
         key="",
-        origin=0,
+        channel_number=0,
         ttl_ms=None,
         contents=[b"a", b"b", b"c"],
         placed=[RecordDestination(1, 0, 3), RecordDestination(2, 7, 2)],

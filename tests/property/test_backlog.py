@@ -78,7 +78,7 @@ class Pair:
         if self.real.count:
             run = self.real.take(limit)
             self.expect_head(run, limit)
-            self.out += run.deal(hands)
+            self.out += run.split_round_robin(hands)
 
     def expect_head(self, run: Run, limit: int) -> None:
         assert run.start == 0
@@ -149,7 +149,7 @@ def test_dealt_runs_come_back_in_order_whatever_is_acknowledged(
     backlog = Backlog()
     contents = [b"%d" % number for number in range(count)]
     backlog.append(Run(ROUTES[0], contents, range(count), sum(map(len, contents))))
-    dealt = list(backlog.take(count).deal(hands))
+    dealt = list(backlog.take(count).split_round_robin(hands))
     acknowledged = data.draw(st.sets(st.integers(0, count - 1)))
 
     for run in data.draw(st.permutations(dealt)):

@@ -50,7 +50,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.stage.log.append(
             exchange="",
             key="",
-            origin=0,
+            channel_number=0,
             ttl_ms=None,
             contents=contents,
             placed=placed,

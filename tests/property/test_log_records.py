@@ -45,7 +45,11 @@ def test_messages_survive_the_round_trip(out: r.OutgoingMessages, base: int, tim
 
     assert messages is not None
     assert (messages.exchange, messages.key) == (out.exchange, out.key)
-    assert (messages.origin, messages.ttl_ms, messages.time) == (out.origin, out.ttl_ms, time)
+    assert (messages.channel_number, messages.ttl_ms, messages.time) == (
+        out.channel_number,
+        out.ttl_ms,
+        time,
+    )
     assert messages.placed == tuple(out.placed)
     assert (step.head.level, step.head.items) == (out.level, len(out.contents))
     at = messages.head_size

@@ -91,7 +91,7 @@ class QueueMachine(RuleBasedStateMachine):
     def disconnect(self, which: int) -> None:
         consumer = list(self.inboxes)[which % len(self.inboxes)]
         inbox = self.inboxes.pop(consumer)
-        self.queue.dealer.remove(consumer)
+        self.queue.consumers.remove(consumer)
         tags = _outstanding(inbox)
         self.requeued |= {int(inbox.deliveries[number][0]) for number in tags}
         inbox.requeue()

@@ -36,7 +36,7 @@ class Desk:
         self.out_bytes = 0
         self.marked = False
         self.is_full = False
-        self.starved: set[Queue] = set()
+        self.waiting_for_output: set[Queue] = set()
         self.confirming: set[Channel] = set()
         self.small_frames = False
         self.frame_max = 131072

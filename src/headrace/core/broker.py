@@ -203,7 +203,7 @@ class Broker:
             "connections": len(self.connections),
             "exchanges": sum(len(vhost.exchanges) for vhost in vhosts),
             "queues": len(queues),
-            "consumers": sum(len(queue.dealer) for queue in queues),
+            "consumers": sum(len(queue.consumers) for queue in queues),
             "messages_ready": sum(queue.backlog.count for queue in queues),
             "messages_unacknowledged": sum(queue.unacked for queue in queues),
         }

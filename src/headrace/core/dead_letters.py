@@ -78,7 +78,11 @@ class DeadLetters:
             route = Route(exchange, keys[0], targets)
             self._vhost.publish(
                 PublishedRun(
-                    route, [content], len(content), origin=run.origin, persistent=run.persistent
+                    route,
+                    [content],
+                    len(content),
+                    channel_number=run.channel_number,
+                    persistent=run.persistent,
                 )
             )
 

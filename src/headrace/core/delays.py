@@ -49,7 +49,7 @@ class DelayedMessageQueue:
             batch.route,
             [],
             0,
-            origin=batch.origin,
+            channel_number=batch.channel_number,
             persistent=batch.persistent,
             ttl_ms=batch.ttl_ms,
         )
@@ -86,7 +86,7 @@ class DelayedMessageQueue:
         position = journal.append(
             exchange=batch.route.exchange,
             key=batch.route.key,
-            origin=batch.origin,
+            channel_number=batch.channel_number,
             ttl_ms=batch.ttl_ms,
             contents=[content],
             placed=[RecordDestination(self.number, offset, 1)],
@@ -117,7 +117,7 @@ class DelayedMessageQueue:
                     Route(stored.exchange, stored.key),
                     [],
                     0,
-                    origin=stored.origin,
+                    channel_number=stored.channel_number,
                     persistent=True,
                     ttl_ms=stored.ttl_ms,
                 )
@@ -145,7 +145,7 @@ class DelayedMessageQueue:
             Route(batch.route.exchange, key, queues.destinations),
             [content],
             len(content),
-            origin=batch.origin,
+            channel_number=batch.channel_number,
             persistent=batch.persistent,
             ttl_ms=batch.ttl_ms,
         )

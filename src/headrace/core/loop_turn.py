@@ -43,7 +43,7 @@ class Worker(Protocol):
 class Dispatchable(Protocol):
     marked: bool
 
-    def pump(self) -> None:
+    def dispatch(self) -> None:
         """Give ready messages to consumers."""
 
 
@@ -154,7 +154,7 @@ class LoopTurn:
             for queue in queues:
                 queue.marked = False
                 try:
-                    queue.pump()
+                    queue.dispatch()
                 except Exception:
                     logger.exception("a queue failed to deliver")
         self._scheduled = False  # what comes up from here on is for the next turn

@@ -50,10 +50,10 @@ class Storage:
         self._metadata = metadata
         self._turn = turn
         self._recording = False
-        self.declared = 0  # the last ticket of a declaration; what readers did is not one
+        self.declared = 0  # metadata version of the last declaration; cursors do not count
         self.durable = journal.durable if journal is not None else 0
         self.synced = self.durable  # readers by offset see no further
-        # (durable, synced, the ticket that they have to wait for)
+        # (durable, synced, metadata version that they wait for)
         self._gated: list[tuple[int, int, int]] = []
         self._unread: list[tuple[int, Callable[[], None]]] = []  # position, who waits to read
         self._waiting: set[Flushable] = set()
@@ -107,10 +107,10 @@ class Storage:
         if self._recording and self._metadata is not None:
             self.declared = self._metadata.delete_vhost(name)
 
-    def _note(self, row: Row, ticket: int) -> None:
+    def _note(self, row: Row, metadata_version: int) -> None:
         """Confirms wait for declarations. Readers commit all the time: nobody else waits."""
         if not isinstance(row, (CursorRow, RetryRow)):
-            self.declared = ticket
+            self.declared = metadata_version
 
     # -- waiting --------------------------------------------------------------------------------
 
@@ -142,8 +142,8 @@ class Storage:
     def when_caught_up(self, callback: Callable[[], None]) -> None:
         self._stalled.append(callback)
 
-    def metadata_committed(self, ticket: int) -> None:
-        while self._gated and self._gated[0][2] <= ticket:
+    def metadata_committed(self, metadata_version: int) -> None:
+        while self._gated and self._gated[0][2] <= metadata_version:
             self.durable, self.synced, _ = self._gated.pop(0)
         self._wake()
         self._wake_stalled()

@@ -119,7 +119,7 @@ class Vhost:
         batch.position = journal.append(
             exchange=batch.route.exchange,
             key=batch.route.key,
-            origin=batch.origin,
+            channel_number=batch.channel_number,
             ttl_ms=batch.ttl_ms,
             contents=contents if longest == len(contents) else contents[:longest],
             placed=[RecordDestination(*one) for one in batch.placed],
@@ -277,7 +277,7 @@ class Vhost:
                 type_name=type_name,
             )
             current.touch()
-            current.pump()
+            current.dispatch()
             return current
         if stored is None and is_reached(self.limits, MAX_QUEUES, len(self.queues)):
             raise PreconditionFailed(
@@ -335,8 +335,8 @@ class Vhost:
         if name not in self.queues:
             return 0
         queue = self.get_queue_for(name, connection)
-        queue.pump()
-        if if_unused and len(queue.dealer):
+        queue.dispatch()
+        if if_unused and len(queue.consumers):
             raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' in use")
         if if_empty and queue.backlog.count:
             raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' not empty")

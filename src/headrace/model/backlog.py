@@ -76,7 +76,7 @@ class Backlog:
                 if (
                     last.owned
                     and last.route is run.route
-                    and last.origin == run.origin
+                    and last.channel_number == run.channel_number
                     and last.expires == run.expires
                     and last.persistent == run.persistent
                     and len(last.contents) < _GROW_COUNT

@@ -47,16 +47,16 @@ class PublishedRun:
     """Messages on their way from a publisher to the destinations of one route."""
 
     __slots__ = (
+        "channel_number",
         "contents",
+        "engine_confirms",
         "level",
-        "origin",
         "persistent",
         "placed",
         "position",
         "refused",
         "route",
         "size",
-        "ticket",
         "ttl_ms",
     )
 
@@ -66,21 +66,23 @@ class PublishedRun:
         contents: list[bytes],
         size: int,
         *,
-        origin: int = 0,
+        channel_number: int = 0,
         persistent: bool = False,
         ttl_ms: int | None = None,
     ) -> None:
         self.route = route
         self.contents = contents  # shared between destinations: never changed
         self.size = size
-        self.origin = origin  # the channel number inside the contents' frames
+        self.channel_number = channel_number  # the channel number inside the contents' frames
         self.persistent = persistent
         self.ttl_ms = ttl_ms
         self.refused: set[int] | None = None  # indices some destination refused
         self.placed: list[tuple[int, int, int]] = []  # (queue number, first offset, count)
         self.level = 0  # the strongest durability that a destination asks for
         self.position = 0  # in the journal: to wait for before a confirm; 0 = nothing
-        self.ticket: Any = None  # of other engines that a confirm has to wait for (core.topics)
+        self.engine_confirms: Any = (
+            None  # of other engines that a confirm has to wait for (core.topics)
+        )
 
 
 STASHED: list[bytes] = []  # in place of contents that are not in memory; told by identity
@@ -97,11 +99,11 @@ class Run:
     measure: ClassVar[Callable[[bytes], int]] = len
 
     __slots__ = (
+        "channel_number",
         "contents",
         "deliveries",
         "expires",
         "offsets",
-        "origin",
         "owned",
         "persistent",
         "priority",
@@ -117,7 +119,7 @@ class Run:
         offsets: Sequence[int],
         size: int,
         *,
-        origin: int = 0,
+        channel_number: int = 0,
         persistent: bool = False,
         expires: int | None = None,
         deliveries: int = 0,
@@ -125,7 +127,7 @@ class Run:
     ) -> None:
         self.route = route
         self.contents = contents
-        self.origin = origin  # as in Batch
+        self.channel_number = channel_number  # as in Batch
         self.offsets = offsets
         self.size = size  # bytes of the contents from ``start`` on
         self.persistent = persistent
@@ -165,14 +167,14 @@ class Run:
             contents,
             offsets,
             size,
-            origin=self.origin,
+            channel_number=self.channel_number,
             persistent=self.persistent,
             expires=self.expires,
             deliveries=self.deliveries,
             priority=self.priority,
         )
 
-    def deal(self, hands: int) -> Iterator[Run]:
+    def split_round_robin(self, hands: int) -> Iterator[Run]:
         """The messages dealt out in turn: with 3 hands, 0 3 6.. then 1 4 7.. then 2 5 8.."""
         start = self.start
         for hand in range(min(hands, len(self))):

@@ -91,7 +91,7 @@ class Server:
         self._stores.restore(self.broker, loop)
         if config.load_definitions is not None:
             load_definitions(self.broker, config.load_definitions)
-        self.broker.users.ensure_somebody(config.default_user, config.default_password)
+        self.broker.users.ensure_default_user(config.default_user, config.default_password)
         self._engines = TopicEngines(
             self.broker,
             loop,

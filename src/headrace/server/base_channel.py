@@ -31,7 +31,7 @@ class SessionOutput(Protocol):
     is_full: bool
     marked: bool
     out_bytes: int
-    starved: set[OutputWaiter]
+    waiting_for_output: set[OutputWaiter]
     turn: LoopTurn
 
     def flush(self) -> None: ...
@@ -82,7 +82,7 @@ class BaseChannel:
     def room(self, consumer: Consumer) -> int:
         outlet = self.outlet
         if outlet.is_full:
-            outlet.starved.add(consumer.queue)
+            outlet.waiting_for_output.add(consumer.queue)
             return 0
         if consumer.no_ack:
             # What is never acknowledged does not count, but a full channel waits as a whole.
@@ -153,7 +153,7 @@ class BaseChannel:
     def _acknowledge(self, parts: list[SettledRange[Consumer]]) -> None:
         self._credit()
         for part in parts:
-            self.let_go(part)
+            self.release_credit(part)
             self.acked += part.count
             part.owner.queue.acknowledge(part)
 
@@ -182,7 +182,7 @@ class BaseChannel:
     def give_back(self, parts: Iterable[SettledRange[Consumer]], *, requeue: bool) -> None:
         by_queue: dict[Queue, list[SettledRange[Consumer]]] = {}
         for part in parts:
-            self.let_go(part)
+            self.release_credit(part)
             by_queue.setdefault(part.owner.queue, []).append(part)
         for queue, members in by_queue.items():
             if requeue:
@@ -194,7 +194,7 @@ class BaseChannel:
         """The queue's ack time-out takes a lease back."""
         parts = self.unacked.expire(lease)
         for part in parts:
-            self.let_go(part)
+            self.release_credit(part)
         self._credit()
         return parts
 
@@ -202,7 +202,7 @@ class BaseChannel:
         """Everything unacknowledged goes back to its queue."""
         self.give_back(self.unacked.take_upto(0), requeue=True)
 
-    def let_go(self, part: SettledRange[Consumer]) -> None:
+    def release_credit(self, part: SettledRange[Consumer]) -> None:
         """The messages are not held any more."""
         if part.owner.tag:
             self.held -= part.count
@@ -233,7 +233,7 @@ class BaseChannel:
         self.consumers.clear()
         # Consumers first: what they held must not be dealt to them again.
         for consumer in consumers:
-            consumer.queue.dealer.remove(consumer)
+            consumer.queue.consumers.remove(consumer)
         self.recover()
         for queue in {consumer.queue for consumer in consumers}:
             queue.consumers_left()

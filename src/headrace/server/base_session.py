@@ -64,6 +64,7 @@ class BaseSession:
         "login",
         "marked",
         "mechanism",
+        "metadata_version",
         "out",
         "out_bytes",
         "position",
@@ -71,11 +72,10 @@ class BaseSession:
         "reads",
         "received",
         "sent",
-        "starved",
-        "ticket",
         "turn",
         "user",
         "vhost",
+        "waiting_for_output",
         "writable",
         "writes",
     )
@@ -91,9 +91,9 @@ class BaseSession:
         self.out_bytes = 0
         self.writable = True
         self.is_full = False  # no room for deliveries now
-        self.starved: set[OutputWaiter] = set()  # queues and others that wait for room
+        self.waiting_for_output: set[OutputWaiter] = set()  # queues and others that wait for room
         self.marked = False
-        self.ticket = 0  # of the metadata that our answers speak of
+        self.metadata_version = 0  # of the metadata that our answers speak of
         self.position = 0  # in the journal, of what our answers speak of
         self.closing = False  # we said that the connection ends
         self.ending = False  # nothing follows what is in the output
@@ -151,11 +151,11 @@ class BaseSession:
         """Let go of all channels."""
         raise NotImplementedError
 
-    def forget_permissions(self) -> None:
+    def clear_permission_cache(self) -> None:
         """What was allowed before may not be allowed any more."""
         raise NotImplementedError
 
-    def holdings(self) -> list[BaseChannel]:
+    def open_channels(self) -> list[BaseChannel]:
         """All open channels."""
         raise NotImplementedError
 
@@ -202,14 +202,14 @@ class BaseSession:
 
     @property
     def channel_count(self) -> int:
-        return len(self.holdings())
+        return len(self.open_channels())
 
     def rights_changed(self, user: User) -> None:
         """Take effect at once; consumers that may not read any more are ended."""
         self.user = user
-        self.forget_permissions()
+        self.clear_permission_cache()
         vhost = self.open_vhost.name
-        for channel in self.holdings():
+        for channel in self.open_channels():
             for consumer in list(channel.consumers.values()):
                 if not user.allows(vhost, READ, consumer.queue.name):
                     channel.end_consumer(consumer)
@@ -310,7 +310,7 @@ class BaseSession:
         elif created:
             self._created = 0
 
-    def heed_journal(self) -> None:
+    def wait_for_commit(self) -> None:
         """After a publish: a publisher waits for a slow disk."""
         if self.broker.storage.is_behind:
             self._wait_for_storage()
@@ -338,7 +338,7 @@ class BaseSession:
     def drop_promises(self) -> None:
         """What waits for the disk will never be true; the peer must hear of the end at once."""
         self.out.clear()
-        self.out_bytes = self.ticket = self.position = 0
+        self.out_bytes = self.metadata_version = self.position = 0
 
     def flush(self) -> None:
         """End of a turn: answer publishers, write everything at once."""
@@ -346,7 +346,7 @@ class BaseSession:
         waits = self.answer_publishers()
         if waits:
             storage.wait(self)
-        unsafe = self.ticket > storage.committed or self.position > storage.durable
+        unsafe = self.metadata_version > storage.committed or self.position > storage.durable
         if unsafe and not self.closed:
             storage.wait(self)  # an answer in there speaks of something not on disk yet
             return
@@ -364,13 +364,13 @@ class BaseSession:
             self.ending = False
             self.link.end_output(GOODBYE_SECONDS)
         self.is_full = not self.writable
-        if self.starved and self.writable:
+        if self.waiting_for_output and self.writable:
             self.feed_starved()
 
     def feed_starved(self) -> None:
         """There is room again: let the waiting queues deal."""
-        starved, self.starved = self.starved, set()
-        for queue in starved:
+        waiting_for_output, self.waiting_for_output = self.waiting_for_output, set()
+        for queue in waiting_for_output:
             queue.mark()
 
     def pause_writing(self) -> None:
@@ -455,7 +455,7 @@ class BaseSession:
     def release(self) -> None:
         """Let go of everything in the core: channels first, then exclusive queues."""
         self.release_channels()
-        self.starved.clear()
+        self.waiting_for_output.clear()
         if self.vhost is not None:
             self.vhost.release_exclusive(self)
         if self.is_open:

@@ -125,7 +125,7 @@ class Broker:
 
         async def look(server: Server) -> dict[str, QueueState]:
             return {
-                queue.name: QueueState(queue.backlog.count, queue.unacked, len(queue.dealer))
+                queue.name: QueueState(queue.backlog.count, queue.unacked, len(queue.consumers))
                 for queue in core(server).get_vhost(vhost).queues.values()
             }
 

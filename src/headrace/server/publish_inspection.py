@@ -45,10 +45,10 @@ class PublishSource(Protocol):
 class PublishInspection:
     """Turns contents into batches; routes that depend on headers are remembered."""
 
-    __slots__ = ("_by_headers", "_origin")
+    __slots__ = ("_by_headers", "_source")
 
-    def __init__(self, origin: PublishSource) -> None:
-        self._origin = origin
+    def __init__(self, source: PublishSource) -> None:
+        self._source = source
         self._by_headers: dict[tuple[str, str, bytes], Route] = {}
 
     def forget(self) -> None:
@@ -76,7 +76,7 @@ class PublishInspection:
             joined = b"".join(contents)
             by_headers = b"\x02CC" in joined or b"\x03BCC" in joined
         if not by_headers and not flags & (FLAG_EXPIRATION | FLAG_REPLY_TO | FLAG_USER_ID):
-            yield PublishedRun(route, contents, size, origin=number, persistent=persistent)
+            yield PublishedRun(route, contents, size, channel_number=number, persistent=persistent)
             return
         batch: PublishedRun | None = None
         fault: BrokerError | None = None
@@ -98,7 +98,7 @@ class PublishInspection:
                 where,
                 [content],
                 len(content),
-                origin=number,
+                channel_number=number,
                 persistent=persistent,
                 ttl_ms=ttl_ms,
             )
@@ -130,7 +130,7 @@ class PublishInspection:
 
     def _check_user(self, content: bytes) -> None:
         name = user_id(content)
-        user = self._origin.user
+        user = self._source.user
         if name is not None and name != user.name and "impersonator" not in user.tags:
             raise PreconditionFailed(
                 f"user_id property set to '{name}' but authenticated user was '{user.name}'"
@@ -149,13 +149,13 @@ class PublishInspection:
             content = with_properties(content, properties)
         if len(keys) == 1 and not route.by_headers:
             return route, content
-        vhost = self._origin.open_vhost
+        vhost = self._source.open_vhost
         self._check_keys(vhost, route.exchange, keys)
         return vhost.routes.find(route.exchange, keys, headers.as_dict()), content
 
     def _check_keys(self, vhost: Vhost, exchange: str, keys: list[str]) -> None:
         """A key in a header must not reach where the routing key may not."""
-        user = self._origin.user
+        user = self._source.user
         if (user.topics or user.topics_lost) and vhost.get_exchange(
             exchange
         ).router.kind == "topic":
@@ -169,7 +169,7 @@ class PublishInspection:
         found = self._by_headers.get(identity)
         if found is None:
             headers = HeaderTable(raw).as_dict()
-            found = self._origin.open_vhost.routes.find(route.exchange, [route.key], headers)
+            found = self._source.open_vhost.routes.find(route.exchange, [route.key], headers)
             if len(self._by_headers) >= MAX_CACHED:
                 self._by_headers.clear()
             self._by_headers[identity] = found

@@ -112,9 +112,9 @@ class BrokerStorage:
             self._metadata.note_orphans(one for one in orphans if journal.live(one)[0])
         journal.retain_only(retained(catalogue, journal))
 
-    def _metadata_committed(self, ticket: int) -> None:
+    def _metadata_committed(self, metadata_version: int) -> None:
         self._journal.catalog_generation = self._metadata.generation
-        self.storage.metadata_committed(ticket)
+        self.storage.metadata_committed(metadata_version)
 
     def restore(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
         """Declare what was declared; from then on changes are recorded."""

@@ -221,8 +221,8 @@ def test_messages_of_a_queue_never_declared_are_kept(site: Site) -> None:
     disk = RealDisk(site.node.data / "journal")
     log = CommitLog(disk, lambda: 1000, whole_seed_from=read_format(site.node.data))
     driver, placed = LogDriver(log), [RecordDestination(9, 0, 2)]
-    log.append(exchange="", key="k", origin=0, ttl_ms=None, contents=[b"a", b"b"], placed=placed,
-               level=DurabilityLevel.FSYNC)  # fmt: skip
+    log.append(exchange="", key="k", channel_number=0, ttl_ms=None, contents=[b"a", b"b"],
+               placed=placed, level=DurabilityLevel.FSYNC)  # fmt: skip
     driver.commit()
     log.close()
 

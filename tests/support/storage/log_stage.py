@@ -73,7 +73,7 @@ class JournalStage:
         return self.log.append(
             exchange="ex",
             key="key",
-            origin=3,
+            channel_number=3,
             ttl_ms=ttl_ms,
             contents=list(contents),
             placed=placed,

@@ -198,7 +198,7 @@ class Workload:
         return self.log.append(
             exchange="x",
             key="k",
-            origin=1,
+            channel_number=1,
             ttl_ms=None,
             contents=contents,
             placed=placed,

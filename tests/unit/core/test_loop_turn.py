@@ -17,7 +17,7 @@ class Worker:
 
     def __init__(self, work: Callable[[], None]) -> None:
         self.marked = False
-        self.pump = self.flush = work
+        self.dispatch = self.flush = work
 
 
 def test_queues_are_pumped_before_sessions_are_flushed(stage: Stage) -> None:

@@ -106,7 +106,7 @@ def test_deleting_cancels_consumers_and_counts_messages(stage: Stage) -> None:
     assert stage.vhost.delete_queue("q", None) == 2
 
     assert inbox.cancelled_tags == ["one", "two"]
-    assert len(queue.dealer) == 0
+    assert len(queue.consumers) == 0
 
 
 def test_counters_count_what_happened(stage: Stage) -> None:

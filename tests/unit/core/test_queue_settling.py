@@ -74,7 +74,7 @@ def test_a_requeued_message_goes_to_another_consumer(stage: Stage) -> None:
     stage.publish("a")
 
     second.consume(queue)
-    queue.dealer.remove(consumer)
+    queue.consumers.remove(consumer)
     first.requeue()
     queue.consumers_left()
     stage.run()

@@ -193,7 +193,7 @@ def test_no_first_user_is_made_when_users_may_be_damaged(
     site.catalogue.damaged = [DamagedRow("users", "0 rows are there, not 1 as noted")]
 
     users = site.start().users
-    users.ensure_somebody("guest", "guest")
+    users.ensure_default_user("guest", "guest")
 
     assert users.list_users() == []
     assert "no user can be read" in caplog.text

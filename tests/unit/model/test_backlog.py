@@ -14,7 +14,7 @@ def run_of(
     offsets: range | list[int],
     *,
     route: Route = ROUTE,
-    origin: int = 1,
+    channel_number: int = 1,
     persistent: bool = False,
     expires: int | None = None,
     priority: int = 0,
@@ -25,7 +25,7 @@ def run_of(
         contents,
         offsets,
         sum(map(len, contents)),
-        origin=origin,
+        channel_number=channel_number,
         persistent=persistent,
         expires=expires,
         priority=priority,
@@ -55,7 +55,7 @@ def test_a_run_has_a_maximum_length() -> None:
 
 
 @pytest.mark.parametrize(
-    "different", [{"route": OTHER}, {"origin": 2}, {"persistent": True}, {"expires": 5}]
+    "different", [{"route": OTHER}, {"channel_number": 2}, {"persistent": True}, {"expires": 5}]
 )
 def test_unlike_messages_stay_apart(different: dict[str, object]) -> None:
     backlog = Backlog()

@@ -15,7 +15,7 @@ def run_of(*bodies: bytes, start: int = 0) -> Run:
         list(bodies),
         offsets,
         size,
-        origin=3,
+        channel_number=3,
         persistent=True,
         expires=9,
         deliveries=2,
@@ -24,7 +24,7 @@ def run_of(*bodies: bytes, start: int = 0) -> Run:
 
 
 def shared(run: Run) -> tuple[object, ...]:
-    return run.route, run.origin, run.persistent, run.expires, run.deliveries, run.priority
+    return run.route, run.channel_number, run.persistent, run.expires, run.deliveries, run.priority
 
 
 def test_splitting_takes_from_the_head_and_keeps_sizes() -> None:
@@ -65,13 +65,13 @@ def test_dealing_gives_every_hand_its_turn() -> None:
     run = run_of(*(b"%d" % number for number in range(8)))
     run.split(1)
 
-    hands = [hand.contents for hand in run.deal(3)]
+    hands = [hand.contents for hand in run.split_round_robin(3)]
 
     assert hands == [[b"1", b"4", b"7"], [b"2", b"5"], [b"3", b"6"]]
 
 
 def test_dealing_few_messages_leaves_hands_empty() -> None:
-    assert [hand.contents for hand in run_of(b"a", b"b").deal(5)] == [[b"a"], [b"b"]]
+    assert [hand.contents for hand in run_of(b"a", b"b").split_round_robin(5)] == [[b"a"], [b"b"]]
 
 
 def test_a_piece_is_measured_as_its_run_is() -> None:

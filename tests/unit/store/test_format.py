@@ -57,7 +57,7 @@ def open_log(path: Path) -> LogDriver:
 
 def put(driver: LogDriver, content: bytes) -> None:
     placed = [RecordDestination(1, driver.log.next_offset(1), 1)]
-    driver.log.append(exchange="", key="k", origin=0, ttl_ms=None, contents=[content],
+    driver.log.append(exchange="", key="k", channel_number=0, ttl_ms=None, contents=[content],
                       placed=placed, level=DurabilityLevel.FSYNC)  # fmt: skip
     driver.commit()
 

@@ -26,7 +26,7 @@ def put(log: CommitLog, queue: int, contents: list[bytes]) -> range:
     log.append(
         exchange="",
         key="q",
-        origin=0,
+        channel_number=0,
         ttl_ms=None,
         contents=contents,
         placed=[RecordDestination(queue, first, len(contents))],
@@ -125,7 +125,7 @@ def damaged_log(directory: Path) -> LogDriver:
     driver.log.append(
         exchange="",
         key="q",
-        origin=0,
+        channel_number=0,
         ttl_ms=None,
         contents=[b"a" * 500, b"b" * 500, b"c" * 500, b"d" * 500],
         placed=[RecordDestination(1, 0, 4), RecordDestination(2, 0, 4)],

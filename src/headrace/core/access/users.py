@@ -394,7 +394,7 @@ class Users:
         for vhost_limits in catalogue.vhost_limits:
             self._vhosts[vhost_limits.vhost].limits.update(vhost_limits.limits)
 
-    def ensure_somebody(self, name: str, password: str) -> None:
+    def ensure_default_user(self, name: str, password: str) -> None:
         """The first user, who may do everything; nothing happens when there are users, or when
         they are kept aside because they are damaged.
 

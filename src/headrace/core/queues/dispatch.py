@@ -63,7 +63,7 @@ class Dispatcher:
         if not self._connections[connection]:
             del self._connections[connection]
 
-    def deal(
+    def dispatch(
         self,
         backlog: Backlog | PriorityBacklog,
         drop_expired: Callable[[], bool] | None = None,
@@ -86,47 +86,47 @@ class Dispatcher:
             return
         while backlog.count:
             # On a shared connection one at a time: its channels may also share their credit.
-            tier, hands = self._hands(1 if self._shared else backlog.count)
-            if not hands:
+            tier, ready = self._ready_consumers(1 if self._shared else backlog.count)
+            if not ready:
                 return
-            self._deal_round(backlog, tier, hands)
+            self._dispatch_round(backlog, tier, ready)
             if drop_expired is not None and not drop_expired():
                 return
 
-    def _hands(self, wanted: int) -> tuple[OrderedDict[Consumer, None], list[Consumer]]:
+    def _ready_consumers(self, wanted: int) -> tuple[OrderedDict[Consumer, None], list[Consumer]]:
         """Consumers with room, next in turn first; no more than there are messages."""
-        hands: list[Consumer] = []
+        ready: list[Consumer] = []
         tier: OrderedDict[Consumer, None] = OrderedDict()
         for level in self._levels:
             tier = self._tiers[-level]
             for consumer in tier:
                 if consumer.channel.room(consumer) > 0:
-                    hands.append(consumer)
-                    if len(hands) == wanted:
+                    ready.append(consumer)
+                    if len(ready) == wanted:
                         break
-            if hands:
+            if ready:
                 break
-        return tier, hands
+        return tier, ready
 
-    def _deal_round(
+    def _dispatch_round(
         self,
         backlog: Backlog | PriorityBacklog,
         tier: OrderedDict[Consumer, None],
-        hands: list[Consumer],
+        ready: list[Consumer],
     ) -> None:
-        k = len(hands)
+        k = len(ready)
         rounds = 1
         # Room comes back only after this call: a lone hand need not wait for the full ones.
         if backlog.count > k and not self._shared:
-            rounds = min([one.channel.room(one) for one in hands])
+            rounds = min([one.channel.room(one) for one in ready])
         run = backlog.take(rounds * k)
         n = len(run)
         if n == 1 or k == 1:
-            hands[0].channel.deliver(hands[0], run)
+            ready[0].channel.deliver(ready[0], run)
         else:
-            for consumer, part in zip(hands, run.deal(k), strict=False):
+            for consumer, part in zip(ready, run.split_round_robin(k), strict=False):
                 consumer.channel.deliver(consumer, part)
         served = n if n <= k else (n % k if k > 1 else 1)
-        for consumer in hands[:served]:
+        for consumer in ready[:served]:
             if consumer in tier:
                 tier.move_to_end(consumer)

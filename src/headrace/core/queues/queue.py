@@ -66,8 +66,8 @@ class Queue:
         "arguments",
         "auto_delete",
         "backlog",
+        "consumers",
         "counters",
-        "dealer",
         "deleted",
         "durable",
         "last_used",
@@ -110,7 +110,7 @@ class Queue:
         self.arguments = arguments
         self.policies = NO_POLICIES
         self.backlog = self._new_backlog(settings)
-        self.dealer = Dispatcher()
+        self.consumers = Dispatcher()
         self.next_offset = 0
         self.unacked = 0
         self.counters = QueueCounters()
@@ -139,7 +139,7 @@ class Queue:
     def configure(self, settings: QueueSettings) -> None:
         """Take settings as they are now; called again when a policy changes."""
         self.settings = settings
-        self.dealer.single_active = settings.single_active_consumer
+        self.consumers.single_active = settings.single_active_consumer
         self._level = LEVELS[settings.durability]
         if self._journal is not None:
             self._journal.set_retention(self.number or 0, settings.retention)
@@ -225,7 +225,7 @@ class Queue:
             contents,
             run.offsets[run.start :],
             sum(map(self._run_type.measure, contents)),
-            origin=run.origin,
+            channel_number=run.channel_number,
             persistent=run.persistent,
             expires=run.expires,
             deliveries=run.deliveries,
@@ -275,7 +275,7 @@ class Queue:
                 contents,
                 offsets,
                 size,
-                origin=batch.origin,
+                channel_number=batch.channel_number,
                 persistent=batch.persistent and self._level > 0,
                 expires=expires,
                 priority=priority,
@@ -329,7 +329,7 @@ class Queue:
             self._append(batch, members, sum(map(measure, members)), numbers, level)
 
     def _count_that_fits(self, contents: list[bytes]) -> int:
-        self.pump()
+        self.dispatch()
         room = len(contents)
         if self.settings.max_length is not None:
             room = min(room, max(0, self.settings.max_length - self.backlog.count))
@@ -347,7 +347,7 @@ class Queue:
             contents,
             range(len(contents)),
             0,
-            origin=batch.origin,
+            channel_number=batch.channel_number,
             persistent=batch.persistent,
         )
         if self.settings.dead_letter_exchange is not None:
@@ -361,25 +361,25 @@ class Queue:
             self.marked_at = self.vhost.clock.now_ms() if self._expiring else 0
             self._turn.mark_queue(self)
 
-    def pump(self) -> None:
+    def dispatch(self) -> None:
         """Deal what is ready, then drop what has expired or is over the limit."""
         if self._expiring:
             # What arrived in this turn gets its chance first: a TTL of 0 means "now or never".
             if self._drop_late():
-                self._deal(self._drop_late)
+                self._dispatch_ready(self._drop_late)
             if self._expire(self.vhost.clock.now_ms()):
                 self._arm_ttl()
         else:
-            self._deal()
+            self._dispatch_ready()
         if self._guarded and self.settings.overflow == "drop-head":
             self._drop_head()
 
     def _drop_late(self) -> bool:
         return self._expire(max(self.marked_at - 1, self._overdue))
 
-    def _deal(self, drop_expired: Callable[[], bool] | None = None) -> None:
-        if self.backlog.count and len(self.dealer):
-            self.dealer.deal(self.backlog, drop_expired)
+    def _dispatch_ready(self, drop_expired: Callable[[], bool] | None = None) -> None:
+        if self.backlog.count and len(self.consumers):
+            self.consumers.dispatch(self.backlog, drop_expired)
 
     def _expire(self, now: int) -> bool:
         """Drop what has expired at the head; False: there is more, and it goes in later turns."""
@@ -404,7 +404,7 @@ class Queue:
         """Go on with what has expired."""
         self._is_expiring = False
         if not self.deleted:
-            self.pump()
+            self.dispatch()
 
     def _arm_ttl(self) -> None:
         due = self.backlog.next_expiry()
@@ -440,7 +440,7 @@ class Queue:
     def take_one(self) -> Run | None:
         """The next message, for a get; None when there is none."""
         self.touch()
-        self.pump()
+        self.dispatch()
         if not self.backlog.count:
             self.counters.got_nothing += 1
             return None
@@ -597,13 +597,13 @@ class Queue:
     def subscribe(self, consumer: Consumer) -> None:
         """Add a consumer; it is served from the next pump on."""
         text = f"queue '{self.name}' in vhost '{self.vhost.name}' in exclusive use"
-        if consumer.exclusive and (len(self.dealer) or self.settings.single_active_consumer):
+        if consumer.exclusive and (len(self.consumers) or self.settings.single_active_consumer):
             raise AccessRefused(text)
-        first = self.dealer.active  # an exclusive one is alone
+        first = self.consumers.active  # an exclusive one is alone
         if first is not None and first.exclusive:
             raise AccessRefused(text)
         self._catch_up()
-        self.dealer.add(consumer)
+        self.consumers.add(consumer)
         self.touch()
         if self.backlog.count:
             self.mark()
@@ -611,24 +611,24 @@ class Queue:
     def unsubscribe(self, consumer: Consumer) -> None:
         """Remove a consumer, after it was given what came before."""
         self._catch_up()
-        self.turn_away(consumer)
+        self.remove_consumer(consumer)
 
-    def turn_away(self, consumer: Consumer) -> None:
+    def remove_consumer(self, consumer: Consumer) -> None:
         """Remove a consumer that may get nothing any more."""
-        self.dealer.remove(consumer)
+        self.consumers.remove(consumer)
         self.consumers_left()
 
     def _catch_up(self) -> None:
         """Deal now what was put in during this turn: it is for those who consume until now."""
         if self.marked:
-            self.pump()
+            self.dispatch()
 
     def consumers_left(self) -> None:
         """Consumers are gone: an auto-delete queue goes with the last, others take over."""
         if self.deleted:
             return
         self.touch()
-        if self.auto_delete and not len(self.dealer):
+        if self.auto_delete and not len(self.consumers):
             self.vhost.remove_queue(self)
         elif self.backlog.count:
             self.mark()
@@ -648,7 +648,7 @@ class Queue:
         if self.deleted or expires is None:
             return
         due = self.last_used + expires
-        if len(self.dealer) or due > self.vhost.clock.now_ms():
+        if len(self.consumers) or due > self.vhost.clock.now_ms():
             due = max(due, self.vhost.clock.now_ms() + 1)
             self._expires_timer = self.vhost.timers.at(due, self._expires_due)
         else:
@@ -656,7 +656,7 @@ class Queue:
 
     def purge(self) -> int:
         """Drop all ready messages; return how many."""
-        self.pump()
+        self.dispatch()
         count = self.backlog.count
         for run in self.backlog.clear():
             self._settle(run, run.offsets[run.start :])
@@ -664,11 +664,11 @@ class Queue:
 
     def close(self) -> int:
         """The queue is deleted: cancel its consumers, drop its messages; return how many."""
-        self.pump()
+        self.dispatch()
         self.deleted = True
         count = self.backlog.count
-        for consumer in list(self.dealer):
-            self.dealer.remove(consumer)
+        for consumer in list(self.consumers):
+            self.consumers.remove(consumer)
             consumer.channel.cancelled(consumer)
         self.backlog.clear()
         if self._journal is not None:

@@ -192,7 +192,7 @@ class StagedBatches:
             position = journal.append(
                 exchange="",
                 key="",
-                origin=0,
+                channel_number=0,
                 ttl_ms=None,
                 contents=[b"%d" % batch],
                 placed=[RecordDestination(row.id, batch, 1)],

@@ -29,12 +29,12 @@ MessageRow = tuple[object, ...]
 
 class EngineReply(NamedTuple, Generic[T]):
     """The outcome: a value, or an error. It counts once the journal has reached ``position``, and
-    metadata is committed up to ``ticket``."""
+    metadata is committed up to ``metadata_version``."""
 
     value: T | None = None
     error: BrokerError | None = None
     position: int = 0
-    ticket: int = 0
+    metadata_version: int = 0
 
 
 Then = Callable[[EngineReply[T]], None]

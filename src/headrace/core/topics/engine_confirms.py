@@ -39,9 +39,9 @@ class EngineConfirms:
             self._then = then
 
 
-def when_all_done(tickets: Sequence[EngineConfirms], then: Callable[[], None]) -> None:
-    """Call back once all tickets are done."""
-    left = len(tickets)
+def when_all_done(engine_confirms: Sequence[EngineConfirms], then: Callable[[], None]) -> None:
+    """Call back once all engines have replied."""
+    left = len(engine_confirms)
 
     def one_done() -> None:
         nonlocal left
@@ -49,5 +49,5 @@ def when_all_done(tickets: Sequence[EngineConfirms], then: Callable[[], None]) -
         if not left:
             then()
 
-    for ticket in tickets:
-        ticket.when_done(one_done)
+    for confirms in engine_confirms:
+        confirms.when_done(one_done)

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 X_TOPIC: Final = "x-topic"
 PREFIX: Final = "topic."
-ORIGIN: Final = 1  # the channel number in the frames of contents made here
+CHANNEL_NUMBER: Final = 1  # the channel number in the frames of contents made here
 
 
 def exchange_name(topic: str) -> str:
@@ -98,7 +98,7 @@ class LogSink:
 
 
 class EngineSink:
-    """Appends to a topic of another engine: the batch's ticket waits for it."""
+    """Appends to a topic of another engine: the run's engine confirms wait for it."""
 
     __slots__ = ("_engine", "_topic", "name")
 
@@ -110,20 +110,22 @@ class EngineSink:
     def put(self, batch: PublishedRun) -> bool:
         key = batch.route.key
         entries = [entry_of(content, key) for content in batch.contents]
-        ticket = batch.ticket
-        if ticket is None:
-            ticket = batch.ticket = EngineConfirms()
-        ticket.add()
+        engine_confirms = batch.engine_confirms
+        if engine_confirms is None:
+            engine_confirms = batch.engine_confirms = EngineConfirms()
+        engine_confirms.add()
         try:
-            self._engine.append(self._topic, entries, lambda answer: self._told(ticket, answer))
+            self._engine.append(
+                self._topic, entries, lambda answer: self._told(engine_confirms, answer)
+            )
         except BrokerError as error:
-            self._told(ticket, EngineReply(error=error))
+            self._told(engine_confirms, EngineReply(error=error))
         return True
 
-    def _told(self, ticket: EngineConfirms, answer: EngineReply[list[int]]) -> None:
+    def _told(self, engine_confirms: EngineConfirms, answer: EngineReply[list[int]]) -> None:
         if answer.error is not None:
             logger.error("topic '%s' took nothing: %s", self._topic, answer.error)
-        ticket.done(ok=answer.error is None)
+        engine_confirms.done(ok=answer.error is None)
 
 
 class UnavailableTopicSink:
@@ -212,7 +214,7 @@ class ExchangeBridge:
                 Route(name, tags, targets),
                 contents,
                 sum(map(len, contents)),
-                origin=ORIGIN,
+                channel_number=CHANNEL_NUMBER,
                 persistent=True,
             )
             self._vhost.publish(batch)

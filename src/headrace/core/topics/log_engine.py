@@ -172,13 +172,13 @@ class LogEngine:
         """Do what readers ask for; it counts when it is on disk."""
         change(self.get(topic), self._vhost.clock.now_ms())
         self._waiters[topic].try_all()
-        then(EngineReply(ticket=self._vhost.storage.issued))
+        then(EngineReply(metadata_version=self._vhost.storage.issued))
 
     def commit(
         self, topic: str, reader: ConsumerSpec, claim: Sequence[object], then: Then[None]
     ) -> None:
         self.get(topic).readers.commit(reader, claim, self._vhost.clock.now_ms())
-        then(EngineReply(ticket=self._vhost.storage.issued))
+        then(EngineReply(metadata_version=self._vhost.storage.issued))
 
     def nack(
         self,

@@ -269,7 +269,7 @@ class LogTopic:
         position = self._journal.append(
             exchange="",
             key="",
-            origin=0,
+            channel_number=0,
             ttl_ms=None,
             contents=contents,
             placed=[RecordDestination(known.number, first, len(contents))],

@@ -74,15 +74,15 @@ class Channel(BaseChannel):
         queue = consumer.queue
         if queue.settings.queue_type == "quorum":
             contents = self.stamped(queue, run)
-        tag = self._write(head, tail, self.adapt(contents, run.origin))
+        tag = self._write(head, tail, self.adapt(contents, run.channel_number))
         self.note_sent(run.size + n * (len(head) + 8 + len(tail)))
         self.note_delivered(consumer, tag, run, n)
 
-    def adapt(self, contents: list[bytes], origin: int) -> list[bytes]:
+    def adapt(self, contents: list[bytes], channel_number: int) -> list[bytes]:
         """Contents as this peer must get them: its channel number, frames of its size."""
         if self.session.small_frames:
             return [reframe(one, self.number, self.session.frame_max) for one in contents]
-        if origin != self.number:
+        if channel_number != self.number:
             return rechannel_all(contents, self.number)
         return contents
 
@@ -108,7 +108,7 @@ class Channel(BaseChannel):
             return
         tail = (batch.route.wire or _wire(batch.route))[0]
         head = self._head(address.consumer_tag, len(tail))
-        self._write(head, tail, self.adapt(batch.contents, batch.origin))
+        self._write(head, tail, self.adapt(batch.contents, batch.channel_number))
         if not self.session.marked:
             self.session.turn.mark_session(self.session)
 

@@ -114,7 +114,7 @@ def _get(session: Session, channel: Channel, method: m.BasicGet) -> None:
             message_count=queue.backlog.count,
         ),
     )
-    session.send_bytes(head + channel.adapt(channel.stamped(queue, run), run.origin)[0])
+    session.send_bytes(head + channel.adapt(channel.stamped(queue, run), run.channel_number)[0])
     if not method.no_ack:
         lease = channel.unacked.add(tag, getter, run)
         queue.watch(channel, lease)

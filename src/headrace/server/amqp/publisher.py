@@ -229,7 +229,9 @@ class Publisher:
         persistent = mode == 2
         if not flags & SPECIAL and not route.by_headers:
             return (
-                PublishedRun(route, contents, size, origin=channel.number, persistent=persistent),
+                PublishedRun(
+                    route, contents, size, channel_number=channel.number, persistent=persistent
+                ),
             )
         address = channel.reply_address
         return self._inspection.batches(
@@ -261,7 +263,7 @@ class Publisher:
             channel.dropped += n
             session.open_vhost.counters.dropped += n
         if channel.confirms is not None:
-            if batch.ticket is None:
+            if batch.engine_confirms is None:
                 channel.confirms.add(n, batch.position, batch.refused)
             else:
                 self._confirm_later(channel, batch)
@@ -276,12 +278,12 @@ class Publisher:
         first = confirms.add_pending(count)
 
         def resolve() -> None:
-            refused = batch.ticket.failed or bool(batch.refused)
+            refused = batch.engine_confirms.failed or bool(batch.refused)
             confirms.resolve(first, count, batch.position, refused=refused)
             if not session.closed and not session.marked:
                 session.turn.mark_session(session)
 
-        batch.ticket.when_done(resolve)
+        batch.engine_confirms.when_done(resolve)
 
     def _return(self, channel: Channel, batch: PublishedRun) -> None:
         session = self._session

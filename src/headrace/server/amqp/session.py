@@ -125,11 +125,11 @@ class Session(BaseSession):
             if kind == PUBLISH:
                 self.note_publish()
                 self.publisher.publish(channel, *event[2:])
-                self.heed_journal()
+                self.wait_for_commit()
             elif kind == PUBLISHES:
                 self.note_publish()
                 if self.publisher.publish_stretch(channel, event[2]):
-                    self.heed_journal()
+                    self.wait_for_commit()
                 else:
                     self.take_first(event[2])
             elif channel.transaction is not None:
@@ -159,7 +159,7 @@ class Session(BaseSession):
             dispatch(self, number, channel, m.decode_method(payload))
             if vhost is not None:
                 self.note_created(created)
-            self.ticket = self.broker.storage.declared
+            self.metadata_version = self.broker.storage.declared
             self.heed_metadata()
         except BrokerError as error:
             self._fail(error, number, ids)
@@ -305,10 +305,10 @@ class Session(BaseSession):
 
     # -- rights ---------------------------------------------------------------------------------
 
-    def forget_permissions(self) -> None:
+    def clear_permission_cache(self) -> None:
         self.publisher.forget()
 
-    def holdings(self) -> list[BaseChannel]:
+    def open_channels(self) -> list[BaseChannel]:
         return list(self.channels.values())
 
     # -- life -----------------------------------------------------------------------------------

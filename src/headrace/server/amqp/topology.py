@@ -111,7 +111,7 @@ def _queue_declare(session: Session, channel: Channel, method: m.QueueDeclare) -
     if method.passive:
         queue = vhost.get_queue_for(channel.queue_name(name), session)
         queue.touch()
-        queue.pump()
+        queue.dispatch()
     else:
         is_generated = not name
         if is_generated:
@@ -128,7 +128,7 @@ def _queue_declare(session: Session, channel: Channel, method: m.QueueDeclare) -
             is_generated=is_generated,
         )
     channel.last_queue = queue.name
-    _declared(session, channel, method, queue.name, queue.backlog.count, len(queue.dealer))
+    _declared(session, channel, method, queue.name, queue.backlog.count, len(queue.consumers))
 
 
 def _is_reply_name(session: Session, name: str) -> bool:

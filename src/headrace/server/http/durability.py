@@ -34,18 +34,18 @@ class _DurabilityWaiter:
             storage.wait(self)
 
 
-async def until_taken(ticket: EngineConfirms | None) -> bool:
+async def until_taken(engine_confirms: EngineConfirms | None) -> bool:
     """Wait for engines other than the journal; False when one of them did not take the message."""
-    if ticket is None:
+    if engine_confirms is None:
         return True
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    ticket.when_done(lambda: None if done.done() else done.set_result(None))
+    engine_confirms.when_done(lambda: None if done.done() else done.set_result(None))
     try:
         async with asyncio.timeout(SECONDS):
             await done
     except TimeoutError:
         return False
-    return not ticket.failed
+    return not engine_confirms.failed
 
 
 async def until_durable(broker: Broker, position: int = 0) -> None:

@@ -136,7 +136,7 @@ class Channel(BaseChannel):
             "queue", consumer.queue.name, session.open_vhost.name, session.user.name
         )
         self.consumers.pop(consumer.tag, None)
-        consumer.queue.turn_away(consumer)
+        consumer.queue.remove_consumer(consumer)
         fields = {
             "ch": self.number,
             "consumer_tag": consumer.tag,
@@ -164,8 +164,8 @@ class Channel(BaseChannel):
             raise NotFound(f"no unacknowledged message '{name}' of queue '{queue.name}' here")
         return tag
 
-    def let_go(self, part: SettledRange[Consumer]) -> None:
-        super().let_go(part)
+    def release_credit(self, part: SettledRange[Consumer]) -> None:
+        super().release_credit(part)
         queue = part.owner.queue
         ids, tags = self._ids.get(queue), self._tags.get(queue)
         if ids is None or tags is None:

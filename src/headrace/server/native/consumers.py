@@ -35,11 +35,11 @@ def _publish(session: Session, channel: Channel, request: Request) -> None:
     replies = channel.reply_address
     reply_name = replies.name if replies is not None else None
     published = session.publisher.publish(request, reply_name)
-    session.heed_journal()
+    session.wait_for_commit()
     count = len(published.routed)
     channel.published += count
     session.open_vhost.counters.confirmed += count
-    if not published.tickets:
+    if not published.engine_confirms:
         _answer_publish(session, request, published)
         return
 
@@ -47,13 +47,13 @@ def _publish(session: Session, channel: Channel, request: Request) -> None:
         if not session.closed and not channel.closing:
             _answer_publish(session, request, published)
 
-    when_all_done(published.tickets, answer)
+    when_all_done(published.engine_confirms, answer)
 
 
 def _answer_publish(session: Session, request: Request, published: PublishedCounts) -> None:
-    routed, refused, position, tickets = published
+    routed, refused, position, engine_confirms = published
     shown: object = routed if "batch" in request.fields else routed[0]
-    if any(ticket.failed for ticket in tickets):
+    if any(confirms.failed for confirms in engine_confirms):
         error: BrokerError = EngineUnavailable("a topic took nothing; see the broker's log")
         session.respond_when_durable(request, position, error, routed=shown)
     elif refused:

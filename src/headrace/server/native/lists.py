@@ -38,7 +38,7 @@ def _queues(vhost: Vhost) -> Iterator[Row]:
                 "arguments": queue.arguments,
                 "messages": queue.backlog.count,
                 "messages_unacknowledged": queue.unacked,
-                "consumers": len(queue.dealer),
+                "consumers": len(queue.consumers),
             },
         )
 
@@ -76,7 +76,7 @@ def _bindings(vhost: Vhost) -> Iterator[Row]:
 
 def _consumers(vhost: Vhost) -> Iterator[Row]:
     for name, queue in sorted(vhost.queues.items()):
-        for consumer in queue.dealer:
+        for consumer in queue.consumers:
             yield (
                 name,
                 {

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.server.native.session import Session
 
 HEADER_SPARE = 64  # bytes of a content header's frame besides the properties
-ORIGIN = 1  # the channel number in the frames of contents made here
+CHANNEL_NUMBER = 1  # the channel number in the frames of contents made here
 
 
 class ResolvedRoute(NamedTuple):
@@ -48,7 +48,7 @@ class PublishedCounts(NamedTuple):
     routed: list[int]  # destinations reached, per message
     refused: list[int]  # indices
     position: int  # where the journal must get to
-    tickets: list[EngineConfirms]  # of other engines
+    engine_confirms: list[EngineConfirms]  # of other engines
 
 
 class Publisher:
@@ -70,7 +70,7 @@ class Publisher:
         routed: list[int] = []
         refused: list[int] = []
         position = 0
-        tickets: list[EngineConfirms] = []
+        engine_confirms: list[EngineConfirms] = []
         for batch in batches:
             n = len(batch.contents)
             exchange = vhost.exchanges[batch.route.exchange]
@@ -79,13 +79,13 @@ class Publisher:
                 exchange.routed += n * len(batch.route.destinations)
                 vhost.publish(batch)
                 position = max(position, batch.position)
-                if batch.ticket is not None:
-                    tickets.append(batch.ticket)
+                if batch.engine_confirms is not None:
+                    engine_confirms.append(batch.engine_confirms)
                 refused += [len(routed) + index for index in sorted(batch.refused or ())]
             else:
                 vhost.counters.dropped += n
             routed += [len(batch.route.destinations)] * n
-        return PublishedCounts(routed, refused, position, tickets)
+        return PublishedCounts(routed, refused, position, engine_confirms)
 
     def prepare(self, messages: list[Mapping[str, Any]]) -> Callable[[], None]:
         """Check messages; what is returned publishes them."""
@@ -121,7 +121,9 @@ class Publisher:
                 group = RouteGroup(resolved, persistent)
                 groups.append(group)
             group.flags |= encoded.flags
-            group.contents.append(make_frames(encoded.header(len(body)), body, ORIGIN, frame_max))
+            group.contents.append(
+                make_frames(encoded.header(len(body)), body, CHANNEL_NUMBER, frame_max)
+            )
         return groups
 
     def _read(self, fields: Mapping[str, Any]) -> tuple[ResolvedRoute, EncodedProperties, bytes]:
@@ -172,7 +174,9 @@ class Publisher:
             flags, contents, route = group.flags, group.contents, resolved.route
             size = sum(map(len, contents))
             if not flags & SPECIAL and not route.by_headers:
-                plain = PublishedRun(route, contents, size, origin=ORIGIN, persistent=persistent)
+                plain = PublishedRun(
+                    route, contents, size, channel_number=CHANNEL_NUMBER, persistent=persistent
+                )
                 yield self._checked(plain, resolved)
                 continue
             for batch in self._inspection.batches(
@@ -180,7 +184,7 @@ class Publisher:
                 flags,
                 contents,
                 size,
-                number=ORIGIN,
+                number=CHANNEL_NUMBER,
                 persistent=persistent,
                 reply_name=reply_name,
             ):

@@ -93,7 +93,7 @@ class Session(BaseSession):
             rid, ch = fields.get("rid"), fields.get("ch")
             request = Request(kind, fields)
             dispatch(self, request)
-            self.ticket = max(self.ticket, self.broker.storage.declared)
+            self.metadata_version = max(self.metadata_version, self.broker.storage.declared)
             self.heed_metadata()
             if vhost is not None:
                 self.note_created(created)
@@ -170,10 +170,10 @@ class Session(BaseSession):
 
     # -- rights ---------------------------------------------------------------------------------
 
-    def forget_permissions(self) -> None:
+    def clear_permission_cache(self) -> None:
         self.publisher.forget()
 
-    def holdings(self) -> list[BaseChannel]:
+    def open_channels(self) -> list[BaseChannel]:
         return list(self.channels.values())
 
     def rights_changed(self, user: User) -> None:
@@ -194,11 +194,11 @@ class Session(BaseSession):
         self.send_bytes(frame)
         if self.is_full or self.out_bytes > FETCH_AHEAD:
             relay.pause()
-            self.starved.add(relay)
+            self.waiting_for_output.add(relay)
 
     def fetch_ended(self, relay: FrameRelay, order: FetchRequest, error: str | None) -> None:
         again = self._relays.pop(relay, None)
-        self.starved.discard(relay)
+        self.waiting_for_output.discard(relay)
         if error is None or self.closing:
             return
         failure: BrokerError = StoreError(error)

@@ -56,7 +56,7 @@ def answer_with(
         if answer.error is not None:
             session.refuse(request, answer.error)
             return
-        session.ticket = max(session.ticket, answer.ticket)
+        session.metadata_version = max(session.metadata_version, answer.metadata_version)
         shown = fields(answer.value) if answer.value is not None else {}
         session.respond_when_durable(request, answer.position, None, **shown)
 
@@ -112,7 +112,7 @@ def _append(session: Session, channel: Channel, request: Request) -> None:
     session.note_publish()
     then = answer_with(session, channel, request, lambda ids: {"ids": ids, "offsets": ids})
     engine.append(name, entries, then)
-    session.heed_journal()
+    session.wait_for_commit()
 
 
 def _read(session: Session, channel: Channel, request: Request) -> None:

@@ -71,7 +71,7 @@ def _queue_declare(session: Session, channel: Channel, request: Request) -> None
         is_generated=is_generated,
     )
     session.respond(
-        request, name=queue.name, messages=queue.backlog.count, consumers=len(queue.dealer)
+        request, name=queue.name, messages=queue.backlog.count, consumers=len(queue.consumers)
     )
 
 

@@ -50,7 +50,7 @@ def _create_topic(session: Session, request: Command) -> None:
         raise PreconditionFailed(
             f"topic '{topic.name}' has {topic.queues} queues, and their number cannot be changed"
         )
-    session.ticket = session.broker.storage.issued
+    session.metadata_version = session.broker.storage.issued
     session.respond(request)
 
 
@@ -59,7 +59,7 @@ def _delete_topic(session: Session, request: Command) -> None:
     session.check_topic_right("configure", header.topic)
     session.hub.get_topic(header.topic)
     session.hub.vhost.topics.log.delete(header.topic, lambda answer: None)
-    session.ticket = session.broker.storage.issued
+    session.metadata_version = session.broker.storage.issued
     session.respond(request)
 
 

@@ -71,7 +71,7 @@ def _update(session: Session, request: Command) -> None:
     if not -1 <= config.retry_max_times <= MAX_RETRIES:
         raise PreconditionFailed(f"retryMaxTimes is a number from -1 to {MAX_RETRIES}")
     session.hub.groups.set(config)
-    session.ticket = session.broker.storage.issued
+    session.metadata_version = session.broker.storage.issued
     session.respond(request)
 
 
@@ -108,7 +108,7 @@ def _delete(session: Session, request: Command) -> None:
             found = True
     if not found:
         raise NotFound(f"no group '{name:.120}'")
-    session.ticket = session.broker.storage.issued
+    session.metadata_version = session.broker.storage.issued
     session.respond(request)
 
 
@@ -124,7 +124,7 @@ def _clone(session: Session, request: Command) -> None:
             assert topic is not None, "it has offsets"
             session.check_topic_right("read", name)
             topic.assigned.set(header.dest_group, track, offset)
-    session.ticket = session.broker.storage.issued
+    session.metadata_version = session.broker.storage.issued
     session.respond(request)
 
 

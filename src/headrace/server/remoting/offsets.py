@@ -50,7 +50,7 @@ def _update_offset(session: Session, request: Command) -> None:
     session.check_topic_right("read", header.topic)
     store_offset(session, header.consumer_group, header.topic, header.queue_id, header)
     if not request.is_oneway:
-        session.ticket = session.broker.storage.issued
+        session.metadata_version = session.broker.storage.issued
     session.respond(request)
 
 
@@ -68,7 +68,7 @@ def _query_offset(session: Session, request: Command) -> None:
         found = 0  # it will be made when the first message comes back
     if found is None:
         raise NotFound(f"group '{header.consumer_group}' has no offset in '{header.topic}'")
-    session.ticket = session.broker.storage.issued  # what was told once must never go back
+    session.metadata_version = session.broker.storage.issued  # a reported offset never goes back
     session.respond(request, ext=OffsetResult(found).ext())
 
 
@@ -138,7 +138,7 @@ def _reset_offset(session: Session, request: Command) -> None:
         offsets[
             MessageQueue(topic.name, session.hub.settings.broker_name, queue_id_of(topic, track))
         ] = wanted
-    session.ticket = session.broker.storage.issued
+    session.metadata_version = session.broker.storage.issued
     _tell_members(session, header, offsets)
     session.respond(request, body=offsets_body("offsetTable", offsets))
 

@@ -117,7 +117,7 @@ def _take_send(session: Session, request: Command, header: SendMessage) -> None:
         _send_batch(session, request, header)
     else:
         _send_one(session, request, header)
-    session.heed_journal()
+    session.wait_for_commit()
 
 
 def _send_one(session: Session, request: Command, header: SendMessage) -> None:

@@ -49,7 +49,7 @@ class TurnAppends:
         if not self.marked:
             self._turn.mark_queue(self)
 
-    def pump(self) -> None:
+    def dispatch(self) -> None:
         waiting, self._waiting = self._waiting, {}
         for (topic, track), sends in waiting.items():
             try:

@@ -175,10 +175,10 @@ class Session(BaseSession):
         vhost, name = self.open_vhost.name, EXCHANGE_PREFIX + topic
         return any(self.user.allows(vhost, action, name) for action in ACTIONS)
 
-    def forget_permissions(self) -> None:
+    def clear_permission_cache(self) -> None:
         """Every request asks anew."""
 
-    def holdings(self) -> list[BaseChannel]:
+    def open_channels(self) -> list[BaseChannel]:
         return []
 
     @property

@@ -55,7 +55,7 @@ class StoredRun(NamedTuple):
 
     exchange: str
     key: str
-    origin: int
+    channel_number: int
     ttl_ms: int | None
     time: int  # stored at, ms since 1970
     deliveries: int
@@ -128,7 +128,7 @@ class MessageLog(Protocol):
         *,
         exchange: str,
         key: str,
-        origin: int,
+        channel_number: int,
         ttl_ms: int | None,
         contents: Sequence[bytes],
         placed: Sequence[RecordDestination],

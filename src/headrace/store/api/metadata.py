@@ -98,13 +98,13 @@ class Declarations:
 class Metadata(Protocol):
     """Declarations. Changes are queued, committed in batches in their order, each batch atomic.
 
-    Every change returns a ticket; tickets rise. ``committed`` is the highest ticket on disk. A
+    Every change returns a rising metadata version. ``committed`` is the highest one on disk. A
     full disk is waited out, and ``on_full`` called when it begins and ends. A commit that fails
     otherwise is fatal: nothing later is committed, and ``on_failure`` is called once.
     """
 
     committed: int
-    issued: int  # the highest ticket given
+    issued: int  # the highest version given
 
     def load(self) -> Declarations: ...
 

@@ -281,7 +281,7 @@ class CommitLog:
         *,
         exchange: str,
         key: str,
-        origin: int,
+        channel_number: int,
         ttl_ms: int | None,
         contents: Sequence[bytes],
         placed: Sequence[RecordDestination],
@@ -294,7 +294,9 @@ class CommitLog:
             self._want_sync = True
         if self._began is None:
             self._began = monotonic()
-        out = r.OutgoingMessages(exchange, key, origin, ttl_ms, contents, placed, int(level))
+        out = r.OutgoingMessages(
+            exchange, key, channel_number, ttl_ms, contents, placed, int(level)
+        )
         if self._group is not None:
             self._group.messages.append(out)
             # The group is appended as a whole when it is complete; wait for more than there is.

@@ -141,7 +141,7 @@ class Compactor:
             out = r.OutgoingMessages(
                 messages.exchange,
                 messages.key,
-                messages.origin,
+                messages.channel_number,
                 messages.ttl_ms,
                 [content for content in contents[start:stop] if content is not None],
                 placed,

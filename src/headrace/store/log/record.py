@@ -11,7 +11,7 @@ Little-endian. A record begins at a multiple of 8 and is padded to one:
    24  u64  time, ms since 1970
 
     MESSAGES  32  u64  ttl in ms + 1, 0 = none
-              40  u16  origin     42  u8 length of exchange    43  u8 length of key    44  u32  0
+              40  u16  channel    42  u8 length of exchange    43  u8 length of key    44  u32  0
               48  exchange, key, padded to 8
                   destinations x { u64 queue, u64 first offset, u64 count }
                   count x u32 length of content, count x u32 crc32 of content
@@ -73,7 +73,7 @@ class MessagesHead(NamedTuple):
 
     exchange: str
     key: str
-    origin: int
+    channel_number: int
     ttl_ms: int | None
     time: int
     placed: tuple[RecordDestination, ...]
@@ -113,7 +113,7 @@ class OutgoingMessages(NamedTuple):
 
     exchange: str
     key: str
-    origin: int
+    channel_number: int
     ttl_ms: int | None
     contents: Sequence[bytes]
     placed: Sequence[RecordDestination]
@@ -165,7 +165,7 @@ def _route(out: OutgoingMessages) -> bytes:
     names = exchange + key
     return b"".join(
         (
-            _ROUTE.pack(ttl, out.origin, len(exchange), len(key), 0),
+            _ROUTE.pack(ttl, out.channel_number, len(exchange), len(key), 0),
             names,
             padding(len(names)),
             *[_PLACED.pack(one.queue, one.first, one.count) for one in out.placed],
@@ -233,7 +233,9 @@ def head_is_good(data: bytes, head: RecordHead, seed: int, offset: int = 0) -> b
 
 def decode_messages(data: bytes, head: RecordHead, offset: int = 0) -> MessagesHead | None:
     """A MESSAGES head whose sum is good; None when its parts do not add up all the same."""
-    ttl, origin, exchange_length, key_length, _ = _ROUTE.unpack_from(data, offset + HEAD_SIZE)
+    ttl, channel_number, exchange_length, key_length, _ = _ROUTE.unpack_from(
+        data, offset + HEAD_SIZE
+    )
     at = offset + HEAD_SIZE + _ROUTE.size
     names = exchange_length + key_length
     exchange = data[at : at + exchange_length].decode("utf-8", "surrogateescape")
@@ -253,7 +255,7 @@ def decode_messages(data: bytes, head: RecordHead, offset: int = 0) -> MessagesH
     return MessagesHead(
         exchange,
         key,
-        origin,
+        channel_number,
         ttl - 1 if ttl else None,
         head.time,
         placed,

@@ -77,7 +77,7 @@ class RecordReader:
         unwritten = self.unwritten.get(entry.position)
         if unwritten is not None:
             time, out = unwritten
-            route = (out.exchange, out.key, out.origin, out.ttl_ms, time)
+            route = (out.exchange, out.key, out.channel_number, out.ttl_ms, time)
             stretches = [
                 (low, list(out.contents[low - entry.first : high - entry.first]))
                 for low, high in ranges

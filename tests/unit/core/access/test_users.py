@@ -294,7 +294,7 @@ def test_an_account_shows_neither_password_nor_hash(users: Users) -> None:
 
 def test_the_first_user_may_do_everything_everywhere(broker: Broker, users: Users) -> None:
     broker.add_vhost("v")
-    users.ensure_somebody("root", "pw")
+    users.ensure_default_user("root", "pw")
     user = users.user("root")
 
     assert user.tags == {"administrator"}
@@ -303,6 +303,6 @@ def test_the_first_user_may_do_everything_everywhere(broker: Broker, users: User
 
 def test_no_first_user_is_added_beside_existing_users(users: Users) -> None:
     add(users)
-    users.ensure_somebody("guest", "guest")
+    users.ensure_default_user("guest", "guest")
 
     assert [account.name for account in users.list_users()] == ["ann"]

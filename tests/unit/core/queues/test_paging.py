@@ -40,7 +40,7 @@ class TailStage:
             self.journal.log.append(
                 exchange="ex",
                 key="key",
-                origin=3,
+                channel_number=3,
                 ttl_ms=None,
                 contents=list(contents),
                 placed=[RecordDestination(QUEUE, first, len(contents))],
@@ -88,7 +88,7 @@ def test_what_is_pulled_is_as_it_was(stage: TailStage) -> None:
     stage.push(b"a", stored=True)
     (run,) = stage.tail.pull()
 
-    assert (run.route.exchange, run.route.key, run.origin) == ("ex", "key", 3)
+    assert (run.route.exchange, run.route.key, run.channel_number) == ("ex", "key", 3)
     assert (run.deliveries, run.expires, run.size) == (0, None, 1)
 
 

@@ -132,7 +132,7 @@ def test_a_full_socket_makes_the_queue_wait(
     stage.publish("later")
 
     assert desk.is_full
-    assert desk.starved == {queue}
+    assert desk.waiting_for_output == {queue}
     assert ready(queue) == ["later"]
 
 

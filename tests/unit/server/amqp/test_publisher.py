@@ -48,7 +48,7 @@ def test_a_run_arrives_as_it_is(stage: Stage, publisher: Publisher, channel: Cha
 
     (run,) = queue.backlog.runs()
     assert ready(queue) == ["a", "b"]
-    assert (run.persistent, run.origin) == (True, 7)
+    assert (run.persistent, run.channel_number) == (True, 7)
 
 
 def test_unroutable_mandatory_messages_come_back_before_the_ack(

@@ -71,7 +71,7 @@ class Wire:
 def broker(tmp_path: Path) -> Iterator[Broker]:
     loop = asyncio.new_event_loop()
     broker = Broker(loop, directory=tmp_path, memory_limit=1 << 40, disk_free_limit=0)
-    broker.users.ensure_somebody("guest", "guest")
+    broker.users.ensure_default_user("guest", "guest")
     yield broker
     broker.close()
     loop.close()

@@ -46,7 +46,7 @@ class Threaded:
         position = self.log.append(
             exchange="",
             key="",
-            origin=0,
+            channel_number=0,
             ttl_ms=None,
             contents=[content],
             placed=[RecordDestination(1, self.log.next_offset(1), 1)],

@@ -39,7 +39,7 @@ def put(driver: LogDriver, *contents: bytes) -> range:
     log.append(
         exchange="",
         key="k",
-        origin=0,
+        channel_number=0,
         ttl_ms=None,
         contents=contents,
         placed=[RecordDestination(QUEUE, first, len(contents))],

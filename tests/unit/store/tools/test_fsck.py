@@ -37,8 +37,8 @@ def open_log(path: Path) -> LogDriver:
 def put(log: CommitLog, queue: int, *contents: bytes) -> range:
     first = log.next_offset(queue)
     placed = [RecordDestination(queue, first, len(contents))]
-    log.append(exchange="", key="k", origin=0, ttl_ms=None, contents=contents, placed=placed,
-               level=DurabilityLevel.FSYNC)  # fmt: skip
+    log.append(exchange="", key="k", channel_number=0, ttl_ms=None, contents=contents,
+               placed=placed, level=DurabilityLevel.FSYNC)  # fmt: skip
     return range(first, first + len(contents))
 
 
@@ -343,8 +343,8 @@ def test_orphans_become_a_queue_or_a_topic(data: Path) -> None:
     with writing(data) as log:
         put(log, GONE, b"a", b"b")
         placed = [RecordDestination(GONE + 1, 0, 1)]
-        log.append(exchange="", key="", origin=0, ttl_ms=None, contents=[b"c"], placed=placed,
-                   level=DurabilityLevel.FSYNC)  # fmt: skip
+        log.append(exchange="", key="", channel_number=0, ttl_ms=None, contents=[b"c"],
+                   placed=placed, level=DurabilityLevel.FSYNC)  # fmt: skip
 
     findings = mend(data)
 

@@ -36,10 +36,10 @@ def _channel_details(consumer: Consumer, management: ManagementContext) -> Row:
 
 
 def _activity(consumer: Consumer) -> str:
-    dealer = consumer.queue.dealer
-    if not dealer.single_active:
+    consumers = consumer.queue.consumers
+    if not consumers.single_active:
         return "up"
-    return "single_active" if dealer.active is consumer else "waiting"
+    return "single_active" if consumers.active is consumer else "waiting"
 
 
 def consumer_row(consumer: Consumer, management: ManagementContext) -> Row:
@@ -69,7 +69,7 @@ async def _consumers(call: ApiRequest) -> Reply:
         consumer_row(consumer, call.management)
         for vhost in call.visible_vhosts()
         for _, queue in sorted(vhost.queues.items())
-        for consumer in queue.dealer
+        for consumer in queue.consumers
     ]
     fields: ListColumns[Row] = ListColumns(
         {name: (lambda row, name=name: row[name]) for name in _NAMES}  # type: ignore[misc]

@@ -112,7 +112,9 @@ async def _aliveness(call: ApiRequest) -> Reply:
     call.check("write", "exchange", "")
     queue = vhost.declare_queue(ALIVENESS)
     content = make_content(Properties(), b"test_message")
-    vhost.publish(PublishedRun(vhost.routes.get("", ALIVENESS), [content], len(content), origin=1))
+    vhost.publish(
+        PublishedRun(vhost.routes.get("", ALIVENESS), [content], len(content), channel_number=1)
+    )
     run = queue.take_one()
     if run is None:
         return _failed("the test message did not come back")

@@ -88,7 +88,7 @@ def _objects(call: ApiRequest) -> dict[str, int]:
     return {
         "channels": sum(len(stats.channels_of(peer)) for peer in peers),
         "connections": len(peers),
-        "consumers": sum(len(one.dealer) for vhost in vhosts for one in vhost.queues.values()),
+        "consumers": sum(len(one.consumers) for vhost in vhosts for one in vhost.queues.values()),
         "exchanges": sum(len(vhost.exchanges) for vhost in vhosts),
         "queues": sum(len(vhost.queues) for vhost in vhosts),
     }

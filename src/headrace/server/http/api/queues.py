@@ -139,7 +139,7 @@ def _sizes_text(queue: Queue) -> str:
 
 
 def _consumers_text(queue: Queue) -> str:
-    return members(consumer_columns(queue)) if len(queue.dealer) else _NO_CONSUMERS_TEXT
+    return members(consumer_columns(queue)) if len(queue.consumers) else _NO_CONSUMERS_TEXT
 
 
 def lengths(queue: Queue) -> Row:
@@ -175,7 +175,7 @@ def sizes(queue: Queue) -> Row:
 def _unacked_bytes(queue: Queue) -> int:
     """About: channels know how much they hold, not of which queue."""
     size = 0
-    for consumer in queue.dealer:
+    for consumer in queue.consumers:
         channel = consumer.channel
         if consumer.unacked and isinstance(channel, BaseChannel) and channel.held:
             size += channel.held_bytes * consumer.unacked // channel.held
@@ -183,14 +183,14 @@ def _unacked_bytes(queue: Queue) -> int:
 
 
 def consumer_columns(queue: Queue) -> Row:
-    count = len(queue.dealer)
+    count = len(queue.consumers)
     if not count:
         return _NO_CONSUMERS
-    everybody = list(queue.dealer)
+    everybody = list(queue.consumers)
     # The share of consumers that could take a message now: 1.0 means that nobody is the brake.
     free = [one for one in everybody
             if one.no_ack or not one.prefetch or one.unacked < one.prefetch]  # fmt: skip
-    active = queue.dealer.active if queue.settings.single_active_consumer else None
+    active = queue.consumers.active if queue.settings.single_active_consumer else None
     return {
         "consumers": count,
         "consumer_capacity": len(free) / count,
@@ -241,7 +241,7 @@ async def _queues(call: ApiRequest) -> Reply:
 async def _queue(call: ApiRequest) -> Reply:
     queue = call.queue()
     row: Row = _columns(call).fields().row(queue)
-    row["consumer_details"] = [consumer_row(one, call.management) for one in queue.dealer]
+    row["consumer_details"] = [consumer_row(one, call.management) for one in queue.consumers]
     row["incoming"] = []
     row["deliveries"] = []
     row["counters"] = {

@@ -145,7 +145,7 @@ def _objects(management: ManagementContext, values: Mapping[str, int]) -> Iterat
     peers = stats.peers_of(broker)
     channels = [one for peer in peers for one in stats.channels_of(peer)]
     queues = [one for vhost in broker.vhosts.values() for one in vhost.queues.values()]
-    consumers = sum([len(queue.dealer) for queue in queues])
+    consumers = sum([len(queue.consumers) for queue in queues])
     yield gauge("rabbitmq_connections", "Connections open", len(peers))
     yield gauge("rabbitmq_channels", "Channels open", len(channels))
     yield gauge("rabbitmq_queues", "Queues", len(queues))

@@ -47,7 +47,7 @@ async def queue_lines(queues: Sequence[Queue]) -> list[Line]:
         labels = f'{{vhost="{_escaped(queue.vhost.name)}",queue="{_escaped(queue.name)}"}} '
         numbers = (
             *(shown[name] for name in QUEUE_GAUGES),
-            len(queue.dealer),
+            len(queue.consumers),
             *(values[index] for index in _INDEX),
         )
         lines.append((labels, numbers))

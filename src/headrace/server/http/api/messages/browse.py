@@ -34,7 +34,7 @@ class BrowsedMessage(NamedTuple):
 
 def look(queue: Queue, start: int, count: int) -> list[BrowsedMessage]:
     """Ready messages from an offset on, by offset."""
-    queue.pump()
+    queue.dispatch()
     levels = _levels(queue.backlog)
     for level in levels:
         level.head()  # brings something into memory when all of it is elsewhere

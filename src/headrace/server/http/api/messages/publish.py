@@ -28,7 +28,7 @@ from headrace.wire.amqp.properties import (
     Properties,
 )
 
-ORIGIN = 1  # the channel number in the frames of contents made here
+CHANNEL_NUMBER = 1  # the channel number in the frames of contents made here
 _PERSISTENT = 2
 
 
@@ -54,7 +54,7 @@ def make_batches(
             flags,
             [content],
             len(content),
-            number=ORIGIN,
+            number=CHANNEL_NUMBER,
             persistent=properties.delivery_mode == _PERSISTENT,
             reply_name=None,
         )
@@ -82,7 +82,7 @@ async def _publish(call: ApiRequest) -> Reply:
     alarm = call.broker.alarms.reason
     if alarm is not None:
         raise HttpRefused(f"publishers are held back: {alarm}", 503, "alarm")
-    content = make_content(properties, payload, ORIGIN, limits.frame_max)
+    content = make_content(properties, payload, CHANNEL_NUMBER, limits.frame_max)
     position, routed, taken = 0, False, True
     exchange.published += 1
     for batch in make_batches(call.user, vhost, name, key, content, properties):
@@ -91,7 +91,7 @@ async def _publish(call: ApiRequest) -> Reply:
             exchange.routed += len(batch.route.destinations)
             vhost.publish(batch)
             position = batch.position
-            taken = await until_taken(batch.ticket) and not batch.refused
+            taken = await until_taken(batch.engine_confirms) and not batch.refused
     if not routed:
         vhost.counters.returned += 1
     await until_durable(call.broker, position)

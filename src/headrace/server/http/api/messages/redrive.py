@@ -148,16 +148,16 @@ async def _move_one(
         way,
         [content],
         len(content),
-        origin=part.run.origin,
+        channel_number=part.run.channel_number,
         persistent=properties_of(content).delivery_mode == 2,
     )
     with source.vhost.storage.atomic():
         if not to.vhost.publish(batch):
             return None
-        if batch.ticket is None:
+        if batch.engine_confirms is None:
             source.acknowledge(part)
-    if batch.ticket is not None:  # another engine: first there, then gone here
-        if not await until_taken(batch.ticket):
+    if batch.engine_confirms is not None:  # another engine: first there, then gone here
+        if not await until_taken(batch.engine_confirms):
             return None
         source.acknowledge(part)
     return batch.position
