@@ -114,7 +114,7 @@ def test_streams(native: Broker) -> None:
                 if len(seen) == 600:
                     break
         assert (await channel.queue_declare(queue, exclusive=True)).messages == 400
-        async for delivery in channel.deliveries(queue, auto_ack=True, idle_timeout=0.3):
+        async for delivery in channel.deliveries(queue, auto_ack=True, idle_timeout=1):
             seen.append(int(delivery.body))
         assert seen == list(range(1000))
         assert (await channel.queue_declare(queue, exclusive=True)).consumers == 0
