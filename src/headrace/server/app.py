@@ -54,7 +54,7 @@ class Server:
         self.ports: dict[str, int] = {}
         self._clock = clock or Clock()
         self._listeners: list[asyncio.Server] = []
-        self._links: set[ServerTransport] = set()
+        self._transports: set[ServerTransport] = set()
         self.broker: Broker | None = None
         self._stores: BrokerStorage | None = None
         self._fetches: FetchPool | None = None
@@ -122,7 +122,7 @@ class Server:
     def recovered(self) -> str:
         return self._stores.summary if self._stores is not None else "nothing stored"
 
-    def _amqp_session(self, peer: ServerTransport) -> SessionProtocol:
+    def _amqp_session(self, transport: ServerTransport) -> SessionProtocol:
         assert self.broker is not None
         config = self.config
         limits = amqp.SessionLimits(
@@ -133,9 +133,9 @@ class Server:
             cluster_name=self.broker.parameters.cluster_name(config.cluster_name),
             user_from=config.tls_user_from,
         )
-        return AmqpSession(self.broker, limits, peer)
+        return AmqpSession(self.broker, limits, transport)
 
-    def _native_session(self, peer: ServerTransport) -> SessionProtocol:
+    def _native_session(self, transport: ServerTransport) -> SessionProtocol:
         assert self.broker is not None
         config = self.config
         limits = native.SessionLimits(
@@ -148,7 +148,7 @@ class Server:
             user_from=config.tls_user_from,
         )
         assert self._fetches is not None
-        return NativeSession(self.broker, limits, peer, self._fetches)
+        return NativeSession(self.broker, limits, transport, self._fetches)
 
     def _open_http(self) -> None:
         assert self.broker is not None
@@ -166,7 +166,7 @@ class Server:
         """Both ports answer everything; clients expect to find two."""
         assert self.broker is not None
         config = self.config
-        self.remoting = RemotingDoor(self.broker, config, self._links, self.certificates)
+        self.remoting = RemotingDoor(self.broker, config, self._transports, self.certificates)
         if config.namesrv:
             self.ports["namesrv"] = self.remoting.listen("namesrv", config.namesrv_port)
         self.ports["remoting"] = self.remoting.listen("remoting", config.remoting_port)
@@ -186,14 +186,14 @@ class Server:
         if tls:
             assert self.certificates is not None, "config checks that there is one"
             context = self.certificates.context
-        gate = HandshakeLimiter(config.handshake_timeout, config.max_unauthenticated_per_address)
+        limiter = HandshakeLimiter(config.handshake_timeout, config.max_unauthenticated_per_address)
 
-        def link() -> ServerTransport:
-            return ServerTransport(loop, gate, self._links, make_session)
+        def make_transport() -> ServerTransport:
+            return ServerTransport(loop, limiter, self._transports, make_session)
 
         opened = listening_socket(config.host, port, BACKLOG, name)
         self.ports[name] = opened.getsockname()[1]
-        server = await loop.create_server(link, sock=opened, ssl=context, backlog=BACKLOG)
+        server = await loop.create_server(make_transport, sock=opened, ssl=context, backlog=BACKLOG)
         self._listeners.append(server)
 
     def renew_certificates(self) -> None:
@@ -228,10 +228,10 @@ class Server:
         for connection in tuple(broker.connections):
             connection.force_close("broker forced connection closure with reason 'shutdown'")
         deadline = time.monotonic() + min(self.config.shutdown_timeout, 2.0)
-        while self._links and time.monotonic() < deadline:  # noqa: ASYNC110 - sets have no event
+        while self._transports and time.monotonic() < deadline:  # noqa: ASYNC110 - sets have no event
             await asyncio.sleep(0.01)
-        for link in tuple(self._links):
-            link.abort()
+        for transport in tuple(self._transports):
+            transport.abort()
         self._close_helpers()
         await asyncio.sleep(0)
         broker.close()

@@ -52,24 +52,24 @@ class BaseChannel:
         "dropped",
         "got_no_ack",
         "got_nothing",
-        "held",
-        "held_bytes",
-        "outlet",
+        "output",
         "prefetch",
         "published",
         "redelivered",
         "returned",
         "unacked",
+        "unacked_bytes",
+        "unacked_count",
     )
 
-    def __init__(self, outlet: SessionOutput) -> None:
-        self.outlet = outlet
-        self.connection: object = outlet
+    def __init__(self, output: SessionOutput) -> None:
+        self.output = output
+        self.connection: object = output
         self.closing = False
         self.consumers: dict[str, Consumer] = {}
         self.unacked: Unacked[Consumer] = Unacked()
-        self.held = 0  # unacknowledged deliveries to consumers (gets do not count)
-        self.held_bytes = 0
+        self.unacked_count = 0  # unacknowledged deliveries to consumers (gets do not count)
+        self.unacked_bytes = 0
         self.delivery_tag = 0
         self.default_prefetch = 0  # for consumers to come
         self.prefetch = 0  # shared by all consumers of the channel
@@ -80,16 +80,16 @@ class BaseChannel:
     # -- giving out -----------------------------------------------------------------------------
 
     def room(self, consumer: Consumer) -> int:
-        outlet = self.outlet
-        if outlet.is_full:
-            outlet.waiting_for_output.add(consumer.queue)
+        output = self.output
+        if output.is_full:
+            output.waiting_for_output.add(consumer.queue)
             return 0
         if consumer.no_ack:
             # What is never acknowledged does not count, but a full channel waits as a whole.
-            return UNLIMITED if not self.prefetch or self.held < self.prefetch else 0
+            return UNLIMITED if not self.prefetch or self.unacked_count < self.prefetch else 0
         room = consumer.prefetch - consumer.unacked if consumer.prefetch else UNLIMITED
-        if self.prefetch and self.prefetch - self.held < room:
-            room = self.prefetch - self.held
+        if self.prefetch and self.prefetch - self.unacked_count < room:
+            room = self.prefetch - self.unacked_count
         return room
 
     def stamped(self, queue: Queue, run: Run) -> list[bytes]:
@@ -98,14 +98,14 @@ class BaseChannel:
             return run.contents
         return with_delivery_count(run.contents, run.deliveries)
 
-    def note_sent(self, size: int) -> None:
+    def add_delivered_bytes(self, size: int) -> None:
         """Bytes of deliveries were added to the output."""
-        outlet = self.outlet
-        outlet.out_bytes += size
-        if outlet.out_bytes > OUT_HIGH:
-            outlet.is_full = True
-        if not outlet.marked:
-            outlet.turn.mark_session(outlet)
+        output = self.output
+        output.out_bytes += size
+        if output.out_bytes > OUT_HIGH:
+            output.is_full = True
+        if not output.marked:
+            output.turn.mark_session(output)
 
     def note_delivered(self, consumer: Consumer, tag: int, run: Run, n: int) -> None:
         """The run is on its way: count it, and hold it until it is settled."""
@@ -119,10 +119,10 @@ class BaseChannel:
         if consumer.no_ack:
             self.delivered_no_ack += n
         else:
-            self.held += n
-            self.held_bytes += run.size
+            self.unacked_count += n
+            self.unacked_bytes += run.size
             lease = self.unacked.add(tag, consumer, run)
-            if run.persistent and queue.number is not None and self.held_bytes > HELD_LIMIT:
+            if run.persistent and queue.number is not None and self.unacked_bytes > HELD_LIMIT:
                 run.stash()
             if queue.settings.ack_timeout_ms is not None:
                 queue.watch(self, lease)
@@ -175,11 +175,11 @@ class BaseChannel:
     def _return(self, parts: list[SettledRange[Consumer]], *, requeue: bool) -> None:
         if not requeue:
             self._credit()
-        self.give_back(parts, requeue=requeue)
+        self.return_to_queues(parts, requeue=requeue)
         if requeue:
             self._credit()
 
-    def give_back(self, parts: Iterable[SettledRange[Consumer]], *, requeue: bool) -> None:
+    def return_to_queues(self, parts: Iterable[SettledRange[Consumer]], *, requeue: bool) -> None:
         by_queue: dict[Queue, list[SettledRange[Consumer]]] = {}
         for part in parts:
             self.release_credit(part)
@@ -200,13 +200,13 @@ class BaseChannel:
 
     def recover(self) -> None:
         """Everything unacknowledged goes back to its queue."""
-        self.give_back(self.unacked.take_upto(0), requeue=True)
+        self.return_to_queues(self.unacked.take_upto(0), requeue=True)
 
     def release_credit(self, part: SettledRange[Consumer]) -> None:
         """The messages are not held any more."""
         if part.owner.tag:
-            self.held -= part.count
-            self.held_bytes -= part.run.size * part.count // len(part.run.offsets)
+            self.unacked_count -= part.count
+            self.unacked_bytes -= part.run.size * part.count // len(part.run.offsets)
 
     def _credit(self) -> None:
         """With a limit shared by the channel, any settling may let any of its queues go on.
@@ -223,7 +223,7 @@ class BaseChannel:
 
     # -- life -----------------------------------------------------------------------------------
 
-    def end_consumer(self, consumer: Consumer) -> None:
+    def refuse_consumer(self, consumer: Consumer) -> None:
         """The user may not read the queue any more."""
         raise NotImplementedError
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-GOODBYE_SECONDS = 1.0  # for a peer to hang up once it has been sent everything
+CLOSE_SECONDS = 1.0  # for a peer to hang up once it has been sent everything
 UNREAD_HIGH = 8 << 20  # a peer that lets this much lie unread is not listened to any more
 READ_SHARE = 1 << 16  # a peer that sends more at once waits for its share of the turn
 LITTLE = 1 << 12  # bytes of input that need not wait behind those of others who sent more
@@ -39,7 +39,7 @@ HEAVY_SECONDS = 1.0  # so long after a full share a peer stands behind those tha
 class BaseSession:
     """One connection, as far as it does not depend on what is spoken."""
 
-    protocol: ClassVar[str] = ""  # as people call it
+    protocol: ClassVar[str] = ""  # its name in the management API
 
     __slots__ = (
         "_created",
@@ -60,7 +60,6 @@ class BaseSession:
         "ending",
         "heartbeat",
         "is_full",
-        "link",
         "login",
         "marked",
         "mechanism",
@@ -72,6 +71,7 @@ class BaseSession:
         "reads",
         "received",
         "sent",
+        "transport",
         "turn",
         "user",
         "vhost",
@@ -80,9 +80,9 @@ class BaseSession:
         "writes",
     )
 
-    def __init__(self, broker: Broker, link: ServerTransport) -> None:
+    def __init__(self, broker: Broker, transport: ServerTransport) -> None:
         self.broker = broker
-        self.link = link
+        self.transport = transport
         self.turn = broker.turn
         self.user = User("")
         self.login: asyncio.Task[None] | None = None  # a password is being checked
@@ -143,7 +143,7 @@ class BaseSession:
         """Carry out one event. Never raises."""
         raise NotImplementedError
 
-    def answer_publishers(self) -> bool:
+    def confirm_publishes(self) -> bool:
         """Put answers for what is safe into the output; True when some still have to wait."""
         raise NotImplementedError
 
@@ -159,15 +159,15 @@ class BaseSession:
         """All open channels."""
         raise NotImplementedError
 
-    def tell_blocked(self, reason: str | None) -> None:
+    def send_blocked(self, reason: str | None) -> None:
         """Publishes are held back; None: not any more."""
 
-    def say_alive(self) -> None:
+    def send_heartbeat(self) -> None:
         """Nothing was sent for a while: send a heartbeat, and count it."""
 
     # -- login ----------------------------------------------------------------------------------
 
-    def log_in(
+    def wait_for(
         self,
         login: Coroutine[Any, Any, T],
         then: Callable[[T | BrokerError], None],
@@ -176,11 +176,11 @@ class BaseSession:
 
         The peer's next requests wait until then.
         """
-        self.link.login_begins()
-        self.link.pause_reading("login")
-        self.login = self.broker.loop.create_task(self._log_in(login, then))
+        self.transport.keep_open()
+        self.transport.pause_reading("login")
+        self.login = self.broker.loop.create_task(self._wait_for(login, then))
 
-    async def _log_in(
+    async def _wait_for(
         self,
         login: Coroutine[Any, Any, T],
         then: Callable[[T | BrokerError], None],
@@ -190,12 +190,12 @@ class BaseSession:
         except BrokerError as error:
             outcome = error
         except Exception:
-            logger.exception("unexpected failure on %s", self.link.name)
+            logger.exception("unexpected failure on %s", self.transport.name)
             outcome = InternalError("unexpected failure; see the broker's log")
         self.login = None
         if not self.closing and not self.closed:
             then(outcome)
-            self.link.resume_reading("login")
+            self.transport.resume_reading("login")
             self._ask()
 
     # -- rights ---------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class BaseSession:
         for channel in self.open_channels():
             for consumer in list(channel.consumers.values()):
                 if not user.allows(vhost, READ, consumer.queue.name):
-                    channel.end_consumer(consumer)
+                    channel.refuse_consumer(consumer)
 
     # -- input ----------------------------------------------------------------------------------
 
@@ -249,7 +249,7 @@ class BaseSession:
                 event = next(self._todo, None)
             if event is None:
                 if not self._inbox:
-                    self.link.resume_reading("share")
+                    self.transport.resume_reading("share")
                     break
                 self._todo = iter(self.parse(self._inbox.popleft()))
                 if self.unfinished > READ_SHARE and self.broker.alarms.memory:
@@ -277,18 +277,18 @@ class BaseSession:
         """Go on when it is this peer's turn; what has come is carried out before more is read."""
         self._is_asking = True
         if self._inbox or self._next is not None:
-            self.link.pause_reading("share")
+            self.transport.pause_reading("share")
         is_little = sum(map(len, self._inbox)) <= LITTLE
         self.turn.later(self, light=is_little and perf_counter() > self._heavy_until)
 
     def hold(self) -> None:
         self._working += 1
-        self.link.pause_reading("work")
+        self.transport.pause_reading("work")
 
     def release_hold(self) -> None:
         self._working -= 1
         if not self._working and not self.closed:
-            self.link.resume_reading("work")
+            self.transport.resume_reading("work")
             self._ask()
 
     def note_publish(self) -> None:
@@ -315,17 +315,17 @@ class BaseSession:
         if self.broker.storage.is_behind:
             self._wait_for_storage()
 
-    def heed_metadata(self) -> None:
+    def wait_for_metadata(self) -> None:
         """After a declaration: what is not stored yet does not grow without bound."""
         if self.broker.storage.is_behind_with_changes:
             self._wait_for_storage()
 
     def _wait_for_storage(self) -> None:
-        self.link.pause_reading("journal")
+        self.transport.pause_reading("journal")
         self.broker.storage.when_caught_up(self._caught_up)
 
     def _caught_up(self) -> None:
-        self.link.resume_reading("journal")
+        self.transport.resume_reading("journal")
 
     # -- output ---------------------------------------------------------------------------------
 
@@ -343,7 +343,7 @@ class BaseSession:
     def flush(self) -> None:
         """End of a turn: answer publishers, write everything at once."""
         storage = self.broker.storage
-        waits = self.answer_publishers()
+        waits = self.confirm_publishes()
         if waits:
             storage.wait(self)
         unsafe = self.metadata_version > storage.committed or self.position > storage.durable
@@ -357,17 +357,17 @@ class BaseSession:
             self.out_bytes = 0
             self.sent += len(data)
             self.writes += 1
-            self.link.write(data)
-            if not self.writable and self.link.unsent() > UNREAD_HIGH:
-                self.link.pause_reading("unread")
+            self.transport.write(data)
+            if not self.writable and self.transport.unsent() > UNREAD_HIGH:
+                self.transport.pause_reading("unread")
         if self.ending and not out and not waits and not self.closed:
             self.ending = False
-            self.link.end_output(GOODBYE_SECONDS)
+            self.transport.end_output(CLOSE_SECONDS)
         self.is_full = not self.writable
         if self.waiting_for_output and self.writable:
-            self.feed_starved()
+            self.notify_output_waiters()
 
-    def feed_starved(self) -> None:
+    def notify_output_waiters(self) -> None:
         """There is room again: let the waiting queues deal."""
         waiting_for_output, self.waiting_for_output = self.waiting_for_output, set()
         for queue in waiting_for_output:
@@ -381,8 +381,8 @@ class BaseSession:
     def resume_writing(self) -> None:
         self.writable = True
         self.is_full = False
-        self.link.resume_reading("unread")
-        self.feed_starved()
+        self.transport.resume_reading("unread")
+        self.notify_output_waiters()
 
     # -- alarms ---------------------------------------------------------------------------------
 
@@ -391,21 +391,21 @@ class BaseSession:
         if self.blocked or self.closing or not self.published or not self.is_open:
             return
         self.blocked = True
-        self.tell_blocked(self.broker.alarms.reason or "low on resources")
-        self.link.pause_reading("alarm")
+        self.send_blocked(self.broker.alarms.reason or "low on resources")
+        self.transport.pause_reading("alarm")
 
     def alarm_changed(self) -> None:
         if self.broker.alarms.reason is not None:
             self.block()
         elif self.blocked:
-            self.tell_blocked(None)
+            self.send_blocked(None)
             self.unblock()
 
     def unblock(self) -> None:
         """Go on reading, whether the alarm is over or not."""
         if self.blocked:
             self.blocked = False
-            self.link.resume_reading("alarm")
+            self.transport.resume_reading("alarm")
             self._ask()
 
     # -- heartbeats -----------------------------------------------------------------------------
@@ -413,7 +413,7 @@ class BaseSession:
     def start_heartbeat(self, seconds: int) -> None:
         if seconds:
             self.heartbeat = float(seconds)
-            self.link.call_later(seconds / 4, self._beat)
+            self.transport.call_later(seconds / 4, self._beat)
 
     def _beat(self) -> None:
         """Four times per interval, so that no silence of ours lasts longer than half of one."""
@@ -421,23 +421,23 @@ class BaseSession:
             return
         before, self._sent_seen = self._sent_seen, self.sent
         if self.sent == before:
-            self.say_alive()
+            self.send_heartbeat()
         # While we do not read, silence is our own doing.
-        quiet = self.received == self._seen and not self.link.is_paused
+        quiet = self.received == self._seen and not self.transport.is_paused
         self._idle_ticks = self._idle_ticks + 1 if quiet else 0
         self._seen = self.received
         if self._idle_ticks > 9:
-            logger.warning("connection %s: missed heartbeats, closed", self.link.name)
+            logger.warning("connection %s: missed heartbeats, closed", self.transport.name)
             self.release()
-            self.link.abort()
+            self.transport.abort()
         else:
-            self.link.call_later(self.heartbeat / 4, self._beat)
+            self.transport.call_later(self.heartbeat / 4, self._beat)
 
     # -- life -----------------------------------------------------------------------------------
 
     def opened(self) -> None:
         """The handshake is done."""
-        self.link.opened()
+        self.transport.opened()
         self.connected_at = self.broker.clock.wall_seconds()
         self.broker.connections.add(self)
         self.broker.churn.connections_opened += 1

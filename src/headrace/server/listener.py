@@ -68,7 +68,7 @@ class HandshakeLimiter:
         self._quiet_until = 0.0
         self._unsaid = 0
 
-    def complain(self, who: str, why: str = "too many without login") -> None:
+    def log_refusal(self, who: str, why: str = "too many without login") -> None:
         """Log that somebody was turned away; of a flood only now and then, with its size."""
         now = time.monotonic()
         if now < self._quiet_until:
@@ -86,7 +86,7 @@ class HandshakeLimiter:
             hang_up = waiting.pop(oldest, None)
             if hang_up is None:
                 return False
-            self.complain(f"from {address}", "too many without login, the oldest of them")
+            self.log_refusal(f"from {address}", "too many without login, the oldest of them")
             hang_up()
         self._waiting.setdefault(address, waiting)[peer] = drop
         return True
@@ -109,13 +109,13 @@ class ServerTransport(asyncio.Protocol):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        gate: HandshakeLimiter,
-        links: set[ServerTransport],
+        limiter: HandshakeLimiter,
+        transports: set[ServerTransport],
         make_session: Callable[[ServerTransport], SessionProtocol],
     ) -> None:
         self._loop = loop
-        self._gate = gate
-        self._links = links
+        self._limiter = limiter
+        self._transports = transports
         self._make_session = make_session
         self._session: SessionProtocol | None = None
         self._transport: asyncio.Transport | None = None
@@ -123,7 +123,7 @@ class ServerTransport(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._paused: set[str] = set()
         self._output_ended = False
-        self.peer = ""
+        self.peer_host = ""
         self.peer_port = 0
         self.host = ""
         self.port = 0
@@ -135,23 +135,25 @@ class ServerTransport(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's is one by behaviour only
         self._transport = transport
-        self.peer, self.peer_port = _address(transport, "peername")
+        self.peer_host, self.peer_port = _address(transport, "peername")
         self.host, self.port = _address(transport, "sockname")
         self.tls = transport.get_extra_info("ssl_object")
-        self.name = f"{host_port(self.peer, self.peer_port)} -> {host_port(self.host, self.port)}"
+        self.name = (
+            f"{host_port(self.peer_host, self.peer_port)} -> {host_port(self.host, self.port)}"
+        )
         if (why := process.descriptor_refusal(descriptor_of(transport))) is not None:
-            self._gate.complain(self.name, why)
+            self._limiter.log_refusal(self.name, why)
             transport.abort()
             return
-        if not self._gate.enter(self.peer, self, self.abort):
-            self._gate.complain(self.name)
+        if not self._limiter.enter(self.peer_host, self, self.abort):
+            self._limiter.log_refusal(self.name)
             transport.abort()
             return
         self._waiting = True
-        self._links.add(self)
+        self._transports.add(self)
         transport.set_write_buffer_limits(high=WRITE_HIGH, low=WRITE_LOW)
         self._session = self._make_session(self)
-        self._deadline = self._loop.call_later(self._gate.handshake_seconds, self._too_slow)
+        self._deadline = self._loop.call_later(self._limiter.handshake_seconds, self._time_out)
 
     def data_received(self, data: bytes) -> None:
         if self._session is not None:
@@ -166,14 +168,14 @@ class ServerTransport(asyncio.Protocol):
             self._session.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._links.discard(self)
+        self._transports.discard(self)
         self.authenticated()
         self.opened()  # nor will it ever be: nobody waits for it any more
         if self._session is not None:
             self._session.lost()
             self._session = None
 
-    def _too_slow(self) -> None:
+    def _time_out(self) -> None:
         logger.warning("connection %s closed: handshake timed out", self.name)
         self.abort()
 
@@ -185,15 +187,15 @@ class ServerTransport(asyncio.Protocol):
         transport = self._transport
         return transport.get_extra_info("peercert") or None if transport is not None else None
 
-    def login_begins(self) -> None:
+    def keep_open(self) -> None:
         """The peer has shown a password: it does not make room for others any more."""
-        self._gate.keep(self.peer, self)
+        self._limiter.keep(self.peer_host, self)
 
     def authenticated(self) -> None:
         """The peer has logged in (or is gone): it does not wait in the hall any more."""
         if self._waiting:
             self._waiting = False
-            self._gate.leave(self.peer, self)
+            self._limiter.leave(self.peer_host, self)
 
     def opened(self) -> None:
         """The handshake is over."""

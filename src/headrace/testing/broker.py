@@ -137,12 +137,12 @@ async def settle(broker: CoreBroker) -> None:
 
 async def leave_remains(server: Server, copy: Path) -> None:
     """Copy the files as they are while the disk is idle; then cut every connection."""
-    for link in server._links:
-        link.pause_reading("crash")
+    for transport in server._transports:
+        transport.pause_reading("crash")
     await settle(core(server))
     shutil.copytree(server.config.data_dir, copy)
-    for link in tuple(server._links):
-        link.abort()
+    for transport in tuple(server._transports):
+        transport.abort()
 
 
 # -- files -------------------------------------------------------------------------------------

@@ -33,16 +33,16 @@ class Transport:
 
 
 def link_of(
-    loop: asyncio.AbstractEventLoop, gate: HandshakeLimiter, links: set[ServerTransport]
+    loop: asyncio.AbstractEventLoop, limiter: HandshakeLimiter, links: set[ServerTransport]
 ) -> ServerTransport:
-    return ServerTransport(loop, gate, links, lambda link: cast(SessionProtocol, Silent()))
+    return ServerTransport(loop, limiter, links, lambda link: cast(SessionProtocol, Silent()))
 
 
 def test_a_connection_that_is_gone_is_not_timed_out(caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
-        gate, links, transport = HandshakeLimiter(0.001, 1), set[ServerTransport](), Transport()
+        limiter, links, transport = HandshakeLimiter(0.001, 1), set[ServerTransport](), Transport()
         loop = asyncio.get_running_loop()
-        link = link_of(loop, gate, links)
+        link = link_of(loop, limiter, links)
         link.connection_made(cast(asyncio.Transport, transport))
         link.connection_lost(None)
         later = loop.create_future()
@@ -59,17 +59,17 @@ def test_of_too_many_without_login_the_oldest_is_dropped() -> None:
     """Others behind the same address get in; those whose login is being checked stay."""
 
     async def work() -> None:
-        gate, links = HandshakeLimiter(10, 3), set[ServerTransport]()
+        limiter, links = HandshakeLimiter(10, 3), set[ServerTransport]()
         loop = asyncio.get_running_loop()
         transports = [Transport() for _ in range(8)]
 
         def enter(number: int) -> ServerTransport:
-            link = link_of(loop, gate, links)
+            link = link_of(loop, limiter, links)
             link.connection_made(cast(asyncio.Transport, transports[number]))
             return link
 
         checked, second, third = (enter(number) for number in range(3))
-        checked.login_begins()
+        checked.keep_open()
         fourth = enter(3)
         assert [one.aborted for one in transports] == [0, 1, 0, 0, 0, 0, 0, 0]
         second.connection_lost(None)  # what abort() leads to
@@ -78,7 +78,7 @@ def test_of_too_many_without_login_the_oldest_is_dropped() -> None:
         assert sum(one.aborted for one in transports) == 1
 
         for link in (fourth, fifth):
-            link.login_begins()
+            link.keep_open()
         enter(5)  # nobody can be dropped
         assert [one.aborted for one in transports] == [0, 1, 0, 0, 0, 1, 0, 0]
         for link in (checked, third, fourth, fifth):
@@ -86,7 +86,7 @@ def test_of_too_many_without_login_the_oldest_is_dropped() -> None:
         last = enter(6)
         last.connection_lost(None)
         assert transports[6].aborted == 0
-        assert not gate._waiting
+        assert not limiter._waiting
 
     asyncio.run(work())
 
@@ -107,11 +107,11 @@ def test_a_flood_of_events_is_logged_in_a_few_lines(
 ) -> None:
     now = 100.0
     monkeypatch.setattr("headrace.server.listener.time.monotonic", lambda: now)
-    gate = HandshakeLimiter(10, 1)
+    limiter = HandshakeLimiter(10, 1)
     for number in range(1000):
-        gate.complain(f"from {number}")
+        limiter.log_refusal(f"from {number}")
     now += 60
-    gate.complain("from elsewhere")
+    limiter.log_refusal("from elsewhere")
 
     assert [record.getMessage() for record in caplog.records] == [
         "connection from 0 refused: too many without login",

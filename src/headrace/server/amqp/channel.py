@@ -75,7 +75,7 @@ class Channel(BaseChannel):
         if queue.settings.queue_type == "quorum":
             contents = self.stamped(queue, run)
         tag = self._write(head, tail, self.adapt(contents, run.channel_number))
-        self.note_sent(run.size + n * (len(head) + 8 + len(tail)))
+        self.add_delivered_bytes(run.size + n * (len(head) + 8 + len(tail)))
         self.note_delivered(consumer, tag, run, n)
 
     def adapt(self, contents: list[bytes], channel_number: int) -> list[bytes]:
@@ -127,7 +127,7 @@ class Channel(BaseChannel):
         if self.session.notify_cancel and not self.closing:
             self.session.notify(self.number, m.BasicCancel(consumer_tag=consumer.tag, nowait=True))
 
-    def end_consumer(self, consumer: Consumer) -> None:
+    def refuse_consumer(self, consumer: Consumer) -> None:
         if not self.closing:
             session = self.session
             text = refusal_text(
@@ -150,7 +150,7 @@ class Channel(BaseChannel):
             super().recover()
             return
         free = self.transaction.claimed.missing(1, self.delivery_tag + 1)
-        self.give_back(self._take_these(free), requeue=True)
+        self.return_to_queues(self._take_these(free), requeue=True)
 
     # -- life -----------------------------------------------------------------------------------
 

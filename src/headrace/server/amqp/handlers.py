@@ -44,9 +44,9 @@ def dispatch(session: Session, number: int, channel: Channel | None, method: m.M
 
 def _on_connection(session: Session, method: m.Method) -> None:
     if isinstance(method, m.ConnectionClose):
-        logger.info("connection %s closed by the client", session.link.name)
+        logger.info("connection %s closed by the client", session.transport.name)
         for channel in session.channels.values():
-            session.answer_confirms(channel)
+            session.send_confirms(channel)
         session.release()
         session.closing = session.ending = True
         session.send(0, m.ConnectionCloseOk())
@@ -95,7 +95,7 @@ def _channel_open(session: Session, channel: Channel, method: m.ChannelOpen) -> 
 
 
 def _channel_close(session: Session, channel: Channel, method: m.ChannelClose) -> None:
-    session.answer_confirms(channel)
+    session.send_confirms(channel)
     channel.release()
     _forget(session, channel)
     session.send(channel.number, m.ChannelCloseOk())

@@ -81,8 +81,8 @@ class Handshake:
             return data
         self._buffer += data
         if not PROTOCOL_HEADER.startswith(self._buffer[:8]):
-            self._session.link.write(PROTOCOL_HEADER)
-            self._session.link.close()
+            self._session.transport.write(PROTOCOL_HEADER)
+            self._session.transport.close()
             self._refused = True
             return None
         if len(self._buffer) < 8:
@@ -105,7 +105,7 @@ class Handshake:
                 "cluster_name": self._session.limits.cluster_name,
                 "capabilities": dict.fromkeys(_CAPABILITIES, True),
             },
-            mechanisms=MECHANISMS + (b" EXTERNAL" if self._session.link.certificate else b""),
+            mechanisms=MECHANISMS + (b" EXTERNAL" if self._session.transport.certificate else b""),
             locales=b"en_US",
         )
 
@@ -116,7 +116,7 @@ class Handshake:
         if isinstance(method, m.ConnectionClose):
             self._session.send(0, m.ConnectionCloseOk())
             self._session.flush()
-            self._session.link.close()
+            self._session.transport.close()
         elif not isinstance(method, self._expected):
             self.refuse(FrameError(f"unexpected {method.name}"))
         elif isinstance(method, m.ConnectionStartOk):
@@ -134,16 +134,16 @@ class Handshake:
         session = self._session
         # One line per lock is written where it is made: a flood of guesses must not fill the log.
         level = logging.DEBUG if isinstance(error, LoginLocked) else logging.WARNING
-        logger.log(level, "connection %s refused: %s", session.link.name, error)
+        logger.log(level, "connection %s refused: %s", session.transport.name, error)
         tell = isinstance(error, NotAllowed) or (
             isinstance(error, LoginRefused) and self._wants("authentication_failure_close")
         )
         if tell:
             session.close(error, (10, 40) if isinstance(error, NotAllowed) else (0, 0))
         elif isinstance(error, LoginRefused):
-            session.link.abort()
+            session.transport.abort()
         else:
-            session.link.close()
+            session.transport.close()
 
     def _wants(self, capability: str) -> bool:
         capabilities = self._session.client_properties.get("capabilities")
@@ -155,18 +155,18 @@ class Handshake:
         session.mechanism = method.mechanism
         session.notify_cancel = self._wants("consumer_cancel_notify")
         session.notify_blocked = self._wants("connection.blocked")
-        if method.mechanism == "EXTERNAL" and session.link.certificate:
+        if method.mechanism == "EXTERNAL" and session.transport.certificate:
             self._log_in_by_certificate()
             return
         name, password = _credentials(method.mechanism, method.response)
-        login = session.broker.users.authenticate(name, password, session.link.peer)
-        session.log_in(login, lambda outcome: self._logged_in(outcome, method.mechanism, name))
+        login = session.broker.users.authenticate(name, password, session.transport.peer_host)
+        session.wait_for(login, lambda outcome: self._logged_in(outcome, method.mechanism, name))
 
     def _log_in_by_certificate(self) -> None:
         session = self._session
-        name = certificate_name(session.link.certificate, session.limits.user_from) or ""
+        name = certificate_name(session.transport.certificate, session.limits.user_from) or ""
         try:
-            user = session.broker.users.authenticate_certificate(name, session.link.peer)
+            user = session.broker.users.authenticate_certificate(name, session.transport.peer_host)
         except LoginRefused as error:
             self._logged_in(error, "EXTERNAL", name)
         else:
@@ -190,7 +190,7 @@ class Handshake:
     def _welcome(self, user: User) -> None:
         session = self._session
         session.user = user
-        session.link.authenticated()
+        session.transport.authenticated()
         limits = session.limits
         session.send(
             0,
@@ -224,7 +224,7 @@ class Handshake:
         session.send(0, m.ConnectionOpenOk())
         logger.info(
             "connection %s opened: user %r, vhost %r%s",
-            session.link.name,
+            session.transport.name,
             session.user.name,
             session.vhost.name,
             _client(session.client_properties),

@@ -72,8 +72,8 @@ class Session(BaseSession):
         "small_frames",
     )
 
-    def __init__(self, broker: Broker, limits: SessionLimits, link: ServerTransport) -> None:
-        super().__init__(broker, link)
+    def __init__(self, broker: Broker, limits: SessionLimits, transport: ServerTransport) -> None:
+        super().__init__(broker, transport)
         self.limits = limits
         self.reader = Reader(limits.frame_min, limits.max_message, limits.frame_max - 8)
         self.handshake: Handshake | None = Handshake(self)
@@ -160,7 +160,7 @@ class Session(BaseSession):
             if vhost is not None:
                 self.note_created(created)
             self.metadata_version = self.broker.storage.declared
-            self.heed_metadata()
+            self.wait_for_metadata()
         except BrokerError as error:
             self._fail(error, number, ids)
         except Exception:
@@ -174,9 +174,9 @@ class Session(BaseSession):
         if ids == (10, 50):
             self.send(0, m.ConnectionCloseOk())
             self.flush()
-            self.link.close()
+            self.transport.close()
         elif ids == (10, 51):
-            self.link.close()
+            self.transport.close()
 
     # -- errors ---------------------------------------------------------------------------------
 
@@ -200,13 +200,13 @@ class Session(BaseSession):
 
     def _bug(self, number: int, ids: tuple[int, int], error: Exception | None = None) -> None:
         text = "unexpected failure on %s channel %d"
-        logger.error(text, self.link.name, number, exc_info=error or True)
+        logger.error(text, self.transport.name, number, exc_info=error or True)
         self._fail(InternalError("unexpected failure; see the broker's log"), number, ids)
 
     def close_channel(self, channel: Channel, error: BrokerError, ids: tuple[int, int]) -> None:
         """Close the channel from our side; it is free again once the peer has answered."""
-        logger.info("channel %d of %s closed: %s", channel.number, self.link.name, error)
-        self.answer_confirms(channel)
+        logger.info("channel %d of %s closed: %s", channel.number, self.transport.name, error)
+        self.send_confirms(channel)
         channel.release()
         self.send(
             channel.number,
@@ -223,11 +223,11 @@ class Session(BaseSession):
         if self.closing or self.closed:
             return
         if isinstance(error, FatalError) and not isinstance(error, ConnectionForced):
-            logger.warning("connection %s closed: %s", self.link.name, error)
+            logger.warning("connection %s closed: %s", self.transport.name, error)
         if self.broker.storage.has_failed:
             self.drop_promises()
         for channel in self.channels.values():
-            self.answer_confirms(channel)
+            self.send_confirms(channel)
         self.release()
         self.closing = True
         self.send(
@@ -241,12 +241,12 @@ class Session(BaseSession):
         )
         self.flush()
         self.unblock()
-        self.link.close_after(CLOSE_OK_SECONDS)
+        self.transport.close_after(CLOSE_OK_SECONDS)
 
     def force_close(self, reason: str) -> None:
         """An operator, or the end of the broker."""
         if self.handshake is not None:
-            self.link.abort()
+            self.transport.abort()
         else:
             self.close(ConnectionForced(reason))
 
@@ -276,7 +276,7 @@ class Session(BaseSession):
             for notice in notices:
                 self.send_bytes(notice)
 
-    def answer_confirms(self, channel: Channel) -> None:
+    def send_confirms(self, channel: Channel) -> None:
         """Confirm what was published on the channel and is safe."""
         confirms = channel.confirms
         if confirms is not None:
@@ -287,20 +287,20 @@ class Session(BaseSession):
         if confirms is None or not confirms.is_waiting:
             self.confirming.discard(channel)
 
-    def answer_publishers(self) -> bool:
+    def confirm_publishes(self) -> bool:
         if self.confirming:
             for channel in tuple(self.confirming):
-                self.answer_confirms(channel)
+                self.send_confirms(channel)
         return bool(self.confirming)
 
-    def tell_blocked(self, reason: str | None) -> None:
+    def send_blocked(self, reason: str | None) -> None:
         if self.notify_blocked and reason is not None:
             self.send(0, m.ConnectionBlocked(reason=reason))
         elif self.notify_blocked:
             self.send(0, m.ConnectionUnblocked())
 
-    def say_alive(self) -> None:
-        self.link.write(_HEARTBEAT)  # at once: what is in the output may wait for the disk
+    def send_heartbeat(self) -> None:
+        self.transport.write(_HEARTBEAT)  # at once: what is in the output may wait for the disk
         self.sent += len(_HEARTBEAT)
 
     # -- rights ---------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ class Session(BaseSession):
 
     def lost(self) -> None:
         if self.is_open:
-            logger.warning("connection %s: the client went away without closing it", self.link.name)
+            logger.warning("connection %s lost: not closed by the client", self.transport.name)
         super().lost()
 
     def release_channels(self) -> None:

@@ -70,11 +70,11 @@ class HttpListener:
         module = await loop.run_in_executor(
             None, import_module, "headrace.server.http.uvicorn_protocol"
         )
-        gate = HandshakeLimiter(
+        limiter = HandshakeLimiter(
             self._config.handshake_timeout, self._config.max_unauthenticated_per_address
         )
         self.management, self._state, factory = module.assemble(
-            self._broker, self._config, self._ports, gate
+            self._broker, self._config, self._ports, limiter
         )
         self.management.sampler.start()
         self.management.lag.start()

@@ -87,11 +87,11 @@ class Sampler:
         """Note everything that is to be noted."""
         broker = self._broker
         now = int(self._now() * 1000)
-        peers = stats.peers_of(broker)
+        sessions = stats.sessions_of(broker)
         vhosts: dict[object, deque[Sample]] = {}
         for vhost in broker.vhosts.values():
             history = self._vhosts.get(vhost) or deque(maxlen=TOTALS_KEPT)
-            history.append((now, stats.vhost_values(vhost, peers)))
+            history.append((now, stats.vhost_values(vhost, sessions)))
             vhosts[vhost] = history
         self._vhosts = vhosts
         sums = [history[-1][1] for history in vhosts.values()]
@@ -132,9 +132,9 @@ class Sampler:
                 yield queue, stats.queue_values
             for exchange in tuple(vhost.exchanges.values()):
                 yield exchange, stats.exchange_values
-        for peer in stats.peers_of(broker):
-            yield peer, stats.connection_values
-            for channel in stats.channels_of(peer):
+        for session in stats.sessions_of(broker):
+            yield session, stats.connection_values
+            for channel in stats.channels_of(session):
                 yield channel, stats.channel_values
 
 

@@ -57,7 +57,7 @@ def queue_values(queue: Queue) -> Values:
     return (ready + unacked, ready, unacked, queue.counters.published, *_fate(queue.counters))
 
 
-def vhost_values(vhost: Vhost, peers: Iterable[BaseSession]) -> Values:
+def vhost_values(vhost: Vhost, sessions: Iterable[BaseSession]) -> Values:
     """The sums of a vhost; deleted queues and exchanges still count."""
     counters = vhost.counters
     total = QueueCounters()
@@ -69,10 +69,10 @@ def vhost_values(vhost: Vhost, peers: Iterable[BaseSession]) -> Values:
         total.add(queue.counters)
     published = counters.published + sum([one.published for one in vhost.exchanges.values()])
     received = sent = 0
-    for peer in peers:
-        if peer.vhost is vhost:
-            received += peer.received
-            sent += peer.sent
+    for session in sessions:
+        if session.vhost is vhost:
+            received += session.received
+            sent += session.sent
     return (
         ready + unacked,
         ready,
@@ -91,10 +91,10 @@ def vhost_values(vhost: Vhost, peers: Iterable[BaseSession]) -> Values:
 
 def broker_values(broker: Broker, of_vhosts: Iterable[Values] | None = None) -> Values:
     """The sums of everything; who has just added up the vhosts need not do it again."""
-    peers = peers_of(broker)
+    sessions = sessions_of(broker)
     vhosts = broker.vhosts.values()
     if of_vhosts is None:
-        of_vhosts = [vhost_values(one, peers) for one in vhosts]
+        of_vhosts = [vhost_values(one, sessions) for one in vhosts]
     columns = zip(*of_vhosts, strict=True)
     sums = [sum(column) for column in columns] or [0 for _ in VHOST]
     churn = broker.churn
@@ -104,7 +104,7 @@ def broker_values(broker: Broker, of_vhosts: Iterable[Values] | None = None) -> 
         churn.connections_opened,
         churn.connections_closed,
         churn.channels_opened,
-        churn.channels_opened - sum([len(channels_of(peer)) for peer in peers]),
+        churn.channels_opened - sum([len(channels_of(session)) for session in sessions]),
         sum([one.queues_declared for one in queues]),
         sum([one.queues_created for one in queues]),
         sum([one.queues_deleted for one in queues]),
@@ -115,8 +115,8 @@ def exchange_values(exchange: Exchange) -> Values:
     return (exchange.published, exchange.routed)
 
 
-def connection_values(peer: BaseSession) -> Values:
-    return (peer.received, peer.sent)
+def connection_values(session: BaseSession) -> Values:
+    return (session.received, session.sent)
 
 
 def channel_values(channel: BaseChannel) -> Values:
@@ -142,13 +142,12 @@ def channel_values(channel: BaseChannel) -> Values:
 # -- what there is -------------------------------------------------------------------------------
 
 
-def peers_of(broker: Broker) -> list[BaseSession]:
+def sessions_of(broker: Broker) -> list[BaseSession]:
     """The connections, oldest first."""
-    peers = [one for one in broker.connections if isinstance(one, BaseSession)]
-    return sorted(peers, key=lambda peer: (peer.connected_at, peer.link.name))
+    sessions = [one for one in broker.connections if isinstance(one, BaseSession)]
+    return sorted(sessions, key=lambda session: (session.connected_at, session.transport.name))
 
 
-def channels_of(peer: BaseSession) -> list[BaseChannel]:
+def channels_of(session: BaseSession) -> list[BaseChannel]:
     """The open channels of a connection."""
-    channels = getattr(peer, "channels", {})
-    return [one for one in channels.values() if isinstance(one, BaseChannel) and not one.closing]
+    return [one for one in session.open_channels() if not one.closing]

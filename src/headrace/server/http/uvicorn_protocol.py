@@ -1,6 +1,6 @@
-"""uvicorn's HTTP protocol with a limit on those who connect and say nothing.
+"""uvicorn's HTTP protocol with limits on connections that send no request.
 
-Imported late, by the door: this brings in Starlette, uvicorn and all routes.
+Imported late, by the listener: this brings in Starlette, uvicorn and all routes.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ MAX_HEAD = 32 * 1024
 
 
 class GuardedProtocol(H11Protocol):
-    """Hangs up on a peer that does not complete the head of a request in time."""
+    """Closes a connection that does not complete the head of a request in time."""
 
-    gate: HandshakeLimiter  # for those who have not said anything
-    house: HandshakeLimiter  # for everybody
+    limiter: HandshakeLimiter  # of connections without a complete request
+    connection_limiter: HandshakeLimiter  # of all connections
     _is_in = False
     _waits = False
     _deadline: asyncio.TimerHandle | None = None
@@ -41,13 +41,13 @@ class GuardedProtocol(H11Protocol):
         self._address = self.client[0] if self.client else ""
         why = process.descriptor_refusal(descriptor_of(transport), is_http=True)
         if why is not None:
-            self.house.complain(f"from {self._address} for HTTP", why)
+            self.connection_limiter.log_refusal(f"from {self._address} for HTTP", why)
             transport.abort()
             return
-        self._is_in = self.house.enter(self._address, self)
-        self._waits = self._is_in and self.gate.enter(self._address, self, transport.abort)
+        self._is_in = self.connection_limiter.enter(self._address, self)
+        self._waits = self._is_in and self.limiter.enter(self._address, self, transport.abort)
         if not self._waits:
-            self.house.complain(f"from {self._address} for HTTP")
+            self.connection_limiter.log_refusal(f"from {self._address} for HTTP")
             transport.abort()
             return
         self._await_head()
@@ -67,14 +67,14 @@ class GuardedProtocol(H11Protocol):
         self._stop_waiting()
         if self._is_in:
             self._is_in = False
-            self.house.leave(self._address, self)
+            self.connection_limiter.leave(self._address, self)
         super().connection_lost(exc)
 
     def _await_head(self, seconds: float | None = None) -> None:
-        seconds = self.gate.handshake_seconds if seconds is None else seconds
-        self._deadline = self.loop.call_later(seconds, self._too_slow)
+        seconds = self.limiter.handshake_seconds if seconds is None else seconds
+        self._deadline = self.loop.call_later(seconds, self._time_out)
 
-    def _too_slow(self) -> None:
+    def _time_out(self) -> None:
         self._deadline = None
         if self.cycle is None or self.cycle.response_complete:
             self.transport.abort()
@@ -85,11 +85,11 @@ class GuardedProtocol(H11Protocol):
             self._deadline = None
         if self._waits:
             self._waits = False
-            self.gate.leave(self._address, self)
+            self.limiter.leave(self._address, self)
 
 
 def assemble(
-    broker: Broker, config: Config, ports: Mapping[str, int], gate: HandshakeLimiter
+    broker: Broker, config: Config, ports: Mapping[str, int], limiter: HandshakeLimiter
 ) -> tuple[ManagementContext, ServerState, Callable[[], asyncio.Protocol]]:
     """Everything that answers requests: the shared part, uvicorn's state, a protocol factory."""
     management = ManagementContext(broker, config, ports, Sampler(broker))
@@ -108,6 +108,10 @@ def assemble(
     )
     settings.load()
     state = ServerState()
-    house = HandshakeLimiter(gate.handshake_seconds, MAX_PER_ADDRESS)
-    kind = type("GuardedProtocol", (GuardedProtocol,), {"gate": gate, "house": house})
+    connection_limiter = HandshakeLimiter(limiter.handshake_seconds, MAX_PER_ADDRESS)
+    kind = type(
+        "GuardedProtocol",
+        (GuardedProtocol,),
+        {"limiter": limiter, "connection_limiter": connection_limiter},
+    )
     return management, state, lambda: kind(settings, state, {})

@@ -184,7 +184,7 @@ def _locate(session: Session, channel: Channel, request: Request) -> None:
 
     It is told names only; whether it may read them is for the system to say.
     """
-    if not is_loopback(session.link.peer):
+    if not is_loopback(session.transport.peer_host):
         raise Unsupported("files are named only to readers on the broker's own machine")
     job, stretches = _job(session, request)  # checks the permission first
     if not request.flag("seeds"):

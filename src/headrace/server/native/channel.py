@@ -63,7 +63,7 @@ class Channel(BaseChannel):
             data = deliveries.push_frame(self.number, consumer.tag, batch)
             size += len(data)
             session.out.append(data)
-        self.note_sent(size)
+        self.add_delivered_bytes(size)
         self.note_delivered(consumer, first, run, len(run.contents))
 
     def _entries(self, consumer: Consumer, run: Run) -> Iterator[bytes]:
@@ -104,7 +104,7 @@ class Channel(BaseChannel):
             data = deliveries.push_frame(self.number, address.consumer_tag, entries)
             size += len(data)
             self.session.out.append(data)
-        self.note_sent(size)
+        self.add_delivered_bytes(size)
 
     def _reply_entries(self, batch: PublishedRun) -> Iterator[bytes]:
         route = batch.route
@@ -130,7 +130,7 @@ class Channel(BaseChannel):
             fields = {"ch": self.number, "consumer_tag": consumer.tag}
             self.session.send_bytes(message(Op.CANCEL, fields))
 
-    def end_consumer(self, consumer: Consumer) -> None:
+    def refuse_consumer(self, consumer: Consumer) -> None:
         session = self.session
         text = refusal_text(
             "queue", consumer.queue.name, session.open_vhost.name, session.user.name

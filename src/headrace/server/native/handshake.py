@@ -43,15 +43,15 @@ def hello(session: Session, request: Request) -> None:
     if version != VERSION:
         raise Unsupported(f"version {version}; this broker speaks version {VERSION}")
     vhost_name, client = request.text("vhost", "/"), request.text("client", "")
-    if request.fields.get("user") is None and session.link.certificate:
+    if request.fields.get("user") is None and session.transport.certificate:
         session.mechanism = "EXTERNAL"
-        name = certificate_name(session.link.certificate, session.limits.user_from) or ""
-        user = session.broker.users.authenticate_certificate(name, session.link.peer)
+        name = certificate_name(session.transport.certificate, session.limits.user_from) or ""
+        user = session.broker.users.authenticate_certificate(name, session.transport.peer_host)
         _enter(session, request, user, vhost_name, client)
         return
     session.mechanism = "PLAIN"
     name, password = request.text("user"), request.text("password")
-    login = session.broker.users.authenticate(name, password, session.link.peer)
+    login = session.broker.users.authenticate(name, password, session.transport.peer_host)
 
     def logged_in(outcome: User | BrokerError) -> None:
         try:
@@ -61,11 +61,11 @@ def hello(session: Session, request: Request) -> None:
         except BrokerError as error:
             session.refuse(request, error)
 
-    session.log_in(login, logged_in)
+    session.wait_for(login, logged_in)
 
 
 def _enter(session: Session, request: Request, user: User, vhost_name: str, client: str) -> None:
-    session.link.authenticated()
+    session.transport.authenticated()
     session.user, session.vhost = session.broker.admit(user, vhost_name)
     session.client_properties = _properties(client)
     limits = session.limits
@@ -86,7 +86,7 @@ def _enter(session: Session, request: Request, user: User, vhost_name: str, clie
     )
     logger.info(
         "connection %s opened: user %r, vhost %r, native client %.80r",
-        session.link.name,
+        session.transport.name,
         session.user.name,
         session.vhost.name,
         client,

@@ -53,9 +53,9 @@ class Session(BaseSession):
     )
 
     def __init__(
-        self, broker: Broker, limits: SessionLimits, link: ServerTransport, pool: FetchPool
+        self, broker: Broker, limits: SessionLimits, transport: ServerTransport, pool: FetchPool
     ) -> None:
-        super().__init__(broker, link)
+        super().__init__(broker, transport)
         self.pool = pool
         self._relays: dict[FrameRelay, Callable[[], None] | None] = {}
         self.limits = limits
@@ -94,13 +94,13 @@ class Session(BaseSession):
             request = Request(kind, fields)
             dispatch(self, request)
             self.metadata_version = max(self.metadata_version, self.broker.storage.declared)
-            self.heed_metadata()
+            self.wait_for_metadata()
             if vhost is not None:
                 self.note_created(created)
         except BrokerError as error:
             self._fail(kind, rid, ch, error)
         except Exception:
-            logger.exception("unexpected failure on %s", self.link.name)
+            logger.exception("unexpected failure on %s", self.transport.name)
             self._fail(kind, rid, ch, InternalError("unexpected failure; see the broker's log"))
 
     # -- errors ---------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class Session(BaseSession):
             return
         if not isinstance(error, ConnectionForced):
             level = logging.DEBUG if isinstance(error, LoginLocked) else logging.WARNING
-            logger.log(level, "connection %s closed: %s", self.link.name, error)
+            logger.log(level, "connection %s closed: %s", self.transport.name, error)
         if self.broker.storage.has_failed:
             self.drop_promises()
             self._waiting.clear()
@@ -131,7 +131,7 @@ class Session(BaseSession):
 
     def force_close(self, reason: str) -> None:
         if self.vhost is None:
-            self.link.abort()
+            self.transport.abort()
         else:
             self._end(Op.HELLO, ConnectionForced(reason))
 
@@ -162,7 +162,7 @@ class Session(BaseSession):
         else:
             self.send_bytes(data)
 
-    def answer_publishers(self) -> bool:
+    def confirm_publishes(self) -> bool:
         waiting, durable = self._waiting, self.broker.storage.durable
         while waiting and waiting[0][0] <= durable:
             self.out.append(waiting.popleft()[1])
@@ -224,7 +224,7 @@ class Session(BaseSession):
 
     def lost(self) -> None:
         if self.is_open:  # there is no other goodbye in this protocol
-            logger.info("connection %s closed by the client", self.link.name)
+            logger.info("connection %s closed by the client", self.transport.name)
         super().lost()
         self._waiting.clear()
 

@@ -120,9 +120,12 @@ def _consume_stats(session: Session, request: Command) -> None:
 
 
 def _connection(member: Member[Session]) -> ClientConnection:
-    link = member.connection.link
+    transport = member.connection.transport
     return ClientConnection(
-        member.client_id, f"{link.peer}:{link.peer_port}", member.language, member.version
+        member.client_id,
+        f"{transport.peer_host}:{transport.peer_port}",
+        member.language,
+        member.version,
     )
 
 

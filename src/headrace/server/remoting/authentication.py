@@ -49,7 +49,7 @@ WATCHING = frozenset(
 def identify(session: Session, request: Command) -> User:
     """The user of a request; LoginRefused. Some clients sign with an empty key: they do not."""
     users = session.broker.users
-    peer = session.link.peer
+    peer = session.transport.peer_host
     key = request.ext.get(ACCESS_KEY)
     if key:
         ext, body = request.ext, request.body
@@ -89,7 +89,7 @@ def _check_default_password(session: Session) -> None:
 def _user_of_this_machine(session: Session) -> User:
     name = session.hub.settings.user
     try:
-        return session.broker.users.authenticate_certificate(name, session.link.peer)
+        return session.broker.users.authenticate_certificate(name, session.transport.peer_host)
     except LoginRefused:
         raise LoginRefused(
             f"RocketMQ clients that do not sign act as user '{name}' (rocketmq_user), who is not "

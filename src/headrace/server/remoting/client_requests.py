@@ -151,7 +151,7 @@ def _push(
     given: dict[str, str],
     body: bytes,
 ) -> None:
-    link, hub = session.link, session.hub
+    transport, hub = session.transport, session.hub
     now = hub.wall_ms()
     pushed = PushReply(
         header.producer_group,
@@ -160,7 +160,7 @@ def _push(
         header.sys_flag,
         header.born_timestamp,
         header.flag,
-        str(HostAddress(link.peer, link.peer_port)),
+        str(HostAddress(transport.peer_host, transport.peer_port)),
         str(hub.store_host(asking)),
         now,
         properties_text({**given, names.PUSH_REPLY_TIME: str(now)}),

@@ -36,16 +36,16 @@ class TlsSniffer:
     def __init__(
         self,
         listening: socket.socket,
-        gate: HandshakeLimiter,
-        make_link: Callable[[], ServerTransport],
+        limiter: HandshakeLimiter,
+        make_transport: Callable[[], ServerTransport],
         context: ssl.SSLContext,
         *,
         plain: bool,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._listening = listening
-        self._gate = gate
-        self._make_link = make_link
+        self._limiter = limiter
+        self._make_transport = make_transport
         self._context = context
         self._plain = plain  # whether plain text is welcome
         self._silent: dict[socket.socket, asyncio.TimerHandle] = {}
@@ -65,15 +65,15 @@ class TlsSniffer:
         connection.setblocking(False)
         peer = str(address[0])
         if (why := process.descriptor_refusal(connection.fileno())) is not None:
-            self._gate.complain(f"from {peer}", why)
+            self._limiter.log_refusal(f"from {peer}", why)
             connection.close()
             return
-        if not self._gate.enter(peer, connection, partial(self._forget, connection, peer)):
-            self._gate.complain(f"from {peer}")
+        if not self._limiter.enter(peer, connection, partial(self._forget, connection, peer)):
+            self._limiter.log_refusal(f"from {peer}")
             connection.close()
             return
         self._silent[connection] = self._loop.call_later(
-            self._gate.handshake_seconds, self._forget, connection, peer
+            self._limiter.handshake_seconds, self._forget, connection, peer
         )
         self._loop.add_reader(connection, self._hear, connection, peer)
 
@@ -99,10 +99,10 @@ class TlsSniffer:
         handing.add_done_callback(self._handing.discard)
 
     async def _hand_over(self, connection: socket.socket, is_tls: bool) -> None:
-        patience = self._gate.handshake_seconds if is_tls else None
+        patience = self._limiter.handshake_seconds if is_tls else None
         try:
             await self._loop.connect_accepted_socket(
-                self._make_link,
+                self._make_transport,
                 connection,
                 ssl=self._context if is_tls else None,
                 ssl_handshake_timeout=patience,
@@ -114,7 +114,7 @@ class TlsSniffer:
     def _let_go(self, connection: socket.socket, peer: str) -> None:
         self._silent.pop(connection).cancel()
         self._loop.remove_reader(connection)
-        self._gate.leave(peer, connection)
+        self._limiter.leave(peer, connection)
 
     def _forget(self, connection: socket.socket, peer: str) -> None:
         self._let_go(connection, peer)
@@ -152,7 +152,7 @@ class RemotingListener:
     ) -> None:
         self._broker = broker
         self._config = config
-        self._links = links
+        self._transports = links
         self._certificates = certificates
         self._sockets: list[socket.socket] = []
         self._opening: asyncio.Task[None] | None = None
@@ -192,25 +192,28 @@ class RemotingListener:
         hub.port = broker_port
         hub.start()
         for opened in self._sockets:
-            gate = HandshakeLimiter(
+            limiter = HandshakeLimiter(
                 config.handshake_timeout, config.max_unauthenticated_per_address
             )
 
-            def link(gate: HandshakeLimiter = gate) -> ServerTransport:
+            def make_transport(limiter: HandshakeLimiter = limiter) -> ServerTransport:
                 return ServerTransport(
-                    loop, gate, self._links, lambda peer: session.Session(hub, peer)
+                    loop, limiter, self._transports, lambda peer: session.Session(hub, peer)
                 )
 
-            self._servers.append(await self._serve(opened, gate, link))
+            self._servers.append(await self._serve(opened, limiter, make_transport))
 
     async def _serve(
-        self, opened: socket.socket, gate: HandshakeLimiter, link: Callable[[], ServerTransport]
+        self,
+        opened: socket.socket,
+        limiter: HandshakeLimiter,
+        make_transport: Callable[[], ServerTransport],
     ) -> asyncio.Server | TlsSniffer:
         if self._certificates is None:
             loop = asyncio.get_running_loop()
-            return await loop.create_server(link, sock=opened, backlog=BACKLOG)
+            return await loop.create_server(make_transport, sock=opened, backlog=BACKLOG)
         plain = self._config.remoting_tls == "optional"
-        return TlsSniffer(opened, gate, link, self._certificates.context, plain=plain)
+        return TlsSniffer(opened, limiter, make_transport, self._certificates.context, plain=plain)
 
     async def close(self) -> None:
         """Nobody new comes in; the broker tells those who are there."""

@@ -29,7 +29,7 @@ def broker_data(session: Session) -> BrokerData:
     """Where this broker is, as seen by the client: the address by which it came is one it can
     reach."""
     hub = session.hub
-    host = hub.settings.advertise_host or session.link.host
+    host = hub.settings.advertise_host or session.transport.host
     shown = f"[{host}]" if ":" in host else host
     return BrokerData(hub.settings.cluster, hub.settings.broker_name, {0: f"{shown}:{hub.port}"})
 

@@ -78,7 +78,7 @@ def _send(session: Session, request: Command) -> None:
     except Unsupported as error:
         then(error)
     except MalformedError:  # or too large to be inflated here
-        session.log_in(_inflated(session, work), then)
+        session.wait_for(_inflated(session, work), then)
 
 
 def _send_inflated(

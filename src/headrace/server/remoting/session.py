@@ -18,7 +18,7 @@ from headrace.core.broker import DEFAULT_VHOST
 from headrace.errors import BrokerError, FatalError, InternalError
 from headrace.model.permissions import CONFIGURE, READ, WRITE
 from headrace.server.base_channel import BaseChannel
-from headrace.server.base_session import GOODBYE_SECONDS, BaseSession
+from headrace.server.base_session import CLOSE_SECONDS, BaseSession
 from headrace.server.remoting.authentication import identify
 from headrace.server.remoting.handlers import dispatch
 from headrace.wire.remoting.command import NO_FIELDS, Command
@@ -44,11 +44,11 @@ class Session(BaseSession):
     protocol = "RocketMQ"
     __slots__ = ("_opaques", "_waiting", "ahead", "born_host", "hub", "is_signed", "reader")
 
-    def __init__(self, hub: RemotingState, link: ServerTransport) -> None:
-        super().__init__(hub.broker, link)
+    def __init__(self, hub: RemotingState, transport: ServerTransport) -> None:
+        super().__init__(hub.broker, transport)
         self.hub = hub
         self.born_host = as_v4(
-            HostAddress(link.peer, link.peer_port)
+            HostAddress(transport.peer_host, transport.peer_port)
         )  # as messages name the producer
         self.is_signed = False  # the user was proved by a signature
         self.reader = Reader(min(FIRST_FRAME_MAX, hub.settings.frame_max))
@@ -94,19 +94,19 @@ class Session(BaseSession):
         except BrokerError as error:
             self.refuse(command, error)
         except Exception:
-            logger.exception("unexpected failure on %s", self.link.name)
+            logger.exception("unexpected failure on %s", self.transport.name)
             self.refuse(command, InternalError("unexpected failure; see the broker's log"))
 
     def _enter(self, command: Command, user: User) -> None:
         """There is no handshake: the first request is the login."""
         self.user, self.vhost = self.broker.admit(user, DEFAULT_VHOST)
-        self.link.authenticated()
+        self.transport.authenticated()
         self.reader.frame_max = self.hub.settings.frame_max
         self.opened()
         self.start_heartbeat(IDLE_SECONDS)
         logger.info(
             "connection %s opened: user '%s', RocketMQ client in %s, version %d",
-            self.link.name,
+            self.transport.name,
             self.user.name,
             command.language.name,
             command.version,
@@ -155,10 +155,10 @@ class Session(BaseSession):
     def refuse(self, request: Command, error: BrokerError) -> None:
         """Tell what went wrong; the connection lives on."""
         if isinstance(error, InternalError) or not request.is_oneway:
-            logger.debug("%s: request %d refused: %s", self.link.name, request.code, error)
+            logger.debug("%s: request %d refused: %s", self.transport.name, request.code, error)
         self.respond(request, code_of(error), remark=str(error))
 
-    def answer_publishers(self) -> bool:
+    def confirm_publishes(self) -> bool:
         waiting, durable = self._waiting, self.broker.storage.durable
         while waiting and waiting[0][0] <= durable:
             self.out.append(waiting.popleft()[1])
@@ -189,20 +189,20 @@ class Session(BaseSession):
 
     def _end(self, error: FatalError) -> None:
         """Nobody knows where the next frame begins: the connection ends."""
-        logger.warning("connection %s closed: %s", self.link.name, error)
+        logger.warning("connection %s closed: %s", self.transport.name, error)
         self.closing = self.ending = True  # once everything before the fault is answered
         self.release()
-        self.link.close_after(GOODBYE_SECONDS)
+        self.transport.close_after(CLOSE_SECONDS)
         if not self.marked:
             self.turn.mark_session(self)
 
     def force_close(self, reason: str) -> None:
         """There is no goodbye in this protocol; clients connect again by themselves."""
-        logger.info("connection %s closed: %s", self.link.name, reason)
+        logger.info("connection %s closed: %s", self.transport.name, reason)
         self.closing = True
         self.drop_promises()
         self.release()
-        self.link.close()
+        self.transport.close()
 
     def release_channels(self) -> None:
         self.hub.lose(self)

@@ -148,7 +148,7 @@ class RemotingState:
 
     def store_host(self, session: Session) -> HostAddress:
         """This broker as messages name it; some clients can only read IPv4 there."""
-        return as_v4(HostAddress(self.settings.advertise_host or session.link.host, self.port))
+        return as_v4(HostAddress(self.settings.advertise_host or session.transport.host, self.port))
 
     def real_place(self, record: TopicRecord) -> tuple[LogTopic, Track]:
         """Where a message belongs that waits in a hidden topic. The topic may have been deleted

@@ -146,7 +146,7 @@ def _producers(session: Session, request: Command) -> None:
 def _producer(member: Member[Session]) -> dict[str, object]:
     return {
         "clientId": member.client_id,
-        "remoteIP": member.connection.link.peer,
+        "remoteIP": member.connection.transport.peer_host,
         "language": member.language.name,
         "version": member.version,
         "lastUpdateTimestamp": member.connection.hub.wall_of(member.seen),

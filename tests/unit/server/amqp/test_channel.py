@@ -48,7 +48,7 @@ def test_deliveries_are_written_with_rising_tags(
     stage.publish("b", "")
 
     assert desk.take() == [(7, deliver(1), "a"), (7, deliver(2), "b"), (7, deliver(3), "")]
-    assert channel.held == 3
+    assert channel.unacked_count == 3
 
 
 def test_frames_are_cut_to_the_size_the_peer_wants(
@@ -85,7 +85,7 @@ def test_settling_an_unknown_tag_fails_after_the_known_ones(
     with pytest.raises(PreconditionFailed, match="unknown delivery tag 3"):
         channel.acknowledge(1, 3)
 
-    assert (queue.unacked, channel.held) == (0, 0)
+    assert (queue.unacked, channel.unacked_count) == (0, 0)
     with pytest.raises(PreconditionFailed, match="unknown delivery tag 1"):
         channel.reject(1, multiple=False, requeue=True)
 
@@ -100,12 +100,12 @@ def test_a_limit_shared_by_the_channel_counts_all_its_consumers(
 
     stage.publish(*"abcd")
     stage.publish(*"wxyz", to="other")
-    assert (channel.held, queue.unacked, other.unacked) == (3, 3, 0)
+    assert (channel.unacked_count, queue.unacked, other.unacked) == (3, 3, 0)
 
     channel.acknowledge_upto(3)
     stage.run()
 
-    assert (channel.held, queue.unacked + other.unacked) == (3, 3)
+    assert (channel.unacked_count, queue.unacked + other.unacked) == (3, 3)
     assert queue.backlog.count + other.backlog.count == 2
 
 
@@ -120,7 +120,7 @@ def test_gets_do_not_count_against_the_shared_limit(
 
     channel.acknowledge(1, 1)
 
-    assert channel.held == 0
+    assert channel.unacked_count == 0
 
 
 def test_a_full_socket_makes_the_queue_wait(
@@ -150,7 +150,7 @@ def test_closing_a_channel_gives_everything_back_to_others(
 
     expected = [deliver(tag, redelivered=True, consumer_tag="d") for tag in (1, 2)]
     assert desk.take() == [(8, expected[0], "a"), (8, expected[1], "b")]
-    assert (channel.held, len(channel.consumers), queue.unacked) == (0, 0, 2)
+    assert (channel.unacked_count, len(channel.consumers), queue.unacked) == (0, 0, 2)
 
 
 def test_closing_a_channel_ends_an_auto_delete_queue_only_with_its_last_consumer(
@@ -186,7 +186,7 @@ def test_an_ack_timeout_frees_the_channel(stage: Stage, channel: Channel) -> Non
 
     stage.clock.advance(100)
 
-    assert (channel.held, consumer.unacked, queue.unacked) == (0, 0, 0)
+    assert (channel.unacked_count, consumer.unacked, queue.unacked) == (0, 0, 0)
     channel.acknowledge(1, 1)  # too late, and forgiven
 
 

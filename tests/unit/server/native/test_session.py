@@ -47,7 +47,7 @@ class Wire:
             data = data[8 + length :]
         return found
 
-    def login_begins(self) -> None: ...
+    def keep_open(self) -> None: ...
 
     def pause_reading(self, reason: str) -> None:
         self.paused.add(reason)
@@ -98,7 +98,7 @@ def session(broker: Broker, wire: Wire) -> Session:
 def call(session: Session, kind: int, /, **fields: object) -> dict[str, Any]:
     session.receive(message(kind, {"rid": 3, "ch": 1, **fields}))
     session.broker.turn.finish()
-    return cast(Wire, session.link).take()[-1]
+    return cast(Wire, session.transport).take()[-1]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from headrace.server.amqp.channel import Channel as AmqpChannel
 from headrace.server.base_channel import BaseChannel
 from headrace.server.base_session import BaseSession
 from headrace.server.http import replies, stats
-from headrace.server.http.api.connections import find_peer, visible_peers
+from headrace.server.http.api.connections import find_session, visible_sessions
 from headrace.server.http.api.consumers import channel_name, consumer_row
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.listing import ListColumns, Row, listed, reduced
@@ -28,8 +28,12 @@ def _uncommitted(channel: BaseChannel, kind: str) -> int:
 
 
 def _connection_details(item: Item) -> Row:
-    link = item[0].link
-    return {"name": link.name, "peer_host": link.peer, "peer_port": link.peer_port}
+    transport = item[0].transport
+    return {
+        "name": transport.name,
+        "peer_host": transport.peer_host,
+        "peer_port": transport.peer_port,
+    }
 
 
 def _fields(call: ApiRequest) -> ListColumns[Item]:
@@ -52,7 +56,7 @@ def _fields(call: ApiRequest) -> ListColumns[Item]:
             "user": lambda item: item[0].user.name,
             "user_who_performed_action": lambda item: item[0].user.name,
             "node": lambda item: management.node,
-            "state": lambda item: "flow" if item[0].link.is_paused else "running",
+            "state": lambda item: "flow" if item[0].transport.is_paused else "running",
             "connection_details": _connection_details,
             "confirm": lambda item: getattr(item[1], "confirms", None) is not None,
             "transactional": lambda item: getattr(item[1], "transaction", None) is not None,
@@ -74,20 +78,22 @@ def _fields(call: ApiRequest) -> ListColumns[Item]:
 
 
 async def _channels(call: ApiRequest) -> Reply:
-    items = [(peer, one) for peer in visible_peers(call) for one in stats.channels_of(peer)]
+    items = [
+        (session, one) for session in visible_sessions(call) for one in stats.channels_of(session)
+    ]
     return await listed(call, items, _fields(call))
 
 
 async def _of_connection(call: ApiRequest) -> Reply:
-    peer = find_peer(call)
-    return await listed(call, [(peer, one) for one in stats.channels_of(peer)], _fields(call))
+    session = find_session(call)
+    return await listed(call, [(session, one) for one in stats.channels_of(session)], _fields(call))
 
 
 async def _channel(call: ApiRequest) -> Reply:
-    for peer in visible_peers(call):
-        for channel in stats.channels_of(peer):
-            if channel_name(peer, channel) == call.name:
-                row = _fields(call).row((peer, channel))
+    for session in visible_sessions(call):
+        for channel in stats.channels_of(session):
+            if channel_name(session, channel) == call.name:
+                row = _fields(call).row((session, channel))
                 consumers = channel.consumers.values()
                 row["consumer_details"] = [consumer_row(one, call.management) for one in consumers]
                 row["publishes"] = []

@@ -16,21 +16,21 @@ DEFAULT_REASON = "Closed via management plugin"
 MAX_REASON = 200
 
 
-def _state(peer: BaseSession) -> str:
-    if peer.closing:
+def _state(session: BaseSession) -> str:
+    if session.closing:
         return "closing"
-    if peer.blocked:
+    if session.blocked:
         return "blocked"
-    return "flow" if peer.link.is_paused else "running"
+    return "flow" if session.transport.is_paused else "running"
 
 
-def _client_properties(peer: BaseSession) -> Mapping[str, object]:
-    properties = getattr(peer, "client_properties", {})
+def _client_properties(session: BaseSession) -> Mapping[str, object]:
+    properties = getattr(session, "client_properties", {})
     return properties if isinstance(properties, Mapping) else {}
 
 
-def _given_name(peer: BaseSession) -> str | None:
-    name = _client_properties(peer).get("connection_name")
+def _given_name(session: BaseSession) -> str | None:
+    name = _client_properties(session).get("connection_name")
     return name if isinstance(name, str) else None
 
 
@@ -39,84 +39,84 @@ def _fields(call: ApiRequest) -> ListColumns[BaseSession]:
     sampler, window = management.sampler, window_of(call.query, "data_rates")
     sampler.watch()
 
-    def octets(name: str, peer: BaseSession) -> object:
-        return details(sampler.history(peer), stats.CONNECTION.index(name), window)
+    def octets(name: str, session: BaseSession) -> object:
+        return details(sampler.history(session), stats.CONNECTION.index(name), window)
 
     return ListColumns(
         {
-            "name": lambda peer: peer.link.name,
-            "vhost": lambda peer: peer.vhost.name if peer.vhost is not None else "",
-            "user": lambda peer: peer.user.name,
-            "user_who_performed_action": lambda peer: peer.user.name,
+            "name": lambda one: one.transport.name,
+            "vhost": lambda one: one.vhost.name if one.vhost is not None else "",
+            "user": lambda one: one.user.name,
+            "user_who_performed_action": lambda one: one.user.name,
             "state": _state,
-            "channels": lambda peer: len(stats.channels_of(peer)),
-            "channel_max": lambda peer: getattr(peer, "channel_max", management.config.channel_max),
-            "frame_max": lambda peer: peer.reader.frame_max if hasattr(peer, "reader") else 0,
-            "timeout": lambda peer: int(peer.heartbeat),
-            "protocol": lambda peer: peer.protocol,
-            "auth_mechanism": lambda peer: peer.mechanism,
-            "type": lambda peer: "network",
-            "node": lambda peer: management.node,
-            "host": lambda peer: peer.link.host,
-            "port": lambda peer: peer.link.port,
-            "peer_host": lambda peer: peer.link.peer,
-            "peer_port": lambda peer: peer.link.peer_port,
-            "ssl": lambda peer: peer.link.tls is not None,
-            "ssl_protocol": lambda peer: peer.link.tls.version() if peer.link.tls else None,
-            "ssl_cipher": lambda peer: _cipher(peer),
-            "ssl_hash": lambda peer: None,
-            "ssl_key_exchange": lambda peer: None,
-            "peer_cert_subject": lambda peer: None,
-            "peer_cert_issuer": lambda peer: None,
-            "peer_cert_validity": lambda peer: None,
-            "connected_at": lambda peer: int(peer.connected_at * 1000),
+            "channels": lambda one: len(stats.channels_of(one)),
+            "channel_max": lambda one: getattr(one, "channel_max", management.config.channel_max),
+            "frame_max": lambda one: one.reader.frame_max if hasattr(one, "reader") else 0,
+            "timeout": lambda one: int(one.heartbeat),
+            "protocol": lambda one: one.protocol,
+            "auth_mechanism": lambda one: one.mechanism,
+            "type": lambda one: "network",
+            "node": lambda one: management.node,
+            "host": lambda one: one.transport.host,
+            "port": lambda one: one.transport.port,
+            "peer_host": lambda one: one.transport.peer_host,
+            "peer_port": lambda one: one.transport.peer_port,
+            "ssl": lambda one: one.transport.tls is not None,
+            "ssl_protocol": lambda one: one.transport.tls.version() if one.transport.tls else None,
+            "ssl_cipher": lambda one: _cipher(one),
+            "ssl_hash": lambda one: None,
+            "ssl_key_exchange": lambda one: None,
+            "peer_cert_subject": lambda one: None,
+            "peer_cert_issuer": lambda one: None,
+            "peer_cert_validity": lambda one: None,
+            "connected_at": lambda one: int(one.connected_at * 1000),
             "client_properties": _client_properties,
             "user_provided_name": _given_name,
-            "recv_oct": lambda peer: peer.received,
-            "recv_oct_details": lambda peer: octets("recv_oct", peer),
-            "recv_cnt": lambda peer: peer.reads,
-            "send_oct": lambda peer: peer.sent,
-            "send_oct_details": lambda peer: octets("send_oct", peer),
-            "send_cnt": lambda peer: peer.writes,
-            "send_pend": lambda peer: peer.link.unsent(),
+            "recv_oct": lambda one: one.received,
+            "recv_oct_details": lambda one: octets("recv_oct", one),
+            "recv_cnt": lambda one: one.reads,
+            "send_oct": lambda one: one.sent,
+            "send_oct_details": lambda one: octets("send_oct", one),
+            "send_cnt": lambda one: one.writes,
+            "send_pend": lambda one: one.transport.unsent(),
         },
         optional=("user_provided_name",),
     )
 
 
-def _cipher(peer: BaseSession) -> str | None:
-    cipher = peer.link.tls.cipher() if peer.link.tls is not None else None
+def _cipher(session: BaseSession) -> str | None:
+    cipher = session.transport.tls.cipher() if session.transport.tls is not None else None
     return cipher[0] if cipher else None
 
 
-def visible_peers(call: ApiRequest) -> list[BaseSession]:
+def visible_sessions(call: ApiRequest) -> list[BaseSession]:
     """All connections for monitoring users, their own for others."""
-    peers = stats.peers_of(call.broker)
+    sessions = stats.sessions_of(call.broker)
     if "vhost" in call.params:
-        peers = [peer for peer in peers if peer.vhost is call.vhost]
+        sessions = [session for session in sessions if session.vhost is call.vhost]
     if not call.sees_all:
-        peers = [peer for peer in peers if peer.user.name == call.user.name]
-    return peers
+        sessions = [session for session in sessions if session.user.name == call.user.name]
+    return sessions
 
 
-def find_peer(call: ApiRequest) -> BaseSession:
-    for peer in visible_peers(call):
-        if peer.link.name == call.name:
-            return peer
+def find_session(call: ApiRequest) -> BaseSession:
+    for session in visible_sessions(call):
+        if session.transport.name == call.name:
+            return session
     raise replies.not_found()
 
 
 async def _connections(call: ApiRequest) -> Reply:
-    return await listed(call, visible_peers(call), _fields(call))
+    return await listed(call, visible_sessions(call), _fields(call))
 
 
 async def _connection(call: ApiRequest) -> Reply:
-    return replies.data(reduced(call, _fields(call).row(find_peer(call))))
+    return replies.data(reduced(call, _fields(call).row(find_session(call))))
 
 
 async def _of_user(call: ApiRequest) -> Reply:
-    peers = [peer for peer in visible_peers(call) if peer.user.name == call.name]
-    return await listed(call, peers, _fields(call))
+    sessions = [session for session in visible_sessions(call) if session.user.name == call.name]
+    return await listed(call, sessions, _fields(call))
 
 
 def _reason(call: ApiRequest) -> str:
@@ -131,17 +131,17 @@ def _may_close(call: ApiRequest, user: str) -> None:
 
 
 async def _close(call: ApiRequest) -> Reply:
-    peer = find_peer(call)
-    _may_close(call, peer.user.name)
-    peer.force_close(_reason(call))
+    session = find_session(call)
+    _may_close(call, session.user.name)
+    session.force_close(_reason(call))
     return replies.DONE
 
 
 async def _close_of_user(call: ApiRequest) -> Reply:
     _may_close(call, call.name)
-    for peer in visible_peers(call):
-        if peer.user.name == call.name:
-            peer.force_close(_reason(call))
+    for session in visible_sessions(call):
+        if session.user.name == call.name:
+            session.force_close(_reason(call))
     return replies.DONE
 
 

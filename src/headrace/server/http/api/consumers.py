@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from headrace.server.http.context import ManagementContext
 
 
-def channel_name(peer: BaseSession, channel: BaseChannel) -> str:
-    return f"{peer.link.name} ({getattr(channel, 'number', 0)})"
+def channel_name(session: BaseSession, channel: BaseChannel) -> str:
+    return f"{session.transport.name} ({getattr(channel, 'number', 0)})"
 
 
 def _channel_details(consumer: Consumer, management: ManagementContext) -> Row:
-    peer, channel = consumer.channel.connection, consumer.channel
-    if not isinstance(peer, BaseSession) or not isinstance(channel, BaseChannel):
+    session, channel = consumer.channel.connection, consumer.channel
+    if not isinstance(session, BaseSession) or not isinstance(channel, BaseChannel):
         return {}
     return {
-        "name": channel_name(peer, channel),
+        "name": channel_name(session, channel),
         "number": getattr(channel, "number", 0),
-        "connection_name": peer.link.name,
-        "peer_host": peer.link.peer,
-        "peer_port": peer.link.peer_port,
+        "connection_name": session.transport.name,
+        "peer_host": session.transport.peer_host,
+        "peer_port": session.transport.peer_port,
         "node": management.node,
-        "user": peer.user.name,
+        "user": session.user.name,
     }
 
 

@@ -76,18 +76,20 @@ def _totals(call: ApiRequest) -> dict[str, object]:
 
 
 def _own_values(call: ApiRequest) -> stats.Values:
-    peers = stats.peers_of(call.broker)
-    columns = zip(*(stats.vhost_values(one, peers) for one in call.visible_vhosts()), strict=True)
+    sessions = stats.sessions_of(call.broker)
+    columns = zip(
+        *(stats.vhost_values(one, sessions) for one in call.visible_vhosts()), strict=True
+    )
     sums = tuple(sum(column) for column in columns) or tuple(0 for _ in stats.VHOST)
     return (*sums, *(0 for _ in stats.CHURN))
 
 
 def _objects(call: ApiRequest) -> dict[str, int]:
     vhosts = call.visible_vhosts()
-    peers = [one for one in stats.peers_of(call.broker) if one.vhost in vhosts]
+    sessions = [one for one in stats.sessions_of(call.broker) if one.vhost in vhosts]
     return {
-        "channels": sum(len(stats.channels_of(peer)) for peer in peers),
-        "connections": len(peers),
+        "channels": sum(len(stats.channels_of(session)) for session in sessions),
+        "connections": len(sessions),
         "consumers": sum(len(one.consumers) for vhost in vhosts for one in vhost.queues.values()),
         "exchanges": sum(len(vhost.exchanges) for vhost in vhosts),
         "queues": sum(len(vhost.queues) for vhost in vhosts),

@@ -177,8 +177,8 @@ def _unacked_bytes(queue: Queue) -> int:
     size = 0
     for consumer in queue.consumers:
         channel = consumer.channel
-        if consumer.unacked and isinstance(channel, BaseChannel) and channel.held:
-            size += channel.held_bytes * consumer.unacked // channel.held
+        if consumer.unacked and isinstance(channel, BaseChannel) and channel.unacked_count:
+            size += channel.unacked_bytes * consumer.unacked // channel.unacked_count
     return size
 
 

@@ -19,7 +19,7 @@ from headrace.server.http.sampler import window_of, with_details
 
 def _row(call: ApiRequest, vhost: Vhost) -> Row:
     management = call.management
-    values = stats.vhost_values(vhost, stats.peers_of(call.broker))
+    values = stats.vhost_values(vhost, stats.sessions_of(call.broker))
     history = list(management.sampler.history(vhost))
     rates = window_of(call.query, "msg_rates")
     lengths = window_of(call.query, "lengths")

@@ -142,11 +142,11 @@ def _process(management: ManagementContext) -> Iterator[Metric]:
 
 def _objects(management: ManagementContext, values: Mapping[str, int]) -> Iterator[Metric]:
     broker = management.broker
-    peers = stats.peers_of(broker)
-    channels = [one for peer in peers for one in stats.channels_of(peer)]
+    sessions = stats.sessions_of(broker)
+    channels = [one for session in sessions for one in stats.channels_of(session)]
     queues = [one for vhost in broker.vhosts.values() for one in vhost.queues.values()]
     consumers = sum([len(queue.consumers) for queue in queues])
-    yield gauge("rabbitmq_connections", "Connections open", len(peers))
+    yield gauge("rabbitmq_connections", "Connections open", len(sessions))
     yield gauge("rabbitmq_channels", "Channels open", len(channels))
     yield gauge("rabbitmq_queues", "Queues", len(queues))
     yield gauge("rabbitmq_consumers", "Consumers", consumers)
@@ -171,15 +171,15 @@ def _objects(management: ManagementContext, values: Mapping[str, int]) -> Iterat
 
 def _traffic(management: ManagementContext, values: Mapping[str, int]) -> Iterator[Metric]:
     broker = management.broker
-    peers = stats.peers_of(broker)
+    sessions = stats.sessions_of(broker)
     yield counter("rabbitmq_connection_incoming_bytes", "Bytes received", values["recv_oct"])
     yield counter("rabbitmq_connection_outgoing_bytes", "Bytes sent", values["send_oct"])
     yield counter("rabbitmq_connection_incoming_packets", "Reads from sockets",
-                  sum([peer.reads for peer in peers]))  # fmt: skip
+                  sum([session.reads for session in sessions]))  # fmt: skip
     yield counter("rabbitmq_connection_outgoing_packets", "Writes to sockets",
-                  sum([peer.writes for peer in peers]))  # fmt: skip
+                  sum([session.writes for session in sessions]))  # fmt: skip
     yield gauge("rabbitmq_connection_channels", "Channels of connections",
-                sum([len(stats.channels_of(peer)) for peer in peers]))  # fmt: skip
+                sum([len(stats.channels_of(session)) for session in sessions]))  # fmt: skip
     routed = sum([one.routed for vhost in broker.vhosts.values()
                   for one in vhost.exchanges.values()])  # fmt: skip
     yield counter("rabbitmq_global_messages_routed", "Messages put into queues", routed)

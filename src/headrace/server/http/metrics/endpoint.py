@@ -77,8 +77,8 @@ async def _per_object(call: ApiRequest) -> Reply:
         queue for vhost in call.broker.vhosts.values() for queue in tuple(vhost.queues.values())
     ]
     lines = await queue_lines(queues)
-    peers = stats.peers_of(call.broker)
-    registry = _registry([*own_families(call.management), *connection_families(peers)])
+    sessions = stats.sessions_of(call.broker)
+    registry = _registry([*own_families(call.management), *connection_families(sessions)])
 
     def write() -> bytes:
         return generate_latest(registry) + queue_text(lines)

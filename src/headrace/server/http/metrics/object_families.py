@@ -72,7 +72,7 @@ def _utf8(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode()
 
 
-def connection_families(peers: Iterable[BaseSession]) -> list[Metric]:
+def connection_families(sessions: Iterable[BaseSession]) -> list[Metric]:
     by_connection, by_channel = ("connection", "vhost", "user"), ("channel",)
     received = CounterMetricFamily(
         "rabbitmq_connection_incoming_bytes", "Bytes received", labels=by_connection
@@ -89,13 +89,13 @@ def connection_families(peers: Iterable[BaseSession]) -> list[Metric]:
     unacked = GaugeMetricFamily(
         "rabbitmq_channel_messages_unacked", "Messages not acked yet", labels=by_channel
     )
-    for peer in peers:
-        vhost = peer.vhost.name if peer.vhost else ""
-        labels = (peer.link.name, vhost, _utf8(peer.user.name))
-        received.add_metric(labels, peer.received)
-        sent.add_metric(labels, peer.sent)
-        for channel in stats.channels_of(peer):
-            label = (channel_name(peer, channel),)
+    for session in sessions:
+        vhost = session.vhost.name if session.vhost else ""
+        labels = (session.transport.name, vhost, _utf8(session.user.name))
+        received.add_metric(labels, session.received)
+        sent.add_metric(labels, session.sent)
+        for channel in stats.channels_of(session):
+            label = (channel_name(session, channel),)
             published.add_metric(label, channel.published)
             delivered.add_metric(label, channel.delivery_tag)
             unacked.add_metric(label, channel.unacked.count)
