@@ -49,7 +49,7 @@ def test_a_connection_lost_without_close_is_logged_as_a_warning(own: Broker) -> 
     )
     subprocess.run([sys.executable, "-c", dying], check=True, timeout=30)
 
-    [line] = wait_for(lambda: lines(own, "not closed by the client"))
+    [line] = wait_for(lambda: lines(own, "lost without a close"))
     assert "WARNING" in line
     assert not lines(own, "closed by the client")
 

@@ -319,7 +319,7 @@ class Session(BaseSession):
 
     def lost(self) -> None:
         if self.is_open:
-            logger.warning("connection %s lost: not closed by the client", self.transport.name)
+            logger.warning("connection %s lost without a close", self.transport.name)
         super().lost()
 
     def release_channels(self) -> None:
