@@ -59,7 +59,9 @@ def bodies(table: Path) -> Counter[bytes]:
         return Counter()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.spark)]
+)
 def test_a_stopped_archive_finishes_its_round(
     broker: RunningBroker, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -95,6 +97,7 @@ def test_a_stopped_pipeline_finishes_its_batch(broker: RunningBroker, tmp_path: 
     assert bodies(table) == Counter(b"%d" % n for n in range(COUNT))
 
 
+@pytest.mark.spark  # two sessions
 def test_an_interrupted_replay_prints_how_to_continue(
     broker: RunningBroker, tmp_path: Path
 ) -> None:
@@ -128,6 +131,7 @@ def test_an_interrupted_replay_prints_how_to_continue(
         assert sent() == COUNT
 
 
+@pytest.mark.spark
 def test_a_question_that_is_interrupted_ends_with_one_line(tmp_path: Path) -> None:
     from headrace.spark.archive.layout import PARTITION_BY, SCHEMA, table_path
     from headrace.spark.lake.delta import open_table

@@ -19,6 +19,7 @@ SMALL = ("--conf", "spark.driver.memory=512m")
 COUNT, SIZE = 400, 1 << 20
 
 
+@pytest.mark.spark
 def test_a_java_that_runs_out_of_memory_ends_the_command_with_one_line(tmp_path: Path) -> None:
     from headrace.spark.archive.layout import PARTITION_BY, SCHEMA, table_path
     from headrace.spark.lake.delta import open_table
