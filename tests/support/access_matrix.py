@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain, combinations
-from typing import NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import pika
+import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from headrace.core.broker import Broker
@@ -18,6 +20,8 @@ from headrace.server.embedded import core
 from headrace.testing import RunningBroker
 
 T = TypeVar("T")
+K = TypeVar("K")  # what names an operation: a method, a route, a code
+C = TypeVar("C")  # one attempt, with names of its own
 
 USER, PASSWORD = "tester", "s3cret"
 ACTIONS = ("configure", "write", "read")
@@ -77,6 +81,80 @@ def _any_of(patterns: Iterable[str]) -> str:
 
 
 SUBSETS = list(chain.from_iterable(combinations(ACTIONS, size) for size in range(4)))
+
+every_subset = pytest.mark.parametrize(
+    "granted", SUBSETS, ids=lambda one: "+".join(one) or "nothing"
+)
+
+
+@dataclass(frozen=True)
+class Rule(Generic[K, C]):
+    """What an operation does in a case, and what it needs for that."""
+
+    operation: K
+    act: Callable[[C], Any]
+    needs: Callable[[C], list[Need]]
+    prepare: Callable[[C], None] = lambda case: None
+    tags: tuple[str, ...] = ()
+
+
+def nothing(case: object) -> list[Need]:
+    return []
+
+
+class Matrix(Generic[K, C]):
+    """Every operation of a protocol with every permission missing: refused, or done.
+
+    ``refusal`` carries out a rule in a case and returns the text of the refusal, or None.
+    """
+
+    def __init__(
+        self, rules: Mapping[str, Rule[K, C]], refusal: Callable[[Rule[K, C], C], str | None]
+    ) -> None:
+        self._rules = rules
+        self._refusal = refusal
+
+    def needs(self, case: C) -> Iterator[object]:
+        """Parameters: each rule with the index of each of its needs; only names are read."""
+        for name, rule in self._rules.items():
+            for index, need in enumerate(rule.needs(case)):
+                which = f"{name}-without-{need.action}-{need.kind}-{index}"
+                yield pytest.param(name, index, id=which)
+
+    def check_actions(self, site: Site, case: C, name: str, granted: Iterable[str]) -> None:
+        """It is done if all actions that it needs are granted, on any name."""
+        rule = self._rules[name]
+        rule.prepare(case)
+        site.allow(*Grant.all_of(granted))
+
+        text = self._refusal(rule, case)
+
+        missing = [need for need in rule.needs(case) if need.action not in granted]
+        if missing:
+            assert text is not None
+            assert any(need.refusal in text for need in missing), text
+        else:
+            assert text is None
+
+    def check_missing_name(self, site: Site, case: C, name: str, index: int) -> str:
+        """With one of its needs missing it is refused for that one. Returns the text."""
+        rule = self._rules[name]
+        needs = rule.needs(case)
+        rule.prepare(case)
+        site.allow(*Grant.exactly(needs[:index] + needs[index + 1 :]))
+
+        text = self._refusal(rule, case) or ""
+
+        assert needs[index].refusal in text
+        return text
+
+    def check_exact_needs(self, site: Site, case: C, name: str) -> None:
+        """With what its rule says, and no more, it is done."""
+        rule = self._rules[name]
+        rule.prepare(case)
+        site.allow(*Grant.exactly(rule.needs(case)))
+
+        assert self._refusal(rule, case) is None
 
 
 class Site:

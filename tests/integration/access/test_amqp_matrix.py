@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
-from typing import NamedTuple
 
 import pika
 import pytest
@@ -15,12 +14,13 @@ from headrace.server.amqp.handlers import HANDLERS
 from headrace.wire.amqp import methods as m
 from support.access_matrix import (
     GENERATED,
-    SUBSETS,
-    Grant,
-    Need,
+    Matrix,
+    Rule,
     Site,
     clear,
     configure,
+    every_subset,
+    nothing,
     read,
     write,
 )
@@ -57,19 +57,6 @@ class Case:
             self.channel.close()
 
 
-class Rule(NamedTuple):
-    """What a method does in a case, and what it needs for that."""
-
-    method: type[m.Method]
-    act: Callable[[Case], object]
-    needs: Callable[[Case], list[Need]]
-    prepare: Callable[[Case], None] = lambda case: None
-
-
-def nothing(case: Case) -> list[Need]:
-    return []
-
-
 def publish(case: Case, exchange: str, key: str) -> None:
     case.channel.confirm_delivery()
     case.channel.basic_publish(exchange, key, b"m")
@@ -85,7 +72,7 @@ def synced(case: Case) -> None:
     case.channel.basic_qos(prefetch_count=1)
 
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, Rule[type[m.Method], Case]] = {
     "exchange.declare": Rule(
         m.ExchangeDeclare,
         lambda c: c.channel.exchange_declare(c.new, "fanout"),
@@ -248,14 +235,6 @@ WITHOUT_RULE = {
 }
 
 
-def missing_cases() -> Iterator[object]:
-    for name, rule in RULES.items():
-        dummy = object.__new__(Case)
-        dummy.new, dummy.queue, dummy.exchange, dummy.other = "n", "q", "x", "y"
-        for index, need in enumerate(rule.needs(dummy)):
-            yield pytest.param(name, index, id=f"{name}-without-{need.action}-{need.kind}-{index}")
-
-
 @pytest.fixture(scope="module")
 def connection(site: Site) -> Iterator[pika.BlockingConnection]:
     site.allow_everything()
@@ -279,7 +258,7 @@ def case(site: Site, connection: pika.BlockingConnection, guest: BlockingChannel
     site.do(clear)
 
 
-def refusal(rule: Rule, case: Case) -> str | None:
+def refusal(rule: Rule[type[m.Method], Case], case: Case) -> str | None:
     """The text of the 403, or None when the method was carried out."""
     try:
         rule.act(case)
@@ -289,52 +268,34 @@ def refusal(rule: Rule, case: Case) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("granted", SUBSETS, ids=lambda one: "+".join(one) or "nothing")
+MATRIX = Matrix(RULES, refusal)
+UNUSED = object.__new__(Case)
+UNUSED.new, UNUSED.queue, UNUSED.exchange, UNUSED.other = "n", "q", "x", "y"
+
+
+@every_subset
 @pytest.mark.parametrize("name", RULES)
 def test_a_method_is_done_with_the_actions_it_needs_and_refused_without(
     site: Site, case: Case, name: str, granted: tuple[str, ...]
 ) -> None:
-    rule = RULES[name]
-    rule.prepare(case)
-    site.allow(*Grant.all_of(granted))
-
-    text = refusal(rule, case)
-
-    missing = [need for need in rule.needs(case) if need.action not in granted]
-    if missing:
-        assert text is not None
-        assert any(need.refusal in text for need in missing), text
-    else:
-        assert text is None
+    MATRIX.check_actions(site, case, name, granted)
 
 
-@pytest.mark.parametrize(("name", "index"), list(missing_cases()))
+@pytest.mark.parametrize(("name", "index"), list(MATRIX.needs(UNUSED)))
 def test_a_method_is_refused_for_the_one_name_that_is_not_allowed(
     site: Site, case: Case, name: str, index: int
 ) -> None:
-    rule = RULES[name]
-    needs = rule.needs(case)
-    rule.prepare(case)
-    site.allow(*Grant.exactly(needs[:index] + needs[index + 1 :]))
-
-    text = refusal(rule, case)
-
-    assert text is not None
+    text = MATRIX.check_missing_name(site, case, name, index)
     assert text.startswith("ACCESS_REFUSED - ")
-    assert needs[index].refusal in text
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_a_method_needs_no_more_than_its_rule_says(site: Site, case: Case, name: str) -> None:
-    rule = RULES[name]
-    rule.prepare(case)
-    site.allow(*Grant.exactly(rule.needs(case)))
-
-    assert refusal(rule, case) is None
+    MATRIX.check_exact_needs(site, case, name)
 
 
 def test_every_method_has_a_rule() -> None:
-    ruled = {rule.method.wire_id for rule in RULES.values()}
+    ruled = {rule.operation.wire_id for rule in RULES.values()}
     known = {*HANDLERS, m.BasicPublish.wire_id, m.BasicAck.wire_id}
 
     assert ruled | {method.wire_id for method in WITHOUT_RULE} >= known

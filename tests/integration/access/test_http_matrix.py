@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 import pytest
@@ -18,13 +18,15 @@ from headrace.server.http.route_table import TABLE
 from headrace.server.http.router import ENTER, ApiRoute
 from support.access_matrix import (
     PASSWORD,
-    SUBSETS,
     USER,
-    Grant,
+    Matrix,
     Need,
+    Rule,
     Site,
     clear,
     configure,
+    every_subset,
+    nothing,
     read,
     write,
 )
@@ -74,19 +76,6 @@ class Case:
         return self.ask("POST", path, {"destination": destination, "count": 1})
 
 
-class Rule(NamedTuple):
-    """What a route does in a case, and what it needs for that."""
-
-    route: str
-    act: Callable[[Case], httpx.Response]
-    needs: Callable[[Case], list[Need]]
-    prepare: Callable[[Case], None] = lambda case: None
-
-
-def nothing(case: Case) -> list[Need]:
-    return []
-
-
 def reads_queue(case: Case) -> list[Need]:
     return [read("queue", case.queue)]
 
@@ -102,7 +91,7 @@ TOPIC = "/api/topics/{vhost}/{name}"
 TAKING = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
 MESSAGE = {"routing_key": "", "payload": "m", "payload_encoding": "string"}
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, Rule[str, Case]] = {
     "declare a queue": Rule(
         f"PUT {QUEUE}",
         lambda c: c.ask("PUT", f"/queues/%2F/{c.new}", {}),
@@ -301,20 +290,12 @@ OPEN = [
     route
     for route in TABLE.routes
     if route.rule.tag is not None
-    and f"{route.method} {route.path}" not in {rule.route for rule in RULES.values()}
+    and f"{route.method} {route.path}" not in {rule.operation for rule in RULES.values()}
 ]
 
 
 def label(route: ApiRoute) -> str:
     return f"{route.method} {route.path}"
-
-
-def missing_cases() -> Iterator[object]:
-    for name, rule in RULES.items():
-        dummy = object.__new__(Case)
-        dummy.name_all("")
-        for index, need in enumerate(rule.needs(dummy)):
-            yield pytest.param(name, index, id=f"{name}-without-{need.action}-{need.kind}-{index}")
 
 
 @pytest.fixture(scope="module")
@@ -338,7 +319,7 @@ def case(site: Site, clients: tuple[httpx.Client, httpx.Client]) -> Iterator[Cas
     site.do(clear)
 
 
-def refusal(rule: Rule, case: Case) -> str | None:
+def refusal(rule: Rule[str, Case], case: Case) -> str | None:
     """The reason of the 401, or None when the request was carried out."""
     answer = rule.act(case)
     if answer.status_code == 401:
@@ -348,44 +329,29 @@ def refusal(rule: Rule, case: Case) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("granted", SUBSETS, ids=lambda one: "+".join(one) or "nothing")
+MATRIX = Matrix(RULES, refusal)
+UNUSED = object.__new__(Case)
+UNUSED.name_all("")
+
+
+@every_subset
 @pytest.mark.parametrize("name", RULES)
 def test_a_route_is_done_with_the_actions_it_needs_and_refused_without(
     site: Site, case: Case, name: str, granted: tuple[str, ...]
 ) -> None:
-    rule = RULES[name]
-    rule.prepare(case)
-    site.allow(*Grant.all_of(granted))
-
-    text = refusal(rule, case)
-
-    missing = [need for need in rule.needs(case) if need.action not in granted]
-    if missing:
-        assert text is not None
-        assert any(need.refusal in text for need in missing), text
-    else:
-        assert text is None
+    MATRIX.check_actions(site, case, name, granted)
 
 
-@pytest.mark.parametrize(("name", "index"), list(missing_cases()))
+@pytest.mark.parametrize(("name", "index"), list(MATRIX.needs(UNUSED)))
 def test_a_route_is_refused_for_the_one_name_that_is_not_allowed(
     site: Site, case: Case, name: str, index: int
 ) -> None:
-    rule = RULES[name]
-    needs = rule.needs(case)
-    rule.prepare(case)
-    site.allow(*Grant.exactly(needs[:index] + needs[index + 1 :]))
-
-    assert needs[index].refusal in (refusal(rule, case) or "")
+    MATRIX.check_missing_name(site, case, name, index)
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_a_route_needs_no_more_than_its_rule_says(site: Site, case: Case, name: str) -> None:
-    rule = RULES[name]
-    rule.prepare(case)
-    site.allow(*Grant.exactly(rule.needs(case)))
-
-    assert refusal(rule, case) is None
+    MATRIX.check_exact_needs(site, case, name)
 
 
 @pytest.mark.parametrize("route", OPEN, ids=label)
@@ -405,7 +371,7 @@ def test_the_other_routes_name_nothing_that_permissions_protect(
 
 def test_every_route_into_a_vhost_has_a_rule() -> None:
     inside = {label(route) for route in TABLE.routes if route.rule.vhost == ENTER}
-    ruled = {rule.route for rule in RULES.values()}
+    ruled = {rule.operation for rule in RULES.values()}
 
     assert ruled - {label(route) for route in TABLE.routes} == set()
     assert inside == ruled | BY_TAG_ALONE

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
-from typing import NamedTuple
 
 import pytest
 
@@ -13,13 +12,15 @@ from headrace.wire.native.payloads import Op
 from support.access_matrix import (
     GENERATED,
     PASSWORD,
-    SUBSETS,
     USER,
-    Grant,
+    Matrix,
     Need,
+    Rule,
     Site,
     clear,
     configure,
+    every_subset,
+    nothing,
     read,
     write,
 )
@@ -96,15 +97,6 @@ class Case:
         self.call(Op.BIND, exchange=self.other, source=self.exchange, key="")
 
 
-class Rule(NamedTuple):
-    """What a request does in a case, and what it needs for that."""
-
-    op: Op
-    act: Callable[[Case], object]
-    needs: Callable[[Case], list[Need]]
-    prepare: Callable[[Case], None] = lambda case: None
-
-
 READER = {"token": "reader", "group": "group"}
 
 
@@ -118,11 +110,7 @@ def on_topic(op: Op, action: str, **fields: object) -> Rule:
     return Rule(op, act, lambda c: [Need(action, "topic", f"topic.{c.topic}")], Case.make_topic)
 
 
-def nothing(case: Case) -> list[Need]:
-    return []
-
-
-RULES: dict[str, Rule] = {
+RULES: dict[str, Rule[Op, Case]] = {
     "exchange_declare": Rule(
         Op.EXCHANGE_DECLARE,
         lambda c: c.call(Op.EXCHANGE_DECLARE, name=c.new, type="fanout"),
@@ -320,15 +308,6 @@ RULES: dict[str, Rule] = {
 WITHOUT_RULE = {Op.CANCEL}
 
 
-def missing_cases() -> Iterator[object]:
-    for name, rule in RULES.items():
-        dummy = object.__new__(Case)
-        dummy.ch = 0
-        dummy.new, dummy.queue, dummy.exchange, dummy.other = "n", "q", "x", "y"
-        for index, need in enumerate(rule.needs(dummy)):
-            yield pytest.param(name, index, id=f"{name}-without-{need.action}-{need.kind}-{index}")
-
-
 @pytest.fixture(scope="module")
 def native(site: Site) -> Iterator[Native]:
     site.allow_everything()
@@ -346,7 +325,7 @@ def case(site: Site, native: Native) -> Iterator[Case]:
     native.pushed.clear()
 
 
-def refusal(rule: Rule, case: Case) -> str | None:
+def refusal(rule: Rule[Op, Case], case: Case) -> str | None:
     """The text of the refusal, or None when the request was carried out."""
     try:
         rule.act(case)
@@ -356,44 +335,30 @@ def refusal(rule: Rule, case: Case) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("granted", SUBSETS, ids=lambda one: "+".join(one) or "nothing")
+MATRIX = Matrix(RULES, refusal)
+UNUSED = object.__new__(Case)
+UNUSED.ch = 0
+UNUSED.new, UNUSED.queue, UNUSED.exchange, UNUSED.other = "n", "q", "x", "y"
+
+
+@every_subset
 @pytest.mark.parametrize("name", RULES)
 def test_a_request_is_done_with_the_actions_it_needs_and_refused_without(
     site: Site, case: Case, name: str, granted: tuple[str, ...]
 ) -> None:
-    rule = RULES[name]
-    rule.prepare(case)
-    site.allow(*Grant.all_of(granted))
-
-    text = refusal(rule, case)
-
-    missing = [need for need in rule.needs(case) if need.action not in granted]
-    if missing:
-        assert text is not None
-        assert any(need.refusal in text for need in missing), text
-    else:
-        assert text is None
+    MATRIX.check_actions(site, case, name, granted)
 
 
-@pytest.mark.parametrize(("name", "index"), list(missing_cases()))
+@pytest.mark.parametrize(("name", "index"), list(MATRIX.needs(UNUSED)))
 def test_a_request_is_refused_for_the_one_name_that_is_not_allowed(
     site: Site, case: Case, name: str, index: int
 ) -> None:
-    rule = RULES[name]
-    needs = rule.needs(case)
-    rule.prepare(case)
-    site.allow(*Grant.exactly(needs[:index] + needs[index + 1 :]))
-
-    assert needs[index].refusal in (refusal(rule, case) or "")
+    MATRIX.check_missing_name(site, case, name, index)
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_a_request_needs_no_more_than_its_rule_says(site: Site, case: Case, name: str) -> None:
-    rule = RULES[name]
-    rule.prepare(case)
-    site.allow(*Grant.exactly(rule.needs(case)))
-
-    assert refusal(rule, case) is None
+    MATRIX.check_exact_needs(site, case, name)
 
 
 def test_a_list_shows_what_may_be_used(site: Site, case: Case) -> None:
@@ -409,4 +374,4 @@ def test_a_list_shows_what_may_be_used(site: Site, case: Case) -> None:
 
 
 def test_every_request_has_a_rule() -> None:
-    assert {rule.op for rule in RULES.values()} | WITHOUT_RULE >= set(HANDLERS)
+    assert {rule.operation for rule in RULES.values()} | WITHOUT_RULE >= set(HANDLERS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import count
 
 import pytest
@@ -54,7 +53,16 @@ from headrace.wire.remoting.message import BatchElement, batch_bytes
 from headrace.wire.remoting.message_ids import NOWHERE, offset_id
 from headrace.wire.remoting.message_queue import LockRequest, MessageQueue
 from headrace.wire.remoting.properties import properties_text
-from support.access_matrix import SUBSETS, USER, Grant, Need, Site, clear
+from support.access_matrix import (
+    USER,
+    Matrix,
+    Need,
+    Rule,
+    Site,
+    clear,
+    every_subset,
+    nothing,
+)
 from support.raw_remoting import Link
 
 SECRET = "s3cret-s3cret"
@@ -109,22 +117,8 @@ Act = Callable[[Case], Command]
 Needs = Callable[[Case], list[Need]]
 
 
-@dataclass(frozen=True)
-class Rule:
-    """What a request does in a case, what it needs for that, and who may ask at all."""
-
-    code: RequestCode
-    act: Act
-    needs: Needs
-    tags: tuple[str, ...] = ()
-
-
 def on_topic(action: str) -> Needs:
     return lambda case: [Need(action, "topic", f"topic.{case.topic}")]
-
-
-def nothing(case: Case) -> list[Need]:
-    return []
 
 
 def locks(case: Case) -> bytes:
@@ -217,11 +211,11 @@ def create_by_sending(case: Case) -> list[Need]:
     return [Need("write", "topic", name), Need("configure", "topic", name)]
 
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, Rule[RequestCode, Case]] = {
     **{code.name: Rule(code, act, on_topic("read")) for code, act in READING.items()},
     **{code.name: Rule(code, act, on_topic("write")) for code, act in WRITING.items()},
     **{code.name: Rule(code, act, nothing) for code, act in FREE.items()},
-    **{code.name: Rule(code, act, nothing, ("monitoring",)) for code, act in WATCHED.items()},
+    **{code.name: Rule(code, act, nothing, tags=("monitoring",)) for code, act in WATCHED.items()},
     "SEND_MESSAGE to a new topic": Rule(
         C.SEND_MESSAGE, lambda c: c.link.ask(c.message(c.new), b"m"), create_by_sending
     ),
@@ -244,13 +238,13 @@ RULES: dict[str, Rule] = {
         C.DELETE_TOPIC_IN_BROKER,
         lambda c: c.link.ask(DeleteTopic(c.topic)),
         on_topic("configure"),
-        ADMIN,
+        tags=ADMIN,
     ),
     "DELETE_TOPIC_IN_NAMESRV": Rule(
         C.DELETE_TOPIC_IN_NAMESRV,
         lambda c: c.link.call(C.DELETE_TOPIC_IN_NAMESRV, {"topic": c.topic}),
         nothing,
-        ADMIN,
+        tags=ADMIN,
     ),
     "INVOKE_BROKER_TO_RESET_OFFSET": Rule(
         C.INVOKE_BROKER_TO_RESET_OFFSET,
@@ -258,24 +252,26 @@ RULES: dict[str, Rule] = {
             C.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffset(c.topic, GROUP, 0, True).ext()
         ),
         on_topic("read"),
-        ADMIN,
+        tags=ADMIN,
     ),
     "CLONE_GROUP_OFFSET": Rule(
         C.CLONE_GROUP_OFFSET,
         lambda c: c.link.ask(CloneGroupOffset(GROUP, "other", c.topic)),
         on_topic("read"),
-        ADMIN,
+        tags=ADMIN,
     ),
     "CONSUME_MESSAGE_DIRECTLY": Rule(
         C.CONSUME_MESSAGE_DIRECTLY,
         lambda c: c.link.ask(ConsumeDirectly(GROUP, "nobody", offset_id(NOWHERE, c.physical))),
         on_topic("read"),
-        ADMIN,
+        tags=ADMIN,
     ),
     "UPDATE_AND_CREATE_SUBSCRIPTIONGROUP": Rule(
-        C.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, settings, nothing, ADMIN
+        C.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, settings, nothing, tags=ADMIN
     ),
-    "DELETE_SUBSCRIPTIONGROUP": Rule(C.DELETE_SUBSCRIPTIONGROUP, delete_settings, nothing, ADMIN),
+    "DELETE_SUBSCRIPTIONGROUP": Rule(
+        C.DELETE_SUBSCRIPTIONGROUP, delete_settings, nothing, tags=ADMIN
+    ),
 }
 OTHER_ANSWERS = {ResponseCode.QUERY_NOT_FOUND, ResponseCode.SYSTEM_ERROR}  # done, and nothing there
 
@@ -309,7 +305,7 @@ def case(site: Site, links: dict[bool, Link]) -> Iterator[Case]:
     site.do(clear)
 
 
-def refusal(rule: Rule, case: Case) -> str | None:
+def refusal(rule: Rule[RequestCode, Case], case: Case) -> str | None:
     """The text of the refusal, or None when the request was carried out."""
     answer = rule.act(case)
     if answer.code == ResponseCode.NO_PERMISSION:
@@ -318,30 +314,21 @@ def refusal(rule: Rule, case: Case) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("granted", SUBSETS, ids=lambda one: "+".join(one) or "nothing")
+MATRIX = Matrix(RULES, refusal)
+
+
+@every_subset
 @pytest.mark.parametrize("name", RULES)
 def test_a_request_is_done_with_the_actions_it_needs_and_refused_without(
     site: Site, case: Case, name: str, granted: tuple[str, ...]
 ) -> None:
-    rule = RULES[name]
-    site.allow(*Grant.all_of(granted))
-
-    text = refusal(rule, case)
-
-    missing = [need for need in rule.needs(case) if need.action not in granted]
-    if missing:
-        assert any(need.refusal in (text or "") for need in missing), text
-    else:
-        assert text is None
+    MATRIX.check_actions(site, case, name, granted)
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_a_request_needs_no_more_than_its_rule_says(site: Site, case: Case, name: str) -> None:
-    rule = RULES[name]
-    site.allow(*Grant.exactly(rule.needs(case)))
-    site.do(lambda broker: broker.users.set_tags(USER, rule.tags))
-
-    assert refusal(rule, case) is None
+    site.do(lambda broker: broker.users.set_tags(USER, RULES[name].tags))
+    MATRIX.check_exact_needs(site, case, name)
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -360,13 +347,13 @@ def test_administration_needs_a_login(case: Case, links: dict[bool, Link], name:
     """Even of a user who may do everything: guest, as whom clients act that do not sign."""
     case.link = links[False]
 
-    answer = case.link.call(RULES[name].code, {"topic": case.topic, "group": "g"})
+    answer = case.link.call(RULES[name].operation, {"topic": case.topic, "group": "g"})
 
     assert answer.code == ResponseCode.NO_PERMISSION
     assert "needs a login" in (answer.remark or "")
 
 
 def test_every_request_has_a_rule() -> None:
-    assert {rule.code for rule in RULES.values()} == set(HANDLERS)
-    assert {rule.code for rule in RULES.values() if rule.tags == ADMIN} == ADMINISTRATION
-    assert {rule.code for rule in RULES.values() if rule.tags == ("monitoring",)} == WATCHING
+    assert {rule.operation for rule in RULES.values()} == set(HANDLERS)
+    assert {rule.operation for rule in RULES.values() if rule.tags == ADMIN} == ADMINISTRATION
+    assert {rule.operation for rule in RULES.values() if rule.tags == ("monitoring",)} == WATCHING
