@@ -120,7 +120,7 @@ def test_a_member_that_dies_during_a_relayed_request_is_reported(
 
     assert asked.is_set()
     assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert "gone" in (answer.remark or "")
+    assert "disconnected" in (answer.remark or "")
 
 
 def test_a_signature_is_not_handed_on(site: Ours, console: Link, topic: str) -> None:

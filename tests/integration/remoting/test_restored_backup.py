@@ -34,4 +34,4 @@ def test_a_consumer_ahead_of_the_log_is_sent_to_where_the_log_went_on(
 
     assert {one.code for one in answers} == {ResponseCode.PULL_OFFSET_MOVED}
     assert [PullResult.take(one.ext).next_begin_offset for one in answers] == [2, 2, 2]
-    assert caplog.text.count("and the log ends at 3") == 1
+    assert caplog.text.count("but the log ends at 3") == 1

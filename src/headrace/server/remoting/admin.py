@@ -32,20 +32,20 @@ from headrace.wire.remoting.json_values import json_bytes
 from headrace.wire.remoting.message_queue import MessageQueue
 
 if TYPE_CHECKING:
-    from headrace.server.remoting.handlers import Handler
     from headrace.server.remoting.membership import Member
     from headrace.server.remoting.session import Session
+    from headrace.server.remoting.state import Handler, RemotingState
 
 
 # -- topics --------------------------------------------------------------------------------------
 
 
-def _create_topic(session: Session, request: Command) -> None:
+def _create_topic(state: RemotingState, session: Session, request: Command) -> None:
     header = CreateTopic.take(request.ext)
     names.check_topic(header.topic)
     session.check_topic_right("configure", header.topic)
     queues = max(header.read_queue_nums, header.write_queue_nums)
-    topic = session.hub.make_topic(header.topic, queues)
+    topic = state.topics.ensure(header.topic, queues)
     if topic.queues != queues:
         raise PreconditionFailed(
             f"topic '{topic.name}' has {topic.queues} queues, and their number cannot be changed"
@@ -54,16 +54,15 @@ def _create_topic(session: Session, request: Command) -> None:
     session.respond(request)
 
 
-def _delete_topic(session: Session, request: Command) -> None:
+def _delete_topic(state: RemotingState, session: Session, request: Command) -> None:
     header = DeleteTopic.take(request.ext)
     session.check_topic_right("configure", header.topic)
-    session.hub.get_topic(header.topic)
-    session.hub.vhost.topics.log.delete(header.topic, lambda answer: None)
+    state.topics.delete(header.topic)
     session.metadata_version = session.broker.storage.issued
     session.respond(request)
 
 
-def _forget_route(session: Session, request: Command) -> None:
+def _forget_route(state: RemotingState, session: Session, request: Command) -> None:
     """Routes follow the topics; there is nothing to forget."""
     session.respond(request)
 
@@ -72,47 +71,47 @@ def _config(topic: LogTopic) -> TopicConfig:
     return TopicConfig(topic.name, read_queues(topic), topic.queues)
 
 
-def _all_topics(session: Session, request: Command) -> None:
-    topics = session.hub.vhost.topics.log.topics.values()
+def _all_topics(state: RemotingState, session: Session, request: Command) -> None:
+    topics = state.topics.by_name.values()
     shown = [_config(topic) for topic in topics if session.may_use_topic(topic.name)]
     session.respond(request, body=topic_configs_body(shown))
 
 
-def _one_topic(session: Session, request: Command) -> None:
+def _one_topic(state: RemotingState, session: Session, request: Command) -> None:
     name = TopicRequest.take(request.ext).topic
     session.check_topic_right("read", name)
-    topic = session.hub.get_topic(name)
+    topic = state.topics.get(name)
     session.respond(request, body=json_bytes(_config(topic).as_map()))
 
 
-def _queue(session: Session, topic: LogTopic, queue_id: int) -> MessageQueue:
-    return MessageQueue(topic.name, session.hub.settings.broker_name, queue_id)
+def _queue(state: RemotingState, topic: LogTopic, queue_id: int) -> MessageQueue:
+    return MessageQueue(topic.name, state.settings.broker_name, queue_id)
 
 
-def _topic_stats(session: Session, request: Command) -> None:
+def _topic_stats(state: RemotingState, session: Session, request: Command) -> None:
     name = TopicRequest.take(request.ext).topic
     session.check_topic_right("read", name)
-    topic = session.hub.get_topic(name)
-    stats = {_queue(session, topic, at): QueueStats(0, 0) for at in range(topic.queues)}
+    topic = state.topics.get(name)
+    stats = {_queue(state, topic, at): QueueStats(0, 0) for at in range(topic.queues)}
     for track, (first, end) in topic.bounds().items():
         time = topic.time_at(track, end - 1) if first < end else None
-        stats[_queue(session, topic, queue_id_of(topic, track))] = QueueStats(first, end, time or 0)
+        stats[_queue(state, topic, queue_id_of(topic, track))] = QueueStats(first, end, time or 0)
     session.respond(request, body=topic_stats_body(stats))
 
 
 # -- groups --------------------------------------------------------------------------------------
 
 
-def _consume_stats(session: Session, request: Command) -> None:
+def _consume_stats(state: RemotingState, session: Session, request: Command) -> None:
     header = GetConsumeStats.take(request.ext)
     found: dict[MessageQueue, QueueProgress] = {}
-    topics = session.hub.vhost.topics.log.topics
+    topics = state.topics.by_name
     for name in [header.topic] if header.topic else list(topics):
         topic = topics.get(name)
         if topic is None or not session.user.allows("/", "read", f"topic.{name}"):
             continue
         for track, offset in topic.assigned.groups().get(header.consumer_group, {}).items():
-            queue = _queue(session, topic, queue_id_of(topic, track))
+            queue = _queue(state, topic, queue_id_of(topic, track))
             _, end = topic.bound(track)
             time = topic.time_at(track, offset - 1) if offset > 0 else None
             found[queue] = QueueProgress(end, offset, offset, time or 0)
@@ -129,9 +128,9 @@ def _connection(member: Member[Session]) -> ClientConnection:
     )
 
 
-def _consumers(session: Session, request: Command) -> None:
+def _consumers(state: RemotingState, session: Session, request: Command) -> None:
     name = GroupRequest.take(request.ext).name
-    group = session.hub.members.groups.get(name)
+    group = state.members.groups.get(name)
     if group is None:
         session.respond(
             request,
@@ -149,28 +148,26 @@ def _consumers(session: Session, request: Command) -> None:
     session.respond(request, body=connections_body(connections, more))
 
 
-def _producers(session: Session, request: Command) -> None:
+def _producers(state: RemotingState, session: Session, request: Command) -> None:
     name = request.ext.get("producerGroup", "")
-    found = session.hub.members.producers.get(name)
+    found = state.members.producers.get(name)
     if not found:
         raise NotFound(f"no producer of group '{name:.120}' is connected")
     session.respond(request, body=connections_body([_connection(one) for one in found.values()]))
 
 
-def _groups_of_topic(session: Session, request: Command) -> None:
+def _groups_of_topic(state: RemotingState, session: Session, request: Command) -> None:
     name = TopicRequest.take(request.ext).topic
     session.check_topic_right("read", name)
-    online = {
-        group.name for group in session.hub.members.groups.values() if name in group.subscriptions
-    }
-    topic = session.hub.find_topic(name)
+    online = {group.name for group in state.members.groups.values() if name in group.subscriptions}
+    topic = state.topics.find(name)
     known = set(topic.assigned.groups()) if topic is not None else set()
     session.respond(request, body=json_bytes({"groupList": sorted(online | known)}))
 
 
-def _topics_of_group(session: Session, request: Command) -> None:
+def _topics_of_group(state: RemotingState, session: Session, request: Command) -> None:
     name = GroupRequest.take(request.ext).name
-    group = session.hub.members.groups.get(name)
+    group = state.members.groups.get(name)
     session.respond(request, body=topic_list_body(sorted(group.subscriptions) if group else []))
 
 

@@ -1,4 +1,4 @@
-"""Who asks: the user who has signed the request, or the one of the settings for this machine."""
+"""The user of a request: the one who signed it, or the configured user of local clients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULT_USER = "guest"  # what rocketmq_user is when nothing else was set
 
 _WATCHERS = frozenset({ADMINISTRATOR, "monitoring"})
 
-# What changes more than one topic's messages, or takes away what others need.
+# Requests that change more than the messages of one topic, or remove what others need.
 ADMINISTRATION = frozenset(
     {
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
@@ -30,7 +30,7 @@ ADMINISTRATION = frozenset(
         RequestCode.CONSUME_MESSAGE_DIRECTLY,
     }
 )
-# What tells about others.
+# Requests that report about other clients.
 WATCHING = frozenset(
     {
         RequestCode.GET_BROKER_RUNTIME_INFO,
@@ -46,8 +46,8 @@ WATCHING = frozenset(
 )
 
 
-def identify(session: Session, request: Command) -> User:
-    """The user of a request; LoginRefused. Some clients sign with an empty key: they do not."""
+def identify(session: Session, request: Command, local_user: str) -> User:
+    """The user of a request; LoginRefused. An empty access key is no signature."""
     users = session.broker.users
     peer = session.transport.peer_host
     key = request.ext.get(ACCESS_KEY)
@@ -59,8 +59,8 @@ def identify(session: Session, request: Command) -> User:
         session.is_signed = True
         return user
     if session.is_signed:
-        raise LoginRefused("requests on this connection are signed, and this one is not")
-    _check_default_password(session)
+        raise LoginRefused("unsigned request on a connection with signed ones: sign every request")
+    _check_default_password(session, local_user)
     if session.vhost is not None:
         return session.user
     if not is_loopback(peer):
@@ -68,16 +68,15 @@ def identify(session: Session, request: Command) -> User:
             f"RocketMQ clients from {peer} must sign their requests: give the client an access key "
             "(a user of the broker) and its secret (headrace user set-secret)"
         )
-    return _user_of_this_machine(session)
+    return _local_user(session, local_user)
 
 
-def _check_default_password(session: Session) -> None:
+def _check_default_password(session: Session, name: str) -> None:
     """LoginRefused if unsigned clients would act as the default user after it got a password.
 
     Another user is named in the settings on purpose.
     """
-    name, users = session.hub.settings.user, session.broker.users
-    account = users.find_user(name)
+    account = session.broker.users.find_user(name)
     if name == DEFAULT_USER and account is not None and not account.password.is_public:
         raise LoginRefused(
             f"user '{name}' has a password, so RocketMQ clients must sign their requests: give the "
@@ -86,19 +85,18 @@ def _check_default_password(session: Session) -> None:
         )
 
 
-def _user_of_this_machine(session: Session) -> User:
-    name = session.hub.settings.user
+def _local_user(session: Session, name: str) -> User:
     try:
         return session.broker.users.authenticate_certificate(name, session.transport.peer_host)
     except LoginRefused:
         raise LoginRefused(
-            f"RocketMQ clients that do not sign act as user '{name}' (rocketmq_user), who is not "
-            "there"
+            f"user '{name}' of unsigned RocketMQ clients (rocketmq_user) does not exist; create "
+            "it, or let the client sign its requests"
         ) from None
 
 
 def check_standing(session: Session, code: int) -> None:
-    """AccessRefused unless the user may ask for this at all, whatever it is about."""
+    """AccessRefused unless the user may send requests of this code at all."""
     if code in ADMINISTRATION:
         if not session.is_signed:
             raise AccessRefused(

@@ -19,9 +19,8 @@ from headrace.wire.remoting.json_values import body_map, json_bytes
 from headrace.wire.remoting.names import check_group
 
 if TYPE_CHECKING:
-    from headrace.server.remoting.handlers import Handler
     from headrace.server.remoting.session import Session
-    from headrace.server.remoting.state import RemotingState
+    from headrace.server.remoting.state import Handler, RemotingState
 
 COMPONENT = "rocketmq-group"
 MAX_RETRIES = 1000
@@ -65,44 +64,44 @@ class GroupSettings:
             raise AccessRefused(f"group '{name}' may not broadcast (consumeBroadcastEnable)")
 
 
-def _update(session: Session, request: Command) -> None:
+def _update(state: RemotingState, session: Session, request: Command) -> None:
     config = GroupConfig.take(body_map(request.body))
     check_group(config.name)
     if not -1 <= config.retry_max_times <= MAX_RETRIES:
         raise PreconditionFailed(f"retryMaxTimes is a number from -1 to {MAX_RETRIES}")
-    session.hub.groups.set(config)
+    state.group_settings.set(config)
     session.metadata_version = session.broker.storage.issued
     session.respond(request)
 
 
-def known_groups(hub: RemotingState) -> list[str]:
+def known_groups(state: RemotingState) -> list[str]:
     """Groups with settings, with members or with offsets."""
-    known = {*hub.groups.names(), *hub.members.groups}
-    for topic in hub.vhost.topics.log.topics.values():
+    known = {*state.group_settings.names(), *state.members.groups}
+    for topic in state.topics.by_name.values():
         known.update(topic.assigned.groups())
     return sorted(known)
 
 
-def _all(session: Session, request: Command) -> None:
-    groups = session.hub.groups
-    body = group_configs_body([groups.get(name) for name in known_groups(session.hub)])
+def _all(state: RemotingState, session: Session, request: Command) -> None:
+    groups = state.group_settings
+    body = group_configs_body([groups.get(name) for name in known_groups(state)])
     session.respond(request, body=body)
 
 
-def _one(session: Session, request: Command) -> None:
+def _one(state: RemotingState, session: Session, request: Command) -> None:
     name = GroupRequest.take(request.ext).name
-    if name not in known_groups(session.hub):
+    if name not in known_groups(state):
         raise NotFound(f"no group '{name:.120}'")
-    session.respond(request, body=json_bytes(session.hub.groups.get(name).as_map()))
+    session.respond(request, body=json_bytes(state.group_settings.get(name).as_map()))
 
 
-def _delete(session: Session, request: Command) -> None:
+def _delete(state: RemotingState, session: Session, request: Command) -> None:
     header = DeleteGroup.take(request.ext)
     name = header.group_name
-    if name in session.hub.members.groups:
+    if name in state.members.groups:
         raise PreconditionFailed(f"group '{name:.120}' has members; stop them first")
-    found = session.hub.groups.clear(name)
-    for topic in session.hub.vhost.topics.log.topics.values():
+    found = state.group_settings.clear(name)
+    for topic in state.topics.by_name.values():
         if header.clean_offset and name in topic.assigned.groups():
             topic.assigned.forget(name)
             found = True
@@ -112,11 +111,11 @@ def _delete(session: Session, request: Command) -> None:
     session.respond(request)
 
 
-def _clone(session: Session, request: Command) -> None:
+def _clone(state: RemotingState, session: Session, request: Command) -> None:
     """Let a group begin where another is."""
     header = CloneGroupOffset.take(request.ext)
     check_group(header.dest_group)
-    topics = session.hub.vhost.topics.log.topics
+    topics = state.topics.by_name
     for name in [header.topic] if header.topic else list(topics):
         topic = topics.get(name)
         known = topic.assigned.groups().get(header.src_group, {}) if topic is not None else {}

@@ -1,10 +1,8 @@
-"""Requests to handlers. Both sets of codes are answered on either port."""
+"""Request code to handler. Both ports serve the codes of name server and broker."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
-
+from headrace.core.broker import Broker
 from headrace.errors import PreconditionFailed, Unsupported
 from headrace.server.remoting import (
     admin,
@@ -19,35 +17,20 @@ from headrace.server.remoting import (
     send,
     statistics,
 )
-from headrace.server.remoting.authentication import check_standing
+from headrace.server.remoting.authentication import check_standing, identify
+from headrace.server.remoting.session import RemotingSettings, Session
+from headrace.server.remoting.state import Handler, RemotingState
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.send import SEND_CODES
 
-if TYPE_CHECKING:
-    from headrace.server.remoting.session import Session
-
 BODY_MAX = 1 << 16  # bytes of JSON, which is decoded on the loop
-_CARRIERS = SEND_CODES  # requests with the body of a message
-Handler: TypeAlias = Callable[["Session", Command], None]
-
-
-def dispatch(session: Session, request: Command) -> None:
-    """Carry out one request. Raises what the peer did wrong."""
-    handler = HANDLERS.get(request.code)
-    if handler is None:
-        raise Unsupported(f"request code {request.code} is not supported")
-    check_standing(session, request.code)
-    if len(request.body) > BODY_MAX and request.code not in _CARRIERS:
-        raise PreconditionFailed(f"a body of {len(request.body)} bytes; {BODY_MAX} are allowed")
-    handler(session, request)
-
 
 HANDLERS: dict[int, Handler] = {
     **name_server.HANDLERS,
     **send.HANDLERS,
+    **retry_topics.HANDLERS,
     **pull.HANDLERS,
     **offsets.HANDLERS,
-    **retry_topics.HANDLERS,
     **membership.HANDLERS,
     **query.HANDLERS,
     **admin.HANDLERS,
@@ -55,3 +38,30 @@ HANDLERS: dict[int, Handler] = {
     **statistics.HANDLERS,
     **client_requests.HANDLERS,
 }
+
+
+class RequestHandlers:
+    """Serves the requests of all sessions: who asks, whether that is allowed, the handler."""
+
+    def __init__(self, broker: Broker, settings: RemotingSettings) -> None:
+        self.broker = broker
+        self.settings = settings
+        self.state = RemotingState(broker, settings)
+
+    def serve(self, session: Session, request: Command) -> None:
+        """Carry out one request; raises the error to respond with."""
+        session.admit(identify(session, request, self.settings.user), request)
+        code, size = request.code, len(request.body)
+        handler = HANDLERS.get(code)
+        if handler is None:
+            raise Unsupported(f"request code {code} is not supported")
+        check_standing(session, code)
+        if size > BODY_MAX and code not in SEND_CODES:  # those carry messages
+            raise PreconditionFailed(f"a body of {size} bytes; {BODY_MAX} are allowed")
+        handler(self.state, session, request)
+
+    def take_response(self, session: Session, response: Command) -> None:
+        self.state.relayed_requests.take_response(session, response)
+
+    def disconnected(self, session: Session) -> None:
+        self.state.disconnected(session)

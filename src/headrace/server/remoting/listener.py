@@ -147,12 +147,12 @@ class RemotingListener:
         self,
         broker: Broker,
         config: Config,
-        links: set[ServerTransport],
+        transports: set[ServerTransport],
         certificates: Certificates | None,
     ) -> None:
         self._broker = broker
         self._config = config
-        self._transports = links
+        self._transports = transports
         self._certificates = certificates
         self._sockets: list[socket.socket] = []
         self._opening: asyncio.Task[None] | None = None
@@ -168,7 +168,7 @@ class RemotingListener:
     def open(self, broker_port: int) -> None:
         """Begin to answer as soon as everything is imported."""
         opening = self._open(broker_port)
-        self._opening = asyncio.get_running_loop().create_task(opening, name="remoting-door")
+        self._opening = asyncio.get_running_loop().create_task(opening, name="remoting-listener")
 
     async def opened(self) -> None:
         """Return when requests are answered."""
@@ -177,20 +177,21 @@ class RemotingListener:
 
     async def _open(self, broker_port: int) -> None:
         loop = asyncio.get_running_loop()
-        place = "headrace.server.remoting"
-        session = await loop.run_in_executor(None, import_module, f"{place}.session")
-        state_module = import_module(f"{place}.state")
+        await loop.run_in_executor(None, import_module, "headrace.server.remoting.handlers")
+        from headrace.server.remoting.handlers import RequestHandlers
+        from headrace.server.remoting.session import RemotingSettings, Session
+
         config = self._config
-        settings = state_module.RemotingSettings(
+        settings = RemotingSettings(
             user=config.rocketmq_user,
+            port=broker_port,
             advertise_host=config.advertise_host,
             auto_create=config.auto_create_topics,
             max_message=config.max_message_size,
             frame_max=config.max_message_size + FRAME_SPARE,
         )
-        hub = state_module.RemotingState(self._broker, settings)
-        hub.port = broker_port
-        hub.start()
+        requests = RequestHandlers(self._broker, settings)
+        requests.state.start()
         for opened in self._sockets:
             limiter = HandshakeLimiter(
                 config.handshake_timeout, config.max_unauthenticated_per_address
@@ -198,7 +199,7 @@ class RemotingListener:
 
             def make_transport(limiter: HandshakeLimiter = limiter) -> ServerTransport:
                 return ServerTransport(
-                    loop, limiter, self._transports, lambda peer: session.Session(hub, peer)
+                    loop, limiter, self._transports, lambda transport: Session(requests, transport)
                 )
 
             self._servers.append(await self._serve(opened, limiter, make_transport))

@@ -29,14 +29,14 @@ from headrace.wire.remoting.message_queue import (
 from headrace.wire.remoting.names import check_group, is_retry_topic
 
 if TYPE_CHECKING:
-    from headrace.server.remoting.handlers import Handler
     from headrace.server.remoting.session import Session
+    from headrace.server.remoting.state import Handler, RemotingState
 
-LOCK_EXPIRY_MS = 60_000  # after the last refresh
+LOCK_EXPIRY_MS = 60_000  # after the last renewal
 
 
 class QueueLocks:
-    """By group and queue: who holds it, and since when nobody refreshed it."""
+    """By group and queue: the client that holds it, and when it last renewed the lock."""
 
     def __init__(self) -> None:
         self._held: dict[str, dict[tuple[str, int], tuple[str, int]]] = {}
@@ -44,14 +44,14 @@ class QueueLocks:
     def lock(
         self, group: str, client_id: str, queues: Iterable[MessageQueue], now: int
     ) -> list[MessageQueue]:
-        """Those that the client holds now."""
+        """Lock or renew; the queues that the client holds now."""
         held = self._held.setdefault(group, {})
         taken = []
         for queue in queues:
-            place = queue.topic, queue.queue_id
-            owner, since = held.get(place, (client_id, now))
+            key = queue.topic, queue.queue_id
+            owner, since = held.get(key, (client_id, now))
             if owner == client_id or now - since > LOCK_EXPIRY_MS:
-                held[place] = client_id, now
+                held[key] = client_id, now
                 taken.append(queue)
         return taken
 
@@ -59,22 +59,22 @@ class QueueLocks:
         """Only what the client holds itself."""
         held = self._held.get(group, {})
         for queue in queues:
-            place = queue.topic, queue.queue_id
-            if held.get(place, ("", 0))[0] == client_id:
-                del held[place]
+            key = queue.topic, queue.queue_id
+            if held.get(key, ("", 0))[0] == client_id:
+                del held[key]
         if not held:
             self._held.pop(group, None)
 
     def release(self, group: str, client_id: str) -> None:
-        """The client is gone: nobody has to wait for the expiry."""
+        """The client is gone: others need not wait for the expiry."""
         held = self._held.get(group, {})
-        for place in [place for place, (owner, _) in held.items() if owner == client_id]:
-            del held[place]
+        for key in [key for key, (owner, _) in held.items() if owner == client_id]:
+            del held[key]
         if not held:
             self._held.pop(group, None)
 
     def is_orderly(self, group: str, now: int) -> bool:
-        """Whether anybody in the group holds a queue."""
+        """Whether a member of the group holds a queue."""
         held = self._held.get(group, {})
         return any(now - since <= LOCK_EXPIRY_MS for _, since in held.values())
 
@@ -114,8 +114,15 @@ class GroupMembers(Generic[C]):
     def client_ids(self) -> list[str]:
         return sorted({member.client_id for member in self.members.values()})
 
+    def has_other(self, member: Member[C]) -> bool:
+        """Whether the member's client is in the group over another connection, too."""
+        return any(
+            one.client_id == member.client_id and one.connection is not member.connection
+            for one in self.members.values()
+        )
+
     def subscribe(self, subscriptions: Iterable[Subscription]) -> bool:
-        """The last heartbeat is right; a younger expression is not replaced by an older one."""
+        """The last heartbeat holds; a newer expression is not replaced by an older one."""
         wanted = {one.topic: one for one in subscriptions}
         changed = wanted.keys() != self.subscriptions.keys()
         self.subscriptions = {
@@ -135,9 +142,9 @@ class GroupMembership(Generic[C]):
         self.producers: dict[str, dict[C, Member[C]]] = {}
 
     def beat(self, config: ConsumerGroup, member: Member[C], *, keep: bool = False) -> bool:
-        """A heartbeat for a consumer group; True when its members must hear of a change.
+        """A heartbeat for a consumer group; True when its members must be notified of a change.
 
-        ``keep``: it does not say the subscriptions, those of before hold.
+        ``keep``: it carries no subscriptions, the known ones hold.
         """
         group = self.groups.get(config.name)
         if group is None:
@@ -152,7 +159,7 @@ class GroupMembership(Generic[C]):
         self.producers.setdefault(group, {})[member.connection] = member
 
     def leave(self, group: str, connection: C) -> bool:
-        """The member is gone; True when others are left who must hear of it."""
+        """Remove a member; True when others are left, who must be notified."""
         found = self.groups.get(group)
         if found is None or found.members.pop(connection, None) is None:
             return False
@@ -168,25 +175,33 @@ class GroupMembership(Generic[C]):
             if not found:
                 del self.producers[group]
 
-    def lose(self, connection: C) -> list[str]:
-        """The connection is gone; the consumer groups in which others must hear of it."""
+    def remove(self, connection: C) -> list[str]:
+        """The connection is closed; the consumer groups whose other members must be notified."""
         for name in [name for name, found in self.producers.items() if connection in found]:
             self.leave_producers(name, connection)
         held = [name for name, group in self.groups.items() if connection in group.members]
         return [name for name in held if self.leave(name, connection)]
 
     def expire(self, now: int) -> list[str]:
-        """Forget who has been silent too long; the groups whose members must hear of it."""
+        """Remove silent members; the groups whose other members must be notified."""
         limit = now - EXPIRY_MS
-        told = []
+        changed = []
         for name, group in list(self.groups.items()):
             silent = [one for one in group.members.values() if one.seen < limit]
             if any([self.leave(name, one.connection) for one in silent]):
-                told.append(name)
+                changed.append(name)
         for name, found in list(self.producers.items()):
             for one in [one for one in found.values() if one.seen < limit]:
                 self.leave_producers(name, one.connection)
-        return told
+        return changed
+
+    def client_ids(self, group: str) -> list[str]:
+        found = self.groups.get(group)
+        return [] if found is None else found.client_ids()
+
+    def find_producer(self, group: str) -> C | None:
+        """A connection of a producer group."""
+        return next(iter(self.producers.get(group, ())), None)
 
     def find_client(self, client_id: str) -> C | None:
         """A connection of the client, if it is a producer."""
@@ -204,53 +219,53 @@ class GroupMembership(Generic[C]):
 MAX_GROUPS = 1000  # of one client
 
 
-def _heartbeat(session: Session, request: Command) -> None:
+def _heartbeat(state: RemotingState, session: Session, request: Command) -> None:
     beat = Heartbeat.take(request.body)
-    hub = session.hub
     if len(beat.consumer_groups) + len(beat.producer_groups) > MAX_GROUPS:
-        raise PreconditionFailed(f"a client is in at most {MAX_GROUPS} groups")
-    member = Member(beat.client_id, session, request.language, request.version, hub.now_ms())
+        raise PreconditionFailed(
+            f"the heartbeat names more than {MAX_GROUPS} groups; use several clients"
+        )
+    member = Member(beat.client_id, session, request.language, request.version, state.now_ms())
     for group in beat.consumer_groups:
         check_group(group.name)
         for one in group.subscriptions:
             session.check_topic_right("read", one.topic)
             compile_selector(one.kind, one.expression)
     for name in beat.producer_groups:
-        hub.members.beat_producer(name, member)
+        state.members.beat_producer(name, member)
     changed = [
         group.name
         for group in beat.consumer_groups
-        if hub.members.beat(group, member, keep=beat.without_subscriptions)
+        if state.members.beat(group, member, keep=beat.without_subscriptions)
     ]
-    hub.watch_members()
+    state.expire_members()
     session.respond(request)
     for name in changed:
-        hub.notify(name)
+        state.notify_members(name)
 
 
-def _unregister(session: Session, request: Command) -> None:
+def _unregister(state: RemotingState, session: Session, request: Command) -> None:
     header = UnregisterClient.take(request.ext)
-    hub = session.hub
     if header.producer_group:
-        hub.members.leave_producers(header.producer_group, session)
+        state.members.leave_producers(header.producer_group, session)
     if header.consumer_group:
-        if _is_member(session, header.consumer_group, header.client_id):
-            hub.locks.release(header.consumer_group, header.client_id)
-        if hub.members.leave(header.consumer_group, session):
-            hub.notify(header.consumer_group)
+        if _is_member(state, session, header.consumer_group, header.client_id):
+            state.queue_locks.release(header.consumer_group, header.client_id)
+        if state.members.leave(header.consumer_group, session):
+            state.notify_members(header.consumer_group)
     session.respond(request)
 
 
-def _is_member(session: Session, group: str, client_id: str) -> bool:
-    """Whether the connection is that member: nobody speaks for another."""
-    found = session.hub.members.groups.get(group)
+def _is_member(state: RemotingState, session: Session, group: str, client_id: str) -> bool:
+    """Whether the connection is that member: a client acts only for itself."""
+    found = state.members.groups.get(group)
     member = found.members.get(session) if found is not None else None
     return member is not None and member.client_id == client_id
 
 
-def _members(session: Session, request: Command) -> None:
+def _members(state: RemotingState, session: Session, request: Command) -> None:
     name = GetConsumerList.take(request.ext).consumer_group
-    group = session.hub.members.groups.get(name)
+    group = state.members.groups.get(name)
     if group is None:
         session.respond(
             request, ResponseCode.SYSTEM_ERROR, remark=f"no consumer for this group, {name:.255}"
@@ -259,40 +274,39 @@ def _members(session: Session, request: Command) -> None:
     session.respond(request, body=members_body(group.client_ids()))
 
 
-def _lock(session: Session, request: Command) -> None:
+def _lock(state: RemotingState, session: Session, request: Command) -> None:
     wanted = LockRequest.take(request.body)
-    hub = session.hub
-    group = hub.members.groups.get(wanted.consumer_group)
+    group = state.members.groups.get(wanted.consumer_group)
     if group is None or session not in group.members:
         raise NotFound(
-            f"group '{wanted.consumer_group:.120}' does not know this client; "
-            "a heartbeat comes before a lock"
+            f"this client is no member of group '{wanted.consumer_group:.120}'; "
+            "send a heartbeat before you lock queues"
         )
     for name in {queue.topic for queue in wanted.queues}:
         session.check_topic_right("read", name)
     there = []
-    if _is_member(session, wanted.consumer_group, wanted.client_id):
-        there = [queue for queue in wanted.queues if _exists(session, queue)]
-    held = hub.locks.lock(wanted.consumer_group, wanted.client_id, there, hub.now_ms())
+    if _is_member(state, session, wanted.consumer_group, wanted.client_id):
+        there = [queue for queue in wanted.queues if _exists(state, queue)]
+    held = state.queue_locks.lock(wanted.consumer_group, wanted.client_id, there, state.now_ms())
     session.respond(request, body=locked_body(held))
 
 
-def _exists(session: Session, queue: MessageQueue) -> bool:
-    """Nobody can hold more than there is."""
-    topic = session.hub.find_topic(queue.topic)
+def _exists(state: RemotingState, queue: MessageQueue) -> bool:
+    """Only queues that exist can be locked."""
+    topic = state.topics.find(queue.topic)
     if topic is None:
         return is_retry_topic(queue.topic) and queue.queue_id == 0
     return 0 <= queue.queue_id < read_queues(topic)
 
 
-def _unlock(session: Session, request: Command) -> None:
+def _unlock(state: RemotingState, session: Session, request: Command) -> None:
     given = LockRequest.take(request.body)
-    if _is_member(session, given.consumer_group, given.client_id):
-        session.hub.locks.unlock(given.consumer_group, given.client_id, given.queues)
+    if _is_member(state, session, given.consumer_group, given.client_id):
+        state.queue_locks.unlock(given.consumer_group, given.client_id, given.queues)
     session.respond(request)
 
 
-def _check(session: Session, request: Command) -> None:
+def _check(state: RemotingState, session: Session, request: Command) -> None:
     check = ClientCheck.take(request.body)
     compile_selector(check.subscription.kind, check.subscription.expression)
     session.respond(request)

@@ -50,7 +50,7 @@ def physical_offset(number: int, offset: int) -> int:
     return number << OFFSET_BITS | offset
 
 
-def take_physical(physical: int) -> tuple[int, int]:
+def split_physical(physical: int) -> tuple[int, int]:
     """The number of a track, and the offset in it."""
     return physical >> OFFSET_BITS, physical & _OFFSET_MASK
 
@@ -62,7 +62,7 @@ _FLAG, _SYS_FLAG, _PORT, _TIMES, _PREPARED = (
 INT32 = range(-(1 << 31), 1 << 31)
 _INT64 = range(-(1 << 63), 1 << 63)
 _PORTS = range(1 << 16)
-REAL_LANE = OWN + "lane"  # of a message in a hidden topic, unless it is the middle one
+REAL_PRIORITY = OWN + "lane"  # of a message in a hidden topic, unless it is the middle one
 _SEPARATORS = frozenset({NAME_END, VALUE_END})
 _NOT_SHOWN = frozenset({_FLAG, _SYS_FLAG, _PORT, _TIMES, _PREPARED, AMQP_RAW})
 
@@ -87,21 +87,21 @@ class TopicRecord:
         return replace(self, properties=kept)
 
 
-def hidden(record: TopicRecord, topic: str, queue_id: int, lane: Priority) -> TopicRecord:
+def hide(record: TopicRecord, topic: str, queue_id: int, priority: Priority) -> TopicRecord:
     """The message as it waits in a hidden topic, knowing where it belongs."""
     return record.with_properties(
         **{
             names.REAL_TOPIC: topic,
             names.REAL_QUEUE_ID: str(queue_id),
-            REAL_LANE: lane.name if lane is not Priority.MIDDLE else None,
+            REAL_PRIORITY: priority.name if priority is not Priority.MIDDLE else None,
         }
     )
 
 
-def revealed(record: TopicRecord) -> TopicRecord:
+def reveal(record: TopicRecord) -> TopicRecord:
     """The same when it leaves the hidden topic."""
     return record.with_properties(
-        **{names.REAL_TOPIC: None, names.REAL_QUEUE_ID: None, REAL_LANE: None}
+        **{names.REAL_TOPIC: None, names.REAL_QUEUE_ID: None, REAL_PRIORITY: None}
     )
 
 
@@ -177,7 +177,7 @@ def sent_bytes(
     host: bytes,
 ) -> bytes:
     """A message as pulls give it."""
-    text = _sayable(record.properties)
+    text = _writable(record.properties)
     return stored_bytes(
         topic=topic,
         body=record.body,
@@ -196,7 +196,7 @@ def sent_bytes(
     )
 
 
-def _sayable(properties: Mapping[str, str]) -> bytes:
+def _writable(properties: Mapping[str, str]) -> bytes:
     """Properties that other protocols gave may be more than RocketMQ can say: the rest stays."""
     try:
         return properties_bytes(properties)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import NoSuchTopic
 from headrace.server.remoting.group_settings import known_groups
 from headrace.server.remoting.message_mapping import read_queues
-from headrace.server.remoting.state import TEMPLATE_QUEUES
+from headrace.server.remoting.topics import TEMPLATE_QUEUES
 from headrace.wire.remoting import names
 from headrace.wire.remoting.codes import READ_WRITE, Perm, RequestCode
 from headrace.wire.remoting.command import Command
@@ -21,68 +21,67 @@ from headrace.wire.remoting.headers.route import (
 )
 
 if TYPE_CHECKING:
-    from headrace.server.remoting.handlers import Handler
     from headrace.server.remoting.session import Session
+    from headrace.server.remoting.state import Handler, RemotingState
 
 
-def broker_data(session: Session) -> BrokerData:
+def broker_data(state: RemotingState, session: Session) -> BrokerData:
     """Where this broker is, as seen by the client: the address by which it came is one it can
     reach."""
-    hub = session.hub
-    host = hub.settings.advertise_host or session.transport.host
+    host = state.settings.advertise_host or session.transport.host
     shown = f"[{host}]" if ":" in host else host
-    return BrokerData(hub.settings.cluster, hub.settings.broker_name, {0: f"{shown}:{hub.port}"})
+    return BrokerData(
+        state.settings.cluster, state.settings.broker_name, {0: f"{shown}:{state.settings.port}"}
+    )
 
 
-def _route(session: Session, request: Command) -> None:
+def _route(state: RemotingState, session: Session, request: Command) -> None:
     header = GetRouteInfo.take(request.ext)
-    queues = queue_data(session, header.topic)
-    session.respond(request, body=TopicRoute((broker_data(session),), (queues,)).encode())
+    queues = queue_data(state, header.topic)
+    session.respond(request, body=TopicRoute((broker_data(state, session),), (queues,)).encode())
 
 
-def queue_data(session: Session, name: str) -> QueueData:
+def queue_data(state: RemotingState, name: str) -> QueueData:
     """NoSuchTopic when there is none, and none will come by itself."""
-    hub = session.hub
-    broker = hub.settings.broker_name
-    topic = hub.find_topic(name)
+    broker = state.settings.broker_name
+    topic = state.topics.find(name)
     if topic is not None:
         return QueueData(broker, read_queues(topic), topic.queues)
-    if name == names.TEMPLATE_TOPIC and hub.settings.auto_create:
+    if name == names.TEMPLATE_TOPIC and state.settings.auto_create:
         perm = int(READ_WRITE | Perm.INHERIT)
         return QueueData(broker, TEMPLATE_QUEUES, TEMPLATE_QUEUES, perm)
-    if name == names.reply_topic(hub.settings.cluster):  # nothing is kept there
+    if name == names.reply_topic(state.settings.cluster):  # nothing is kept there
         return QueueData(broker, 1, 1)
     if names.is_retry_topic(name):  # it will be made when it is needed; nobody has to wait for it
         return QueueData(broker, 1, 1)
     raise NoSuchTopic(f"No topic route info in name server for the topic: {name:.255}")
 
 
-def _clusters(session: Session, request: Command) -> None:
-    settings = session.hub.settings
+def _clusters(state: RemotingState, session: Session, request: Command) -> None:
+    settings = state.settings
     info = ClusterInfo(
-        {settings.broker_name: broker_data(session)},
+        {settings.broker_name: broker_data(state, session)},
         {settings.cluster: (settings.broker_name,)},
     )
     session.respond(request, body=info.encode())
 
 
-def _usable(session: Session) -> list[str]:
+def _usable(state: RemotingState, session: Session) -> list[str]:
     """Topics that the user may do anything with.
 
     Retry topics are among them before they are made: consoles find groups by them.
     """
-    hub = session.hub
-    retries = (names.retry_topic(group) for group in known_groups(hub))
-    known = dict.fromkeys([*hub.vhost.topics.log.names(), *retries])
+    retries = (names.retry_topic(group) for group in known_groups(state))
+    known = dict.fromkeys([*sorted(state.topics.by_name), *retries])
     return [name for name in known if session.may_use_topic(name)]
 
 
-def _topics(session: Session, request: Command) -> None:
-    session.respond(request, body=topic_list_body(_usable(session)))
+def _topics(state: RemotingState, session: Session, request: Command) -> None:
+    session.respond(request, body=topic_list_body(_usable(state, session)))
 
 
-def _system_topics(session: Session, request: Command) -> None:
-    found = [name for name in _usable(session) if names.is_system_topic(name)]
+def _system_topics(state: RemotingState, session: Session, request: Command) -> None:
+    found = [name for name in _usable(state, session) if names.is_system_topic(name)]
     session.respond(request, body=topic_list_body([names.TEMPLATE_TOPIC, *found]))
 
 

@@ -9,7 +9,7 @@ from headrace.errors import NotFound
 from headrace.model.topics.partitions import Track
 from headrace.server.remoting.message_mapping import queue_id_of, track_of
 from headrace.wire.remoting.codes import Language, RequestCode
-from headrace.wire.remoting.command import ONEWAY, Command
+from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.offsets import (
     EarliestStoreTime,
     GetMaxOffset,
@@ -26,38 +26,38 @@ from headrace.wire.remoting.message_queue import MessageQueue, offset_list_body,
 from headrace.wire.remoting.names import check_group, is_retry_topic
 
 if TYPE_CHECKING:
-    from headrace.server.remoting.handlers import Handler
     from headrace.server.remoting.session import Session
+    from headrace.server.remoting.state import Handler, RemotingState
 
 YOUNG_MESSAGES = 100_000  # in a queue, all of them still there
 
 
 def store_offset(
-    session: Session,
+    state: RemotingState,
     group: str,
     name: str,
     queue_id: int,
     header: PullMessage | UpdateConsumerOffset,
 ) -> None:
-    topic = session.hub.find_topic(name)
+    topic = state.topics.find(name)
     if topic is not None and header.commit_offset >= 0:
         topic.assigned.set(group, track_of(topic, queue_id), header.commit_offset)
 
 
-def _update_offset(session: Session, request: Command) -> None:
+def _update_offset(state: RemotingState, session: Session, request: Command) -> None:
     header = UpdateConsumerOffset.take(request.ext)
     check_group(header.consumer_group)
     session.check_topic_right("read", header.topic)
-    store_offset(session, header.consumer_group, header.topic, header.queue_id, header)
+    store_offset(state, header.consumer_group, header.topic, header.queue_id, header)
     if not request.is_oneway:
         session.metadata_version = session.broker.storage.issued
     session.respond(request)
 
 
-def _query_offset(session: Session, request: Command) -> None:
+def _query_offset(state: RemotingState, session: Session, request: Command) -> None:
     header = QueryConsumerOffset.take(request.ext)
     session.check_topic_right("read", header.topic)
-    topic = session.hub.find_topic(header.topic)
+    topic = state.topics.find(header.topic)
     found: int | None = None
     if topic is not None:
         track = track_of(topic, header.queue_id)
@@ -65,42 +65,42 @@ def _query_offset(session: Session, request: Command) -> None:
         if found is None and header.set_zero_if_not_found is not False and _is_young(topic, track):
             found = 0
     elif is_retry_topic(header.topic):
-        found = 0  # it will be made when the first message comes back
+        found = 0  # created when the first message is sent back
     if found is None:
         raise NotFound(f"group '{header.consumer_group}' has no offset in '{header.topic}'")
-    session.metadata_version = session.broker.storage.issued  # a reported offset never goes back
+    session.metadata_version = session.broker.storage.issued  # a reported offset must never go back
     session.respond(request, ext=OffsetResult(found).ext())
 
 
 def _is_young(topic: LogTopic, track: Track) -> bool:
-    """Whoever starts a consumer a little late shall not miss what was sent before, as with
-    Apache's brokers; in a large topic a new group begins at the end."""
+    """A consumer that starts a little late does not miss what was sent before, as with Apache's
+    brokers; in a large topic a new group begins at the end."""
     first, end = topic.bound(track)
     return first == 0 and end <= YOUNG_MESSAGES
 
 
-def _bound(session: Session, name: str, queue_id: int) -> tuple[int, int]:
+def _bound(state: RemotingState, session: Session, name: str, queue_id: int) -> tuple[int, int]:
     session.check_topic_right("read", name)
-    topic = session.hub.find_topic(name)
+    topic = state.topics.find(name)
     return (0, 0) if topic is None else topic.bound(track_of(topic, queue_id))
 
 
-def _max_offset(session: Session, request: Command) -> None:
+def _max_offset(state: RemotingState, session: Session, request: Command) -> None:
     header = GetMaxOffset.take(request.ext)
-    _, end = _bound(session, header.topic, header.queue_id)
+    _, end = _bound(state, session, header.topic, header.queue_id)
     session.respond(request, ext=OffsetResult(end).ext())
 
 
-def _min_offset(session: Session, request: Command) -> None:
+def _min_offset(state: RemotingState, session: Session, request: Command) -> None:
     header = GetMinOffset.take(request.ext)
-    first, _ = _bound(session, header.topic, header.queue_id)
+    first, _ = _bound(state, session, header.topic, header.queue_id)
     session.respond(request, ext=OffsetResult(first).ext())
 
 
-def _search_offset(session: Session, request: Command) -> None:
+def _search_offset(state: RemotingState, session: Session, request: Command) -> None:
     header = SearchOffset.take(request.ext)
-    first, end = _bound(session, header.topic, header.queue_id)
-    topic = session.hub.find_topic(header.topic)
+    first, end = _bound(state, session, header.topic, header.queue_id)
+    topic = state.topics.find(header.topic)
     offset = 0
     if topic is not None and first < end:
         track = track_of(topic, header.queue_id)
@@ -111,21 +111,21 @@ def _search_offset(session: Session, request: Command) -> None:
     session.respond(request, ext=OffsetResult(offset).ext())
 
 
-def _earliest(session: Session, request: Command) -> None:
+def _earliest(state: RemotingState, session: Session, request: Command) -> None:
     header = EarliestStoreTime.take(request.ext)
-    first, end = _bound(session, header.topic, header.queue_id)
-    topic = session.hub.find_topic(header.topic)
+    first, end = _bound(state, session, header.topic, header.queue_id)
+    topic = state.topics.find(header.topic)
     time: int | None = None
     if topic is not None and first < end:
         time = topic.time_at(track_of(topic, header.queue_id), first)
     session.respond(request, ext=TimestampResult(-1 if time is None else time).ext())
 
 
-def _reset_offset(session: Session, request: Command) -> None:
-    """Let a group go to a time; its members are told, and drop what they have fetched."""
+def _reset_offset(state: RemotingState, session: Session, request: Command) -> None:
+    """Reset a group to a time; its members are notified, and drop what they have fetched."""
     header = ResetOffset.take(request.ext)
     session.check_topic_right("read", header.topic)
-    topic = session.hub.get_topic(header.topic)
+    topic = state.topics.get(header.topic)
     offsets: dict[MessageQueue, int] = {}
     for track, (first, end) in topic.bounds().items():
         wanted = end
@@ -135,29 +135,23 @@ def _reset_offset(session: Session, request: Command) -> None:
         if not header.is_force and known is not None:
             wanted = min(wanted, known)
         topic.assigned.set(header.group, track, wanted)
-        offsets[
-            MessageQueue(topic.name, session.hub.settings.broker_name, queue_id_of(topic, track))
-        ] = wanted
+        offsets[MessageQueue(topic.name, state.settings.broker_name, queue_id_of(topic, track))] = (
+            wanted
+        )
     session.metadata_version = session.broker.storage.issued
-    _tell_members(session, header, offsets)
+    _notify_reset(state, header, offsets)
     session.respond(request, body=offsets_body("offsetTable", offsets))
 
 
-def _tell_members(session: Session, header: ResetOffset, offsets: dict[MessageQueue, int]) -> None:
-    group = session.hub.members.groups.get(header.group)
+def _notify_reset(
+    state: RemotingState, header: ResetOffset, offsets: dict[MessageQueue, int]
+) -> None:
+    group = state.members.groups.get(header.group)
     for member in list(group.members.values()) if group is not None else []:
         listed = member.language is Language.CPP
         body = (offset_list_body if listed else offsets_body)("offsetTable", offsets)
-        other = member.connection
-        other.send_command(
-            Command(
-                RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
-                header.ext(),
-                body,
-                opaque=other.next_opaque(),
-                flag=ONEWAY,
-            )
-        )
+        code = RequestCode.RESET_CONSUMER_CLIENT_OFFSET
+        member.connection.send_request(code, header.ext(), body, oneway=True)
 
 
 HANDLERS: dict[int, Handler] = {

@@ -28,14 +28,14 @@ from headrace.wire.remoting.message_ids import host_bytes
 from headrace.wire.remoting.names import check_group
 
 if TYPE_CHECKING:
-    from headrace.server.remoting.handlers import Handler
     from headrace.server.remoting.session import Session
+    from headrace.server.remoting.state import Handler, RemotingState
 
 logger = logging.getLogger(__name__)
 
-MAX_MESSAGES = 1024  # in one answer
+MAX_MESSAGES = 1024  # in one response
 MAX_BYTES = 1 << 20  # unless a single message has more
-SCAN_MESSAGES = 8192  # looked at for one answer when a selector passes few of them
+SCAN_MESSAGES = 8192  # scanned for one response when a selector matches few
 MAX_SUSPEND_MS = 60_000
 _COMMIT, _SUSPEND, _SUBSCRIPTION = (
     int(PullFlag.COMMIT_OFFSET),
@@ -45,7 +45,7 @@ _COMMIT, _SUSPEND, _SUBSCRIPTION = (
 
 
 class PullResponse(NamedTuple):
-    """The answer to a pull."""
+    """The response to a pull."""
 
     code: ResponseCode
     remark: str
@@ -53,22 +53,21 @@ class PullResponse(NamedTuple):
     pieces: list[bytes]
 
 
-def _pull(session: Session, request: Command) -> None:
+def _pull(state: RemotingState, session: Session, request: Command) -> None:
     header = PullMessage.take(request.ext)
     check_group(header.consumer_group)
     session.check_topic_right("read", header.topic)
-    _check_group(session, header.consumer_group)
-    selector = _selector(session, header)
+    _check_group(state, header.consumer_group)
+    selector = _selector(state, header)
     if header.sys_flag & _COMMIT and header.commit_offset >= 0:
-        store_offset(session, header.consumer_group, header.topic, header.queue_id, header)
-    pulled = _look(session, header, selector)
-    hub = session.hub
+        store_offset(state, header.consumer_group, header.topic, header.queue_id, header)
+    pulled = _read(state, session, header, selector)
     may_wait = header.sys_flag & _SUSPEND and header.suspend_timeout_millis > 0
     if pulled.code is not ResponseCode.PULL_NOT_FOUND or not may_wait:
-        _tell(session, request, pulled)
+        _respond(session, request, pulled)
         return
-    if not hub.polls.has_room(session):
-        _tell(session, request, pulled)
+    if not state.long_polls.has_room(session):
+        _respond(session, request, pulled)
         return
 
     def attempt(must: bool) -> bool:
@@ -77,23 +76,23 @@ def _pull(session: Session, request: Command) -> None:
         except AccessRefused as error:
             session.refuse(request, error)
             return True
-        found = _look(session, header, selector)
+        found = _read(state, session, header, selector)
         if found.code is ResponseCode.PULL_NOT_FOUND and not must:
             return False
-        _tell(session, request, found)
+        _respond(session, request, found)
         return True
 
     wait_ms = min(header.suspend_timeout_millis, MAX_SUSPEND_MS)
-    hub.polls.hold(header.topic, PullRequest(session, hub.now_ms() + wait_ms, attempt))
+    state.long_polls.hold(header.topic, PullRequest(session, state.now_ms() + wait_ms, attempt))
 
 
-def _check_group(session: Session, name: str) -> None:
-    group = session.hub.members.groups.get(name)
+def _check_group(state: RemotingState, name: str) -> None:
+    group = state.members.groups.get(name)
     broadcasting = group is not None and not group.is_clustering
-    session.hub.groups.check_consuming(name, broadcasting=broadcasting)
+    state.group_settings.check_consuming(name, broadcasting=broadcasting)
 
 
-def _tell(session: Session, request: Command, pulled: PullResponse) -> None:
+def _respond(session: Session, request: Command, pulled: PullResponse) -> None:
     ext = pulled.result.ext()
     if pulled.pieces:
         session.respond_with(request, ext, pulled.pieces, pulled.remark)
@@ -101,11 +100,11 @@ def _tell(session: Session, request: Command, pulled: PullResponse) -> None:
         session.respond(request, pulled.code, ext, remark=pulled.remark)
 
 
-def _selector(session: Session, header: PullMessage) -> Selector:
+def _selector(state: RemotingState, header: PullMessage) -> Selector:
     """That of the request, or that of the group's heartbeat."""
     if header.sys_flag & _SUBSCRIPTION:
         return compile_selector(header.expression_type, header.subscription or "*")
-    known = session.hub.members.find_subscription(header.consumer_group, header.topic)
+    known = state.members.find_subscription(header.consumer_group, header.topic)
     if known is None:
         return (
             EVERYTHING
@@ -115,9 +114,11 @@ def _selector(session: Session, header: PullMessage) -> Selector:
     return compile_selector(known.kind, known.expression)
 
 
-def _look(session: Session, header: PullMessage, selector: Selector) -> PullResponse:
-    """What a pull finds now."""
-    topic = session.hub.find_topic(header.topic)
+def _read(
+    state: RemotingState, session: Session, header: PullMessage, selector: Selector
+) -> PullResponse:
+    """The response to a pull, as of now."""
+    topic = state.topics.find(header.topic)
     if topic is None:
         return _outside(header.queue_offset, 0, 0)
     track = track_of(topic, header.queue_id)
@@ -129,15 +130,14 @@ def _look(session: Session, header: PullMessage, selector: Selector) -> PullResp
     pieces, following = _collect(session, topic, track, header, selector, end)
     result = PullResult(0, following, first, end)
     if pieces:
-        hub = session.hub
-        hub.got_total += len(pieces)
-        hub.count(GOT, f"{topic.name}@{header.consumer_group}", len(pieces))
+        state.delivered_total += len(pieces)
+        state.count(GOT, f"{topic.name}@{header.consumer_group}", len(pieces))
         return PullResponse(ResponseCode.SUCCESS, "FOUND", result, pieces)
     return PullResponse(ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE", result, [])
 
 
 def _outside(offset: int, first: int, end: int) -> PullResponse:
-    """There is nothing at the offset: not yet, or not any more."""
+    """There is no message at the offset: not yet, or no longer."""
     if offset == end:
         remark = "OFFSET_OVERFLOW_ONE" if end else "NO_MESSAGE_IN_QUEUE"
         return PullResponse(
@@ -149,16 +149,16 @@ def _outside(offset: int, first: int, end: int) -> PullResponse:
 
 
 def _ahead(session: Session, header: PullMessage, topic: LogTopic, track: Track) -> PullResponse:
-    """The consumer has seen messages that are not in the log. It is sent to where the log went on
-    after a restore or a loss: what comes from there on is new to it."""
+    """The consumer has seen messages that are not in the log. It continues where the log went on
+    after a restore or a loss: messages from there on are new to it."""
     first, end = topic.bound(track)
     epochs = topic.epochs(track)
     following = min(max(first, epochs[-1][1]), end) if epochs else end
     if topic.name not in session.ahead:
         session.ahead.add(topic.name)
         logger.warning(
-            "group '%s' pulls queue %d of topic '%s' from offset %d, and the log ends at %d: "
-            "it was restored from a backup, or has lost messages. The group is sent to offset %d",
+            "group '%s' pulls queue %d of topic '%s' from offset %d, but the log ends at %d: "
+            "it was restored from a backup, or lost messages; the group continues at offset %d",
             header.consumer_group, header.queue_id, topic.name, header.queue_offset, end, following,
         )  # fmt: skip
     remark = "OFFSET_OVERFLOW_BADLY" if end else "NO_MESSAGE_IN_QUEUE"
@@ -175,10 +175,10 @@ def _collect(
     selector: Selector,
     end: int,
 ) -> tuple[list[bytes], int]:
-    """Messages that are chosen, and the offset behind the last one looked at."""
+    """Messages that match, and the offset behind the last one scanned."""
     number = topic.number_of(track)
     assert number is not None, "there are messages in it"
-    host = host_bytes(session.hub.store_host(session))
+    host = host_bytes(session.store_host)
     name, queue_id = topic.name.encode(), queue_id_of(topic, track)
     wanted = min(max(header.max_msg_nums, 1), MAX_MESSAGES)
     room = min(header.max_msg_bytes or MAX_BYTES, MAX_BYTES)
@@ -191,7 +191,7 @@ def _collect(
         loaded, following = topic.load(track, at, stop, MAX_BYTES)
         for offset, time, content in _each(loaded):
             at = offset + 1
-            if not everything and not _is_chosen(selector, content):
+            if not everything and not _matches(selector, content):
                 continue
             piece = sent_bytes(
                 take_record(content),
@@ -218,7 +218,7 @@ def _each(loaded: list[LoadedEntries]) -> list[tuple[int, int, bytes]]:
     ]
 
 
-def _is_chosen(selector: Selector, content: bytes) -> bool:
+def _matches(selector: Selector, content: bytes) -> bool:
     if isinstance(selector, TagSelector):
         return selector.matches_tag(tags_of(content))
     return selector.matches(take_record(content).properties)

@@ -3,51 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from headrace.core.topics.log_topic import LogTopic
 from headrace.model.topics.partitions import Track
-from headrace.server.remoting.message_mapping import (
-    TopicRecord,
-    physical_offset,
-    queue_id_of,
-    sent_bytes,
-    take_physical,
-    take_record,
-)
+from headrace.server.remoting.message_mapping import TopicRecord, take_record
+from headrace.server.remoting.topics import FoundMessage
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.pull import QueryMessage, QueryResult, ViewMessage
-from headrace.wire.remoting.message_ids import host_bytes
 
 if TYPE_CHECKING:
-    from headrace.server.remoting.handlers import Handler
     from headrace.server.remoting.session import Session
-    from headrace.server.remoting.state import RemotingState
-
-
-class FoundMessage(NamedTuple):
-    topic: LogTopic
-    track: Track
-    place: tuple[int, int]  # number in the journal, offset
-    time: int
-    record: TopicRecord
-
-
-def find_message(hub: RemotingState, physical: int) -> FoundMessage | None:
-    """The message, or None when it is not there (any more)."""
-    number, offset = take_physical(physical)
-    known = hub.topic_of_number(number)
-    if known is None or physical < 0:
-        return None
-    topic, track = known
-    loaded, _ = topic.load(track, offset, offset + 1, 1)
-    for one in loaded:
-        for at, content in zip(one.offsets, one.contents, strict=True):
-            if at == offset:
-                return FoundMessage(topic, track, (number, offset), one.time, take_record(content))
-    return None
+    from headrace.server.remoting.state import Handler, RemotingState
 
 
 MAX_FOUND = 64
@@ -55,24 +24,21 @@ MAX_SCANNED = 10_000  # messages of each queue, the newest of the time asked for
 _BYTES = 1 << 20
 
 
-def _query(session: Session, request: Command) -> None:
+def _query(state: RemotingState, session: Session, request: Command) -> None:
     header = QueryMessage.take(request.ext)
     session.check_topic_right("read", header.topic)
-    topic = session.hub.get_topic(header.topic)
-    host = host_bytes(session.hub.store_host(session))
+    topic = state.topics.get(header.topic)
     wanted = min(max(header.max_num, 1), MAX_FOUND)
     pieces: list[bytes] = []
     newest = 0
     for track in topic.bounds():
         for offset, time, record in _newest(topic, track, header):
-            if not _is_it(record, header):
+            if not _matches(record, header):
                 continue
             newest = max(newest, time)
-            physical = physical_offset(topic.number_of(track) or 0, offset)
-            queue_id = queue_id_of(topic, track)
-            pieces.append(
-                sent_bytes(record, topic.name.encode(), queue_id, offset, physical, time, host)
-            )
+            number = topic.number_of(track) or 0
+            found = FoundMessage(topic, track, number, offset, time, record)
+            pieces.append(found.encode(session.store_host))
             if len(pieces) >= wanted:
                 break
     ext = QueryResult(newest, 0).ext()
@@ -84,7 +50,7 @@ def _query(session: Session, request: Command) -> None:
         )
 
 
-def _is_it(record: TopicRecord, header: QueryMessage) -> bool:
+def _matches(record: TopicRecord, header: QueryMessage) -> bool:
     if record.properties.get(names.UNIQ_KEY) == header.key:
         return True
     if header.by_unique_key:
@@ -108,9 +74,9 @@ def _newest(
 _LATEST = (1 << 62) - 1
 
 
-def _view(session: Session, request: Command) -> None:
+def _view(state: RemotingState, session: Session, request: Command) -> None:
     header = ViewMessage.take(request.ext)
-    found = find_message(session.hub, header.offset)
+    found = state.topics.find_message(header.offset)
     if found is None:
         session.respond(
             request,
@@ -118,18 +84,8 @@ def _view(session: Session, request: Command) -> None:
             remark=f"no message has the physical offset {header.offset}",
         )
         return
-    topic = found.topic
-    session.check_topic_right("read", topic.name)
-    body = sent_bytes(
-        found.record,
-        topic.name.encode(),
-        queue_id_of(topic, found.track),
-        found.place[1],
-        header.offset,
-        found.time,
-        host_bytes(session.hub.store_host(session)),
-    )
-    session.respond(request, body=body)
+    session.check_topic_right("read", found.topic.name)
+    session.respond(request, body=found.encode(session.store_host))
 
 
 HANDLERS: dict[int, Handler] = {

@@ -12,10 +12,12 @@ from uuid import uuid4
 
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import (
+    AccessRefused,
     BodyTooLarge,
     BrokerError,
     EngineUnavailable,
     MalformedError,
+    NoSuchTopic,
     PreconditionFailed,
     Unsupported,
 )
@@ -31,6 +33,7 @@ from headrace.server.remoting.message_mapping import (
 from headrace.server.remoting.retry_topics import retried
 from headrace.server.remoting.send_batcher import AppendedRange
 from headrace.server.remoting.statistics import PUT
+from headrace.server.remoting.topics import TEMPLATE_QUEUES
 from headrace.store.topics.entry import around_message_id
 from headrace.wire.remoting import names
 from headrace.wire.remoting import properties as property_names
@@ -51,8 +54,8 @@ from headrace.wire.remoting.message_ids import offset_id, offset_ids
 from headrace.wire.remoting.properties import UNIQ_KEY, take_properties
 
 if TYPE_CHECKING:
-    from headrace.server.remoting.handlers import Handler
     from headrace.server.remoting.session import Session
+    from headrace.server.remoting.state import Handler, RemotingState
 
 REGION = "DefaultRegion"
 COMPRESSED = int(SysFlag.COMPRESSED)
@@ -60,10 +63,10 @@ INFLATED_ON_LOOP = 1 << 17  # bytes that are inflated at once, in less than a mi
 TRANSACTION_PREPARED = int(SysFlag.TRANSACTION_PREPARED)
 
 
-def _send(session: Session, request: Command) -> None:
+def _send(state: RemotingState, session: Session, request: Command) -> None:
     header = take_send(request.code, request.ext)
     if not header.sys_flag & COMPRESSED:
-        _take_send(session, request, header)
+        _take_send(state, session, request, header)
         return
     if _is_batch(request, header):
         raise PreconditionFailed("messages of a batch cannot be compressed")
@@ -71,18 +74,22 @@ def _send(session: Session, request: Command) -> None:
     work = partial(inflate, request.body, header.sys_flag)
 
     def then(body: bytes | BrokerError) -> None:
-        session.guard(request, partial(_send_inflated, session, request, header, body))
+        session.guard(request, partial(_send_inflated, state, session, request, header, body))
 
     try:
         then(work(INFLATED_ON_LOOP))
     except Unsupported as error:
         then(error)
     except MalformedError:  # or too large to be inflated here
-        session.wait_for(_inflated(session, work), then)
+        session.wait_for(_inflated(state, session, work), then)
 
 
 def _send_inflated(
-    session: Session, request: Command, header: SendMessage, body: bytes | BrokerError
+    state: RemotingState,
+    session: Session,
+    request: Command,
+    header: SendMessage,
+    body: bytes | BrokerError,
 ) -> None:
     """Other protocols do not know of compressed bodies: they are stored as they were before."""
     if isinstance(body, bytes):
@@ -90,17 +97,17 @@ def _send_inflated(
         header = replace(header, sys_flag=header.sys_flag & ~(COMPRESSED | COMPRESSION_MASK))
     elif not isinstance(body, Unsupported):  # without a library it stays as it is
         raise body
-    _take_send(session, request, header)
+    _take_send(state, session, request, header)
 
 
-async def _inflated(session: Session, work: Callable[[int], bytes]) -> bytes:
+async def _inflated(state: RemotingState, session: Session, work: Callable[[int], bytes]) -> bytes:
     """Inflate in a thread, when the disk keeps up: a small body can become a large one."""
     storage = session.broker.storage
     while storage.is_behind:
         caught_up = asyncio.Event()
         storage.when_caught_up(caught_up.set)
         await caught_up.wait()
-    limit = session.hub.settings.max_message
+    limit = state.settings.max_message
     return await asyncio.get_running_loop().run_in_executor(None, work, limit)
 
 
@@ -108,31 +115,37 @@ def _is_batch(request: Command, header: SendMessage) -> bool:
     return header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE
 
 
-def _take_send(session: Session, request: Command, header: SendMessage) -> None:
+def _take_send(
+    state: RemotingState, session: Session, request: Command, header: SendMessage
+) -> None:
     reason = session.broker.alarms.reason
     if reason is not None:
         # Consumers use the same connection: it must go on being read, so nobody waits here.
         raise EngineUnavailable(f"the broker takes no messages now: {reason}; send again later")
     if _is_batch(request, header):
-        _send_batch(session, request, header)
+        _send_batch(state, session, request, header)
     else:
-        _send_one(session, request, header)
+        _send_one(state, session, request, header)
     session.wait_for_commit()
 
 
-def _send_one(session: Session, request: Command, header: SendMessage) -> None:
-    record = _record(session, header, request.body, take_properties(header.properties), header.flag)
+def _send_one(
+    state: RemotingState, session: Session, request: Command, header: SendMessage
+) -> None:
+    record = _record(
+        state, session, header, request.body, take_properties(header.properties), header.flag
+    )
     topic_name, queue_id = header.topic, header.queue_id
     if names.is_retry_topic(topic_name):
-        topic_name, record = retried(session, request, header, record)
+        topic_name, record = retried(state, request, header, record)
         queue_id = 0 if topic_name != header.topic else queue_id
-    topic = session.hub.topic_for_send(session, topic_name, header.default_topic_queue_nums)
+    topic = _topic_for_send(state, session, topic_name, header.default_topic_queue_nums)
     queue_id = _queue(topic, queue_id)
     unique = record.properties[property_names.UNIQ_KEY]
 
     def stored(where: AppendedRange) -> None:
         result = SendResponse(
-            offset_id(session.hub.store_host(session), physical_offset(where.number, where.first)),
+            offset_id(session.store_host, physical_offset(where.number, where.first)),
             queue_id,
             where.first,
             unique,
@@ -141,25 +154,27 @@ def _send_one(session: Session, request: Command, header: SendMessage) -> None:
         )
         session.respond(request, ext=result.ext(), position=where.position)
 
-    session.hub.count(PUT, topic.name, 1)
+    state.count(PUT, topic.name, 1)
     level = delay_level(record)
     if record.sys_flag & TRANSACTION_MASK == TRANSACTION_PREPARED:
-        stored(session.hub.halves.put(record, topic, queue_id))
+        stored(state.half_messages.put(record, topic, queue_id))
     elif level > 0:
-        stored(session.hub.delays.put(record, topic, queue_id, level))
+        stored(state.delayed_messages.put(record, topic, queue_id, level))
     else:
         track = track_of(topic, queue_id)
-        session.hub.appends.add(
+        state.appends.add(
             topic, track, [encode_record(record)], stored, partial(session.refuse, request)
         )
 
 
-def _send_batch(session: Session, request: Command, header: SendMessage) -> None:
-    topic = session.hub.topic_for_send(session, header.topic, header.default_topic_queue_nums)
+def _send_batch(
+    state: RemotingState, session: Session, request: Command, header: SendMessage
+) -> None:
+    topic = _topic_for_send(state, session, header.topic, header.default_topic_queue_nums)
     if names.is_retry_topic(header.topic):
         raise PreconditionFailed("messages of a batch can be neither delayed nor retried")
-    largest = session.hub.settings.max_message
-    contents, unique = entries_of(request.body, partial(_record, session, header), largest)
+    largest = state.settings.max_message
+    contents, unique = entries_of(request.body, partial(_record, state, session, header), largest)
     if not contents:
         raise PreconditionFailed("a batch without a message")
     queue_id = _queue(topic, header.queue_id)
@@ -167,19 +182,41 @@ def _send_batch(session: Session, request: Command, header: SendMessage) -> None
 
     def stored(where: AppendedRange) -> None:
         first = where.first
-        host = session.hub.store_host(session)
+        host = session.store_host
         ids = offset_ids(host, physical_offset(where.number, first), len(contents))
         result = SendResponse(ids, queue_id, first, unique, REGION, True)
         session.respond(request, ext=result.ext(), position=where.position)
 
-    session.hub.count(PUT, topic.name, len(contents))
-    session.hub.appends.add(topic, track, contents, stored, partial(session.refuse, request))
+    state.count(PUT, topic.name, len(contents))
+    state.appends.add(topic, track, contents, stored, partial(session.refuse, request))
+
+
+def _topic_for_send(state: RemotingState, session: Session, name: str, queues: int) -> LogTopic:
+    """The topic to append to; a new one when the settings and the user's permissions allow it."""
+    names.check_topic(name)
+    if name in names.CLOSED_TOPICS:
+        raise AccessRefused(f"topic '{name}' is internal to the broker; send to another topic")
+    session.check_topic_right("write", name)
+    found = state.topics.find(name)
+    if found is not None:
+        return found
+    if names.is_retry_topic(name) or names.is_dead_letter_topic(name):
+        return state.topics.ensure(name, 1)
+    if not state.settings.auto_create:
+        raise NoSuchTopic(f"no topic '{name}'; create it, or set auto_create_topics")
+    session.check_topic_right("configure", name)
+    return state.topics.ensure(name, min(queues, TEMPLATE_QUEUES))
 
 
 def _record(
-    session: Session, header: SendMessage, body: bytes, properties: dict[str, str], flag: int
+    state: RemotingState,
+    session: Session,
+    header: SendMessage,
+    body: bytes,
+    properties: dict[str, str],
+    flag: int,
 ) -> TopicRecord:
-    limit = session.hub.settings.max_message
+    limit = state.settings.max_message
     if len(body) > limit:
         raise BodyTooLarge(f"a body of {len(body)} bytes; {limit} are allowed")
     sys_flag = header.sys_flag
@@ -190,7 +227,7 @@ def _record(
     if property_names.UNIQ_KEY not in properties:
         properties[property_names.UNIQ_KEY] = uuid4().hex.upper()
     if property_names.REPLY_TO_CLIENT in properties:  # tells where to reply
-        properties[property_names.CLUSTER] = session.hub.settings.cluster
+        properties[property_names.CLUSTER] = state.settings.cluster
     return TopicRecord(
         body,
         properties,
@@ -206,11 +243,11 @@ def _queue(topic: LogTopic, queue_id: int) -> int:
     return randrange(topic.queues) if queue_id == BROKER_PICKS else queue_id
 
 
-def _end_transaction(session: Session, request: Command) -> None:
+def _end_transaction(state: RemotingState, session: Session, request: Command) -> None:
     decision = EndTransaction.take(request.ext)
     position = 0
     if decision.commit_or_rollback in (COMMIT, ROLLBACK):
-        position = session.hub.halves.end(decision, session.check_topic_right)
+        position = state.half_messages.end(decision, session.check_topic_right)
     session.respond(request, position=position)
 
 

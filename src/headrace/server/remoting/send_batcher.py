@@ -1,4 +1,4 @@
-"""Sends of one turn of the loop, appended together: one record in the journal for many messages."""
+"""Sends of one loop turn, appended together: one record in the log for many messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class AppendedRange(NamedTuple):
-    """Where messages went: number of the track, first offset, position to wait for."""
+    """Where messages were appended: number of the track, first offset, position to wait for."""
 
     number: int
     first: int
@@ -29,7 +29,8 @@ class PendingSend(NamedTuple):
 
 
 class TurnAppends:
-    """Collects, and appends when all have been read. Dealt like a queue: see core.loop_turn."""
+    """Collects sends and appends them when all input is read. Dispatched like a queue, see
+    core.loop_turn."""
 
     def __init__(self, turn: LoopTurn) -> None:
         self._turn = turn
@@ -44,7 +45,7 @@ class TurnAppends:
         then: Callable[[AppendedRange], None],
         fail: Callable[[BrokerError], None],
     ) -> None:
-        """Append at the end of this turn, in the order of the calls; then tell where."""
+        """Append at the end of this turn, in the order of the calls; ``then`` gets the offsets."""
         self._waiting.setdefault((topic, track), []).append(PendingSend(contents, then, fail))
         if not self.marked:
             self._turn.mark_queue(self)
@@ -60,12 +61,14 @@ class TurnAppends:
                 logger.exception("appending to topic %r failed", topic.name)
                 _fail(sends, InternalError("unexpected failure; see the broker's log"))
             else:
-                _tell(sends, appended)
+                _succeed(sends, appended)
 
 
 def _append(topic: LogTopic, track: Track, sends: list[PendingSend]) -> AppendedRange:
     if topic.deleted:
-        raise NoSuchTopic(f"topic '{topic.name}' was deleted")
+        raise NoSuchTopic(
+            f"topic '{topic.name}' was deleted while the message was sent; create it and send again"
+        )
     contents = [content for one in sends for content in one.contents]
     first, position = topic.append_to(track, contents)
     number = topic.number_of(track)
@@ -73,7 +76,7 @@ def _append(topic: LogTopic, track: Track, sends: list[PendingSend]) -> Appended
     return AppendedRange(number, first, position)
 
 
-def _tell(sends: list[PendingSend], appended: AppendedRange) -> None:
+def _succeed(sends: list[PendingSend], appended: AppendedRange) -> None:
     number, first, position = appended
     for one in sends:
         one.then(AppendedRange(number, first, position))

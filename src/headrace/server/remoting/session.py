@@ -1,7 +1,7 @@
-"""One RocketMQ connection: bytes in, requests to handlers, answers out in any order.
+"""One RocketMQ connection: bytes in, requests to handlers, responses out in any order.
 
-A plain class, driven by a transport (server/listener.py). Answers to sends wait until the messages
-are on disk; held pulls wait without holding anybody else.
+A plain class, driven by a transport (server/listener.py). Responses to sends wait until the
+messages are on disk; long polls wait without delaying other requests.
 """
 
 from __future__ import annotations
@@ -9,52 +9,82 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.core.access.user import User
-from headrace.core.broker import DEFAULT_VHOST
+from headrace.core.broker import DEFAULT_VHOST, Broker
 from headrace.errors import BrokerError, FatalError, InternalError
 from headrace.model.permissions import CONFIGURE, READ, WRITE
 from headrace.server.base_channel import BaseChannel
 from headrace.server.base_session import CLOSE_SECONDS, BaseSession
-from headrace.server.remoting.authentication import identify
-from headrace.server.remoting.handlers import dispatch
-from headrace.wire.remoting.command import NO_FIELDS, Command
+from headrace.wire.remoting.command import NO_FIELDS, ONEWAY, Command
 from headrace.wire.remoting.error_codes import code_of
 from headrace.wire.remoting.frames import Reader, command_bytes, head_bytes
 from headrace.wire.remoting.message_ids import HostAddress, as_v4
 
 if TYPE_CHECKING:
     from headrace.server.listener import ServerTransport
-    from headrace.server.remoting.state import RemotingState
 
 logger = logging.getLogger(__name__)
 
 IDLE_SECONDS = 60  # twice that without a byte, and the connection is closed
-FIRST_FRAME_MAX = 1 << 20  # bytes of the first frame, from somebody nobody knows yet
+FIRST_FRAME_MAX = 1 << 20  # bytes of the first frame, of a client that is not identified yet
 ACTIONS = (READ, WRITE, CONFIGURE)
 EXCHANGE_PREFIX = "topic."  # a topic's permissions are those of its exchange
+
+
+@dataclass(frozen=True, slots=True)
+class RemotingSettings:
+    """How the broker presents itself to RocketMQ clients."""
+
+    user: str  # the user of clients that do not sign
+    port: int = 0  # of the broker
+    cluster: str = "DefaultCluster"
+    broker_name: str = "headrace"
+    advertise_host: str | None = None  # None: the address to which the client connected
+    auto_create: bool = True
+    max_message: int = 16 << 20
+    frame_max: int = 32 << 20
+
+
+class RequestServer(Protocol):
+    """What serves the requests of sessions."""
+
+    @property
+    def broker(self) -> Broker: ...
+    @property
+    def settings(self) -> RemotingSettings: ...
+    def serve(self, session: Session, request: Command) -> None: ...
+    def take_response(self, session: Session, response: Command) -> None: ...
+    def disconnected(self, session: Session) -> None: ...
 
 
 class Session(BaseSession):
     """State of one connection."""
 
     protocol = "RocketMQ"
-    __slots__ = ("_opaques", "_waiting", "ahead", "born_host", "hub", "is_signed", "reader")
+    __slots__ = (
+        "_opaques", "_server", "_waiting", "ahead", "born_host", "is_signed", "reader", "store_host"
+    )  # fmt: skip
 
-    def __init__(self, hub: RemotingState, transport: ServerTransport) -> None:
-        super().__init__(hub.broker, transport)
-        self.hub = hub
-        self.born_host = as_v4(
-            HostAddress(transport.peer_host, transport.peer_port)
-        )  # as messages name the producer
-        self.is_signed = False  # the user was proved by a signature
-        self.reader = Reader(min(FIRST_FRAME_MAX, hub.settings.frame_max))
-        self._waiting: deque[tuple[int, bytes]] = deque()  # (position in the journal, answer)
+    def __init__(self, server: RequestServer, transport: ServerTransport) -> None:
+        super().__init__(server.broker, transport)
+        settings = server.settings
+        self._server = server
+        # The producer's address and the broker's, as they stand in messages. Some clients can only
+        # read IPv4 there.
+        self.born_host = as_v4(HostAddress(transport.peer_host, transport.peer_port))
+        self.store_host = as_v4(
+            HostAddress(settings.advertise_host or transport.host, settings.port)
+        )
+        self.is_signed = False  # the user is proved by a signature
+        self.reader = Reader(min(FIRST_FRAME_MAX, settings.frame_max))
+        self._waiting: deque[tuple[int, bytes]] = deque()  # (position in the log, response)
         self._opaques = count(1)
-        self.ahead: set[str] = set()  # topics of which it has seen more than there is: logged once
+        self.ahead: set[str] = set()  # topics pulled from behind their end: logged once
 
     # -- input ----------------------------------------------------------------------------------
 
@@ -75,20 +105,12 @@ class Session(BaseSession):
 
     def _take(self, command: Command) -> None:
         if command.is_response:
-            self.hub.relays.answered(self, command)
+            self._server.take_response(self, command)
             return
-        self.guard(command, partial(self._carry_out, command))
-
-    def _carry_out(self, command: Command) -> None:
-        user = identify(self, command)
-        if self.vhost is None:
-            self._enter(command, user)
-        elif user is not self.user:
-            self.user, self.vhost = self.broker.admit(user, DEFAULT_VHOST)
-        dispatch(self, command)
+        self.guard(command, partial(self._server.serve, self, command))
 
     def guard(self, command: Command, work: Callable[[], None]) -> None:
-        """Do work for a request; what it raises is the answer."""
+        """Do work for a request; an error it raises is the response."""
         try:
             work()
         except BrokerError as error:
@@ -97,11 +119,17 @@ class Session(BaseSession):
             logger.exception("unexpected failure on %s", self.transport.name)
             self.refuse(command, InternalError("unexpected failure; see the broker's log"))
 
-    def _enter(self, command: Command, user: User) -> None:
+    def admit(self, user: User, request: Command) -> None:
         """There is no handshake: the first request is the login."""
-        self.user, self.vhost = self.broker.admit(user, DEFAULT_VHOST)
+        is_first = self.vhost is None
+        if is_first or user is not self.user:
+            self.user, self.vhost = self.broker.admit(user, DEFAULT_VHOST)
+        if is_first:
+            self._open(request)
+
+    def _open(self, command: Command) -> None:
         self.transport.authenticated()
-        self.reader.frame_max = self.hub.settings.frame_max
+        self.reader.frame_max = self._server.settings.frame_max
         self.opened()
         self.start_heartbeat(IDLE_SECONDS)
         logger.info(
@@ -114,13 +142,15 @@ class Session(BaseSession):
 
     # -- output ---------------------------------------------------------------------------------
 
-    def send_command(self, command: Command) -> None:
-        """A request of ours, or an answer, at the end of this turn."""
+    def send_request(
+        self, code: int, ext: Mapping[str, str], body: bytes = b"", *, oneway: bool = False
+    ) -> int:
+        """A request of the broker to the client, at the end of this turn; its number."""
+        opaque = next(self._opaques) & 0x7FFFFFFF
         if not self.closed:
-            self.send_bytes(command_bytes(command))
-
-    def next_opaque(self) -> int:
-        return next(self._opaques) & 0x7FFFFFFF
+            flag = ONEWAY if oneway else 0
+            self.send_bytes(command_bytes(Command(code, ext, body, opaque=opaque, flag=flag)))
+        return opaque
 
     def respond(
         self,
@@ -131,7 +161,7 @@ class Session(BaseSession):
         remark: str | None = None,
         position: int = 0,
     ) -> None:
-        """Answer, once the journal has reached ``position``; not at all when nobody wants it."""
+        """Respond once the log has reached ``position``; not at all to a one-way request."""
         if request.is_oneway or self.closed:
             return
         data = command_bytes(request.answer(code, ext, body, remark))
@@ -145,7 +175,7 @@ class Session(BaseSession):
     def respond_with(
         self, request: Command, ext: Mapping[str, str], pieces: list[bytes], remark: str
     ) -> None:
-        """Answer with a body in pieces, which are joined only once."""
+        """Respond with a body in pieces, which are joined only once."""
         if self.closed:
             return
         answer = request.answer(0, ext, remark=remark)
@@ -153,7 +183,7 @@ class Session(BaseSession):
         self.send_bytes(b"".join([head_bytes(answer, size), *pieces]))
 
     def refuse(self, request: Command, error: BrokerError) -> None:
-        """Tell what went wrong; the connection lives on."""
+        """Respond with an error; the connection stays open."""
         if isinstance(error, InternalError) or not request.is_oneway:
             logger.debug("%s: request %d refused: %s", self.transport.name, request.code, error)
         self.respond(request, code_of(error), remark=str(error))
@@ -176,7 +206,7 @@ class Session(BaseSession):
         return any(self.user.allows(vhost, action, name) for action in ACTIONS)
 
     def clear_permission_cache(self) -> None:
-        """Every request asks anew."""
+        """Permissions are not cached: every request checks them."""
 
     def open_channels(self) -> list[BaseChannel]:
         return []
@@ -188,7 +218,7 @@ class Session(BaseSession):
     # -- life -----------------------------------------------------------------------------------
 
     def _end(self, error: FatalError) -> None:
-        """Nobody knows where the next frame begins: the connection ends."""
+        """The start of the next frame is unknown: the connection ends."""
         logger.warning("connection %s closed: %s", self.transport.name, error)
         self.closing = self.ending = True  # once everything before the fault is answered
         self.release()
@@ -197,7 +227,7 @@ class Session(BaseSession):
             self.turn.mark_session(self)
 
     def force_close(self, reason: str) -> None:
-        """There is no goodbye in this protocol; clients connect again by themselves."""
+        """The protocol has no close command; clients reconnect by themselves."""
         logger.info("connection %s closed: %s", self.transport.name, reason)
         self.closing = True
         self.drop_promises()
@@ -205,7 +235,7 @@ class Session(BaseSession):
         self.transport.close()
 
     def release_channels(self) -> None:
-        self.hub.lose(self)
+        self._server.disconnected(self)
 
     def lost(self) -> None:
         super().lost()

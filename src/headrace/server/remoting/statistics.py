@@ -13,9 +13,9 @@ from headrace.wire.remoting.headers.admin import ViewStats
 from headrace.wire.remoting.json_values import json_bytes
 
 if TYPE_CHECKING:
-    from headrace.server.remoting.handlers import Handler
     from headrace.server.remoting.membership import Member
     from headrace.server.remoting.session import Session
+    from headrace.server.remoting.state import Handler, RemotingState
 
 PUT, PUT_BYTES = "TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE"  # by topic
 GOT, GOT_BYTES = "GROUP_GET_NUMS", "GROUP_GET_SIZE"  # by topic@group
@@ -72,28 +72,27 @@ class RateCounters:
         )
 
 
-def _runtime(session: Session, request: Command) -> None:
-    hub = session.hub
-    topics = hub.vhost.topics.log.topics.values()
+def _runtime(state: RemotingState, session: Session, request: Command) -> None:
+    topics = state.topics.by_name.values()
     bounds = [bound for topic in topics for bound in topic.bounds().values()]
     messages = sum(end for _, end in bounds)
     kept = sum(end - first for first, end in bounds)
     shown = {
         "brokerVersionDesc": f"Headrace {__version__}",
         "brokerVersion": VERSION,
-        "bootTimestamp": hub.started_ms,
-        "runtime": f"[ {(hub.wall_ms() - hub.started_ms) // 1000} seconds ]",
+        "bootTimestamp": state.started_ms,
+        "runtime": f"[ {(state.wall_ms() - state.started_ms) // 1000} seconds ]",
         "msgPutTotalTodayNow": messages,
-        "msgGetTotalTodayNow": hub.got_total,
+        "msgGetTotalTodayNow": state.delivered_total,
         "messagesKept": kept,
         "topicCount": len(topics),
-        "consumerGroupCount": len(hub.members.groups),
-        "producerGroupCount": len(hub.members.producers),
+        "consumerGroupCount": len(state.members.groups),
+        "producerGroupCount": len(state.members.producers),
         "connectionCount": len(session.broker.connections),
-        "putTps": _rates(session, PUT),
-        "getTransferedTps": _rates(session, GOT),
-        "getTransferredTps": _rates(session, GOT),
-        "pullThreadPoolQueueSize": len(hub.polls),
+        "putTps": _rates(state, PUT),
+        "getTransferedTps": _rates(state, GOT),
+        "getTransferredTps": _rates(state, GOT),
+        "pullThreadPoolQueueSize": len(state.long_polls),
         "sendThreadPoolQueueSize": 0,
         "pullThreadPoolQueueHeadWaitTimeMills": 0,  # requests wait in no queue here
         "sendThreadPoolQueueHeadWaitTimeMills": 0,
@@ -105,18 +104,15 @@ def _runtime(session: Session, request: Command) -> None:
     )
 
 
-def _rates(session: Session, kind: str) -> str:
+def _rates(state: RemotingState, kind: str) -> str:
     """Three numbers, as consoles read them: now, of a minute, of ten."""
-    hub = session.hub
-    one, ten = hub.meters.rates(kind, hub.wall_ms() // 60_000)
+    one, ten = state.rates.rates(kind, state.wall_ms() // 60_000)
     return f"{one:.3f} {one:.3f} {ten:.3f}"
 
 
-def _stats(session: Session, request: Command) -> None:
+def _stats(state: RemotingState, session: Session, request: Command) -> None:
     header = ViewStats.take(request.ext)
-    found = session.hub.meters.sums(
-        header.stats_name, header.stats_key, session.hub.wall_ms() // 60_000
-    )
+    found = state.rates.sums(header.stats_name, header.stats_key, state.wall_ms() // 60_000)
     if found is None:
         raise NotFound(f"nothing is counted as {header.stats_name:.80} {header.stats_key:.255}")
     session.respond(
@@ -135,21 +131,21 @@ def _shown(amount: int, minutes: int) -> dict[str, object]:
     return {"sum": amount, "tps": round(amount / (60 * minutes), 3), "avgpt": 0.0}
 
 
-def _producers(session: Session, request: Command) -> None:
+def _producers(state: RemotingState, session: Session, request: Command) -> None:
     found = {
-        group: [_producer(member) for member in members.values()]
-        for group, members in session.hub.members.producers.items()
+        group: [_producer(state, member) for member in members.values()]
+        for group, members in state.members.producers.items()
     }
     session.respond(request, body=json_bytes({"data": found}))
 
 
-def _producer(member: Member[Session]) -> dict[str, object]:
+def _producer(state: RemotingState, member: Member[Session]) -> dict[str, object]:
     return {
         "clientId": member.client_id,
         "remoteIP": member.connection.transport.peer_host,
         "language": member.language.name,
         "version": member.version,
-        "lastUpdateTimestamp": member.connection.hub.wall_of(member.seen),
+        "lastUpdateTimestamp": state.wall_ms() - (state.now_ms() - member.seen),
     }
 
 

@@ -71,7 +71,7 @@ def test_a_lost_connection_leaves_everything() -> None:
     members.beat(group("h"), member("two"))
     members.beat_producer("p", member("one"))
 
-    assert members.lose("one") == ["h"]
+    assert members.remove("one") == ["h"]
     assert list(members.groups) == ["h"]
     assert members.producers == {}
 

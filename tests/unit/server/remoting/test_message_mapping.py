@@ -11,7 +11,7 @@ from headrace.server.remoting.message_mapping import (
     encode_record,
     physical_offset,
     sent_bytes,
-    take_physical,
+    split_physical,
     take_record,
 )
 from headrace.store.topics.entry import decode_entry, encode_entry
@@ -82,5 +82,5 @@ def test_properties_which_rocketmq_cannot_say_are_left_out() -> None:
 
 @given(st.integers(0, (1 << 23) - 1), st.integers(0, (1 << 40) - 1))
 def test_a_physical_offset_survives(number: int, offset: int) -> None:
-    assert take_physical(physical_offset(number, offset)) == (number, offset)
+    assert split_physical(physical_offset(number, offset)) == (number, offset)
     assert physical_offset(number, offset) < 1 << 63

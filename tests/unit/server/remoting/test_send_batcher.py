@@ -84,7 +84,11 @@ def test_a_failure_is_reported_only_to_the_affected_callers() -> None:
         desk.send(topic, b"x")
     desk.loop.run()
 
-    assert desk.told == ["full", AppendedRange(7, 0, 100), "topic 't' was deleted"]
+    assert desk.told == [
+        "full",
+        AppendedRange(7, 0, 100),
+        "topic 't' was deleted while the message was sent; create it and send again",
+    ]
     assert isinstance(bad.error, PreconditionFailed) and not isinstance(bad.error, NoSuchTopic)
 
 

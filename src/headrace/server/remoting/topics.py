@@ -1,0 +1,135 @@
+"""Topics as RocketMQ clients see them: the log topics of the vhost `/`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from headrace.core.broker import DEFAULT_VHOST, Broker
+from headrace.core.topics.log_topic import LogTopic
+from headrace.errors import EngineUnavailable, NoSuchTopic
+from headrace.model.topics.message_priority import Priority
+from headrace.model.topics.partitions import Track
+from headrace.server.remoting.message_mapping import (
+    REAL_PRIORITY,
+    TopicRecord,
+    physical_offset,
+    queue_id_of,
+    sent_bytes,
+    split_physical,
+    take_record,
+)
+from headrace.store.topics.types import TopicSpec
+from headrace.wire.remoting import properties
+from headrace.wire.remoting.message_ids import HostAddress, host_bytes
+
+TEMPLATE_QUEUES = 8  # of TBW102, which new topics are made like
+MAX_QUEUES = 1024
+
+
+class FoundMessage(NamedTuple):
+    """A message read by its physical offset."""
+
+    topic: LogTopic
+    track: Track
+    number: int  # of the track in the log
+    offset: int
+    time: int
+    record: TopicRecord
+
+    @property
+    def physical(self) -> int:
+        return physical_offset(self.number, self.offset)
+
+    def encode(self, store_host: HostAddress) -> bytes:
+        """The message as pulls return it."""
+        return sent_bytes(
+            self.record,
+            self.topic.name.encode(),
+            queue_id_of(self.topic, self.track),
+            self.offset,
+            self.physical,
+            self.time,
+            host_bytes(store_host),
+        )
+
+
+class RemotingTopics:
+    """Finds, creates and reads topics; ``on_append`` is called with a topic's name."""
+
+    def __init__(self, broker: Broker, on_append: Callable[[str], None]) -> None:
+        self._broker = broker
+        self._on_append = on_append
+        self._watched: dict[str, LogTopic] = {}
+        self._by_number: dict[int, LogTopic] = {}
+
+    @property
+    def by_name(self) -> Mapping[str, LogTopic]:
+        return self._broker.vhosts[DEFAULT_VHOST].topics.log.topics
+
+    def find(self, name: str) -> LogTopic | None:
+        """The topic; from now on appends to it, of any protocol, are reported."""
+        topic = self.by_name.get(name)
+        if topic is not None and self._watched.get(name) is not topic:
+            self._watched[name] = topic
+            topic.when_appended(lambda: self._on_append(name))
+        return topic
+
+    def get(self, name: str) -> LogTopic:
+        topic = self.find(name)
+        if topic is None:
+            raise NoSuchTopic(f"no topic '{name}'; create it, or set auto_create_topics")
+        return topic
+
+    def ensure(self, name: str, queues: int) -> LogTopic:
+        """The topic, created if it does not exist. The name has been checked."""
+        found = self.find(name)
+        if found is not None:
+            return found
+        topics = self._broker.vhosts[DEFAULT_VHOST].topics
+        if any(engine.knows(name) for engine in topics.engines.values()):
+            raise EngineUnavailable(
+                f"topic '{name}' is stored by an engine that RocketMQ clients cannot use; "
+                "choose another name, or read it with the native client"
+            )
+        topics.log.make(TopicSpec(name, min(max(queues, 1), MAX_QUEUES)))
+        made = self.get(name)
+        self._on_append(name)
+        return made
+
+    def delete(self, name: str) -> None:
+        self.get(name)
+        self._broker.vhosts[DEFAULT_VHOST].topics.log.delete(name, lambda answer: None)
+
+    def destination_of(self, record: TopicRecord) -> tuple[LogTopic, Track]:
+        """Where a message of a hidden topic belongs. The topic may have been deleted meanwhile and
+        is created again: the message is not lost for that."""
+        given = record.properties
+        topic = self.ensure(given.get(properties.REAL_TOPIC, ""), 1)
+        text = given.get(properties.REAL_QUEUE_ID, "")
+        queue_id = int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else 0
+        priority = Priority.__members__.get(given.get(REAL_PRIORITY, ""), Priority.MIDDLE)
+        return topic, (priority, queue_id % topic.queues)
+
+    def find_message(self, physical: int) -> FoundMessage | None:
+        """The message at a physical offset; None if it does not exist, or no longer."""
+        number, offset = split_physical(physical)
+        topic = self._of_number(number)
+        if topic is None or physical < 0:
+            return None
+        track = topic.numbers()[number]
+        loaded, _ = topic.load(track, offset, offset + 1, 1)
+        for one in loaded:
+            for at, content in zip(one.offsets, one.contents, strict=True):
+                if at == offset:
+                    record = take_record(content)
+                    return FoundMessage(topic, track, number, offset, one.time, record)
+        return None
+
+    def _of_number(self, number: int) -> LogTopic | None:
+        topic = self._by_number.get(number)
+        if topic is None or topic.deleted:
+            for topic in self.by_name.values():
+                self._by_number.update(dict.fromkeys(topic.numbers(), topic))
+            topic = self._by_number.get(number)
+        return None if topic is None or topic.deleted else topic
