@@ -101,7 +101,8 @@ def _per_row_source() -> type:
     """A data source as one writes it first: a tuple for each row."""
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-    from headrace.spark.columns import COLUMNS, ddl
+    from headrace.bulk.columns import COLUMNS
+    from headrace.spark.columns import ddl
     from headrace.spark.options import read_options
     from headrace.spark.reader import BatchReader
 
@@ -131,7 +132,8 @@ def _ready_source() -> type:
     """A data source with nothing to do: it maps a file of batches."""
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-    from headrace.spark.columns import COLUMNS, ddl
+    from headrace.bulk.columns import COLUMNS
+    from headrace.spark.columns import ddl
 
     class Batches(DataSourceReader):
         def __init__(self, path: str, tasks: int) -> None:

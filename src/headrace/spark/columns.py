@@ -1,36 +1,12 @@
-"""The columns of the source and of the sink, and their types in Spark."""
+"""Columns of the source that a query reads, and those that a sink can write."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa
-
+from headrace.bulk.columns import COLUMNS
 from headrace.spark.errors import BadOption
 
-COLUMNS: dict[str, str] = {
-    "source": "string",
-    "partition": "int",
-    "offset": "bigint",
-    "timestamp": "timestamp",
-    "born": "timestamp",
-    "priority": "string",
-    "exchange": "string",
-    "routing_key": "string",
-    "key": "string",
-    "tags": "string",
-    "message_id": "string",
-    "properties": "map<string,string>",
-    "body": "binary",
-}
-ARROW = {
-    "string": pa.string(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "map<string,string>": pa.map_(pa.string(), pa.string()),
-    "binary": pa.binary(),
-}
 WRITABLE = ("body", "routing_key", "key", "tags", "priority", "message_id", "properties")
 
 

@@ -1,4 +1,4 @@
-"""The columns that readers may ask for, the same for queues and topics."""
+"""Arrow types of the columns of a bulk read."""
 
 from __future__ import annotations
 
@@ -6,23 +6,19 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-_MOMENT = pa.timestamp("us", tz="UTC")
-PROPERTIES = pa.map_(pa.string(), pa.string())
+from headrace.bulk import columns as spark_columns
 
+PROPERTIES = pa.map_(pa.string(), pa.string())
+_TYPES: dict[str, pa.DataType] = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "map<string,string>": PROPERTIES,
+    "binary": pa.binary(),
+}
 COLUMNS: dict[str, pa.DataType] = {
-    "source": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": _MOMENT,
-    "born": _MOMENT,
-    "priority": pa.string(),
-    "exchange": pa.string(),
-    "routing_key": pa.string(),
-    "key": pa.string(),
-    "tags": pa.string(),
-    "message_id": pa.string(),
-    "properties": PROPERTIES,
-    "body": pa.binary(),
+    name: _TYPES[kind] for name, kind in spark_columns.COLUMNS.items()
 }
 
 

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.bulk.columns import COLUMNS
 from headrace.bulk.read_plan import FetchRequest, Piece, ReadPlan
 from headrace.core.access.user import is_loopback
 from headrace.core.spark_support.pins import PinTarget
@@ -31,22 +32,6 @@ from headrace.wire.native.payloads import Op, Request
 if TYPE_CHECKING:
     from headrace.server.native.session import Handler, Session
 
-# The columns in the order in which they are sent; see docs/spark.md.
-COLUMNS = (
-    "source",
-    "partition",
-    "offset",
-    "timestamp",
-    "born",
-    "priority",
-    "exchange",
-    "routing_key",
-    "key",
-    "tags",
-    "message_id",
-    "properties",
-    "body",
-)
 MAX_DESTINATIONS = 1000
 BOOT_ID = "/proc/sys/kernel/random/boot_id"  # of this machine since it started
 
@@ -206,7 +191,7 @@ def _file(file: File) -> list[object]:
 
 def _job(session: Session, request: Request) -> tuple[ReadPlan, list[Stretch]]:
     """What the request wants to read, as far as one answer goes."""
-    columns = tuple(request.texts("columns")) or COLUMNS
+    columns = tuple(request.texts("columns")) or tuple(COLUMNS)
     unknown = [name for name in columns if name not in COLUMNS]
     if unknown:
         raise PreconditionFailed(f"no column '{unknown[0]}'; there are {', '.join(COLUMNS)}")

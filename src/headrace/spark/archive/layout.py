@@ -7,26 +7,17 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.spark.columns import COLUMNS
+from headrace.bulk.decode.schema import COLUMNS
 
 TABLE = "messages"
 PARTITION_BY = ("vhost", "source", "date")
-_UTC = pa.timestamp("us", "UTC")
-_TYPES = {
-    "string": pa.string(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "timestamp": _UTC,
-    "map<string,string>": pa.map_(pa.string(), pa.string()),
-    "binary": pa.binary(),
-}
 # (source_uuid, partition, offset) is unique: a queue that is made again has another uuid.
 SCHEMA = pa.schema(
     [
         ("vhost", pa.string()),
         ("kind", pa.string()),
         ("source_uuid", pa.string()),
-        *((name, _TYPES[kind]) for name, kind in COLUMNS.items()),
+        *COLUMNS.items(),
         ("date", pa.date32()),
     ]
 )
@@ -43,7 +34,7 @@ def as_rows(batch: pa.RecordBatch, vhost: str, kind: str, uuid: str) -> pa.Recor
     columns["vhost"] = pa.array([vhost] * count, pa.string())
     columns["kind"] = pa.array([kind] * count, pa.string())
     columns["source_uuid"] = pa.array([uuid] * count, pa.string())
-    columns["date"] = pc.cast(columns["timestamp"].cast(_UTC), pa.date32())
+    columns["date"] = pc.cast(columns["timestamp"].cast(COLUMNS["timestamp"]), pa.date32())
     return pa.RecordBatch.from_arrays(
         [columns[field.name].cast(field.type) for field in SCHEMA], schema=SCHEMA
     )

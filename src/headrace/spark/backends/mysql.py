@@ -16,9 +16,9 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
+from headrace.bulk.decode.schema import COLUMNS, PROPERTIES, schema_of
 from headrace.errors import BrokerError, EngineUnavailable
 from headrace.spark.backends.base import Part, ReadableSource
-from headrace.spark.columns import ARROW, COLUMNS
 from headrace.spark.errors import SourceChanged, SparkError
 from headrace.spark.offsets import SourceOffset, StreamOffset
 from headrace.spark.options import ReadOptions, WriteOptions
@@ -31,7 +31,6 @@ T = TypeVar("T")
 
 AGAIN_SECONDS = 0.5
 ROWS_PER_QUERY = 50_000  # read at once: bounds the memory of a task
-_MOMENT, _MAP = ARROW["timestamp"], ARROW["map<string,string>"]
 # What has to be selected for each column that is no constant.
 _NEEDS = {
     "offset": ("offset",),
@@ -166,7 +165,7 @@ def _batch(found: pa.Table, columns: Sequence[str], source: str, lane: Priority)
     props = _PropertyDecoder(found) if "props" in found.column_names else None
     made = []
     for name in columns:
-        kind = ARROW[COLUMNS[name]]
+        kind = COLUMNS[name]
         if name == "source":
             column = pa.repeat(pa.scalar(source), n)
         elif name == "partition":
@@ -181,8 +180,7 @@ def _batch(found: pa.Table, columns: Sequence[str], source: str, lane: Priority)
         else:
             column = pa.nulls(n, kind)
         made.append(column if column.type == kind else column.cast(kind))
-    schema = pa.schema([(name, ARROW[COLUMNS[name]]) for name in columns])
-    return pa.RecordBatch.from_arrays(made, schema=schema)
+    return pa.RecordBatch.from_arrays(made, schema=schema_of(columns))
 
 
 def _joined(found: pa.Table, name: str) -> pa.Array:
@@ -205,7 +203,7 @@ class _PropertyDecoder:
         values = [one.get(name) for one in self._values]
         if name == "born":
             values = [None if one is None else one * 1000 for one in values]
-            return pa.array(values, pa.int64()).take(self._which).cast(_MOMENT)
+            return pa.array(values, pa.int64()).take(self._which).cast(COLUMNS["timestamp"])
         return pa.array(values, kind).take(self._which)
 
     def _maps(self) -> pa.Array:
@@ -229,7 +227,7 @@ class _PropertyDecoder:
             given: Mapping[str, str] = self._values[p].get("properties", {}) if p >= 0 else {}
             named = {f"header.{k}" if k in own else k: v for k, v in given.items()}
             made.append(list({**own, **named}.items()))
-        return pa.array(made, _MAP).take(pa.compute.index_in(keys, unique))
+        return pa.array(made, PROPERTIES).take(pa.compute.index_in(keys, unique))
 
 
 def _packed(combined: pa.StructArray) -> pa.Array:

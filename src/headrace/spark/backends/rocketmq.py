@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
+from headrace.bulk.decode.schema import COLUMNS, schema_of
 from headrace.rocketmq import (
     ConfigurationError,
     MessageExt,
@@ -26,7 +27,6 @@ from headrace.rocketmq import (
 )
 from headrace.rocketmq.queue_reader import GROUP
 from headrace.spark.backends.base import Part, ReadableSource
-from headrace.spark.columns import ARROW, COLUMNS
 from headrace.spark.errors import BadOption, DataLost, SparkError
 from headrace.spark.offsets import StreamOffset
 from headrace.spark.options import ReadOptions
@@ -183,13 +183,12 @@ def _part(reader: QueueReader, queue: MessageQueue, time_ms: int | None) -> Part
 
 
 def _batch(rows: Sequence[MessageExt], columns: Sequence[str], part: TaskRange) -> pa.RecordBatch:
-    kinds = {name: ARROW[COLUMNS[name]] for name in columns}
-    made = [_column(name, rows, part).cast(kind) for name, kind in kinds.items()]
-    return pa.RecordBatch.from_arrays(made, schema=pa.schema(list(kinds.items())))
+    made = [_column(name, rows, part).cast(COLUMNS[name]) for name in columns]
+    return pa.RecordBatch.from_arrays(made, schema=schema_of(columns))
 
 
 def _column(name: str, rows: Sequence[MessageExt], part: TaskRange) -> pa.Array:
-    kind = ARROW[COLUMNS[name]]
+    kind = COLUMNS[name]
     if name in ("source", "priority"):
         return pa.repeat(pa.scalar(part.source if name == "source" else LANE), len(rows))
     value = _VALUES.get(name)
