@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 from headrace.model.epochs import Epochs
 from headrace.model.histogram import Histogram
+from headrace.model.readable_range import ReadableRange
 from headrace.model.retention import Retention
 from headrace.store.disk import File
 
@@ -83,17 +84,6 @@ class Stretch:
     firsts: array[int]  # the offset of each record's first message
     lows: array[int]  # which offsets of each record are wanted: lows .. highs - 1
     highs: array[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What can be read of a destination by offset."""
-
-    first: int  # the lowest that is there
-    complete: int  # the lowest from which on nothing was removed
-    end: int  # behind the last that a sync covers
-    first_time: int | None = None
-    last_time: int | None = None
 
 
 class MessageLog(Protocol):
@@ -171,7 +161,7 @@ class MessageLog(Protocol):
     def stored_bytes(self, queue: int) -> int:
         """About how many bytes the queue's messages take."""
 
-    def bounds(self, queue: int, synced: int) -> Bounds:
+    def bounds(self, queue: int, synced: int) -> ReadableRange:
         """What can be read by offset; ``synced`` as the whole storage sees it."""
 
     def epochs(self, queue: int) -> Epochs:

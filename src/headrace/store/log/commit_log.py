@@ -14,9 +14,9 @@ from time import monotonic
 from headrace.errors import StoreError
 from headrace.model.epochs import Epochs
 from headrace.model.intervals import join_ranges
+from headrace.model.readable_range import ReadableRange
 from headrace.model.retention import Retention
 from headrace.store.api.message_log import (
-    Bounds,
     CommitTimings,
     DurabilityLevel,
     RecordDestination,
@@ -247,7 +247,7 @@ class CommitLog:
             queue, start, stop, max_bytes=max_bytes, with_settled=with_settled
         )
 
-    def bounds(self, queue: int, synced: int) -> Bounds:
+    def bounds(self, queue: int, synced: int) -> ReadableRange:
         """What can be read by offset; ``synced`` as the whole storage sees it."""
         return self._locator.bounds(queue, synced)
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from headrace.model.intervals import Intervals
-from headrace.store.api.message_log import Bounds, Stretch
+from headrace.model.readable_range import ReadableRange
+from headrace.store.api.message_log import Stretch
 from headrace.store.disk import File
 from headrace.store.log.log_index import LogIndex
 from headrace.store.log.queue_index import Columns, QueueIndex
@@ -25,10 +26,10 @@ class Locator:
         self._books = books
         self._segments = segments
 
-    def bounds(self, number: int, synced: int) -> Bounds:
+    def bounds(self, number: int, synced: int) -> ReadableRange:
         index = self._books.queues.get(number)
         if index is None:
-            return Bounds(0, 0, 0, None, None)
+            return ReadableRange(0, 0, 0)
         first = last = None
         end = index.synced_end
         for entry in index.entries():
@@ -40,10 +41,10 @@ class Locator:
                 break
             end = min(end, entry.first)
         complete = max(index.gone.highest(), first.first if first is not None else end)
-        return Bounds(
+        return ReadableRange(
             first.first if first is not None else end,
-            min(complete, end),
             end,
+            min(complete, end),
             first.time if first is not None else None,
             last.time if last is not None else None,
         )
