@@ -99,10 +99,8 @@ def _read_for_ever(port: int, cores: frozenset[int], count: Synchronized[float])
     os.sched_setaffinity(0, cores)
     with BulkConnection(Settings(port=port, request_timeout=120.0)) as bulk:
         while True:
-            for part in bulk.bounds([{"topic": TOPIC}])[0].parts:
-                for piece in bulk.fetch(
-                    part.first, part.end, topic=TOPIC, partition=part.partition
-                ):
+            for partition, there in bulk.sources([{"topic": TOPIC}])[0].ranges.items():
+                for piece in bulk.fetch(there.first, there.end, topic=TOPIC, partition=partition):
                     count.value += len(piece)
 
 

@@ -175,7 +175,7 @@ def test_messages_removed_by_retention(
     bulk.unpin("short")  # as if it had been away for too long
     publish(bulk, "short", b"2", b"3")
     take(bulk, "short")
-    wait_for(lambda: bulk.bounds([{"queue": "short"}])[0].parts[0].complete == 3, timeout=15)
+    wait_for(lambda: bulk.sources([{"queue": "short"}])[0].ranges[0].complete == 3, timeout=15)
     publish(bulk, "short", b"4")
     assert "'short' partition 0: offsets 1 to 2 are gone" in stream.refusal()
     assert stream.bodies == [b"1"]

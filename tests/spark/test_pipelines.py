@@ -254,10 +254,10 @@ def test_a_pipeline_that_has_read_everything_holds_nothing(
         assert [one["rows_per_second"] for one in state["queries"]] == [0.0, 0.0]
         with BulkConnection(Settings(port=broker.native_port or 0)) as bulk:
             pins = {pin.query: pin for pin in bulk.pins() if pin.query.startswith("done.")}
-            (orders,) = bulk.bounds([{"queue": "orders"}])
+            (orders,) = bulk.sources([{"queue": "orders"}])
         assert sorted(pins) == ["done.bad-records", "done.lake"]
         for pin in pins.values():
-            assert (pin.messages, pin.positions) == (0, {"0": orders.parts[0].end})
+            assert (pin.messages, pin.positions) == (0, {"0": orders.ranges[0].end})
 
 
 def test_a_batch_that_is_not_in_the_commit_log_stays_held(spark: Any, tmp_path: Path) -> None:  # noqa: ANN401

@@ -57,7 +57,7 @@ def test_batches_are_filled_high_then_middle_then_low(
     stream = StreamReader(read_options({"url": url_of(broker), "topic": "lanes"}))
     middle, high, low = 0, 1, 2  # the partitions
     at = stream.initialOffset()
-    uuid = bulk.bounds([{"topic": "lanes"}])[0].uuid
+    uuid = bulk.sources([{"topic": "lanes"}])[0].uuid
     batches = []
     for number in range(4):
         if number == 2:
@@ -159,7 +159,7 @@ def test_ranges_of_time(broker: RunningBroker, bulk: BulkConnection) -> None:
     message = {"exchange": "", "key": "timed", "properties": {"delivery_mode": 2}, "body": b"x"}
     for _ in range(3):
         bulk.call(Op.PUBLISH, batch=[message] * 10)
-        stored = bulk.bounds([{"queue": "timed"}])[0].parts[0].last_time
+        stored = bulk.sources([{"queue": "timed"}])[0].ranges[0].last_time
         assert stored is not None
         wait_for(lambda: time.time() * 1000 > stored + 1)  # noqa: B023 - another millisecond
         moments.append(stored + 1)
@@ -204,7 +204,7 @@ def test_positions_that_the_broker_does_not_have(
     topic = f"seen_{uuid4().hex[:12]}"
     bulk.call(Op.TOPIC_DECLARE, name=topic, queues=1)
     append(bulk, topic, "middle", 5)
-    uuid = bulk.bounds([{"topic": topic}])[0].uuid
+    uuid = bulk.sources([{"topic": topic}])[0].uuid
     start = {"version": 1, "query": "q", "sources": {topic: {"uuid": uuid, **position}}}
     options = {"url": url_of(broker), "topic": topic}
     strict = StreamReader(read_options(options))

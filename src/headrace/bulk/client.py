@@ -11,7 +11,7 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any
 
@@ -24,35 +24,25 @@ from headrace.client.errors import (
 )
 from headrace.client.settings import Settings
 from headrace.errors import CommandInvalid
+from headrace.model.epochs import Epochs
+from headrace.model.readable_range import ReadableRange
 from headrace.wire.native.frames import HEAD
 from headrace.wire.native.payloads import VERSION, Op, message, unpack_trusted
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One partition: ``end`` is behind the last offset that is safe on the broker's disk;
-    ``complete`` is the lowest from which on nothing was removed."""
-
-    lane: str
-    partition: int
-    first: int
-    complete: int
-    end: int
-    first_time: int | None
-    last_time: int | None
-    at_time: int | None  # the first offset stored at the asked time or later
-
-
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """A queue or a topic as far as it can be read by offset."""
+class ReadableSource:
+    """A queue or topic as far as it can be read by offset; the mappings are by partition id."""
 
     kind: str
     name: str
-    uuid: str
-    parts: tuple[Part, ...]
-    # By partition: number and first offset of each epoch; None: the broker has no epochs.
-    epochs: Mapping[int, Sequence[tuple[int, int]]] | None = None
+    uuid: str  # differs from that of a later one of the same name; empty: it has no identity
+    ranges: Mapping[int, ReadableRange]
+    priorities: Mapping[int, str]
+    at_time: Mapping[int, int] = field(default_factory=dict)
+    """The first offset stored at the requested time or later."""
+    epochs: Mapping[int, Epochs] = field(default_factory=dict)
+    """Missing where a source has no epochs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +125,12 @@ class BulkConnection:
             if answer.get("rid") == rid:
                 return _checked(answer)
 
-    def bounds(
+    def sources(
         self, destinations: Sequence[Mapping[str, str]], time_ms: int = 0
-    ) -> list[Destination]:
+    ) -> list[ReadableSource]:
         """What can be read of each; {"queue": name} or {"topic": name} each."""
         rows = self.call(Op.BOUNDS, destinations=list(destinations), time=time_ms)["rows"]
-        return [_destination(row) for row in rows]
+        return [_source(row) for row in rows]
 
     def fetch(self, start: int, end: int, **fields: object) -> Iterator[bytes]:
         """The rows start .. end - 1 of a partition, as pieces of Arrow streams.
@@ -301,12 +291,20 @@ class BulkConnection:
         self.close()
 
 
-def _destination(row: Mapping[str, Any]) -> Destination:
-    epochs = None
-    if "epochs" in row:
-        epochs = {int(part): [(n, at) for n, at in found] for part, found in row["epochs"].items()}
-    parts = tuple(Part(*part) for part in row["parts"])
-    return Destination(row["kind"], row["name"], row["uuid"], parts, epochs)
+def _source(row: Mapping[str, Any]) -> ReadableSource:
+    ranges, priorities, at_time = {}, {}, {}
+    for priority, partition, first, complete, end, first_time, last_time, found in row["parts"]:
+        ranges[partition] = ReadableRange(first, end, complete, first_time, last_time)
+        priorities[partition] = priority
+        if found is not None:
+            at_time[partition] = found
+    epochs = {
+        int(partition): [(number, at) for number, at in known]
+        for partition, known in row.get("epochs", {}).items()
+    }
+    return ReadableSource(
+        row["kind"], row["name"], row["uuid"], ranges, priorities, at_time, epochs
+    )
 
 
 def _by_text(numbers: Mapping[int, int]) -> dict[str, int]:

@@ -16,9 +16,9 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from headrace.spark.backends.base import ReadableSource
+from headrace.bulk.client import ReadableSource
+from headrace.spark.task_plan import PartitionOffsets
 
-Places = dict[tuple[str, int], int]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -85,13 +85,13 @@ class OffsetFilter:
 
     def apply(
         self,
-        starts: Places,
-        ends: Places,
-        look: Callable[[int | None], Mapping[str, ReadableSource]],
-    ) -> tuple[Places, Places]:
-        """The places that are left."""
-        since = _at_time(look(self.since_ms)) if self.since_ms is not None else {}
-        until = _at_time(look(self.until_ms)) if self.until_ms is not None else {}
+        starts: PartitionOffsets,
+        ends: PartitionOffsets,
+        sources: Callable[[int | None], Mapping[str, ReadableSource]],
+    ) -> tuple[PartitionOffsets, PartitionOffsets]:
+        """The offsets that are left to read."""
+        since = _at_time(sources(self.since_ms)) if self.since_ms is not None else {}
+        until = _at_time(sources(self.until_ms)) if self.until_ms is not None else {}
         kept = [one for one in ends if self.partitions is None or one[1] in self.partitions]
         high = self.high
         narrow_starts = {
@@ -106,10 +106,9 @@ class OffsetFilter:
         }
 
 
-def _at_time(sources: Mapping[str, ReadableSource]) -> Places:
+def _at_time(sources: Mapping[str, ReadableSource]) -> PartitionOffsets:
     return {
-        (name, part.partition): part.at_time
+        (name, partition): at
         for name, one in sources.items()
-        for part in one.parts
-        if part.at_time is not None
+        for partition, at in one.at_time.items()
     }

@@ -18,17 +18,17 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from headrace.bulk.client import ReadableSource
 from headrace.model.epochs import current_epoch, end_of_epoch
 from headrace.spark import task_plan
-from headrace.spark.backends.base import Backend, PinnedBackend, ReadableSource, backend_of
+from headrace.spark.backends.base import Backend, PinnedBackend, backend_of
 from headrace.spark.errors import BadOption, CheckpointLost, DataLost, SourceChanged
 from headrace.spark.filters import OffsetFilter
 from headrace.spark.offsets import SourceOffset, StreamOffset
 from headrace.spark.options import LATEST, OffsetLimit, ReadOptions
+from headrace.spark.task_plan import PartitionOffsets
 
 logger = logging.getLogger(__name__)
-
-Places = dict[tuple[str, int], int]
 
 
 class Task(InputPartition):
@@ -56,7 +56,7 @@ class _Reading:
         return self.backend.batches(task.part, task.uuid)
 
     def tasks(
-        self, starts: Places, ends: Places, sources: Mapping[str, SourceOffset]
+        self, starts: PartitionOffsets, ends: PartitionOffsets, sources: Mapping[str, SourceOffset]
     ) -> list[InputPartition]:
         found = task_plan.ranges(starts, ends, self.options.rows_per_task)
         return [
@@ -71,14 +71,18 @@ class BatchReader(_Reading, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self.options
-        sources = self.backend.look(options.start.time_ms)
-        later = sources if options.end.time_ms is None else self.backend.look(options.end.time_ms)
+        sources = self.backend.sources(options.start.time_ms)
+        later = (
+            sources if options.end.time_ms is None else self.backend.sources(options.end.time_ms)
+        )
         starts = resolve(options.start, sources, options.fail_on_data_loss)
         ends = resolve(options.end, later, False)
         starts = {place: at for place, at in starts.items() if place in ends}
         return self.tasks(*self.narrowed(starts, ends), _offset("", later, ends).sources)
 
-    def narrowed(self, starts: Places, ends: Places) -> tuple[Places, Places]:
+    def narrowed(
+        self, starts: PartitionOffsets, ends: PartitionOffsets
+    ) -> tuple[PartitionOffsets, PartitionOffsets]:
         return starts, ends
 
 
@@ -98,8 +102,10 @@ class FilteringReader(BatchReader):
             self._narrowing.take(one)
             yield one  # rows at the edges of a range still have to be looked at
 
-    def narrowed(self, starts: Places, ends: Places) -> tuple[Places, Places]:
-        return self._narrowing.apply(starts, ends, self.backend.look)
+    def narrowed(
+        self, starts: PartitionOffsets, ends: PartitionOffsets
+    ) -> tuple[PartitionOffsets, PartitionOffsets]:
+        return self._narrowing.apply(starts, ends, self.backend.sources)
 
 
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -129,7 +135,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             known = known or holder.pinned(self._provisional(query))
             if known is not None:
                 return StreamOffset(query, known.sources).to_json()
-        sources = self.backend.look(options.start.time_ms)
+        sources = self.backend.sources(options.start.time_ms)
         starts = resolve(options.start, sources, options.fail_on_data_loss)
         begin = StreamOffset(query, {name: _source(one, starts) for name, one in sources.items()})
         name = query if holder is None else self._provisional(query)
@@ -160,15 +166,19 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             )
         begin, sources = self._checked(begin)
         starts = _starts(begin, sources)
-        tracks = [
-            task_plan.PlannedPartition(name, part.partition, part.lane,
-                                       starts[name, part.partition],
-                           self._end(name, part.partition, part.end))
+        waiting = [
+            task_plan.PlannedPartition(
+                name,
+                partition,
+                one.priorities[partition],
+                starts[name, partition],
+                self._end(name, partition, there.end),
+            )
             for name, one in sources.items()
-            for part in one.parts
-        ]  # fmt: skip
+            for partition, there in one.ranges.items()
+        ]
         room = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        finish = _offset(begin.query, sources, task_plan.admit(tracks, room))
+        finish = _offset(begin.query, sources, task_plan.admit(waiting, room))
         if self._target is not None and self._is_planned and finish.sources == begin.sources:
             self._finished(begin)
         return finish.to_json()
@@ -189,11 +199,11 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return min(end, known.next.get(partition, 0)) if known is not None else 0
 
     def reportLatestOffset(self) -> dict[str, object]:
-        sources = self.backend.look()
+        sources = self.backend.sources()
         return _offset("", sources, _ends(sources)).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        sources = self.backend.look()
+        sources = self.backend.sources()
         self._target = _offset("", sources, _ends(sources))
 
     # -- batches --------------------------------------------------------------------------------
@@ -239,7 +249,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def _checked(self, begin: StreamOffset) -> tuple[StreamOffset, dict[str, ReadableSource]]:
         """Where to go on, and the sources as they are; a missing or another one is an error, never
         a fresh start."""
-        sources = self.backend.look()
+        sources = self.backend.sources()
         for name, known in begin.sources.items():
             found = sources.get(name)
             if found is None or found.uuid != known.uuid:
@@ -286,100 +296,104 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
 def _lost(source: ReadableSource, known: SourceOffset) -> dict[int, int]:
     """The partitions of which more was read than is there, and where to go on in them."""
-    parts = {part.partition: part for part in source.parts if part.epochs is not None}
-    lost = {one: 0 for one in known.epochs if known.next.get(one) and one not in parts}
-    for partition, part in parts.items():
-        epoch = known.epochs.get(partition)
-        end = None if epoch is None else end_of_epoch(part.epochs or (), epoch)
-        if known.next.get(partition, 0) > (part.end if end is None else end):
-            lost[partition] = max(part.first, end or 0)
+    lost = {one: 0 for one in known.epochs if known.next.get(one) and one not in source.epochs}
+    for partition, epochs in source.epochs.items():
+        there, epoch = source.ranges[partition], known.epochs.get(partition)
+        end = None if epoch is None else end_of_epoch(epochs, epoch)
+        if known.next.get(partition, 0) > (there.end if end is None else end):
+            lost[partition] = max(there.first, end or 0)
     return lost
 
 
 def _refuse_older(found: ReadableSource, known: SourceOffset) -> None:
     """A source without an identity gives itself away by ending before what was read of it."""
-    for part in found.parts:
-        if part.end < known.next.get(part.partition, 0):
+    for partition, there in found.ranges.items():
+        if there.end < known.next.get(partition, 0):
             raise SourceChanged(
-                f"'{found.name}' partition {part.partition} ends at offset {part.end}, and "
-                f"{known.next[part.partition]} was read: it was made again, or its broker has lost "
+                f"'{found.name}' partition {partition} ends at offset {there.end}, and "
+                f"{known.next[partition]} was read: it was made again, or its broker has lost "
                 "messages. Start with a new checkpoint"
             )
 
 
 def resolve(
     limit: OffsetLimit, sources: Mapping[str, ReadableSource], must_be_complete: bool
-) -> Places:
-    """Where each partition begins or ends."""
-    places: Places = {}
+) -> PartitionOffsets:
+    """The offset at which reading of each partition begins or ends."""
+    offsets: PartitionOffsets = {}
     for name, one in sources.items():
         asked = limit.asked(name)
         _check_partitions(limit, one)
-        for part in one.parts:
-            at = asked.get(part.partition, limit.word if limit.word is not None else LATEST)
+        for partition, there in one.ranges.items():
+            at = asked.get(partition, limit.word if limit.word is not None else LATEST)
             if limit.time_ms is not None:
-                at = part.at_time if part.at_time is not None else part.end
+                at = one.at_time.get(partition, there.end)
             elif at < 0:
-                at = part.end if at == LATEST else part.first
-            elif must_be_complete and at < part.complete:
+                at = there.end if at == LATEST else there.first
+            elif must_be_complete and at < there.complete:
                 raise DataLost(
-                    f"'{name}' partition {part.partition} begins at offset {part.complete}, "
-                    f"{at} was asked for: messages in between are gone"
+                    f"'{name}' partition {partition} begins at offset {there.complete}, "
+                    f"{at} was requested: messages in between were removed"
                 )
-            places[name, part.partition] = min(max(at, part.first), part.end)
-    return places
+            offsets[name, partition] = min(max(at, there.first), there.end)
+    return offsets
 
 
 def _check_partitions(limit: OffsetLimit, one: ReadableSource) -> None:
     """Of a topic at several brokers, not all need have every partition."""
-    there = {part.partition for part in one.parts}
-    unknown = sorted(set(limit.positions.get(one.name, {})) - there)
+    unknown = sorted(set(limit.positions.get(one.name, {})) - set(one.ranges))
     if unknown:
         raise BadOption(
             f"offsets: '{one.name}' has no partition {unknown[0]}; there are "
-            f"{', '.join(map(str, sorted(there)))}"
+            f"{', '.join(map(str, sorted(one.ranges)))}"
         )
 
 
 def _check_complete(
-    sources: Mapping[str, ReadableSource], starts: Places, finish: StreamOffset
+    sources: Mapping[str, ReadableSource], starts: PartitionOffsets, finish: StreamOffset
 ) -> None:
     for name, one in sources.items():
         wanted = finish.sources.get(name)
-        for part in one.parts:
-            start = starts[name, part.partition]
-            end = wanted.next.get(part.partition, start) if wanted is not None else start
-            if start < min(part.complete, end):
+        for partition, there in one.ranges.items():
+            start = starts[name, partition]
+            end = wanted.next.get(partition, start) if wanted is not None else start
+            lost = min(there.complete, end)
+            if start < lost:
                 raise DataLost(
-                    f"'{name}' partition {part.partition}: offsets {start} to "
-                    f"{min(part.complete, end) - 1} are gone, removed by retention or acknowledged "
-                    "while no pin held them. failOnDataLoss=false goes on without them"
+                    f"'{name}' partition {partition}: offsets {start} to {lost - 1} are gone, "
+                    "removed by retention or acknowledged while no pin kept them. "
+                    "failOnDataLoss=false continues without them"
                 )
 
 
-def _starts(begin: StreamOffset, sources: Mapping[str, ReadableSource]) -> Places:
-    """A partition or source that is new begins at its beginning."""
-    starts: Places = {}
+def _starts(begin: StreamOffset, sources: Mapping[str, ReadableSource]) -> PartitionOffsets:
+    """A partition or source that is new begins at its first offset."""
+    starts: PartitionOffsets = {}
     for name, one in sources.items():
         known = begin.sources.get(name)
-        for part in one.parts:
-            fresh = part.first
-            at = known.next.get(part.partition, fresh) if known is not None else fresh
-            starts[name, part.partition] = at
+        for partition, there in one.ranges.items():
+            next_offsets = known.next if known is not None else {}
+            starts[name, partition] = next_offsets.get(partition, there.first)
     return starts
 
 
-def _ends(sources: Mapping[str, ReadableSource]) -> Places:
-    return {(name, part.partition): part.end for name, one in sources.items() for part in one.parts}
+def _ends(sources: Mapping[str, ReadableSource]) -> PartitionOffsets:
+    return {
+        (name, partition): there.end
+        for name, one in sources.items()
+        for partition, there in one.ranges.items()
+    }
 
 
-def _offset(query: str, sources: Mapping[str, ReadableSource], ends: Places) -> StreamOffset:
+def _offset(
+    query: str, sources: Mapping[str, ReadableSource], ends: PartitionOffsets
+) -> StreamOffset:
     return StreamOffset(query, {name: _source(one, ends) for name, one in sources.items()})
 
 
-def _source(one: ReadableSource, places: Places) -> SourceOffset:
+def _source(one: ReadableSource, offsets: PartitionOffsets) -> SourceOffset:
     return SourceOffset(
         one.uuid,
-        {p.partition: places[one.name, p.partition] for p in one.parts},
-        {p.partition: current_epoch(p.epochs) for p in one.parts if p.epochs is not None},
+        {partition: offsets[one.name, partition] for partition in one.ranges},
+        {partition: current_epoch(epochs) for partition, epochs in one.epochs.items()},
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-LANES = ("high", "middle", "low")  # most urgent first
+PRIORITIES = ("high", "middle", "low")  # most urgent first
+PartitionOffsets = dict[tuple[str, int], int]
+"""Offsets by source and partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +16,7 @@ class PlannedPartition:
 
     source: str
     partition: int
-    lane: str
+    priority: str
     start: int
     end: int
 
@@ -34,21 +36,21 @@ class TaskRange:
     epoch: int | None = None  # in which the end was seen
 
 
-def admit(tracks: Sequence[PlannedPartition], limit: int | None) -> dict[tuple[str, int], int]:
-    """How far a batch goes in each partition: high first, then middle, then low; within a lane
+def admit(partitions: Sequence[PlannedPartition], limit: int | None) -> PartitionOffsets:
+    """How far a batch goes in each partition: high first, then middle, then low; within a priority
     every partition gets its share of what is left."""
-    ends = {(one.source, one.partition): one.start for one in tracks}
+    ends = {(one.source, one.partition): one.start for one in partitions}
     left = limit
-    for lane in LANES:
-        group = [one for one in tracks if one.lane == lane and one.waiting]
-        for track, count in _deal(group, left):
-            ends[track.source, track.partition] = track.start + count
+    for priority in PRIORITIES:
+        group = [one for one in partitions if one.priority == priority and one.waiting]
+        for one, count in _share_out(group, left):
+            ends[one.source, one.partition] = one.start + count
             if left is not None:
                 left -= count
     return ends
 
 
-def _deal(
+def _share_out(
     group: Sequence[PlannedPartition], room: int | None
 ) -> Iterator[tuple[PlannedPartition, int]]:
     total = sum(one.waiting for one in group)

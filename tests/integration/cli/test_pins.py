@@ -43,7 +43,7 @@ def test_a_query_shows_as_a_group_with_its_lag(
             priority = "high" if number < 3 else "middle"
             store.producer("events", token="p").append(b"x", priority=priority)
     for kind, name, done in (("queue", "orders", {0: 2}), ("topic", "events", {0: 1, 1: 2})):
-        uuid = bulk.bounds([{kind: name}])[0].uuid
+        uuid = bulk.sources([{kind: name}])[0].uuid
         bulk.pin(f"of-{name}", kind, {name: (uuid, done)}, 1 << 20)
 
     lines = call(capsys, "pin", "list").out.splitlines()

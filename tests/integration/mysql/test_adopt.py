@@ -133,12 +133,12 @@ def test_spark_reads_adopted_tables(
     make_old(sql)
     start_engine().adopt("old")
     backend = MySqlBackend(read_options({"url": server.url(database), "topic": "old"}))
-    source = backend.look()["old"]
+    source = backend.sources()["old"]
     found = [
         row
-        for part in source.parts
+        for partition, there in source.ranges.items()
         for batch in backend.batches(
-            TaskRange("old", part.partition, part.first, part.end), source.uuid
+            TaskRange("old", partition, there.first, there.end), source.uuid
         )
         for row in batch.to_pylist()
     ]

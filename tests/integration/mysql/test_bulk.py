@@ -112,7 +112,7 @@ def test_a_topic_recreated_while_it_is_read_raises_an_error(url: str) -> None:
         store.create("orders")
         store.producer("orders", token="p").append(b"old", priority="middle")
         backend = MySqlBackend(read_options({"url": url, "topic": "orders"}))
-        uuid = backend.look()["orders"].uuid
+        uuid = backend.sources()["orders"].uuid
         planned = TaskRange("orders", int(Priority.MIDDLE), 1, 2)
         assert [batch.num_rows for batch in backend.batches(planned, uuid)] == [1]
         store.delete("orders")

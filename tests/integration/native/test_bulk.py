@@ -90,8 +90,8 @@ def test_a_queue_is_read_without_being_consumed(
     queue = name()
     amqp.queue_declare(queue, durable=True)  # type: ignore[attr-defined]
     publish(amqp, queue, b"a", b"b", b"c")
-    found = bulk.bounds([{"queue": queue}])[0]
-    part = found.parts[0]
+    found = bulk.sources([{"queue": queue}])[0]
+    part = found.ranges[0]
     assert (part.first, part.complete, part.end) == (0, 0, 3)
     assert bodies(fetched(bulk, 0, 3, queue=queue)) == [b"a", b"b", b"c"]
     assert bodies(fetched(bulk, 1, 2, queue=queue)) == [b"b"]
@@ -109,7 +109,7 @@ def test_messages_of_a_weaker_level_are_read_once_a_sync_covers_them(
     before = syncs_of(broker)
     publish(amqp, queue, b"a", b"b", b"c")
 
-    part = bulk.bounds([{"queue": queue}])[0].parts[0]
+    part = bulk.sources([{"queue": queue}])[0].ranges[0]
 
     assert part.end == 3
     assert syncs_of(broker) > before
@@ -121,9 +121,9 @@ def test_acknowledged_messages_are_not_shown_unless_pinned(
     queue = name()
     amqp.queue_declare(queue, durable=True)  # type: ignore[attr-defined]
     publish(amqp, queue, b"a", b"b", b"c")
-    uuid = bulk.bounds([{"queue": queue}])[0].uuid
+    uuid = bulk.sources([{"queue": queue}])[0].uuid
     assert amqp.basic_get(queue, auto_ack=True)[2] == b"a"  # type: ignore[attr-defined]
-    wait_for(lambda: bulk.bounds([{"queue": queue}])[0].parts[0].complete == 1)
+    wait_for(lambda: bulk.sources([{"queue": queue}])[0].ranges[0].complete == 1)
     bulk.pin("query", "queue", {queue: (uuid, {0: 1})}, LIMIT)
     assert amqp.basic_get(queue, auto_ack=True)[2] == b"b"  # type: ignore[attr-defined]
     assert amqp.basic_get(queue, auto_ack=True)[2] == b"c"  # type: ignore[attr-defined]
@@ -142,7 +142,7 @@ def test_a_pin_over_its_limit_is_lost_and_its_reader_gets_an_error(
 ) -> None:
     queue = name()
     amqp.queue_declare(queue, durable=True)  # type: ignore[attr-defined]
-    uuid = bulk.bounds([{"queue": queue}])[0].uuid
+    uuid = bulk.sources([{"queue": queue}])[0].uuid
     bulk.pin("small", "queue", {queue: (uuid, {0: 0})}, 10_000)
     for _ in range(3):
         publish(amqp, queue, bytes(9000))
@@ -165,7 +165,7 @@ def test_a_pin_over_its_limit_is_lost_and_its_reader_gets_an_error(
 def test_a_queue_made_again_is_another_one(bulk: BulkConnection, amqp: object, name: Namer) -> None:
     queue = name()
     amqp.queue_declare(queue, durable=True)  # type: ignore[attr-defined]
-    uuid = bulk.bounds([{"queue": queue}])[0].uuid
+    uuid = bulk.sources([{"queue": queue}])[0].uuid
     amqp.queue_delete(queue)  # type: ignore[attr-defined]
     amqp.queue_declare(queue, durable=True)  # type: ignore[attr-defined]
     publish(amqp, queue, b"new")
@@ -192,7 +192,7 @@ def test_a_queue_that_is_not_durable_has_no_offsets(
 ) -> None:
     queue = name()
     amqp.queue_declare(queue)  # type: ignore[attr-defined]
-    error = refused(lambda: bulk.bounds([{"queue": queue}]))
+    error = refused(lambda: bulk.sources([{"queue": queue}]))
     assert "not durable" in error.text
 
 
@@ -307,7 +307,7 @@ def test_published_batches_pins_and_offsets_survive_a_kill(tmp_path: Path) -> No
     broker = brokers.start(tmp_path)
     with connected(broker) as bulk:
         bulk.call(Op.QUEUE_DECLARE, name="q", durable=True)
-        uuid = bulk.bounds([{"queue": "q"}])[0].uuid
+        uuid = bulk.sources([{"queue": "q"}])[0].uuid
         bulk.pin("reader", "queue", {"q": (uuid, {0: 0})}, LIMIT)
         for batch in range(3):
             bulk.stage("sink", batch, "a", [message("q", b"%d" % batch)])
@@ -337,11 +337,11 @@ def test_a_pin_holds_expired_messages_up_to_its_limit(bulk: BulkConnection, name
     bulk.call(Op.TOPIC_DECLARE, name=topic, queues=1, retention_bytes=100_000)
     row = {"priority": "middle", "body": bytes(10_000)}
     bulk.call(Op.APPEND, topic=topic, batch=[row])
-    uuid = bulk.bounds([{"topic": topic}])[0].uuid
+    uuid = bulk.sources([{"topic": topic}])[0].uuid
     bulk.pin("patient", "topic", {topic: (uuid, {0: 0})}, 10_000_000)
 
     def first() -> int:
-        return bulk.bounds([{"topic": topic}])[0].parts[0].complete
+        return bulk.sources([{"topic": topic}])[0].ranges[0].complete
 
     def lost() -> list[bool]:
         return [pin.lost for pin in bulk.pins() if pin.query in ("patient", "small")]

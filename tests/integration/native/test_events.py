@@ -19,8 +19,8 @@ from headrace.testing import RunningBroker, run_broker, wait_for
 def events(broker: RunningBroker) -> list[Mapping[str, Any]]:
     with BulkConnection(Settings(port=broker.native_port or 0)) as bulk:
         try:
-            part = bulk.bounds([{"topic": "$events"}])[0].parts[0]
-        except (HeadraceError, IndexError):
+            part = bulk.sources([{"topic": "$events"}])[0].ranges[0]
+        except (HeadraceError, KeyError):
             return []
         pieces = bulk.fetch(part.first, part.end, topic="$events", columns=["body"])
         data = b"".join(pieces)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.bulk.client import BulkConnection, Destination, SegmentFiles
+from headrace.bulk.client import BulkConnection, ReadableSource, SegmentFiles
 from headrace.bulk.mapped_segments import open_files
 from headrace.client.errors import HeadraceError
 from headrace.client.settings import Settings
@@ -31,7 +31,7 @@ def bulk(broker: Broker) -> Iterator[BulkConnection]:
         yield connection
 
 
-def filled(bulk: BulkConnection, name: str) -> Destination:
+def filled(bulk: BulkConnection, name: str) -> ReadableSource:
     """A topic with some messages."""
     bulk.call(Op.TOPIC_DECLARE, name=name)
     bulk.call(
@@ -40,11 +40,11 @@ def filled(bulk: BulkConnection, name: str) -> Destination:
         token="p",
         batch=[{"body": b"%d" % n, "key": f"k{n}", "tags": "t"} for n in range(ROWS)],
     )
-    return bulk.bounds([{"topic": name}])[0]
+    return bulk.sources([{"topic": name}])[0]
 
 
 def located(
-    bulk: BulkConnection, topic: Destination, start: int = 0, end: int = ROWS
+    bulk: BulkConnection, topic: ReadableSource, start: int = 0, end: int = ROWS
 ) -> SegmentFiles:
     found = bulk.locate(start, end, topic=topic.name, uuid=topic.uuid)
     assert found is not None

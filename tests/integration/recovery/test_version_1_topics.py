@@ -140,11 +140,11 @@ def test_a_retry_comes_when_it_is_due(tmp_path: Path, name: str) -> None:
 
 def test_pins_hold_what_they_held(bulk: BulkConnection) -> None:
     (pin,) = [one for one in bulk.pins() if one.query == "reader-1"]
-    (kept,) = bulk.bounds([{"queue": "kept"}])
+    (kept,) = bulk.sources([{"queue": "kept"}])
 
     assert (pin.kind, pin.name, pin.uuid, pin.lost) == ("queue", "kept", kept.uuid, False)
     assert (dict(pin.positions), pin.max_bytes) == ({"0": 1}, 1 << 20)
-    assert (kept.parts[0].first, kept.parts[0].end) == (0, 3)
+    assert (kept.ranges[0].first, kept.ranges[0].end) == (0, 3)
 
 
 def test_a_published_batch_is_published_once(bulk: BulkConnection, store: topics.Store) -> None:

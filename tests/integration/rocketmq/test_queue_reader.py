@@ -79,7 +79,7 @@ def test_a_reader_without_a_name_server_raises_an_error() -> None:
     reader.close()
     lonely = read_options({"url": "rocketmq://127.0.0.1:1", "topic": "T"})
     with pytest.raises(SparkError, match="no name server answers"):
-        RocketMqBackend(lonely).look()
+        RocketMqBackend(lonely).sources()
 
 
 def test_a_closed_or_forked_reader_raises_an_error(fake: Fake) -> None:
@@ -110,13 +110,13 @@ def test_a_stream_waits_for_a_broker_that_comes_back(fake: Fake, filled: Message
     batches = source.batches(TaskRange(f"T@{filled.broker_name}", filled.queue_id, 0, 10), "")
     fake.call(fake.deaf())
     with ThreadPoolExecutor(1) as pool:
-        looked, read = pool.submit(source.look), pool.submit(list, batches)
+        looked, read = pool.submit(source.sources), pool.submit(list, batches)
         wait_for(looked.running)
         fake.call(fake.listen())
-        parts = looked.result(30)[f"T@{filled.broker_name}"].parts
+        ranges = looked.result(30)[f"T@{filled.broker_name}"].ranges
         rows = [row["offset"] for batch in read.result(30) for row in batch.to_pylist()]
 
-    assert [(part.first, part.end) for part in parts] == [(0, 10), (0, 0)]
+    assert [(part.first, part.end) for part in ranges.values()] == [(0, 10), (0, 0)]
     assert rows == list(range(10))
 
 
@@ -164,7 +164,7 @@ def test_a_group_that_the_broker_does_not_know_is_made_by_a_pull(
 
 def test_a_bad_group_is_a_bad_option(fake: Fake) -> None:
     with pytest.raises(BadOption, match="group"):
-        RocketMqBackend(options(fake, group="a b")).look()
+        RocketMqBackend(options(fake, group="a b")).sources()
 
 
 def test_a_refusal_of_the_broker_is_reported(fake: Fake, filled: MessageQueue) -> None:

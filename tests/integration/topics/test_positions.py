@@ -137,8 +137,7 @@ def bulk_of(path: Path) -> Iterator[tuple[NativeEngine, BulkConnection]]:
 
 
 def epochs_of(bulk: BulkConnection) -> list[tuple[int, int]]:
-    [found] = bulk.bounds([{"topic": "t"}])
-    assert found.epochs is not None
+    [found] = bulk.sources([{"topic": "t"}])
     return [*found.epochs[0]]
 
 
@@ -156,7 +155,7 @@ def test_a_reader_that_has_seen_more_than_a_restored_backup_gets_data_lost(tmp_p
         backup(data, copy)
         append(engine, *"cde")  # a reader outside has them, the backup does not
         assert epochs_of(bulk) == []
-        uuid = bulk.bounds([{"topic": "t"}])[0].uuid
+        uuid = bulk.sources([{"topic": "t"}])[0].uuid
     restore(copy, again)
 
     with bulk_of(again) as (engine, bulk):

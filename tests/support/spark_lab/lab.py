@@ -32,10 +32,10 @@ LANES = ("low", "middle", "high")
 def bodies_in(bulk: BulkConnection, topic: str) -> list[bytes]:
     """Of all messages, partition by partition in their order."""
     found: list[bytes] = []
-    for part in bulk.bounds([{"topic": topic}])[0].parts:
+    for partition, there in bulk.sources([{"topic": topic}])[0].ranges.items():
         pieces: list[bytes] = []
         for piece in bulk.fetch(
-            part.first, part.end, topic=topic, partition=part.partition, columns=["body"]
+            there.first, there.end, topic=topic, partition=partition, columns=["body"]
         ):
             if piece:
                 pieces.append(piece)

@@ -27,7 +27,7 @@ from headrace.spark.archive.round_plan import (
     places,
     plan,
 )
-from headrace.spark.archive.sources import ArchiveChoice, look
+from headrace.spark.archive.sources import ArchiveChoice, archive_sources
 from headrace.spark.backends.broker import BrokerBackend, connect, told
 from headrace.spark.errors import LakeError
 from headrace.spark.lake.delta import WRITTEN_DDL, FileWriter, WrittenFile, open_table
@@ -105,7 +105,7 @@ class Archiver:
             rows = sum(one.rows for one in files)
             commit_round(table, files, found, after)
             self._hold(table, after)
-        waiting = sum(one.part.end - one.start for one in after)
+        waiting = sum(one.range.end - one.start for one in after)
         names = {(one.kind, one.source) for one in stretches}
         return ArchiveRound(rows, len(names), waiting)
 
@@ -122,16 +122,16 @@ class Archiver:
         acknowledged before it may be gone."""
         known = partial(archived_offset, table)
         with connect(self.url, PATIENCE_SECONDS) as connection:
-            before = places(look(connection, self.choice), known, self.skip_lost)
+            before = places(archive_sources(connection, self.choice), known, self.skip_lost)
             self._hold(table, before)
-            return places(look(connection, self.choice), known, self.skip_lost)
+            return places(archive_sources(connection, self.choice), known, self.skip_lost)
 
     def _hold(self, table: DeltaTable, found: list[ArchivePosition]) -> None:
         positions: dict[str, dict[str, tuple[str, dict[int, int]]]] = {}
         for one in found:
-            of_kind = positions.setdefault(one.destination.kind, {})
-            entry = of_kind.setdefault(one.destination.name, (one.destination.uuid, {}))
-            entry[1][one.part.partition] = one.start
+            of_kind = positions.setdefault(one.source.kind, {})
+            entry = of_kind.setdefault(one.source.name, (one.source.uuid, {}))
+            entry[1][one.partition] = one.start
         with connect(self.url, PATIENCE_SECONDS) as connection, told():
             for kind, of_kind in positions.items():
                 connection.pin(_query(table), kind, of_kind, self.pin_bytes)

@@ -28,7 +28,7 @@ def commit_round(
 ) -> None:
     """Add the files and the new positions in one step; LakeError when another writer was faster."""
     versions = {
-        _application(new.destination.uuid, new.part.partition): new.start
+        _application(new.source.uuid, new.partition): new.start
         for old, new in zip(before, after, strict=True)
         if new.known != old.known
     }

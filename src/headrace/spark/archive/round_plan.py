@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from headrace.bulk.client import Destination, Part
+from headrace.bulk.client import ReadableSource
+from headrace.model.readable_range import ReadableRange
 from headrace.spark.errors import DataLost
 from headrace.spark.task_plan import PlannedPartition, admit, cut
 
@@ -30,32 +31,36 @@ class ArchiveTask:
 class ArchivePosition:
     """How far one partition is archived; new ones begin with the first message there is."""
 
-    destination: Destination
-    part: Part
+    source: ReadableSource
+    partition: int
     known: int | None
 
     @property
+    def range(self) -> ReadableRange:
+        return self.source.ranges[self.partition]
+
+    @property
     def start(self) -> int:
-        return self.part.first if self.known is None else self.known
+        return self.range.first if self.known is None else self.known
 
 
 def places(
-    sources: Sequence[Destination], known: Callable[[str, int], int | None], skip_lost: bool
+    sources: Sequence[ReadableSource], known: Callable[[str, int], int | None], skip_lost: bool
 ) -> list[ArchivePosition]:
     """Of all partitions; DataLost when messages that were to be archived are gone."""
     found = []
     for one in sources:
-        for part in one.parts:
-            at = known(one.uuid, part.partition)
-            gone = min(part.complete, part.end)
+        for partition, there in one.ranges.items():
+            at = known(one.uuid, partition)
+            gone = min(there.complete, there.end)
             if at is not None and at < gone and not skip_lost:
                 raise DataLost(
-                    f"{one.kind} '{one.name}' partition {part.partition}: messages from offset "
+                    f"{one.kind} '{one.name}' partition {partition}: messages from offset "
                     f"{at} to {gone - 1} are gone before they were archived, at least some: more "
                     "had to be held than the pin allows (--pin-bytes). --skip-lost goes on with "
                     "those that are left"
                 )
-            found.append(ArchivePosition(one, part, at))
+            found.append(ArchivePosition(one, partition, at))
     return found
 
 
@@ -63,25 +68,31 @@ def plan(
     found: Sequence[ArchivePosition], limit: int = ROWS_PER_ROUND
 ) -> tuple[list[ArchiveTask], list[ArchivePosition]]:
     """The stretches of a round, and the places as they are when it is done."""
-    by_key = {(one.destination.uuid, one.part.partition): one for one in found}
-    tracks = [
-        PlannedPartition(uuid, partition, one.part.lane, min(one.start, one.part.end), one.part.end)
+    by_key = {(one.source.uuid, one.partition): one for one in found}
+    partitions = [
+        PlannedPartition(
+            uuid,
+            partition,
+            one.source.priorities[partition],
+            min(one.start, one.range.end),
+            one.range.end,
+        )
         for (uuid, partition), one in by_key.items()
     ]
-    ends = admit(tracks, limit)
+    ends = admit(partitions, limit)
     stretches, after = [], []
     for key, one in by_key.items():
         end = max(ends[key], one.start)
         stretches += list(_stretches(one, end))
-        after.append(ArchivePosition(one.destination, one.part, end))
+        after.append(ArchivePosition(one.source, one.partition, end))
     return stretches, after
 
 
 def _stretches(one: ArchivePosition, end: int) -> Iterator[ArchiveTask]:
     """Before ``complete`` there are gaps, which is right only for what was there before us."""
-    destination, part = one.destination, one.part
-    border = min(max(part.complete, one.start), end)
+    source = one.source
+    border = min(max(one.range.complete, one.start), end)
     for low, high, checked in ((one.start, border, False), (border, end, True)):
         for start, stop in cut(low, high, ROWS_PER_TASK) if low < high else ():
-            yield ArchiveTask(destination.kind, destination.name, destination.uuid, part.partition,
-                          start, stop, checked)  # fmt: skip
+            yield ArchiveTask(source.kind, source.name, source.uuid, one.partition,
+                              start, stop, checked)  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from headrace.bulk.client import BulkConnection, Destination
+from headrace.bulk.client import BulkConnection, ReadableSource
 from headrace.spark.backends.broker import told
 from headrace.spark.errors import BadOption
 from headrace.wire.native.payloads import Op
@@ -26,15 +26,15 @@ class ArchiveChoice:
         return not self.queues and not self.topics
 
 
-def look(connection: BulkConnection, choice: ArchiveChoice) -> list[Destination]:
-    """The sources there are; BadOption when a name that was given fits none."""
+def archive_sources(connection: BulkConnection, choice: ArchiveChoice) -> list[ReadableSource]:
+    """The chosen sources that exist; BadOption when a name or pattern matches none."""
     with told():
         wanted = [{"queue": name} for name in _queues(connection, choice)]
         wanted += [{"topic": name} for name in _topics(connection, choice)]
         return [
             found
             for start in range(0, len(wanted), AT_ONCE)
-            for found in connection.bounds(wanted[start : start + AT_ONCE])
+            for found in connection.sources(wanted[start : start + AT_ONCE])
         ]
 
 

@@ -9,13 +9,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from headrace.bulk.client import BulkConnection, Destination
+from headrace.bulk.client import BulkConnection, ReadableSource
 from headrace.bulk.mapped_segments import open_files
 from headrace.client.errors import ConnectionClosed, HeadraceError
 from headrace.client.settings import settings_of
 from headrace.errors import StoreError
 from headrace.model.epochs import current_epoch
-from headrace.spark.backends.base import Part, ReadableSource
 from headrace.spark.errors import DataLost, SourceChanged, SparkError
 from headrace.spark.offsets import SourceOffset, StreamOffset
 from headrace.spark.options import ReadOptions
@@ -50,13 +49,13 @@ class BrokerBackend:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
-    def look(self, time_ms: int | None = None) -> dict[str, ReadableSource]:
+    def sources(self, time_ms: int | None = None) -> dict[str, ReadableSource]:
         options = self._options
         with connect(options.url, options.patience) as connection, told():
-            found = connection.bounds(
+            found = connection.sources(
                 [{options.kind: name} for name in options.names], time_ms or 0
             )
-        return {one.name: _source(one) for one in found}
+        return {one.name: one for one in found}
 
     def batches(self, part: TaskRange, uuid: str) -> Iterator[pa.RecordBatch]:
         options = self._options
@@ -105,12 +104,12 @@ class BrokerBackend:
             pins = {pin.name: pin for pin in connection.pins()
                     if (pin.query, pin.kind) == (query, options.kind)}  # fmt: skip
             names = [{options.kind: name} for name in options.names if name in pins]
-            found = connection.bounds(names) if names else []
+            found = connection.sources(names) if names else []
         sources = {
             one.name: SourceOffset(
                 one.uuid,
                 {int(part): int(at) for part, at in pins[one.name].positions.items()},
-                {part: current_epoch(epochs) for part, epochs in (one.epochs or {}).items()},
+                {part: current_epoch(epochs) for part, epochs in one.epochs.items()},
             )
             for one in found
             if one.uuid == pins[one.name].uuid
@@ -147,16 +146,6 @@ def _check_end(part: TaskRange, reached: int, options: ReadOptions) -> None:
             f"'{part.source}' partition {part.partition}: offsets {reached} to {part.end - 1} "
             "could not be read"
         )
-
-
-def _source(one: Destination) -> ReadableSource:
-    epochs = one.epochs or {}
-    parts = [
-        Part(part.partition, part.lane, part.first, part.complete, part.end, part.at_time,
-             epochs.get(part.partition))
-        for part in one.parts
-    ]  # fmt: skip
-    return ReadableSource(one.name, one.uuid, tuple(parts))
 
 
 def _decoded(pieces: Iterator[bytes]) -> Iterator[pa.RecordBatch]:

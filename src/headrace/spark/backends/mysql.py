@@ -1,7 +1,7 @@
-"""Topics in MySQL as a source and a sink: ranges of ids below the safe mark, by connectorx.
+"""Topics in MySQL as a source and a sink: ranges of ids below the stable id, by connectorx.
 
-A lane is a partition: middle 0, high 1, low 2. Nothing below the mark ever changes, so a range
-that is read again has the same rows.
+A priority is a partition: middle 0, high 1, low 2. Nothing below the stable id ever changes, so a
+range that is read again has the same rows.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
+from headrace.bulk.client import ReadableSource
 from headrace.bulk.decode.schema import COLUMNS, PROPERTIES, schema_of
 from headrace.errors import BrokerError, EngineUnavailable
-from headrace.spark.backends.base import Part, ReadableSource
+from headrace.model.readable_range import ReadableRange
 from headrace.spark.errors import SourceChanged, SparkError
 from headrace.spark.offsets import SourceOffset, StreamOffset
 from headrace.spark.options import ReadOptions, WriteOptions
@@ -78,7 +79,7 @@ class MySqlBackend:
         with TopicTables(self._options.url) as tables:
             return patiently(self._options.patience, lambda: work(tables))
 
-    def look(self, time_ms: int | None = None) -> dict[str, ReadableSource]:
+    def sources(self, time_ms: int | None = None) -> dict[str, ReadableSource]:
         names = self._options.names
         return self._do(lambda tables: {one: _source(tables, one, time_ms) for one in names})
 
@@ -95,7 +96,7 @@ class MySqlBackend:
             known = {name: tables.pinned(name, query) for name in self._options.names}
             return {
                 name: SourceOffset(
-                    tables.look(name)[0], {int(lane): at for lane, at in ids.items()}
+                    tables.look(name)[0], {int(priority): at for priority, at in ids.items()}
                 )
                 for name, ids in known.items()
                 if ids
@@ -113,7 +114,7 @@ class MySqlBackend:
 
     def batches(self, part: TaskRange, uuid: str) -> Iterator[pa.RecordBatch]:
         choose = selection(self._options)
-        lane = Priority(part.partition)
+        priority = Priority(part.partition)
         names = _selected(choose.needed)
         with TopicTables(self._options.url) as tables:
             url = tables.connector_url()
@@ -129,19 +130,22 @@ class MySqlBackend:
 
             for start in range(part.start, part.end, ROWS_PER_QUERY):
                 end = min(start + ROWS_PER_QUERY, part.end)
-                query = tables.select(part.source, lane, start, end, names)
+                query = tables.select(part.source, priority, start, end, names)
                 found = patiently(self._options.patience, partial(read, query))
                 if found.num_rows:
-                    yield choose.apply(_batch(found, choose.needed, part.source, lane))
+                    yield choose.apply(_batch(found, choose.needed, part.source, priority))
 
 
 def _source(tables: TopicTables, name: str, time_ms: int | None) -> ReadableSource:
-    uuid, lanes = tables.look(name, time_ms)
-    parts = [
-        Part(int(one.lane), one.lane.label, one.first, one.first, one.end, one.at_time)
-        for one in lanes
-    ]
-    return ReadableSource(name, uuid, tuple(parts))
+    uuid, priorities = tables.look(name, time_ms)
+    return ReadableSource(
+        "topic",
+        name,
+        uuid,
+        {int(one.lane): ReadableRange(one.first, one.end, one.first) for one in priorities},
+        {int(one.lane): one.lane.label for one in priorities},
+        {int(one.lane): one.at_time for one in priorities if one.at_time is not None},
+    )
 
 
 def _selected(columns: Sequence[str]) -> list[str]:
@@ -159,7 +163,9 @@ def _read(url: str, query: str) -> pa.Table:
         raise EngineUnavailable(f"the database cannot be read: {str(error)[:500]}") from None
 
 
-def _batch(found: pa.Table, columns: Sequence[str], source: str, lane: Priority) -> pa.RecordBatch:
+def _batch(
+    found: pa.Table, columns: Sequence[str], source: str, priority: Priority
+) -> pa.RecordBatch:
     """Rows as the database gives them, in the columns of the source."""
     n = found.num_rows
     props = _PropertyDecoder(found) if "props" in found.column_names else None
@@ -169,9 +175,9 @@ def _batch(found: pa.Table, columns: Sequence[str], source: str, lane: Priority)
         if name == "source":
             column = pa.repeat(pa.scalar(source), n)
         elif name == "partition":
-            column = pa.array(np.full(n, int(lane), np.int32))
+            column = pa.array(np.full(n, int(priority), np.int32))
         elif name == "priority":
-            column = pa.repeat(pa.scalar(lane.label), n)
+            column = pa.repeat(pa.scalar(priority.label), n)
         elif name in ("offset", "timestamp", "key", "body"):
             column = _joined(found, name)
         elif name in ("born", "tags", "message_id", "properties"):
@@ -264,8 +270,8 @@ class MySqlTopicSink:
 
 def _entry(row: Mapping[str, object]) -> Entry:
     properties = row.get("properties", {})
-    body, lane = row["body"], Priority[str(row.get("priority", "middle")).upper()]
+    body, priority = row["body"], Priority[str(row.get("priority", "middle")).upper()]
     assert isinstance(properties, Mapping)
     assert isinstance(body, bytes)
     texts = {name: str(row[name]) for name in ("key", "tags", "message_id") if name in row}
-    return Entry(body=body, lane=lane, properties=dict(properties), **texts)  # type: ignore[arg-type]
+    return Entry(body=body, lane=priority, properties=dict(properties), **texts)  # type: ignore[arg-type]

@@ -15,7 +15,9 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
+from headrace.bulk.client import ReadableSource
 from headrace.bulk.decode.schema import COLUMNS, schema_of
+from headrace.model.readable_range import ReadableRange
 from headrace.rocketmq import (
     ConfigurationError,
     MessageExt,
@@ -26,7 +28,6 @@ from headrace.rocketmq import (
     RocketMQError,
 )
 from headrace.rocketmq.queue_reader import GROUP
-from headrace.spark.backends.base import Part, ReadableSource
 from headrace.spark.errors import BadOption, DataLost, SparkError
 from headrace.spark.offsets import StreamOffset
 from headrace.spark.options import ReadOptions
@@ -37,7 +38,7 @@ T = TypeVar("T")
 ROWS = 8192  # of one Arrow batch, about
 AGAIN_SECONDS = 0.5
 DEFAULT_PORT = 9876
-LANE = "middle"  # RocketMQ has one
+PRIORITY = "middle"  # RocketMQ has one
 _OWN_COLUMNS = ("TAGS", "KEYS", "UNIQ_KEY")
 
 
@@ -47,7 +48,7 @@ class RocketMqBackend:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
-    def look(self, time_ms: int | None = None) -> dict[str, ReadableSource]:
+    def sources(self, time_ms: int | None = None) -> dict[str, ReadableSource]:
         def found(reader: QueueReader) -> dict[str, ReadableSource]:
             topics = self._options.names
             return {one.name: one for name in topics for one in _sources(reader, name, time_ms)}
@@ -168,15 +169,15 @@ def _wait_for_brokers(error: RemotingError, deadline: float) -> None:
 
 def _sources(reader: QueueReader, topic: str, time_ms: int | None) -> Iterator[ReadableSource]:
     for broker, queues in groupby(reader.queues(topic), key=lambda queue: queue.broker_name):
-        parts = tuple(_part(reader, queue, time_ms) for queue in queues)
-        # It has no identity of its own: one that was made again shows by its lower end.
-        yield ReadableSource(f"{topic}@{broker}", "", parts)
-
-
-def _part(reader: QueueReader, queue: MessageQueue, time_ms: int | None) -> Part:
-    first, end = reader.min_offset(queue), reader.max_offset(queue)
-    at_time = None if time_ms is None else reader.offset_by_time(queue, time_ms)
-    return Part(queue.queue_id, LANE, first, first, end, at_time)
+        ranges, at_time = {}, {}
+        for queue in queues:
+            first = reader.min_offset(queue)
+            ranges[queue.queue_id] = ReadableRange(first, reader.max_offset(queue), first)
+            if time_ms is not None:
+                at_time[queue.queue_id] = reader.offset_by_time(queue, time_ms)
+        priorities = dict.fromkeys(ranges, PRIORITY)
+        # RocketMQ topics have no id: a topic that was created again shows by its lower end.
+        yield ReadableSource("topic", f"{topic}@{broker}", "", ranges, priorities, at_time)
 
 
 # -- rows ------------------------------------------------------------------------------------------
@@ -190,7 +191,7 @@ def _batch(rows: Sequence[MessageExt], columns: Sequence[str], part: TaskRange) 
 def _column(name: str, rows: Sequence[MessageExt], part: TaskRange) -> pa.Array:
     kind = COLUMNS[name]
     if name in ("source", "priority"):
-        return pa.repeat(pa.scalar(part.source if name == "source" else LANE), len(rows))
+        return pa.repeat(pa.scalar(part.source if name == "source" else PRIORITY), len(rows))
     value = _VALUES.get(name)
     if value is None:
         return pa.nulls(len(rows), kind)

@@ -66,7 +66,7 @@ def contact(pipeline: Pipeline) -> None:
     """
     for line, options in _places(pipeline):
         try:
-            backend_of(read_options(options)).look()
+            backend_of(read_options(options)).sources()
         except SparkError as error:
             raise PipelineFailed(f"{pipeline.file}:{line}: {error}") from error
 

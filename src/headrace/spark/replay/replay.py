@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from headrace.bulk.client import BulkConnection
 from headrace.spark.archive.layout import table_path
-from headrace.spark.archive.sources import ArchiveChoice, look
+from headrace.spark.archive.sources import ArchiveChoice, archive_sources
 from headrace.spark.archive.sql_tables import messages
 from headrace.spark.backends.broker import connect, told
 from headrace.spark.errors import BadOption, reason_of
@@ -81,7 +81,7 @@ class Replay:
         if not request.queues and not request.topics:
             raise BadOption("say what to replay: --queue, --topic, or --lake for the archive")
         with connect(self.url) as connection:
-            known = look(connection, ArchiveChoice(request.queues, request.topics))
+            known = archive_sources(connection, ArchiveChoice(request.queues, request.topics))
         frames = []
         for kind in ("queue", "topic"):
             uuids = {one.name: one.uuid for one in known if one.kind == kind}

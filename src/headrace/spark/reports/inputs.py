@@ -11,9 +11,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headrace.bulk.client import Destination
+from headrace.bulk.client import ReadableSource
 from headrace.client.errors import HeadraceError
-from headrace.spark.archive.sources import ArchiveChoice, look
+from headrace.spark.archive.sources import ArchiveChoice, archive_sources
 from headrace.spark.archive.sql_tables import messages
 from headrace.spark.backends.broker import connect
 from headrace.spark.errors import SparkError
@@ -46,7 +46,7 @@ def from_lake(spark: SparkSession, lake: Path, since: datetime, until: datetime)
 def from_broker(spark: SparkSession, url: str, since: datetime, until: datetime) -> ReportInputs:
     """From what the broker still has. Most queues keep nothing that was acknowledged."""
     with connect(url) as connection:
-        known = look(connection, ArchiveChoice())
+        known = archive_sources(connection, ArchiveChoice())
     frames = [_of_kind(spark, url, kind, known, since) for kind in ("queue", "topic")]
     found = [frame for frame in frames if frame is not None]
     if not found:
@@ -62,7 +62,7 @@ _EMPTY = (
 
 
 def _of_kind(
-    spark: SparkSession, url: str, kind: str, known: list[Destination], since: datetime
+    spark: SparkSession, url: str, kind: str, known: list[ReadableSource], since: datetime
 ) -> DataFrame | None:
     uuids = {one.name: one.uuid for one in known if one.kind == kind}
     if not uuids:
@@ -111,5 +111,5 @@ def _reader(row: Mapping[str, Any]) -> str:
 
 
 def _waiting(row: Mapping[str, Any]) -> int:
-    """Over all lanes; see the answer to `list groups` in the native protocol."""
-    return sum(int(lane[3]) for lane in row["lag"])
+    """Over all priorities; see the answer to `list groups` in the native protocol."""
+    return sum(int(one[3]) for one in row["lag"])
