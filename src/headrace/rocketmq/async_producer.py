@@ -51,12 +51,12 @@ class AsyncProducer(BaseProducer):
         await self.shutdown()
 
     async def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
-        """Returns when the broker has the message; send_timeout is for all tries."""
-        return await self._send(self._running().parcel(message), to_queue(queue))
+        """Returns when the broker has the message; send_timeout is for all attempts."""
+        return await self._send(self._running().encode(message), to_queue(queue))
 
     async def send_by_key(self, message: Message, key: str) -> SendResult:
         """Messages of one key go to one queue. Await each, or their order is not certain."""
-        sent = self._running().parcel(message)
+        sent = self._running().encode(message)
         return await self._send(sent, lambda queues: queue_by_key(queues, str(key)))
 
     async def send_batch(
@@ -68,20 +68,20 @@ class AsyncProducer(BaseProducer):
     async def send_oneway(self, message: Message) -> None:
         """Nobody tells whether it arrived."""
         core = self._running()
-        sent = core.parcel(message)
-        tries = core.tries(sent, await self._known(core, sent.topic), None)
-        queue, _ = tries.next(time.monotonic())
+        sent = core.encode(message)
+        attempts = core.attempts(sent, await self._topic(core, sent.topic), None)
+        queue, _ = attempts.next(time.monotonic())
         await core.instance.remoting.post(core.address(queue), sent.command(queue))
         self.metrics.add("one_way")
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that can be written."""
-        return list((await self._known(self._running(), topic)).write_queues)
+        return list((await self._topic(self._running(), topic)).write_queues)
 
-    async def _known(self, core: ProducerCore, topic: str) -> KnownTopic:
+    async def _topic(self, core: ProducerCore, topic: str) -> KnownTopic:
         return core.topic_now(topic) or await core.find_topic(topic)
 
     async def _send(self, sent: EncodedSend, choose: Chooser | None) -> SendResult:
         core = self._running()
-        known = await self._known(core, sent.topic)
-        return await core.send(core.tries(sent, known, None, choose))
+        known = await self._topic(core, sent.topic)
+        return await core.send(core.attempts(sent, known, None, choose))

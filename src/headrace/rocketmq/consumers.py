@@ -34,7 +34,7 @@ class BlockingConsumer(BaseConsumer):
             thread = LoopThread(f"rocketmq-{self.config.consumer_group}")
             self._thread = thread
             try:
-                thread.run(self._start_engine(thread.loop))
+                thread.run(self._start_core(thread.loop))
             except BaseException:
                 thread.run(self._abort())
                 thread.stop()
@@ -48,7 +48,7 @@ class BlockingConsumer(BaseConsumer):
             if not self._life.end():
                 return
             assert self._thread is not None
-            self._thread.run(self._stop_engine())
+            self._thread.run(self._stop_core())
             self._thread.stop()
             self._life.ended()
 
@@ -71,9 +71,9 @@ class ConcurrentConsumer(BlockingConsumer):
         return ThreadRunner(name, config.consume_thread_min, config.consume_thread_max)
 
     def _service(
-        self, engine: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
+        self, core: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
     ) -> ConsumeService:
-        return ConcurrentService(engine, adapter, runner)
+        return ConcurrentService(core, adapter, runner)
 
 
 class OrderlyConsumer(ConcurrentConsumer):
@@ -82,9 +82,9 @@ class OrderlyConsumer(ConcurrentConsumer):
     allowed: ClassVar[Sequence[ConsumeResult]] = ORDERLY_RESULTS
 
     def _service(
-        self, engine: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
+        self, core: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
     ) -> ConsumeService:
-        return OrderlyService(engine, adapter, runner)
+        return OrderlyService(core, adapter, runner)
 
 
 class TransactionConsumer(OrderlyConsumer):
@@ -109,7 +109,7 @@ class AsyncConsumer(BaseConsumer):
         if not self._life.begin():
             return
         try:
-            await self._start_engine(asyncio.get_running_loop())
+            await self._start_core(asyncio.get_running_loop())
         except BaseException:
             await self._abort()
             self._life.failed()
@@ -120,7 +120,7 @@ class AsyncConsumer(BaseConsumer):
         """Stop pulling, wait for listeners, store offsets. Twice = no effect."""
         if not self._life.end():
             return
-        await self._stop_engine()
+        await self._stop_core()
         self._life.ended()
 
     async def __aenter__(self) -> Self:
@@ -140,9 +140,9 @@ class AsyncConcurrentConsumer(AsyncConsumer):
     allowed = CONCURRENT_RESULTS
 
     def _service(
-        self, engine: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
+        self, core: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
     ) -> ConsumeService:
-        return ConcurrentService(engine, adapter, runner)
+        return ConcurrentService(core, adapter, runner)
 
 
 class AsyncOrderlyConsumer(AsyncConsumer):
@@ -151,6 +151,6 @@ class AsyncOrderlyConsumer(AsyncConsumer):
     allowed = ORDERLY_RESULTS
 
     def _service(
-        self, engine: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
+        self, core: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
     ) -> ConsumeService:
-        return OrderlyService(engine, adapter, runner)
+        return OrderlyService(core, adapter, runner)

@@ -96,15 +96,15 @@ class Producer(BaseProducer):
         timeout: float | None = None,
         queue: MessageQueue | None = None,
     ) -> SendResult:
-        """Returns when the broker has the message. `timeout` (seconds) is for all tries."""
-        return self._send(self._parcel(message), timeout, to_queue(queue))
+        """Returns when the broker has the message. `timeout` (seconds) is for all attempts."""
+        return self._send(self._encode(message), timeout, to_queue(queue))
 
     def send_by_key(
         self, message: Message, key: str, *, timeout: float | None = None
     ) -> SendResult:
         """Messages of one key go to one queue, in the order of the calls. One try only."""
         return self._send(
-            self._parcel(message), timeout, lambda queues: queue_by_key(queues, str(key))
+            self._encode(message), timeout, lambda queues: queue_by_key(queues, str(key))
         )
 
     def send_batch(
@@ -132,8 +132,8 @@ class Producer(BaseProducer):
         """
         core = self._running()
         choose = to_queue(queue) if key is None else (lambda queues: queue_by_key(queues, str(key)))
-        sent = core.parcel(message)
-        known = self._known(core, sent.topic)
+        sent = core.encode(message)
+        known = self._topic(core, sent.topic)
         future: Future[SendResult] = Future()
         if not self._room.acquire(timeout=core.seconds(timeout)):
             raise RequestTimeoutError(
@@ -141,35 +141,35 @@ class Producer(BaseProducer):
                 "time; the message was not sent"
             )
         future.add_done_callback(lambda done: self._settled(done, callback))
-        tries = core.tries(
+        attempts = core.attempts(
             sent, known, timeout, choose, self.config.retry_times_when_send_async_failed
         )
-        AsyncSend(core, tries, future).begin()
+        AsyncSend(core, attempts, future).begin()
         return future
 
     def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
         """Nobody tells whether it arrived."""
         core = self._running()
-        sent = core.parcel(message)
-        known = self._known(core, sent.topic)
-        tries = core.tries(sent, known, None, to_queue(queue))
-        chosen, left = tries.next(time.monotonic())
+        sent = core.encode(message)
+        known = self._topic(core, sent.topic)
+        attempts = core.attempts(sent, known, None, to_queue(queue))
+        chosen, left = attempts.next(time.monotonic())
         connection = core.instance.remoting.connection_now(core.address(chosen), left)
         connection.post(sent.command(chosen))
         self.metrics.add("one_way")
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that can be written."""
-        return list(self._known(self._running(), topic).write_queues)
+        return list(self._topic(self._running(), topic).write_queues)
 
     # -- within ------------------------------------------------------------------------------
 
-    def _parcel(self, message: Message) -> EncodedSend:
+    def _encode(self, message: Message) -> EncodedSend:
         if not isinstance(message, Message):
             raise InvalidMessageError(f"{message!r} is no Message")
-        return self._running().parcel(message)
+        return self._running().encode(message)
 
-    def _known(self, core: ProducerCore, topic: str) -> KnownTopic:
+    def _topic(self, core: ProducerCore, topic: str) -> KnownTopic:
         known = core.topic_now(topic)
         if known is None:
             assert self._thread is not None
@@ -178,8 +178,8 @@ class Producer(BaseProducer):
 
     def _send(self, sent: EncodedSend, timeout: float | None, choose: Chooser | None) -> SendResult:
         core = self._running()
-        known = self._known(core, sent.topic)
-        return core.send_blocking(core.tries(sent, known, timeout, choose))
+        known = self._topic(core, sent.topic)
+        return core.send_blocking(core.attempts(sent, known, timeout, choose))
 
     def _settled(self, done: Future[SendResult], callback: Callback | None) -> None:
         self._room.release()

@@ -68,7 +68,7 @@ class QueueReader:
             credentials=(access_key, secret_key) if access_key else None,
             tls=checks.tls_context(tls),
         )
-        self._gateway = BrokerOffsets(self._instance, group, self._seconds)
+        self._broker_offsets = BrokerOffsets(self._instance, group, self._seconds)
         self._life.on_fork = self._instance.remoting.abandon
         self._life.state = State.RUNNING
 
@@ -100,12 +100,12 @@ class QueueReader:
     def min_offset(self, queue: MessageQueue) -> int:
         """The oldest message that is kept."""
         self._life.check_running()
-        return self._gateway.min_offset(queue)
+        return self._broker_offsets.min_offset(queue)
 
     def max_offset(self, queue: MessageQueue) -> int:
         """The offset which the next message will get."""
         self._life.check_running()
-        return self._gateway.max_offset(queue)
+        return self._broker_offsets.max_offset(queue)
 
     def offset_by_time(self, queue: MessageQueue, timestamp: int) -> int:
         """The first message stored at that time (milliseconds since 1970) or later.
@@ -211,6 +211,6 @@ class QueueReader:
         """Broker by broker: one that refuses is not hidden by others."""
         brokers = {one.queue.broker_name for one in entries}
         for broker in sorted(brokers):
-            self._gateway.commit_offsets(
+            self._broker_offsets.commit_offsets(
                 [one for one in entries if one.queue.broker_name == broker]
             )

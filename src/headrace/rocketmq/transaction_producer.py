@@ -79,9 +79,9 @@ class TransactionProducer(Producer):
     def send_in_transaction(self, message: Message, arg: object = None) -> TransactionSendResult:
         """Store a half message, run the local transaction, tell the broker how it ended."""
         core = self._running()
-        sent = core.parcel(message, transaction=True)
-        known = self._known(core, sent.topic)
-        result = core.send_blocking(core.tries(sent, known, None))
+        sent = core.encode(message, transaction=True)
+        known = self._topic(core, sent.topic)
+        result = core.send_blocking(core.attempts(sent, known, None))
         state, reason = LocalTransactionState.ROLLBACK_MESSAGE, f"stored, but {result.status}"
         if result.status is SendStatus.SEND_OK:
             state, reason = self._decided(

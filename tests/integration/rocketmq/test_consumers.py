@@ -236,13 +236,13 @@ def test_a_message_past_the_consume_timeout_is_sent_back(
     fake.put("T", b"slow")
     consumer = consume(ConcurrentConsumer, listener)
     wait_for(lambda: listener.bodies == ["slow"])
-    engine = consumer._engine
-    assert engine is not None
-    service = engine.service
+    core = consumer._core
+    assert core is not None
+    service = core.service
     assert isinstance(service, concurrent.ConcurrentService)
     far = 1e12
     asyncio.run_coroutine_threadsafe(
-        service.sweep_once(far, 900.0), engine.instance.remoting.loop
+        service.sweep_once(far, 900.0), core.instance.remoting.loop
     ).result(10)
     assert [one.body for one in fake.messages["%RETRY%g", 0]] == [b"slow"]
     wait_for(lambda: fake.offsets.get(KEY) == 1)

@@ -41,7 +41,7 @@ def _java_order(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
-class _SharedOut(ABC):
+class _EvenStrategy(ABC):
     """Shares the queues among all members, both in the order they agree on."""
 
     def allocate(
@@ -61,7 +61,7 @@ class _SharedOut(ABC):
         """What the member at ``index`` gets."""
 
 
-class AverageAllocateStrategy(_SharedOut):
+class AverageAllocateStrategy(_EvenStrategy):
     """Contiguous blocks whose sizes differ by at most one."""
 
     name = "AVG"
@@ -72,7 +72,7 @@ class AverageAllocateStrategy(_SharedOut):
         return queues[start : start + size + (index < extra)]
 
 
-class AverageByCircleAllocateStrategy(_SharedOut):
+class AverageByCircleAllocateStrategy(_EvenStrategy):
     """Queues are dealt out one by one."""
 
     name = "AVG_BY_CIRCLE"
@@ -86,7 +86,7 @@ def _ring_hash(text: str) -> int:
     return int.from_bytes(digest[:4], "big")
 
 
-class ConsistentHashAllocateStrategy(_SharedOut):
+class ConsistentHashAllocateStrategy(_EvenStrategy):
     """Members on a ring: when one leaves, only its queues move. Shares are uneven."""
 
     name = "CONSISTENT_HASH"
@@ -129,7 +129,7 @@ class ConfigurationAllocateStrategy:
         return sorted(set(mq_all) & self.queues)
 
 
-class MachineRoomAllocateStrategy(_SharedOut):
+class MachineRoomAllocateStrategy(_EvenStrategy):
     """Only queues of brokers named `room@name` whose room is one of ours, dealt evenly."""
 
     name = "MACHINE_ROOM"

@@ -41,7 +41,7 @@ class BaseConsumer(ABC):
         self.message_listener: Listener | None = None
         self._adapter: ListenerAdapter | None = None
         self._offset_store = offset_store
-        self._engine: ConsumerCore | None = None
+        self._core: ConsumerCore | None = None
         self._life = Lifecycle(f"{type(self).__name__} of group {config.consumer_group!r}")
 
     @abstractmethod
@@ -71,10 +71,10 @@ class BaseConsumer(ABC):
 
     def suspend(self) -> None:
         """Pull nothing more until resume(); what is cached is still consumed."""
-        self._running_engine().suspended = True
+        self._running_core().suspended = True
 
     def resume(self) -> None:
-        self._running_engine().suspended = False
+        self._running_core().suspended = False
 
     # -- questions ---------------------------------------------------------------------------
 
@@ -89,24 +89,24 @@ class BaseConsumer(ABC):
     @property
     def offset_store(self) -> OffsetStore | None:
         """The store in use; None before start() unless one was given."""
-        return self._engine.store if self._engine is not None else self._offset_store
+        return self._core.store if self._core is not None else self._offset_store
 
     def assigned_queues(self) -> list[MessageQueue]:
         """The queues that this consumer owns at the moment."""
-        return sorted(a.queue for a in self._engine.owned()) if self._engine is not None else []
+        return sorted(a.queue for a in self._core.owned()) if self._core is not None else []
 
     def health(self) -> Health:
         """Whether it works, and what keeps it from working."""
-        state, engine = self._life.state, self._engine
-        if engine is None or state is not State.RUNNING:
+        state, core = self._life.state, self._core
+        if core is None or state is not State.RUNNING:
             return Health(state, ok=False, problems=(f"the consumer is {state.value}",))
-        problems = engine.instance.problems.texts()
-        beat = engine.instance.problems.last_heartbeat
-        return Health(state, not problems, problems, len(engine.owned()), beat)
+        problems = core.instance.problems.texts()
+        beat = core.instance.problems.last_heartbeat
+        return Health(state, not problems, problems, len(core.owned()), beat)
 
     def statistics(self) -> dict[str, Any]:
         """Counters, times and what is cached now."""
-        owned = self._engine.owned() if self._engine is not None else []
+        owned = self._core.owned() if self._core is not None else []
         return {
             **self.metrics.to_dict(),
             "queues": len(owned),
@@ -123,14 +123,14 @@ class BaseConsumer(ABC):
 
     @abstractmethod
     def _service(
-        self, engine: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
+        self, core: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
     ) -> ConsumeService:
         """How messages are consumed."""
 
-    def _running_engine(self) -> ConsumerCore:
+    def _running_core(self) -> ConsumerCore:
         self._life.check_running()
-        assert self._engine is not None
-        return self._engine
+        assert self._core is not None
+        return self._core
 
     def _check_ready(self) -> ListenerAdapter:
         if self._adapter is None:
@@ -139,9 +139,9 @@ class BaseConsumer(ABC):
             raise StateError("no subscription; call subscribe() before start()")
         return self._adapter
 
-    async def _start_engine(self, loop: asyncio.AbstractEventLoop) -> None:
+    async def _start_core(self, loop: asyncio.AbstractEventLoop) -> None:
         adapter = self._check_ready()
-        engine = ConsumerCore(
+        core = ConsumerCore(
             loop,
             self.config,
             self.client_id,
@@ -149,27 +149,27 @@ class BaseConsumer(ABC):
             self.metrics,
             self._offset_store,
         )
-        self._engine = engine
+        self._core = core
         runner = self._runner()
-        engine.service = self._service(engine, adapter, runner)
-        ConsumerRequests(engine, adapter, runner)
-        self.subscription_manager.on_change = engine.subscriptions_changed
-        await engine.start()
+        core.service = self._service(core, adapter, runner)
+        ConsumerRequests(core, adapter, runner)
+        self.subscription_manager.on_change = core.subscriptions_changed
+        await core.start()
 
     def _running(self) -> None:
-        assert self._engine is not None
-        self._life.on_fork = self._engine.instance.remoting.abandon
+        assert self._core is not None
+        self._life.on_fork = self._core.instance.remoting.abandon
         self._life.state = State.RUNNING
 
-    async def _stop_engine(self) -> None:
+    async def _stop_core(self) -> None:
         self.subscription_manager.on_change = None
-        assert self._engine is not None
-        await self._engine.stop()
+        assert self._core is not None
+        await self._core.stop()
 
     async def _abort(self) -> None:
         """start() has failed: leave nothing behind."""
         self.subscription_manager.on_change = None
-        if self._engine is not None:
-            await self._engine.service.stop(0.0)
-            await self._engine.instance.close()
-            self._engine = None
+        if self._core is not None:
+            await self._core.service.stop(0.0)
+            await self._core.instance.close()
+            self._core = None

@@ -42,9 +42,9 @@ class ConsumerRequests:
     """Answers for one consumer."""
 
     def __init__(
-        self, engine: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
+        self, core: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
     ) -> None:
-        self._engine = engine
+        self._core = core
         self._adapter = adapter
         self._runner = runner
         handlers: dict[int, Serve] = {
@@ -55,10 +55,10 @@ class ConsumerRequests:
             RequestCode.CONSUME_MESSAGE_DIRECTLY: self._consume_directly,
         }
         for code, handler in handlers.items():
-            engine.instance.handlers[code] = _without_connection(handler)
+            core.instance.handlers[code] = _without_connection(handler)
 
     async def _members_changed(self, command: Command) -> None:
-        self._engine.rebalance_soon()
+        self._core.rebalance_soon()
 
     async def _reset(self, command: Command) -> None:
         """An operator has moved the group's offsets."""
@@ -66,37 +66,35 @@ class ConsumerRequests:
         offsets = take_offsets("offsetTable", command.body)
         logger.warning("offsets of %s were reset by an operator: %s", header.topic, offsets)
         for queue, offset in offsets.items():
-            a = next((one for one in self._engine.owned() if one.queue == queue), None)
+            a = next((one for one in self._core.owned() if one.queue == queue), None)
             if a is not None:
-                await self._engine.shares.reset(a, offset)
+                await self._core.rebalancer.reset(a, offset)
 
     async def _status(self, command: Command) -> Command:
         topic = GetConsumerStatus.take(command.ext).topic
-        self._engine.note_offsets()
+        self._core.update_offsets()
         offsets = {
             entry.queue: entry.offset
-            for entry in self._engine.store.entries()
+            for entry in self._core.store.entries()
             if entry.queue.topic == topic
         }
         return command.answer(ResponseCode.SUCCESS, body=offsets_body("messageQueueTable", offsets))
 
     async def _running_info(self, command: Command) -> Command:
-        engine = self._engine
-        engine.note_offsets()
-        offsets = {entry.queue: entry.offset for entry in engine.store.entries()}
+        core = self._core
+        core.update_offsets()
+        offsets = {entry.queue: entry.offset for entry in core.store.entries()}
         info = RunningInfo(
             properties={
-                "PROP_NAMESERVER_ADDR": engine.config.namesrv_addr,
+                "PROP_NAMESERVER_ADDR": core.config.namesrv_addr,
                 "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
                 "PROP_CLIENT_VERSION": str(VERSION),
-                "PROP_THREADPOOL_CORE_SIZE": str(engine.config.consume_thread_min),
-                "PROP_CONSUMEORDERLY": "true" if engine.is_orderly else "false",
-                "PROP_CONSUMER_START_TIMESTAMP": str(int(engine.metrics.started_at * 1000)),
+                "PROP_THREADPOOL_CORE_SIZE": str(core.config.consume_thread_min),
+                "PROP_CONSUMEORDERLY": "true" if core.is_orderly else "false",
+                "PROP_CONSUMER_START_TIMESTAMP": str(int(core.metrics.started_at * 1000)),
             },
-            subscriptions=tuple(
-                wire_subscription(one) for one in engine.members.subscription_data()
-            ),
-            queues={a.queue: _state(a, offsets) for a in engine.owned()},
+            subscriptions=tuple(wire_subscription(one) for one in core.members.subscription_data()),
+            queues={a.queue: _state(a, offsets) for a in core.owned()},
         )
         return command.answer(ResponseCode.SUCCESS, body=info.encode())
 
@@ -104,13 +102,13 @@ class ConsumerRequests:
         """An operator wants one message consumed here and now."""
         header = ConsumeDirectly.take(command.ext)
         message = message_in(command.body, header.broker_name or "")
-        message.restore_topic(retry_topic(self._engine.config.consumer_group))
+        message.restore_topic(retry_topic(self._core.config.consumer_group))
         outcome, millis = await self._runner.call(
             self._adapter, [message], ConsumeContext(message.queue)
         )
         body = ConsumeDirectlyResult(
             _direct_result(outcome),
-            order=self._engine.is_orderly,
+            order=self._core.is_orderly,
             remark=str(outcome.error) if outcome.error is not None else None,
             spent_millis=int(millis),
         )

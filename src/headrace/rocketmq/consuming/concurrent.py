@@ -31,19 +31,19 @@ class ConcurrentService:
     is_orderly = False
 
     def __init__(
-        self, engine: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
+        self, core: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
     ) -> None:
-        self._engine = engine
+        self._core = core
         self._adapter = adapter
         self._runner = runner
-        self._desk = RetrySender(engine, engine.config.max_reconsume_times)
-        self._returning: set[int] = set()
+        self._retry_sender = RetrySender(core, core.config.max_reconsume_times)
+        self._sending_back: set[int] = set()
 
     def start(self) -> None:
-        self._engine.instance.spawn(self._sweep())
+        self._core.instance.spawn(self._sweep())
 
     def arrived(self, a: Assignment, messages: list[MessageExt]) -> None:
-        size = self._engine.config.consume_message_batch_max_size
+        size = self._core.config.consume_message_batch_max_size
         for start in range(0, len(messages), size):
             self._submit(a, messages[start : start + size])
 
@@ -52,7 +52,7 @@ class ConcurrentService:
         return assignments
 
     async def leave(self, a: Assignment) -> bool:
-        a.note_offset()
+        a.update_offset()
         a.drop()
         return True
 
@@ -63,7 +63,7 @@ class ConcurrentService:
         """Failed messages under way to their brokers may arrive, so that offsets can pass them."""
         deadline = time.monotonic() + seconds
         ended = await self._runner.stop(seconds)
-        await until(lambda: not self._returning, max(0.1, deadline - time.monotonic()))
+        await until(lambda: not self._sending_back, max(0.1, deadline - time.monotonic()))
         return ended
 
     # -- listeners ---------------------------------------------------------------------------
@@ -97,10 +97,10 @@ class ConcurrentService:
         elif context.ack_index < len(messages) - 1:
             fine = messages[: max(context.ack_index + 1, 0)]
         failed = messages[len(fine) :]
-        self._engine.count(outcome, millis, len(fine), len(failed))
+        self._core.count(outcome, millis, len(fine), len(failed))
         if a.dropped:
             return  # the next owner gets them again
-        if failed and self._engine.config.is_broadcasting:
+        if failed and self._core.config.is_broadcasting:
             for message in failed:
                 logger.error(
                     "message %s failed; broadcasting consumers try only once", message.msg_id
@@ -110,25 +110,25 @@ class ConcurrentService:
             a.cached.remove(fine)
         if failed:
             level = context.delay_level_when_next_consume
-            self._returning.add(id(failed))
-            self._engine.spawn_from_anywhere(self._return(a, failed, level))
+            self._sending_back.add(id(failed))
+            self._core.spawn_from_anywhere(self._send_back(a, failed, level))
 
-    async def _return(self, a: Assignment, messages: list[MessageExt], level: int) -> None:
+    async def _send_back(self, a: Assignment, messages: list[MessageExt], level: int) -> None:
         try:
-            await self._return_each(a, messages, level)
+            await self._send_back_each(a, messages, level)
         finally:
-            self._returning.discard(id(messages))
+            self._sending_back.discard(id(messages))
 
-    async def _return_each(self, a: Assignment, messages: list[MessageExt], level: int) -> None:
+    async def _send_back_each(self, a: Assignment, messages: list[MessageExt], level: int) -> None:
         for message in messages:
             if a.dropped or not a.cached.holds(message):
                 continue
-            if await self._desk.give_back(a.queue, message, level):
+            if await self._retry_sender.send_back(a.queue, message, level):
                 a.cached.remove([message])
             else:
-                self._engine.instance.spawn(self._again_here(a, message))
+                self._core.instance.spawn(self._retry_locally(a, message))
 
-    async def _again_here(self, a: Assignment, message: MessageExt) -> None:
+    async def _retry_locally(self, a: Assignment, message: MessageExt) -> None:
         """No broker took it back: it stays ours, and is tried here."""
         await asyncio.sleep(_LOCAL_RETRY)
         if not a.dropped:
@@ -137,13 +137,13 @@ class ConcurrentService:
 
     async def _sweep(self) -> None:
         """Messages that listeners do not finish are given to somebody else."""
-        limit = self._engine.config.consume_timeout * 60.0
-        await self._engine.instance.every(
+        limit = self._core.config.consume_timeout * 60.0
+        await self._core.instance.every(
             min(_SWEEP, limit / 2) * 1000, lambda: self.sweep_once(time.monotonic(), limit)
         )
 
     async def sweep_once(self, now: float, limit: float) -> None:
-        for a in self._engine.owned():
+        for a in self._core.owned():
             for message in a.cached.expired(now, limit):
                 logger.error(
                     "message %s is being consumed for more than %g s; it is given back, "
@@ -151,8 +151,8 @@ class ConcurrentService:
                     message.msg_id,
                     limit,
                 )
-                if self._engine.config.is_broadcasting or await self._desk.give_back(
+                if self._core.config.is_broadcasting or await self._retry_sender.send_back(
                     a.queue, message, _LATE_LEVEL
                 ):
-                    self._engine.metrics.add("timed_out")
+                    self._core.metrics.add("timed_out")
                     a.cached.remove([message])

@@ -76,16 +76,16 @@ class ConsumerCore:
             talks_to_slaves=True,
         )
         self.members = Membership(self.instance, config, subscriptions)
-        gateway = BrokerOffsets(
+        broker_offsets = BrokerOffsets(
             self.instance,
             config.consumer_group,
             _OFFSET_SECONDS,
             lambda count: metrics.add("offsets_committed", count),
         )
-        self.store = store or _store_for(config, client_id, gateway)
+        self.store = store or _store_for(config, client_id, broker_offsets)
         self.routes_needed = asyncio.Event()
         self._loop = loop
-        self.shares = Rebalancer(self, ConsumeFromWhereManager(gateway))
+        self.rebalancer = Rebalancer(self, ConsumeFromWhereManager(broker_offsets))
 
     # -- for services and pullers ------------------------------------------------------------
 
@@ -98,7 +98,7 @@ class ConsumerCore:
         return self.service.is_orderly and not self.config.is_broadcasting
 
     def owned(self) -> list[Assignment]:
-        return self.shares.owned()
+        return self.rebalancer.owned()
 
     def subscription_of(self, topic: str) -> SubscriptionData | None:
         return self.members.subscription_of(topic)
@@ -152,9 +152,9 @@ class ConsumerCore:
         await self.instance.beat()
         await self.members.find_routes()
         self.service.start()
-        await self.shares.rebalance()
+        await self.rebalancer.rebalance()
         spawn, every = self.instance.spawn, self.instance.every
-        spawn(self.shares.keep())
+        spawn(self.rebalancer.keep())
         spawn(self._route_loop())
         spawn(every(config.heartbeat_interval, self.instance.beat))
         spawn(every(config.persist_interval, self.persist))
@@ -162,7 +162,7 @@ class ConsumerCore:
     async def stop(self) -> None:
         """Stop pulling, wait for listeners, store offsets, say goodbye."""
         self.closing = True
-        async with self.shares.lock:
+        async with self.rebalancer.lock:
             for a in self.owned():
                 cancel(a.tasks[:1])
             if not await self.service.stop(self.config.shutdown_timeout / 1000):
@@ -172,7 +172,7 @@ class ConsumerCore:
                     self.config.shutdown_timeout,
                 )
             for a in self.owned():
-                a.note_offset()
+                a.update_offset()
                 a.drop()
             try:
                 await asyncio.to_thread(self.store.persist_all)
@@ -180,17 +180,17 @@ class ConsumerCore:
                 logger.error("%s: offsets were not stored: %s", self.config.consumer_group, error)
             for a in self.owned():
                 await self.service.released(a)
-            self.shares.clear()
+            self.rebalancer.clear()
         await self.instance.unregister(consumer=self.config.consumer_group)
         await self.instance.close()
 
-    def note_offsets(self) -> None:
+    def update_offsets(self) -> None:
         """Bring the store's memory up to date."""
         for a in self.owned():
-            a.note_offset()
+            a.update_offset()
 
     async def persist(self) -> None:
-        self.note_offsets()
+        self.update_offsets()
         try:
             await asyncio.to_thread(self.store.persist_all)
         except OffsetStoreError as error:
@@ -203,7 +203,7 @@ class ConsumerCore:
     def rebalance_soon(self) -> None:
         """From any thread: something has changed."""
         try:
-            self._loop.call_soon_threadsafe(self.shares.needed.set)
+            self._loop.call_soon_threadsafe(self.rebalancer.needed.set)
         except RuntimeError:
             logger.debug("a change came after the end")
 
@@ -212,10 +212,10 @@ class ConsumerCore:
         self.spawn_from_anywhere(self._announce())
 
     async def _announce(self) -> None:
-        await self.instance.attempt(self._tell_brokers)
-        self.shares.needed.set()
+        await self.instance.attempt(self._refresh_brokers)
+        self.rebalancer.needed.set()
 
-    async def _tell_brokers(self) -> None:
+    async def _refresh_brokers(self) -> None:
         await self.members.find_routes()
         await self.instance.beat()
 
@@ -234,10 +234,12 @@ class ConsumerCore:
     async def _poll_routes(self) -> None:
         if await self.members.find_routes():
             await self.instance.beat()
-            self.shares.needed.set()
+            self.rebalancer.needed.set()
 
 
-def _store_for(config: ConsumerConfig, client_id: str, gateway: BrokerOffsets) -> OffsetStore:
+def _store_for(
+    config: ConsumerConfig, client_id: str, broker_offsets: BrokerOffsets
+) -> OffsetStore:
     if config.is_broadcasting:
         return LocalOffsetStore(
             config.offset_directory,
@@ -247,7 +249,7 @@ def _store_for(config: ConsumerConfig, client_id: str, gateway: BrokerOffsets) -
             max_retry_times=config.max_retry_times,
         )
     return RemoteOffsetStore(
-        gateway,
+        broker_offsets,
         persist_batch_size=config.persist_batch_size,
         max_cache_size=config.max_cache_size,
         max_retry_times=config.max_retry_times,

@@ -80,7 +80,7 @@ class ListenerAdapter:
                 found = asyncio.run(_awaited(found))
         except BaseException as error:  # sys.exit() ends no program from here, only the message
             return self._failed(error, messages)
-        return self.judge(found, messages)
+        return self.check_result(found, messages)
 
     async def run_async(
         self, messages: list[MessageExt], context: ConsumeContext
@@ -100,7 +100,7 @@ class ListenerAdapter:
             return self._failed(error, messages)  # something the listener waited for was cancelled
         except Exception as error:
             return self._failed(error, messages)
-        return self.judge(found, messages)
+        return self.check_result(found, messages)
 
     def _invoke(self, messages: list[MessageExt], context: ConsumeContext) -> object:
         if self._arity == 1:
@@ -117,7 +117,7 @@ class ListenerAdapter:
         )
         return ListenerResult(ConsumeResult.RECONSUME_LATER, error)
 
-    def judge(self, found: object, messages: list[MessageExt]) -> ListenerResult:
+    def check_result(self, found: object, messages: list[MessageExt]) -> ListenerResult:
         """A ConsumeResult, or its value as a text; everything else is an error."""
         if type(found) is ConsumeResult and found in self._outcomes:
             return self._outcomes[found]  # nearly always

@@ -15,7 +15,7 @@ from headrace.errors import BrokerError as CodecError
 from headrace.rocketmq.config import clamp_suspension
 from headrace.rocketmq.consuming.listeners import ConsumeContext, ListenerAdapter, ListenerResult
 from headrace.rocketmq.consuming.process_queue import Assignment
-from headrace.rocketmq.consuming.retry_topics import BURY, RetrySender
+from headrace.rocketmq.consuming.retry_topics import DEAD_LETTER, RetrySender
 from headrace.rocketmq.consuming.runners import ListenerRunner, until
 from headrace.rocketmq.enums import ConsumeResult
 from headrace.rocketmq.errors import OffsetStoreError, RocketMQError
@@ -33,8 +33,8 @@ BROKER_LIFE = 55.0  # after so long without renewal somebody else may have had t
 class QueueLockHolder:
     """Takes, renews and releases."""
 
-    def __init__(self, engine: ConsumerCore) -> None:
-        self._engine = engine
+    def __init__(self, core: ConsumerCore) -> None:
+        self._core = core
         self._one_at_a_time = asyncio.Lock()  # else a renewal could overtake a release
 
     async def acquire(self, assignments: list[Assignment]) -> list[Assignment]:
@@ -45,11 +45,11 @@ class QueueLockHolder:
         for a in taken:
             a.cached.lock_renewed(now)
         if len(taken) < len(assignments):
-            self._engine.metrics.add("lock_failures", len(assignments) - len(taken))
+            self._core.metrics.add("lock_failures", len(assignments) - len(taken))
         return taken
 
     async def keep(self) -> None:
-        await self._engine.instance.every(self._engine.config.lock_interval, self.renew)
+        await self._core.instance.every(self._core.config.lock_interval, self.renew)
 
     async def renew(self) -> None:
         """A lock that somebody else has is lost, and with it the queue."""
@@ -57,25 +57,25 @@ class QueueLockHolder:
             await self._renew()
 
     async def _renew(self) -> None:
-        for broker, queues in by_broker(a.queue for a in self._engine.owned()).items():
+        for broker, queues in by_broker(a.queue for a in self._core.owned()).items():
             try:
                 held = await self._lock_on(broker, queues)
             except (RocketMQError, CodecError) as error:
                 logger.warning("locks on %s were not renewed: %s", broker, error)
                 continue
-            await self._judge(set(queues), held)
+            await self._renewed(set(queues), held)
 
-    async def _judge(self, asked: set[MessageQueue], held: set[MessageQueue]) -> None:
+    async def _renewed(self, asked: set[MessageQueue], held: set[MessageQueue]) -> None:
         now = time.monotonic()
-        for a in self._engine.owned():
+        for a in self._core.owned():
             if a.queue not in asked or a.dropped:
                 continue
             if a.queue in held and now - a.cached.locked_at < BROKER_LIFE:
                 a.cached.lock_renewed(now)
             else:
                 logger.warning("the lock of %s was lost; it is taken anew", a.queue)
-                self._engine.metrics.add("lock_failures")
-                await self._engine.shares.lock_lost(a)
+                self._core.metrics.add("lock_failures")
+                await self._core.rebalancer.lock_lost(a)
 
     async def _lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
         held: set[MessageQueue] = set()
@@ -87,8 +87,8 @@ class QueueLockHolder:
         return held
 
     async def _lock_on(self, broker: str, queues: list[MessageQueue]) -> set[MessageQueue]:
-        answer = await self._engine.instance.ask(
-            self._engine.broker_address(broker),
+        answer = await self._core.instance.ask(
+            self._core.broker_address(broker),
             Command(RequestCode.LOCK_BATCH_MQ, body=self._body(queues)),
         )
         return set(take_locked(answer.body))
@@ -101,12 +101,12 @@ class QueueLockHolder:
         for broker, queues in by_broker(a.queue for a in assignments).items():
             command = Command(RequestCode.UNLOCK_BATCH_MQ, body=self._body(queues))
             try:
-                await self._engine.instance.ask(self._engine.broker_address(broker), command)
+                await self._core.instance.ask(self._core.broker_address(broker), command)
             except RocketMQError as error:
                 logger.warning("locks on %s were not released: %s", broker, error)
 
     def _body(self, queues: list[MessageQueue]) -> bytes:
-        group, client = self._engine.config.consumer_group, self._engine.instance.client_id
+        group, client = self._core.config.consumer_group, self._core.instance.client_id
         return LockRequest(group, client, tuple(queues)).encode()
 
 
@@ -128,7 +128,7 @@ RESULTS = (
     ConsumeResult.ROLLBACK,
 )
 _LOCK_PAUSE = 0.05
-_GIVE_UP = 0.5  # seconds a rebalance waits for a listener
+_LEAVE_SECONDS = 0.5  # seconds a rebalance waits for a listener
 
 
 class OrderlyService:
@@ -137,52 +137,52 @@ class OrderlyService:
     is_orderly = True
 
     def __init__(
-        self, engine: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
+        self, core: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
     ) -> None:
-        self._engine = engine
+        self._core = core
         self._adapter = adapter
         self._runner = runner
-        self._locks = QueueLockHolder(engine)
+        self._locks = QueueLockHolder(core)
         self._keeper: asyncio.Task[None] | None = None
-        limit = engine.config.orderly_max_reconsume_times
-        self._desk = RetrySender(engine, limit)
+        limit = core.config.orderly_max_reconsume_times
+        self._retry_sender = RetrySender(core, limit)
         self._limit = limit if limit >= 0 else None
 
     def start(self) -> None:
-        if self._engine.needs_locks:
-            self._keeper = self._engine.instance.spawn(self._locks.keep())
+        if self._core.needs_locks:
+            self._keeper = self._core.instance.spawn(self._locks.keep())
 
     def arrived(self, a: Assignment, messages: list[MessageExt]) -> None:
         a.arrived.set()
 
     async def took(self, assignments: list[Assignment]) -> list[Assignment]:
         """Only queues whose lock we get are ours."""
-        if self._engine.needs_locks:
+        if self._core.needs_locks:
             assignments = await self._locks.acquire(assignments)
         for a in assignments:
-            a.tasks.append(self._engine.instance.spawn(self._work(a)))
+            a.tasks.append(self._core.instance.spawn(self._work(a)))
         return assignments
 
     async def leave(self, a: Assignment) -> bool:
         """False while a listener is at work: the queue stays ours, and locked, until it ends."""
         a.is_leaving = True
-        if not await until(lambda: not a.is_busy, _GIVE_UP):
+        if not await until(lambda: not a.is_busy, _LEAVE_SECONDS):
             return False
-        a.note_offset()
+        a.update_offset()
         a.drop()
         return True
 
     async def released(self, a: Assignment) -> None:
         """After its offset is stored."""
-        if self._engine.needs_locks:
+        if self._core.needs_locks:
             await self._locks.release([a])
 
     async def stop(self, seconds: float) -> bool:
-        for a in self._engine.owned():
+        for a in self._core.owned():
             a.is_leaving = True
             a.arrived.set()
         deadline = time.monotonic() + seconds
-        await until(lambda: not any(a.is_busy for a in self._engine.owned()), seconds)
+        await until(lambda: not any(a.is_busy for a in self._core.owned()), seconds)
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
@@ -191,13 +191,13 @@ class OrderlyService:
     # -- one queue ---------------------------------------------------------------------------
 
     async def _work(self, a: Assignment) -> None:
-        engine = self._engine
+        core = self._core
         while not a.dropped and not a.is_leaving:
             await a.arrived.wait()
-            if engine.suspended or not self._may_consume(a):
+            if core.suspended or not self._may_consume(a):
                 await asyncio.sleep(_LOCK_PAUSE)
                 continue
-            messages = a.cached.take(engine.config.consume_message_batch_max_size)
+            messages = a.cached.take(core.config.consume_message_batch_max_size)
             if not messages:
                 a.arrived.clear()
                 continue
@@ -207,18 +207,18 @@ class OrderlyService:
             finally:
                 a.is_busy = False
             if pause:
-                engine.metrics.add("suspensions")
+                core.metrics.add("suspensions")
                 await asyncio.sleep(pause)
 
     def _may_consume(self, a: Assignment) -> bool:
         if a.dropped or a.is_leaving:
             return False
-        return not self._engine.needs_locks or a.cached.holds_lock(time.monotonic())
+        return not self._core.needs_locks or a.cached.holds_lock(time.monotonic())
 
     async def _consume(self, a: Assignment, messages: list[MessageExt]) -> float:
         """Seconds to pause before the queue goes on."""
-        engine = self._engine
-        context = ConsumeContext(a.queue, auto_commit=engine.config.enable_auto_commit)
+        core = self._core
+        context = ConsumeContext(a.queue, auto_commit=core.config.enable_auto_commit)
         outcome, millis = await self._listen(a, messages, context)
         result = outcome.result
         is_fine = result in (ConsumeResult.SUCCESS, ConsumeResult.COMMIT)
@@ -226,7 +226,7 @@ class OrderlyService:
             is_fine = True  # without manual commits there is nothing to roll back, as in Java
             logger.warning("ROLLBACK counts as SUCCESS while enable_auto_commit is on")
         count = len(messages)
-        engine.count(outcome, millis, count if is_fine else 0, 0 if is_fine else count)
+        core.count(outcome, millis, count if is_fine else 0, 0 if is_fine else count)
         if a.dropped:
             return 0.0
         if not is_fine:
@@ -239,8 +239,8 @@ class OrderlyService:
         self, a: Assignment, messages: list[MessageExt], context: ConsumeContext
     ) -> tuple[ListenerResult, float]:
         """A listener that takes too long is reported; the order is worth more than the time."""
-        engine, subject = self._engine, f"slow {a.queue}"
-        seconds = engine.config.orderly_consume_timeout
+        core, subject = self._core, f"slow {a.queue}"
+        seconds = core.config.orderly_consume_timeout
         call = asyncio.ensure_future(self._runner.call(self._adapter, messages, context))
         try:
             while True:
@@ -251,21 +251,21 @@ class OrderlyService:
                     f"the listener is busy with message {messages[0].msg_id} of {a.queue} for "
                     f"more than {seconds} s; the queue waits for it"
                 )
-                if engine.instance.problems.set(subject, text):
-                    engine.metrics.add("timed_out")
+                if core.instance.problems.set(subject, text):
+                    core.metrics.add("timed_out")
                     logger.error("%s", text)
         finally:
             call.cancel()
-            engine.instance.problems.clear(subject)
+            core.instance.problems.clear(subject)
 
     async def _commit(self, a: Assignment) -> None:
         """The offset is stored before the next message is touched."""
         a.cached.commit()
-        a.note_offset()
+        a.update_offset()
         try:
-            await asyncio.to_thread(self._engine.store.persist, a.queue)
+            await asyncio.to_thread(self._core.store.persist, a.queue)
         except OffsetStoreError as error:
-            self._engine.commit_failed(error)
+            self._core.commit_failed(error)
 
     async def _failed(
         self,
@@ -274,7 +274,7 @@ class OrderlyService:
         context: ConsumeContext,
         result: ConsumeResult,
     ) -> float:
-        if result is not ConsumeResult.ROLLBACK and await self._buried(a, messages):
+        if result is not ConsumeResult.ROLLBACK and await self._dead_lettered(a, messages):
             await self._commit(a)
             return 0.0
         for message in messages:
@@ -282,19 +282,19 @@ class OrderlyService:
         a.cached.give_back()
         wanted = context.suspend_current_queue_time_millis
         if wanted == -1:
-            wanted = self._engine.config.orderly_suspend_current_queue_time_millis
+            wanted = self._core.config.orderly_suspend_current_queue_time_millis
         return clamp_suspension(wanted) / 1000
 
-    async def _buried(self, a: Assignment, messages: list[MessageExt]) -> bool:
+    async def _dead_lettered(self, a: Assignment, messages: list[MessageExt]) -> bool:
         """True when all have failed too often and are out of the way."""
         limit = self._limit
         if limit is None or any(one.reconsume_times < limit for one in messages):
             return False
-        if self._engine.config.is_broadcasting:
+        if self._core.config.is_broadcasting:
             for message in messages:
                 logger.error("message %s failed %s times; it is given up", message.msg_id, limit)
             return True
         for message in messages:
-            if not await self._desk.give_back(a.queue, message, BURY):
+            if not await self._retry_sender.send_back(a.queue, message, DEAD_LETTER):
                 return False
         return True

@@ -243,7 +243,7 @@ class Assignment:
         """Messages that are not finished, as of the last pull; filtered ones count."""
         return max(0, self.end_offset - self.finished_offset)
 
-    def note_offset(self) -> None:
+    def update_offset(self) -> None:
         """Tell the store how far the queue is finished. Only in the loop's thread.
 
         Listeners only take messages out of the cache, so nothing unfinished is passed; once the

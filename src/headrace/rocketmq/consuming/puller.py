@@ -38,8 +38,8 @@ _GRACE = 15.0  # seconds above the broker's patience until a pull counts as lost
 class Puller:
     """Keeps one queue filled."""
 
-    def __init__(self, engine: ConsumerCore, assignment: Assignment) -> None:
-        self._engine = engine
+    def __init__(self, core: ConsumerCore, assignment: Assignment) -> None:
+        self._core = core
         self._a = assignment
         self._pause = _FIRST_PAUSE
         self._subject = f"pull {assignment.queue}"
@@ -52,7 +52,7 @@ class Puller:
             self._forget_ahead()
 
     async def _run(self) -> None:
-        engine, a = self._engine, self._a
+        core, a = self._core, self._a
         while not a.dropped:
             pause = self._reason_to_wait()
             if pause:
@@ -63,48 +63,48 @@ class Puller:
             except (RocketMQError, CodecError) as error:
                 await self._failed(error)
             except Exception as error:
-                engine.instance.report(error)
+                core.instance.report(error)
                 await self._failed(error)
             else:
                 self._pause = _FIRST_PAUSE
-                engine.instance.problems.clear(self._subject)
-                if engine.config.pull_interval:
-                    await asyncio.sleep(engine.config.pull_interval / 1000)
+                core.instance.problems.clear(self._subject)
+                if core.config.pull_interval:
+                    await asyncio.sleep(core.config.pull_interval / 1000)
 
     def _reason_to_wait(self) -> float:
-        engine, cached = self._engine, self._a.cached
-        if engine.suspended:
+        core, cached = self._core, self._a.cached
+        if core.suspended:
             cached.pulled_at = time.monotonic()
             return _SUSPENDED_PAUSE
-        if cached.flow_control(engine.limits, orderly=engine.is_orderly) is not None:
+        if cached.flow_control(core.limits, orderly=core.is_orderly) is not None:
             cached.pulled_at = time.monotonic()
-            engine.metrics.add("flow_controlled")
+            core.metrics.add("flow_controlled")
             return _FULL_PAUSE
-        if engine.needs_locks and not cached.holds_lock(time.monotonic()):
+        if core.needs_locks and not cached.holds_lock(time.monotonic()):
             return _FULL_PAUSE  # the lock is being renewed, or the queue about to be dropped
         return 0.0
 
     async def _failed(self, error: Exception) -> None:
-        engine, a = self._engine, self._a
-        engine.metrics.add("pull_failures")
+        core, a = self._core, self._a
+        core.metrics.add("pull_failures")
         if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL:
             await asyncio.sleep(_BUSY_PAUSE)
             return
         text = f"{a.queue} cannot be pulled: {error}"
-        if engine.instance.problems.set(self._subject, text):
-            logger.warning("%s: %s", engine.config.consumer_group, text)
+        if core.instance.problems.set(self._subject, text):
+            logger.warning("%s: %s", core.config.consumer_group, text)
         if isinstance(error, BrokerError) and error.code in _UNKNOWN_SUBSCRIPTION:
-            await engine.instance.beat()
+            await core.instance.beat()
         elif not isinstance(error, BrokerError):
-            engine.routes_needed.set()
+            core.routes_needed.set()
         await asyncio.sleep(self._pause)
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
 
     # -- one pull ----------------------------------------------------------------------------
 
     async def _pull_once(self) -> None:
-        engine, a = self._engine, self._a
-        data = engine.subscription_of(a.queue.topic)
+        core, a = self._core, self._a
+        data = core.subscription_of(a.queue.topic)
         if data is None:
             await asyncio.sleep(_FULL_PAUSE)  # unsubscribed: the queue is dropped in a moment
             return
@@ -120,7 +120,7 @@ class Puller:
         if a.dropped:
             return
         if answer.code == ResponseCode.PULL_OFFSET_MOVED:
-            await engine.shares.offset_moved(a, result.next_begin_offset)
+            await core.rebalancer.offset_moved(a, result.next_begin_offset)
             return
         found = []
         if answer.code == ResponseCode.SUCCESS:
@@ -129,20 +129,20 @@ class Puller:
         fresh = a.cached.put(found)
         a.next_offset = result.next_begin_offset
         millis = (now - start) * 1000
-        engine.metrics.pulled(millis, len(found), sum(len(one.body) for one in found))
+        core.metrics.pulled(millis, len(found), sum(len(one.body) for one in found))
         if fresh:
-            engine.service.arrived(a, fresh)
+            core.service.arrived(a, fresh)
 
     def _ask(self, data: SubscriptionData, offset: int) -> asyncio.Task[Command]:
-        engine, a = self._engine, self._a
-        address = engine.address_of(a.queue, a.broker_id)
-        patience = engine.config.pull_suspend_timeout / 1000 + _GRACE
-        request = engine.instance.remoting.ask(address, self._request(data, offset), patience)
+        core, a = self._core, self._a
+        address = core.address_of(a.queue, a.broker_id)
+        patience = core.config.pull_suspend_timeout / 1000 + _GRACE
+        request = core.instance.remoting.ask(address, self._request(data, offset), patience)
         return asyncio.ensure_future(request)
 
     def _ask_ahead(self, data: SubscriptionData, offset: int) -> None:
         """The broker looks for the next messages while we unpack these."""
-        if not self._engine.config.pull_interval and not self._reason_to_wait():
+        if not self._core.config.pull_interval and not self._reason_to_wait():
             self._ahead = self._ask(data, offset)
 
     def _forget_ahead(self) -> None:
@@ -152,7 +152,7 @@ class Puller:
             ahead.cancel()
 
     def _request(self, data: SubscriptionData, offset: int) -> Command:
-        config, a = self._engine.config, self._a
+        config, a = self._core.config, self._a
         header = PullMessage(
             consumer_group=config.consumer_group,
             topic=a.queue.topic,
@@ -170,7 +170,7 @@ class Puller:
     def _messages(self, answer: Command, data: SubscriptionData) -> list[MessageExt]:
         """Those we want: brokers compare only hashes of tags."""
         wanted = frozenset(data.tags_set)
-        origin = retry_topic(self._engine.config.consumer_group)
+        origin = retry_topic(self._core.config.consumer_group)
         found: list[MessageExt] = []
         seen = 0
         for message in messages_in(answer.body, self._a.queue.broker_name):
@@ -178,5 +178,5 @@ class Puller:
             if not wanted or message.tags in wanted:
                 found.append(message.restore_topic(origin))
         if seen > len(found):
-            self._engine.metrics.add("messages_filtered", seen - len(found))
+            self._core.metrics.add("messages_filtered", seen - len(found))
         return found

@@ -67,14 +67,14 @@ _SWARM = 0.05  # notifications come in swarms
 class Rebalancer:
     """The queues of one consumer. Only in the loop's thread."""
 
-    def __init__(self, engine: ConsumerCore, start_position: ConsumeFromWhereManager) -> None:
+    def __init__(self, core: ConsumerCore, start_position: ConsumeFromWhereManager) -> None:
         self.lock = asyncio.Lock()
         """Held while queues are taken and given up."""
         self.needed = asyncio.Event()
-        self._engine = engine
-        self._config = engine.config
+        self._core = core
+        self._config = core.config
         self._start_position = start_position
-        self._strategy = engine.config.strategy
+        self._strategy = core.config.strategy
         self._owned: dict[MessageQueue, Assignment] = {}
 
     def owned(self) -> list[Assignment]:
@@ -100,7 +100,7 @@ class Rebalancer:
 
     async def _attempt(self) -> bool:
         """Whatever goes wrong, a strategy of the program included, is told and tried again."""
-        problems = self._engine.instance.problems
+        problems = self._core.instance.problems
         try:
             complete = await self.rebalance()
         except Exception as error:
@@ -113,27 +113,27 @@ class Rebalancer:
 
     async def rebalance(self) -> bool:
         """Take and give up queues; False when something is missing and it should be tried soon."""
-        if self._engine.closing:
+        if self._core.closing:
             return True
         async with self.lock:
-            self._engine.metrics.add("rebalances")
-            topics = self._engine.members.topics()
+            self._core.metrics.add("rebalances")
+            topics = self._core.members.topics()
             complete = True
-            if self._engine.members.missing_routes():
-                await self._engine.members.find_routes()
-                complete = not self._engine.members.missing_routes()
+            if self._core.members.missing_routes():
+                await self._core.members.find_routes()
+                complete = not self._core.members.missing_routes()
             for topic in topics:
                 complete &= await self._rebalance_topic(topic)
             for a in self.owned():
                 if a.queue.topic not in topics:
-                    complete &= await self._give_up(a)
+                    complete &= await self._release(a)
                 elif a.cached.is_stuck(time.monotonic()):
                     logger.warning("%s was not pulled for long; it is taken anew", a.queue)
-                    complete = await self._give_up(a) and False
+                    complete = await self._release(a) and False
             return complete
 
     async def _rebalance_topic(self, topic: str) -> bool:
-        known = self._engine.instance.routes.get(topic)
+        known = self._core.instance.routes.get(topic)
         if known is None:
             return True  # missing_routes() has seen to it
         wanted: list[MessageQueue] | None = list(known.read_queues)
@@ -141,9 +141,9 @@ class Rebalancer:
             wanted = share_of(
                 self._strategy,
                 self._config.consumer_group,
-                self._engine.instance.client_id,
+                self._core.instance.client_id,
                 known.read_queues,
-                await self._engine.members.of_topic(topic),
+                await self._core.members.of_topic(topic),
             )
         if wanted is None:
             return False
@@ -153,7 +153,7 @@ class Rebalancer:
         complete = not leaving  # once given up, they may be taken again
         for queue in {*difference.lost, *leaving}:
             a = self._owned.get(queue)
-            complete &= a is None or await self._give_up(a)
+            complete &= a is None or await self._release(a)
         if difference.gained and self._is_settling(known.read_queues):
             return False
         if difference.gained:
@@ -163,70 +163,70 @@ class Rebalancer:
     def _is_settling(self, queues: Iterable[MessageQueue]) -> bool:
         if self._config.is_broadcasting:
             return False
-        instance = self._engine.instance
+        instance = self._core.instance
         found = {instance.routes.master(one.broker_name) for one in queues}
-        return instance.returns.is_recent(one for one in found if one is not None)
+        return instance.restarted_brokers.is_recent(one for one in found if one is not None)
 
     async def _take(self, queues: list[MessageQueue]) -> bool:
         """Lock (orderly), find the offset, begin to pull."""
-        fresh = [Assignment(queue, -1, self._engine.store) for queue in queues]
-        mine = await self._engine.service.took(fresh)
+        fresh = [Assignment(queue, -1, self._core.store) for queue in queues]
+        mine = await self._core.service.took(fresh)
         begun = await asyncio.gather(*(self._begin(a) for a in mine))
         return len(mine) == len(queues) and all(begun)
 
     async def _begin(self, a: Assignment) -> bool:
         try:
-            a.next_offset = await asyncio.to_thread(self._first_offset, a.queue)
+            a.next_offset = await asyncio.to_thread(self._start_offset, a.queue)
         except (RocketMQError, CodecError, OSError) as error:
-            self._engine.instance.problems.set(
+            self._core.instance.problems.set(
                 f"begin {a.queue}", f"{a.queue} cannot be begun: {error}"
             )
             a.drop()
             cancel(a.tasks)
-            await self._engine.service.released(a)
+            await self._core.service.released(a)
             return False
-        self._engine.instance.problems.clear(f"begin {a.queue}")
+        self._core.instance.problems.clear(f"begin {a.queue}")
         self._owned[a.queue] = a
-        self._engine.metrics.add("queues_gained")
-        a.tasks.insert(0, self._engine.instance.spawn(Puller(self._engine, a).run()))
+        self._core.metrics.add("queues_gained")
+        a.tasks.insert(0, self._core.instance.spawn(Puller(self._core, a).run()))
         return True
 
-    def _first_offset(self, queue: MessageQueue) -> int:
+    def _start_offset(self, queue: MessageQueue) -> int:
         """In a thread. What is stored counts; memory may be from an earlier ownership."""
         kind = ReadOffsetType.READ_FROM_STORE
         if self._config.is_broadcasting:
             kind = ReadOffsetType.MEMORY_FIRST_THEN_STORE
         else:
-            self._engine.store.remove_offset(queue)
-        offset = self._engine.store.read_offset(queue, kind)
+            self._core.store.remove_offset(queue)
+        offset = self._core.store.read_offset(queue, kind)
         if offset >= 0:
             return offset
         return self._start_position.get_consume_offset(
             queue, self._config.consume_from_where, self._config.start_timestamp
         )
 
-    async def _give_up(self, a: Assignment, *, store: bool = True) -> bool:
+    async def _release(self, a: Assignment, *, store: bool = True) -> bool:
         """False when a listener is still at work in an orderly queue."""
-        if not await self._engine.service.leave(a):
+        if not await self._core.service.leave(a):
             return False
         self._owned.pop(a.queue, None)
         cancel(a.tasks)
-        self._engine.metrics.add("queues_lost")
-        self._engine.instance.problems.clear(f"pull {a.queue}")
+        self._core.metrics.add("queues_lost")
+        self._core.instance.problems.clear(f"pull {a.queue}")
         if store:
             try:
                 await asyncio.to_thread(self._store_last, a.queue)
             except (RocketMQError, OSError) as error:
                 logger.warning("the offset of %s was not stored: %s", a.queue, error)
         if not self._config.is_broadcasting:
-            self._engine.store.remove_offset(a.queue)
-        await self._engine.service.released(a)
+            self._core.store.remove_offset(a.queue)
+        await self._core.service.released(a)
         return True
 
     def _store_last(self, queue: MessageQueue) -> None:
         """In a thread. Two may have had the queue for a while, after a restart of the broker for
         example: who leaves it does not take back what the other has stored."""
-        store = self._engine.store
+        store = self._core.store
         if not self._config.is_broadcasting:
             mine = store.read_offset(queue, ReadOffsetType.READ_FROM_MEMORY)
             if mine < store.read_offset(queue, ReadOffsetType.READ_FROM_STORE):
@@ -238,8 +238,8 @@ class Rebalancer:
         a.drop()
         self._owned.pop(a.queue, None)
         cancel(a.tasks[:1])
-        self._engine.store.remove_offset(a.queue)
-        self._engine.metrics.add("queues_lost")
+        self._core.store.remove_offset(a.queue)
+        self._core.metrics.add("queues_lost")
         self.needed.set()
 
     async def offset_moved(self, a: Assignment, offset: int) -> None:
@@ -251,13 +251,13 @@ class Rebalancer:
         """Forget the cached messages and begin again at another offset."""
         a.drop()
         self._owned.pop(a.queue, None)
-        self._engine.store.update_offset(a.queue, offset)
+        self._core.store.update_offset(a.queue, offset)
         try:
-            await asyncio.to_thread(self._engine.store.persist, a.queue)
+            await asyncio.to_thread(self._core.store.persist, a.queue)
         except OffsetStoreError as error:
-            self._engine.commit_failed(error)
+            self._core.commit_failed(error)
         if not a.is_busy:  # else the lock ends by itself, after the listener
-            await self._engine.service.released(a)
+            await self._core.service.released(a)
         self.needed.set()
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-BURY = -1
+DEAD_LETTER = -1
 _DEFAULT_LIMIT = 16
 _SECONDS = 5.0
 
@@ -29,37 +29,37 @@ _SECONDS = 5.0
 class RetrySender:
     """Sends messages back; the ordinary way first, then as a message to the retry topic."""
 
-    def __init__(self, engine: ConsumerCore, limit: int) -> None:
-        self._engine = engine
+    def __init__(self, core: ConsumerCore, limit: int) -> None:
+        self._core = core
         self.limit = limit if limit >= 0 else _DEFAULT_LIMIT
 
-    async def give_back(self, queue: MessageQueue, message: MessageExt, level: int) -> bool:
+    async def send_back(self, queue: MessageQueue, message: MessageExt, level: int) -> bool:
         """False when no way worked: the message is still ours."""
-        engine = self._engine
+        core = self._core
         try:
-            address = engine.address_of(queue)
-            await engine.instance.ask(address, self._return(queue, message, level), _SECONDS)
+            address = core.address_of(queue)
+            await core.instance.ask(address, self._request(queue, message, level), _SECONDS)
         except RocketMQError as error:
             logger.warning("message %s was not taken back (%s)", message.msg_id, error)
             if not await self._send_again(queue, message, level):
-                engine.metrics.add("send_back_failures")
+                core.metrics.add("send_back_failures")
                 return False
-        engine.metrics.add("sent_back")
-        if level == BURY or message.reconsume_times >= self.limit:
-            engine.metrics.add("dead_lettered")
+        core.metrics.add("sent_back")
+        if level == DEAD_LETTER or message.reconsume_times >= self.limit:
+            core.metrics.add("dead_lettered")
             logger.error(
                 "message %s of topic %s has failed %s times and goes to the dead letters of %s",
                 message.msg_id,
                 message.topic,
                 message.reconsume_times + 1,
-                engine.config.consumer_group,
+                core.config.consumer_group,
             )
         return True
 
-    def _return(self, queue: MessageQueue, message: MessageExt, level: int) -> Command:
+    def _request(self, queue: MessageQueue, message: MessageExt, level: int) -> Command:
         header = SendBack(
             offset=message.commit_log_offset,
-            group=self._engine.config.consumer_group,
+            group=self._core.config.consumer_group,
             delay_level=level,
             origin_msg_id=message.offset_msg_id or None,
             origin_topic=message.topic,
@@ -70,7 +70,7 @@ class RetrySender:
 
     async def _send_again(self, queue: MessageQueue, message: MessageExt, level: int) -> bool:
         """The broker has lost the original, or does not find it: send a copy."""
-        group = self._engine.config.consumer_group
+        group = self._core.config.consumer_group
         times = message.reconsume_times + 1
         properties = {
             name: value for name, value in message.properties.items() if name != names.DELAY
@@ -87,12 +87,12 @@ class RetrySender:
             born_timestamp=message.born_timestamp or time.time_ns() // 1_000_000,
             flag=message.flag,
             properties=properties_text(properties),
-            reconsume_times=self.limit + 1 if level == BURY else times,
+            reconsume_times=self.limit + 1 if level == DEAD_LETTER else times,
             max_reconsume_times=self.limit,
         )
         command = Command(RequestCode.SEND_MESSAGE_V2, header.ext_v2(), message.body)
         try:
-            await self._engine.instance.ask(self._engine.address_of(queue), command, _SECONDS)
+            await self._core.instance.ask(self._core.address_of(queue), command, _SECONDS)
         except RocketMQError as error:
             logger.warning("message %s was not sent for a retry: %s", message.msg_id, error)
             return False

@@ -97,7 +97,7 @@ class RestartedBrokers:
         self._known: set[str] = set()
         self._at: dict[str, float] = {}
 
-    def greeted(self, address: str) -> None:
+    def connected(self, address: str) -> None:
         """A new connection to a broker; the first one is no return."""
         now = self._now()
         if address in self._known and now - self._at.get(address, now - _AGAIN_S) >= _AGAIN_S:
@@ -133,10 +133,10 @@ class ClientInstance:
         self.client_id = client_id
         self.routes = TopicRoutes()
         self.problems = HealthProblems()
-        self.returns = RestartedBrokers()
+        self.restarted_brokers = RestartedBrokers()
         self.handlers: dict[int, Handler] = {}
         self.timeout = request_timeout
-        self.remoting = ConnectionPool(loop, self._requested, self._greet, credentials, tls)
+        self.remoting = ConnectionPool(loop, self._requested, self._register, credentials, tls)
         self._loop = loop
         self._name_servers = list(name_servers)
         random.shuffle(self._name_servers)
@@ -251,7 +251,7 @@ class ClientInstance:
         """Keep a route; True when it has changed. A broker we talk to already is greeted."""
         changed = self.routes.update(topic, route)
         for connection in self.remoting.connections() if changed else ():
-            await self._greet(connection)
+            await self._register(connection)
         return changed
 
     # -- brokers -----------------------------------------------------------------------------
@@ -263,13 +263,13 @@ class ClientInstance:
             raise BrokerError(answer.code, answer.remark or "", address)
         return answer
 
-    async def _greet(self, connection: Connection) -> None:
+    async def _register(self, connection: Connection) -> None:
         """A broker must know us before it can be asked for anything."""
         is_broker = connection.address in self.routes.addresses(masters_only=False)
-        if is_broker and not connection.is_greeted:
+        if is_broker and not connection.is_registered:
             await self._beat_on(connection)
-            connection.is_greeted = True
-            self.returns.greeted(connection.address)
+            connection.is_registered = True
+            self.restarted_brokers.connected(connection.address)
 
     async def _beat_on(self, connection: Connection) -> None:
         command = Command(RequestCode.HEART_BEAT, body=self._heartbeat().encode())

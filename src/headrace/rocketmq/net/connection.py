@@ -47,7 +47,7 @@ class Connection:
     ) -> None:
         self.address = address
         self.is_open = False
-        self.is_greeted = False
+        self.is_registered = False
         """A broker knows who we are; name servers need not."""
         self._loop = loop
         self._on_request = on_request

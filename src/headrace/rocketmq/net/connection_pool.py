@@ -16,7 +16,7 @@ from headrace.wire.remoting.command import Command
 
 logger = logging.getLogger(__name__)
 
-Greeting = Callable[[Connection], Awaitable[None]]
+Register = Callable[[Connection], Awaitable[None]]
 _CONNECT_TIMEOUT = 3.0
 
 
@@ -45,13 +45,13 @@ class ConnectionPool:
         self,
         loop: asyncio.AbstractEventLoop,
         on_request: OnRequest,
-        greeting: Greeting,
+        register: Register,
         credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.loop = loop
         self._on_request = on_request
-        self._greeting = greeting
+        self._register = register
         self._credentials = credentials
         self._tls = tls
         self._open: dict[str, Connection] = {}
@@ -85,7 +85,7 @@ class ConnectionPool:
         )
         await made.open(seconds)
         try:
-            await self._greeting(made)
+            await self._register(made)
         except BaseException:
             made.close()
             raise

@@ -17,30 +17,32 @@ from headrace.wire.remoting.message_queue import MessageQueue
 class AsyncSend:
     """One send of send_async(): the first try straight to the socket, the others on the loop."""
 
-    def __init__(self, core: ProducerCore, tries: SendAttempts, future: Future[SendResult]) -> None:
+    def __init__(
+        self, core: ProducerCore, attempts: SendAttempts, future: Future[SendResult]
+    ) -> None:
         self._core = core
-        self._tries = tries
+        self._attempts = attempts
         self._future = future
         self._address = ""
         self._began = time.monotonic()
 
     def begin(self) -> None:
-        tries, core = self._tries, self._core
+        attempts, core = self._attempts, self._core
         try:
-            queue, left = tries.next(time.monotonic())
+            queue, left = attempts.next(time.monotonic())
             self._address = core.address(queue)
             if not core.instance.remoting.ask_lazily(
-                self._address, tries.parcel.command(queue), self._answered, left
+                self._address, attempts.message.command(queue), self._answered, left
             ):
                 self._connect_and_send(queue, left)
         except RocketMQError as error:
-            tries.failed(error, time.monotonic())
+            attempts.failed(error, time.monotonic())
             self._retry()
 
     def _connect_and_send(self, queue: MessageQueue, left: float) -> None:
         remoting = self._core.instance.remoting
         connection = remoting.connection_now(self._address, left)
-        connection.call(self._tries.parcel.command(queue), self._answered, left, lazy=True)
+        connection.call(self._attempts.message.command(queue), self._answered, left, lazy=True)
 
     def _answered(self, found: Command | RocketMQError) -> None:
         """In the loop's thread."""
@@ -48,23 +50,23 @@ class AsyncSend:
         result = None
         if isinstance(found, Command):
             try:
-                result = self._tries.answered(found, self._address, now)
+                result = self._attempts.answered(found, self._address, now)
             except Exception as error:
                 self._future.set_exception(error)
                 return
         else:
-            self._tries.failed(found, now)
+            self._attempts.failed(found, now)
         if result is None:
             self._retry()
             return
-        self._core.metrics.sent((now - self._began) * 1000, self._tries.parcel.count)
+        self._core.metrics.sent((now - self._began) * 1000, self._attempts.message.count)
         self._future.set_result(result)
 
     def _retry(self) -> None:
         core = self._core
 
         async def again() -> SendResult:
-            return await core.send(self._tries)
+            return await core.send(self._attempts)
 
         task = asyncio.run_coroutine_threadsafe(again(), core.instance.remoting.loop)
         task.add_done_callback(self._retried)

@@ -1,4 +1,4 @@
-"""What blocking and asyncio producers share: routes, tries, heartbeats, transactions."""
+"""What blocking and asyncio producers share: routes, attempts, heartbeats, transactions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ from headrace.rocketmq.net import checks
 from headrace.rocketmq.net.client_instance import ClientInstance, MessageIds
 from headrace.rocketmq.net.routes import KnownTopic, route_by_template
 from headrace.rocketmq.producing.send import BrokerFaults, Chooser, SendAttempts
-from headrace.rocketmq.producing.send_requests import EncodedSend, SendResult, batch_parcel, parcel
+from headrace.rocketmq.producing.send_requests import (
+    EncodedSend,
+    SendResult,
+    encode_batch,
+    encode_message,
+)
 from headrace.wire.remoting.headers.groups import Heartbeat
 from headrace.wire.remoting.message_queue import MessageQueue
 from headrace.wire.remoting.names import CLIENT_INNER_PRODUCER
@@ -25,7 +30,7 @@ from headrace.wire.remoting.names import CLIENT_INNER_PRODUCER
 logger = logging.getLogger(__name__)
 
 _IDS = MessageIds()
-_LOOK_GAP = 1.0
+_REFRESH_GAP = 1.0
 
 
 class ProducerCore:
@@ -51,8 +56,8 @@ class ProducerCore:
             tls=checks.tls_context(config.tls),
         )
         self._faults = BrokerFaults(by_latency=config.send_latency_fault_enable)
-        self._turns: dict[str, itertools.count[int]] = {}
-        self._looked_at: dict[str, float] = {}
+        self._next_queue: dict[str, itertools.count[int]] = {}
+        self._refreshed_at: dict[str, float] = {}
 
     # -- start and stop ----------------------------------------------------------------------
 
@@ -100,31 +105,31 @@ class ProducerCore:
             )
         return known
 
-    def look_again(self, topic: str) -> None:
+    def refresh_route(self, topic: str) -> None:
         """From any thread, after a failure: the broker may have moved. At most once a second."""
         now = time.monotonic()
-        if now - self._looked_at.get(topic, 0.0) < _LOOK_GAP:
+        if now - self._refreshed_at.get(topic, 0.0) < _REFRESH_GAP:
             return
-        self._looked_at[topic] = now
+        self._refreshed_at[topic] = now
 
-        async def look() -> None:
+        async def refresh() -> None:
             await self.find_topic(topic)
 
         async def work() -> None:
-            await self.instance.attempt(look)
+            await self.instance.attempt(refresh)
 
         loop = self.instance.remoting.loop
         loop.call_soon_threadsafe(lambda: self.instance.spawn(work()))
 
     # -- sends -------------------------------------------------------------------------------
 
-    def parcel(self, message: Message, *, transaction: bool = False) -> EncodedSend:
-        return parcel(self.config, message, _IDS.next(), transaction=transaction)
+    def encode(self, message: Message, *, transaction: bool = False) -> EncodedSend:
+        return encode_message(self.config, message, _IDS.next(), transaction=transaction)
 
     def batch(self, messages: Sequence[Message]) -> EncodedSend:
-        return batch_parcel(self.config, messages, [_IDS.next() for _ in messages])
+        return encode_batch(self.config, messages, [_IDS.next() for _ in messages])
 
-    def tries(
+    def attempts(
         self,
         sent: EncodedSend,
         known: KnownTopic,
@@ -133,9 +138,11 @@ class ProducerCore:
         retries: int | None = None,
     ) -> SendAttempts:
         config = self.config
-        turn = self._turns.get(sent.topic)
+        turn = self._next_queue.get(sent.topic)
         if turn is None:
-            turn = self._turns.setdefault(sent.topic, itertools.count(random.randrange(1 << 20)))
+            turn = self._next_queue.setdefault(
+                sent.topic, itertools.count(random.randrange(1 << 20))
+            )
         return SendAttempts(
             sent,
             known.write_queues,
@@ -156,49 +163,49 @@ class ProducerCore:
             raise TopicNotFoundError(f"the master of broker {queue.broker_name!r} is not known")
         return found
 
-    async def send(self, tries: SendAttempts) -> SendResult:
+    async def send(self, attempts: SendAttempts) -> SendResult:
         """On the loop: try until it works or cannot work."""
         began = time.monotonic()
         while True:
-            queue, left = self._next(tries)
+            queue, left = self._next(attempts)
             try:
-                address, command = self.address(queue), tries.parcel.command(queue)
+                address, command = self.address(queue), attempts.message.command(queue)
                 answer = await self.instance.remoting.ask(address, command, left)
-                result = tries.answered(answer, address, time.monotonic())
+                result = attempts.answered(answer, address, time.monotonic())
             except RocketMQError as error:
-                tries.failed(error, time.monotonic())
+                attempts.failed(error, time.monotonic())
                 result = None
             if result is not None:
-                return self._sent(tries, result, began)
-            self._retry(tries)
+                return self._sent(attempts, result, began)
+            self._retry(attempts)
 
-    def send_blocking(self, tries: SendAttempts) -> SendResult:
+    def send_blocking(self, attempts: SendAttempts) -> SendResult:
         """In a thread of the program: the same, without a detour over the loop."""
         began = time.monotonic()
         while True:
-            queue, left = self._next(tries)
+            queue, left = self._next(attempts)
             try:
-                address, command = self.address(queue), tries.parcel.command(queue)
+                address, command = self.address(queue), attempts.message.command(queue)
                 answer = self.instance.remoting.ask_blocking(address, command, left)
-                result = tries.answered(answer, address, time.monotonic())
+                result = attempts.answered(answer, address, time.monotonic())
             except RocketMQError as error:
-                tries.failed(error, time.monotonic())
+                attempts.failed(error, time.monotonic())
                 result = None
             if result is not None:
-                return self._sent(tries, result, began)
-            self._retry(tries)
+                return self._sent(attempts, result, began)
+            self._retry(attempts)
 
-    def _next(self, tries: SendAttempts) -> tuple[MessageQueue, float]:
+    def _next(self, attempts: SendAttempts) -> tuple[MessageQueue, float]:
         try:
-            return tries.next(time.monotonic())
+            return attempts.next(time.monotonic())
         except RocketMQError:
-            self.metrics.add("failed", tries.parcel.count)
+            self.metrics.add("failed", attempts.message.count)
             raise
 
-    def _sent(self, tries: SendAttempts, result: SendResult, began: float) -> SendResult:
-        self.metrics.sent((time.monotonic() - began) * 1000, tries.parcel.count)
+    def _sent(self, attempts: SendAttempts, result: SendResult, began: float) -> SendResult:
+        self.metrics.sent((time.monotonic() - began) * 1000, attempts.message.count)
         return result
 
-    def _retry(self, tries: SendAttempts) -> None:
+    def _retry(self, attempts: SendAttempts) -> None:
         self.metrics.add("retries")
-        self.look_again(tries.parcel.topic)
+        self.refresh_route(attempts.message.topic)

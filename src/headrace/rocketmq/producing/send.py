@@ -92,7 +92,7 @@ class SendAttempts:
 
     def __init__(
         self,
-        parcel: EncodedSend,
+        message: EncodedSend,
         queues: Sequence[MessageQueue],
         faults: BrokerFaults,
         *,
@@ -102,7 +102,7 @@ class SendAttempts:
         fixed: MessageQueue | None = None,
         strict_store: bool = False,
     ) -> None:
-        self.parcel = parcel
+        self.message = message
         self.count = 0
         self._queues = queues
         self._faults = faults
@@ -139,10 +139,10 @@ class SendAttempts:
     def _give_up(self, left: float) -> None:
         if self.count == 1 and self._cause is not None:
             raise self._cause
-        reason = "its time is over" if left <= 0 else f"{self.count} tries have failed"
+        reason = "its time is over" if left <= 0 else f"{self.count} attempts have failed"
         raise SendError(
-            f"the message to {self.parcel.topic!r} was not confirmed, {reason}; it may have been "
-            f"stored all the same (its id is {self.parcel.msg_id})",
+            f"the message to {self.message.topic!r} was not confirmed, {reason}; it may have been "
+            f"stored all the same (its id is {self.message.msg_id})",
             tuple(self._attempts),
         ) from self._cause
 
@@ -158,7 +158,7 @@ class SendAttempts:
         """The result, or None when the send is to be tried again."""
         assert self._queue is not None
         try:
-            result = result_of(self.parcel, self._queue, answer, address)
+            result = result_of(self.message, self._queue, answer, address)
         except BrokerError as error:
             self.failed(error, now)
             return None

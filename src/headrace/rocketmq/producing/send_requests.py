@@ -62,7 +62,7 @@ class EncodedSend:
         )
 
 
-def parcel(
+def encode_message(
     config: ProducerConfig, message: Message, unique: str, *, transaction: bool = False
 ) -> EncodedSend:
     """A single message; large bodies are compressed."""
@@ -90,7 +90,7 @@ def parcel(
     )
 
 
-def batch_parcel(
+def encode_batch(
     config: ProducerConfig, messages: Sequence[Message], uniques: Sequence[str]
 ) -> EncodedSend:
     """Several messages of one topic, stored one after the other in one queue."""

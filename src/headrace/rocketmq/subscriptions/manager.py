@@ -76,7 +76,7 @@ class SubscriptionManager:
                 changed = not entry.is_active
                 self._renew(entry, is_active=True)
                 self._metrics.record_subscription_updated(topic)
-        self._tell(changed)
+        self._notify(changed)
         return True
 
     def unsubscribe(self, topic: str) -> bool:
@@ -85,7 +85,7 @@ class SubscriptionManager:
             if self._entries.pop(topic, None) is None:
                 return False
             self._metrics.record_subscription_removed(topic)
-        self._tell(True)
+        self._notify(True)
         return True
 
     def update_selector(self, topic: str, new_selector: MessageSelector | str) -> bool:
@@ -105,7 +105,7 @@ class SubscriptionManager:
             else:
                 self._renew(entry, entry.is_active)
             self._metrics.record_selector_updated(topic)
-        self._tell(changed)
+        self._notify(changed)
         return True
 
     def deactivate_subscription(self, topic: str) -> bool:
@@ -120,7 +120,7 @@ class SubscriptionManager:
             self._metrics.update_current_stats(self._entries.values())
             self._entries.clear()
             self._metrics.record_all_cleared()
-        self._tell(True)
+        self._notify(True)
 
     def cleanup_inactive_subscriptions(
         self, inactive_threshold: float | timedelta = timedelta(seconds=DAY)
@@ -255,7 +255,7 @@ class SubscriptionManager:
                 self._metrics = metrics
                 self._conflicts = deque(conflicts, maxlen=HISTORY)
             self._metrics.topic_subscription_counts = dict.fromkeys(table, 1)
-        self._tell(True)
+        self._notify(True)
 
     def _mark(self, topic: str, active: bool) -> bool:
         with self._lock:
@@ -268,7 +268,7 @@ class SubscriptionManager:
                 self._metrics.record_subscription_activated(topic)
             elif changed:
                 self._metrics.record_subscription_deactivated(topic)
-        self._tell(changed)
+        self._notify(changed)
         return True
 
     def _renew(self, entry: SubscriptionEntry, is_active: bool) -> None:
@@ -311,7 +311,7 @@ class SubscriptionManager:
             f"{entry.selector.expression!r}, not {wanted.type} {wanted.expression!r}; {advice}"
         )
 
-    def _tell(self, changed: bool) -> None:
+    def _notify(self, changed: bool) -> None:
         if changed and self.on_change is not None:
             self.on_change()
 

@@ -15,10 +15,10 @@ class Clock:
 def test_a_broker_that_came_back_is_not_believed_for_a_moment() -> None:
     clock = Clock()
     returns = RestartedBrokers(clock)
-    returns.greeted("a")
+    returns.connected("a")
     assert not returns.is_recent(["a"])  # nobody was away: a start
     clock.now += 5
-    returns.greeted("a")
+    returns.connected("a")
     assert returns.is_recent(["b", "a"]) and not returns.is_recent(["b"])
     clock.now += SETTLED_S
     assert not returns.is_recent(["a"])
@@ -29,7 +29,7 @@ def test_a_broker_that_reconnects_often_delays_few_calls() -> None:
     returns = RestartedBrokers(clock)
     waited = 0
     for _ in range(60):
-        returns.greeted("a")
+        returns.connected("a")
         waited += returns.is_recent(["a"])
         clock.now += 1
     assert 0 < waited <= 7

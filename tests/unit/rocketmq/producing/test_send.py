@@ -31,7 +31,7 @@ from headrace.rocketmq.producing.send import (
     queue_by_key,
     rest_after,
 )
-from headrace.rocketmq.producing.send_requests import EncodedSend, batch_parcel, parcel
+from headrace.rocketmq.producing.send_requests import EncodedSend, encode_batch, encode_message
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.compression import inflate
 from headrace.wire.remoting.headers.route import BrokerData, QueueData, TopicRoute
@@ -45,7 +45,7 @@ STORED = {"msgId": "7F00000100002A9F0000000000000400", "queueId": "1", "queueOff
 
 
 def tries(most: int = 3, deadline: float = 10.0, **more: object) -> SendAttempts:
-    sent = parcel(CONFIG, Message("T", b"x"), "ID")
+    sent = encode_message(CONFIG, Message("T", b"x"), "ID")
     return SendAttempts(
         sent,
         QUEUES,
@@ -92,7 +92,7 @@ def test_a_retry_goes_to_another_broker() -> None:
         brokers.append(job.next(0.0)[0].broker_name)
         job.failed(ConnectError("down"), 0.0)
     assert brokers == ["a", "b", "a"]
-    with pytest.raises(SendError, match="3 tries") as caught:
+    with pytest.raises(SendError, match="3 attempts") as caught:
         job.next(0.0)
     assert len(caught.value.attempts) == 3
     assert "ID" in str(caught.value)
@@ -143,7 +143,7 @@ def test_keys_are_hashed_as_in_java() -> None:
     assert queue_by_key(queues, "CreateOrderAndPay").queue_id == 627
 
 
-# -- parcels -------------------------------------------------------------------------------------
+# -- messages -------------------------------------------------------------------------------------
 
 
 def sent(one: EncodedSend) -> tuple[dict[str, str], Command]:
@@ -155,17 +155,17 @@ def sent(one: EncodedSend) -> tuple[dict[str, str], Command]:
 
 def test_large_bodies_are_compressed() -> None:
     body = b"x" * 5000
-    _, command = sent(parcel(CONFIG, Message("T", body), "ID"))
+    _, command = sent(encode_message(CONFIG, Message("T", body), "ID"))
     flag = take_send(command.code, command.ext).sys_flag
     assert len(command.body) < 100
     assert inflate(command.body, flag) == body
     incompressible = bytes(range(256)) * 16
-    _, small = sent(parcel(CONFIG, Message("T", incompressible[:4096]), "ID"))
+    _, small = sent(encode_message(CONFIG, Message("T", incompressible[:4096]), "ID"))
     assert take_send(small.code, small.ext).sys_flag == 0
 
 
 def test_half_messages_are_marked_and_not_delayed() -> None:
-    half = parcel(CONFIG, Message("T", b"x", delay_level=3), "ID", transaction=True)
+    half = encode_message(CONFIG, Message("T", b"x", delay_level=3), "ID", transaction=True)
     properties, command = sent(half)
     assert properties["TRAN_MSG"] == "true"
     assert properties["PGROUP"] == "pg"
@@ -175,7 +175,7 @@ def test_half_messages_are_marked_and_not_delayed() -> None:
 
 def test_batches_hold_every_message() -> None:
     messages = [Message("T", b"1", tags="a"), Message("T", b"2", keys="k")]
-    one = batch_parcel(CONFIG, messages, ["ID1", "ID2"])
+    one = encode_batch(CONFIG, messages, ["ID1", "ID2"])
     _, command = sent(one)
     elements = list(take_batch(command.body))
     assert [element.body for element in elements] == [b"1", b"2"]
@@ -196,13 +196,13 @@ def test_batches_hold_every_message() -> None:
 )
 def test_batches_no_broker_would_take(messages: list[Message]) -> None:
     with pytest.raises(InvalidMessageError):
-        batch_parcel(CONFIG, messages, ["ID"] * len(messages))
+        encode_batch(CONFIG, messages, ["ID"] * len(messages))
 
 
 def test_messages_above_the_limit_are_refused() -> None:
     config = ProducerConfig(producer_group="pg", namesrv_addr="a:1", max_message_size=10)
     with pytest.raises(InvalidMessageError, match="max_message_size"):
-        parcel(config, Message("T", b"x" * 11), "ID")
+        encode_message(config, Message("T", b"x" * 11), "ID")
 
 
 # -- faults --------------------------------------------------------------------------------------
