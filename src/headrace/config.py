@@ -257,7 +257,7 @@ class Config:
         None, "Files", "Definitions (RabbitMQ's JSON) to import at start.", _FILE
     )
     segment_size: int = _option(
-        32 * MIB, "Files", "Size of one file of the journal; space comes back file by file.", _SIZE
+        32 * MIB, "Files", "Size of one file of the log; space comes back file by file.", _SIZE
     )
 
     host: str = _option(

@@ -70,7 +70,7 @@ def test_what_is_lost_together_is_named(
     files = [one for one in sorted(data.glob(faults.TOGETHER[name])) if one.stat().st_size]
     for file in files:
         faults.FAULTS[fault](file, original, random.Random(1))
-    if name == "the journal" and fault == "gone":
+    if name == "the log" and fault == "gone":
         (data / "journal").rmdir()
     outcome = run(programs, data, None, work)
     judge(outcome, original, files[0].parent, _unfinished(original, fault))

@@ -12,7 +12,7 @@ from headrace.errors import StoreError
 from headrace.store.api.message_log import DurabilityLevel, RecordDestination
 from headrace.store.disk import Disk, RealDisk
 from support.faulty_disk import ForgetfulDisk
-from support.storage.log_stage import EAGER, JournalStage
+from support.storage.log_stage import EAGER, LogStage
 
 DISKS: dict[str, Callable[[Path], Disk]] = {
     "memory": lambda directory: ForgetfulDisk(),
@@ -21,15 +21,15 @@ DISKS: dict[str, Callable[[Path], Disk]] = {
 
 
 @pytest.fixture(params=DISKS)
-def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[JournalStage]:
-    stage = JournalStage(DISKS[request.param](tmp_path / "journal"))
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogStage]:
+    stage = LogStage(DISKS[request.param](tmp_path / "journal"))
     yield stage
     stage.log.close()
 
 
-Again = Callable[[JournalStage], object]
+Again = Callable[[LogStage], object]
 again = pytest.mark.parametrize(
-    "again", [JournalStage.restart, JournalStage.crash], ids=["restart", "crash"]
+    "again", [LogStage.restart, LogStage.crash], ids=["restart", "crash"]
 )
 
 
@@ -44,13 +44,13 @@ def total_size(disk: Disk) -> int:
 # -- what is appended ----------------------------------------------------------------------------
 
 
-def test_messages_are_readable_before_they_are_written(stage: JournalStage) -> None:
+def test_messages_are_readable_before_they_are_written(stage: LogStage) -> None:
     stage.put(b"a", b"bb")
 
     assert stage.held() == {0: b"a", 1: b"bb"}
 
 
-def test_nothing_is_durable_before_the_commit_is_called_back(stage: JournalStage) -> None:
+def test_nothing_is_durable_before_the_commit_is_called_back(stage: LogStage) -> None:
     position = stage.put(b"a")
     stage.log.flush()
     stage.writer.work()
@@ -61,7 +61,7 @@ def test_nothing_is_durable_before_the_commit_is_called_back(stage: JournalStage
     assert stage.log.durable >= position
 
 
-def test_positions_rise_and_one_commit_serves_all_who_wait(stage: JournalStage) -> None:
+def test_positions_rise_and_one_commit_serves_all_who_wait(stage: LogStage) -> None:
     stage.put(b"the first of a segment, which is followed by a checkpoint")
     stage.commit()
     before = stage.log.commits
@@ -74,9 +74,7 @@ def test_positions_rise_and_one_commit_serves_all_who_wait(stage: JournalStage) 
 
 
 @again
-def test_a_message_is_found_again_with_everything_about_it(
-    stage: JournalStage, again: Again
-) -> None:
+def test_a_message_is_found_again_with_everything_about_it(stage: LogStage, again: Again) -> None:
     stage.now = 123456
     stage.put(b"a", b"", b"c" * 10_000, ttl_ms=0)
     stage.commit()
@@ -90,21 +88,19 @@ def test_a_message_is_found_again_with_everything_about_it(
 
 
 @again
-def test_queues_are_counted(stage: JournalStage, again: Again) -> None:
+def test_queues_are_counted(stage: LogStage, again: Again) -> None:
     stage.put(b"a" * 100, b"b" * 100, to=[1, 2])
     stage.log.settle(2, [0])
     stage.commit()
 
     again(stage)
 
-    assert [stage.log.live(queue)[0] for queue in (1, 2, 3)] == [2, 1, 0]
-    assert stage.log.live(1)[1] >= 200 / 2
+    assert [stage.log.reads.live(queue)[0] for queue in (1, 2, 3)] == [2, 1, 0]
+    assert stage.log.reads.live(1)[1] >= 200 / 2
 
 
 @again
-def test_a_message_that_goes_to_many_queues_is_stored_once(
-    stage: JournalStage, again: Again
-) -> None:
+def test_a_message_that_goes_to_many_queues_is_stored_once(stage: LogStage, again: Again) -> None:
     queues = range(1, 11)
     stage.put(b"x" * 3000, to=queues)
     stage.commit()
@@ -115,7 +111,7 @@ def test_a_message_that_goes_to_many_queues_is_stored_once(
     assert total_size(stage.disk) <= 4096
 
 
-def test_what_is_not_committed_is_not_found_after_a_crash(stage: JournalStage) -> None:
+def test_what_is_not_committed_is_not_found_after_a_crash(stage: LogStage) -> None:
     stage.put(b"a")
     stage.commit()
     stage.put(b"b")
@@ -125,64 +121,64 @@ def test_what_is_not_committed_is_not_found_after_a_crash(stage: JournalStage) -
     assert stage.held() == {0: b"a"}
 
 
-def test_readers_by_offset_see_what_a_sync_covers(stage: JournalStage) -> None:
+def test_readers_by_offset_see_what_a_sync_covers(stage: LogStage) -> None:
     stage.put(b"the first of a segment, which is followed by a checkpoint")
     stage.commit()
     position = stage.put(b"a", level=DurabilityLevel.OS)
     stage.commit()
     assert stage.log.durable >= position  # confirmed
-    assert stage.log.bounds(1, stage.log.synced).end == 1
+    assert stage.log.reads.readable_range(1, stage.log.synced).end == 1
 
-    stage.log.sync()
+    stage.log.flush(sync=True)
     stage.commit()
 
-    assert stage.log.bounds(1, stage.log.synced).end == 2
+    assert stage.log.reads.readable_range(1, stage.log.synced).end == 2
 
 
-def test_what_was_settled_before_a_sync_does_not_raise_the_end(stage: JournalStage) -> None:
+def test_what_was_settled_before_a_sync_does_not_raise_the_end(stage: LogStage) -> None:
     stage.put(b"the first of a segment, which is followed by a checkpoint")
     stage.commit()
     stage.put(b"a", level=DurabilityLevel.OS)
     stage.log.settle(1, [1])
     stage.commit()
-    assert stage.log.bounds(1, stage.log.synced).end == 1
+    assert stage.log.reads.readable_range(1, stage.log.synced).end == 1
 
     stage.put(b"b")
     stage.commit()
 
-    assert stage.log.bounds(1, stage.log.synced).end == 3
+    assert stage.log.reads.readable_range(1, stage.log.synced).end == 3
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_sync_covers_segments_that_were_filled_without_one(seed: int) -> None:
     disk = ForgetfulDisk()
-    stage = JournalStage(disk)
+    stage = LogStage(disk)
     for _ in range(4):
         stage.put(b"x" * 3000, level=DurabilityLevel.OS)
         stage.commit()
     stage.put(b"y")
     stage.commit()
 
-    after = JournalStage(disk.crash(Random(seed)))
+    after = LogStage(disk.crash(Random(seed)))
 
     assert set(after.held()) == set(range(5))
 
 
-def test_what_was_written_without_a_sync_gets_one_when_tidying(stage: JournalStage) -> None:
+def test_what_was_written_without_a_sync_gets_one_when_tidying(stage: LogStage) -> None:
     stage.put(b"a", level=DurabilityLevel.OS)
     stage.commit()
 
-    stage.log.tidy()
+    stage.log.compact_step()
     stage.commit()
 
-    assert stage.log.bounds(1, stage.log.synced).end == 1
+    assert stage.log.reads.readable_range(1, stage.log.synced).end == 1
 
 
 # -- what becomes of it --------------------------------------------------------------------------
 
 
 @again
-def test_settled_messages_do_not_come_back(stage: JournalStage, again: Again) -> None:
+def test_settled_messages_do_not_come_back(stage: LogStage, again: Again) -> None:
     stage.put(*[b"%d" % number for number in range(6)])
     stage.log.settle(1, [4, 1])
     stage.log.settle(1, range(1, 3))
@@ -195,12 +191,12 @@ def test_settled_messages_do_not_come_back(stage: JournalStage, again: Again) ->
 
 @again
 def test_returned_messages_know_how_often_they_were_delivered(
-    stage: JournalStage, again: Again
+    stage: LogStage, again: Again
 ) -> None:
     stage.put(b"a", b"b", b"c")
-    stage.log.returned(1, [0, 1], 1)
+    stage.log.requeued(1, [0, 1], 1)
     stage.commit()
-    stage.log.returned(1, [1], 2)
+    stage.log.requeued(1, [1], 2)
     stage.commit()
 
     again(stage)
@@ -209,19 +205,19 @@ def test_returned_messages_know_how_often_they_were_delivered(
 
 
 @again
-def test_offsets_are_never_used_again(stage: JournalStage, again: Again) -> None:
+def test_offsets_are_never_used_again(stage: LogStage, again: Again) -> None:
     stage.put(b"a", b"b")
     stage.log.settle(1, [0, 1])
     stage.commit()
 
     again(stage)
 
-    assert stage.log.next_offset(1) == 2
+    assert stage.log.reads.next_offset(1) == 2
     assert stage.held() == {}
 
 
 @again
-def test_offsets_go_on_when_all_segments_are_gone(stage: JournalStage, again: Again) -> None:
+def test_offsets_go_on_when_all_segments_are_gone(stage: LogStage, again: Again) -> None:
     stage.put(b"a", b"b")
     stage.log.settle(1, [0, 1])
     stage.restart()
@@ -240,32 +236,32 @@ def test_offsets_go_on_when_all_segments_are_gone(stage: JournalStage, again: Ag
     assert stage.held() == {3: b"d"}
 
 
-def test_forgotten_queues_hold_nothing(stage: JournalStage) -> None:
+def test_forgotten_queues_hold_nothing(stage: LogStage) -> None:
     stage.put(b"a", to=[1, 2])
     stage.log.settle(1, [0])
-    stage.log.forget(1)
+    stage.log.space.delete_queue(1)
     stage.commit()
 
-    assert stage.log.live(1) == (0, 0)
+    assert stage.log.reads.live(1) == (0, 0)
     assert stage.held(1) == {}
     assert stage.held(2) == {0: b"a"}
 
 
-def test_queues_that_are_not_declared_are_dropped_at_start(stage: JournalStage) -> None:
+def test_queues_that_are_not_declared_are_dropped_at_start(stage: LogStage) -> None:
     stage.put(b"a", to=[1, 2])
     stage.commit()
     stage.crash()
 
-    stage.log.retain_only({2, 3})
+    stage.log.index.retain_only({2, 3})
 
-    assert stage.log.live(1) == (0, 0)
+    assert stage.log.reads.live(1) == (0, 0)
     assert stage.held(2) == {0: b"a"}
 
 
 # -- groups --------------------------------------------------------------------------------------
 
 
-def move(stage: JournalStage, offset: int, source: int, target: int, content: bytes) -> None:
+def move(stage: LogStage, offset: int, source: int, target: int, content: bytes) -> None:
     with stage.log.atomic():
         stage.put(content, to=[target])
         stage.log.settle(source, [offset])
@@ -273,7 +269,7 @@ def move(stage: JournalStage, offset: int, source: int, target: int, content: by
 
 @again
 def test_a_move_takes_the_message_from_one_queue_to_the_other(
-    stage: JournalStage, again: Again
+    stage: LogStage, again: Again
 ) -> None:
     stage.put(b"a", b"b")
     move(stage, 0, 1, 2, b"a")
@@ -284,7 +280,7 @@ def test_a_move_takes_the_message_from_one_queue_to_the_other(
     assert (stage.held(1), stage.held(2)) == ({1: b"b"}, {0: b"a"})
 
 
-def test_a_move_that_is_not_committed_did_not_happen(stage: JournalStage) -> None:
+def test_a_move_that_is_not_committed_did_not_happen(stage: LogStage) -> None:
     stage.put(b"a")
     stage.commit()
     move(stage, 0, 1, 2, b"a")
@@ -294,7 +290,7 @@ def test_a_move_that_is_not_committed_did_not_happen(stage: JournalStage) -> Non
     assert (stage.held(1), stage.held(2)) == ({0: b"a"}, {})
 
 
-def test_a_group_is_waited_for_as_a_whole(stage: JournalStage) -> None:
+def test_a_group_is_waited_for_as_a_whole(stage: LogStage) -> None:
     with stage.log.atomic():
         first = stage.put(b"a")
         with stage.log.atomic():  # joins the outer one
@@ -307,11 +303,11 @@ def test_a_group_is_waited_for_as_a_whole(stage: JournalStage) -> None:
 
 
 @again
-def test_a_group_may_be_larger_than_a_segment(stage: JournalStage, again: Again) -> None:
+def test_a_group_may_be_larger_than_a_segment(stage: LogStage, again: Again) -> None:
     with stage.log.atomic():
         for number in range(5):
             stage.put(b"%d" % number * 2000, to=[number])
-        stage.log.returned(9, [3], 1)
+        stage.log.requeued(9, [3], 1)
     stage.commit()
 
     again(stage)
@@ -322,11 +318,11 @@ def test_a_group_may_be_larger_than_a_segment(stage: JournalStage, again: Again)
 
 
 @again
-def test_settlements_alone_make_no_group(stage: JournalStage, again: Again) -> None:
+def test_settlements_alone_make_no_group(stage: LogStage, again: Again) -> None:
     stage.put(b"a", b"b")
     with stage.log.atomic():
         stage.log.settle(1, [0])
-        stage.log.returned(1, [1], 4)
+        stage.log.requeued(1, [1], 4)
     stage.commit()
 
     again(stage)
@@ -338,51 +334,51 @@ def test_settlements_alone_make_no_group(stage: JournalStage, again: Again) -> N
 
 
 def test_reading_stops_at_about_the_bytes_asked_for_and_goes_on_from_there(
-    stage: JournalStage,
+    stage: LogStage,
 ) -> None:
     for letter in (b"a", b"b", b"c"):
         stage.put(letter * 100)
     stage.commit()
 
-    first, following = stage.log.read_from(1, 0, 3, max_bytes=150)
-    rest, end = stage.log.read_from(1, following, 3, max_bytes=150)
+    first, following = stage.log.reads.read(1, 0, 3, max_bytes=150)
+    rest, end = stage.log.reads.read(1, following, 3, max_bytes=150)
 
     assert [one.contents[0][:1] for one in first + rest] == [b"a", b"b", b"c"]
     assert (following, end) == (2, 3)
 
 
-def test_a_range_is_read_and_nothing_around_it(stage: JournalStage) -> None:
+def test_a_range_is_read_and_nothing_around_it(stage: LogStage) -> None:
     stage.put(*[b"%d" % number for number in range(9)])
     stage.log.settle(1, [4])
     stage.commit()
 
-    found, following = stage.log.read_from(1, 3, 6)
+    found, following = stage.log.reads.read(1, 3, 6)
 
     assert [(list(one.offsets), one.contents) for one in found] == [([3], [b"3"]), ([5], [b"5"])]
     assert following == 6
 
 
-def test_settled_messages_can_be_read_while_their_segment_is_there(stage: JournalStage) -> None:
+def test_settled_messages_can_be_read_while_their_segment_is_there(stage: LogStage) -> None:
     stage.put(b"a", b"b")
     stage.log.settle(1, [1])
     stage.commit()
 
-    (one,), _ = stage.log.read_from(1, 0, 2, with_settled=True)
+    (one,), _ = stage.log.reads.read(1, 0, 2, with_settled=True)
 
     assert one.contents == [b"a", b"b"]
 
 
-def test_an_unknown_queue_is_empty(stage: JournalStage) -> None:
-    assert stage.log.read_from(7, 0, 5) == ([], 5)
-    assert (stage.log.live(7), stage.log.next_offset(7)) == ((0, 0), 0)
+def test_an_unknown_queue_is_empty(stage: LogStage) -> None:
+    assert stage.log.reads.read(7, 0, 5) == ([], 5)
+    assert (stage.log.reads.live(7), stage.log.reads.next_offset(7)) == ((0, 0), 0)
 
 
-def test_messages_are_found_by_time(stage: JournalStage) -> None:
+def test_messages_are_found_by_time(stage: LogStage) -> None:
     for now in (1000, 2000, 1500, 3000):  # the clock goes back once, the store time does not
         stage.now = now
         stage.put(b"x")
     stage.commit()
-    index = stage.log._books.queues[1]
+    index = stage.log.index.queues[1]
 
     times = [one.time for one in stage.read()]
 
@@ -394,14 +390,12 @@ def test_messages_are_found_by_time(stage: JournalStage) -> None:
 
 
 @again
-def test_a_record_larger_than_a_segment_gets_one_of_its_own(
-    stage: JournalStage, again: Again
-) -> None:
+def test_a_record_larger_than_a_segment_gets_one_of_its_own(stage: LogStage, again: Again) -> None:
     stage.put(b"a")
     stage.put(b"b" * 20_000)
     stage.put(b"c")
     stage.commit()
-    sizes = [segment.capacity for segment in stage.log.segments()]
+    sizes = [segment.capacity for segment in stage.log.segments]
 
     again(stage)
 
@@ -409,7 +403,7 @@ def test_a_record_larger_than_a_segment_gets_one_of_its_own(
     assert stage.held() == {0: b"a", 1: b"b" * 20_000, 2: b"c"}
 
 
-def test_dead_segments_go_when_no_kept_checkpoint_needs_them(stage: JournalStage) -> None:
+def test_dead_segments_go_when_no_kept_checkpoint_needs_them(stage: LogStage) -> None:
     stage.put(b"a" * 3000)
     stage.put(b"b" * 3000)
     stage.commit()
@@ -429,7 +423,7 @@ def test_dead_segments_go_when_no_kept_checkpoint_needs_them(stage: JournalStage
 
 @again
 def test_compaction_keeps_the_live_messages_and_frees_the_rest(
-    stage: JournalStage, again: Again
+    stage: LogStage, again: Again
 ) -> None:
     stage.log.compactor.rule = EAGER
     for number in range(80):
@@ -452,25 +446,25 @@ def test_compaction_keeps_the_live_messages_and_frees_the_rest(
 # -- ends ----------------------------------------------------------------------------------------
 
 
-def test_only_an_orderly_end_is_clean(stage: JournalStage) -> None:
+def test_only_an_orderly_end_is_clean(stage: LogStage) -> None:
     assert not stage.log.report.clean
 
     assert stage.restart().report.clean
     assert not stage.crash().report.clean
 
 
-def test_after_a_failed_sync_nothing_more_is_taken(stage: JournalStage) -> None:
+def test_after_a_failed_sync_nothing_more_is_taken(stage: LogStage) -> None:
     stage.log.failed = OSError("gone")
 
     with pytest.raises(StoreError, match="gone"):
         stage.put(b"a")
     stage.log.flush()
-    assert not stage.log.tidy()
+    assert not stage.log.compact_step()
     stage.log.close()
     stage.log.close()
 
 
-def test_levels_below_fsync_do_not_sync(stage: JournalStage) -> None:
+def test_levels_below_fsync_do_not_sync(stage: LogStage) -> None:
     stage.put(b"the first of a segment, which is followed by a checkpoint")
     stage.commit()
     syncs = []
@@ -482,7 +476,7 @@ def test_levels_below_fsync_do_not_sync(stage: JournalStage) -> None:
     assert syncs == [False, True, False]
 
 
-def test_queues_with_fewer_messages_of_a_batch_get_its_first_ones(stage: JournalStage) -> None:
+def test_queues_with_fewer_messages_of_a_batch_get_its_first_ones(stage: LogStage) -> None:
     stage.log.append(
         exchange="",
         key="",

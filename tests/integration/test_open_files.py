@@ -1,4 +1,4 @@
-"""More clients than files may be open: they are turned away, and the journal goes on."""
+"""More clients than files may be open: they are turned away, and the log goes on."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ MANY_SEEDS = 500
 PATIENCE = 400  # seeds, until a missing sync must have shown
 
 MUTATIONS: dict[str, Mutation] = {
-    "the journal is not synced": lambda operation, name, cold: (
+    "the log is not synced": lambda operation, name, cold: (
         operation == "sync" and name.endswith(".log") and not cold
     ),
     "cold segments are not synced": lambda operation, name, cold: (

@@ -1,4 +1,4 @@
-"""The journal against a dict: the same after any traffic, restart, crash and compaction."""
+"""The log against a dict: the same after any traffic, restart, crash and compaction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.store.log import compaction
 from headrace.store.log.compaction import CompactionRule
 from support.example_counts import examples
 from support.faulty_disk import ForgetfulDisk
-from support.storage.log_stage import JournalStage
+from support.storage.log_stage import LogStage
 
 QUEUES = (1, 2, 3)
 queues = st.sampled_from(QUEUES)
@@ -30,7 +30,7 @@ class JournalMachine(RuleBasedStateMachine):
         logging.disable(logging.CRITICAL)
         self.step = mock.patch.object(compaction, "STEP_BYTES", 500)
         self.step.start()
-        self.stage = JournalStage(ForgetfulDisk(), segment_size=1024, rule=EAGER)
+        self.stage = LogStage(ForgetfulDisk(), segment_size=1024, rule=EAGER)
         self.now: dict[int, dict[int, bytes]] = {queue: {} for queue in QUEUES}
         self.next = dict.fromkeys(QUEUES, 0)
         self.sent = 0
@@ -102,7 +102,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule()
     def tidy(self) -> None:
-        self.stage.log.tidy()
+        self.stage.log.compact_step()
 
     @rule()
     def checkpoint(self) -> None:
@@ -119,14 +119,14 @@ class JournalMachine(RuleBasedStateMachine):
         self.stage.log.flush()
         while self.stage.writer.work() or self.stage.writer.call_back():
             pass
-        self.stage.log.tidy()
+        self.stage.log.compact_step()
         self.stage.writer.work()
         self.stage.crash()
         self._check_offsets()
 
     def _check_offsets(self) -> None:
         for queue in QUEUES:
-            offset = self.stage.log.next_offset(queue)
+            offset = self.stage.log.reads.next_offset(queue)
             assert offset <= self.next[queue]
             self.next[queue] = offset  # those behind were never stored
 
@@ -141,14 +141,14 @@ class JournalMachine(RuleBasedStateMachine):
             }
             held = {at: one for at, one in self.stage.held(queue).items() if at not in waiting}
             assert held == expected
-            assert log.damaged == 0
+            assert log.reader.damaged == 0
 
     @invariant()
     def counts_what_is_alive(self) -> None:
         log = self.stage.log
-        live = sum(log.live(queue)[0] for queue in QUEUES)
-        assert sum(segment.live for segment in log.segments()) == live
-        assert all(segment.live >= 0 for segment in log.segments())
+        live = sum(log.reads.live(queue)[0] for queue in QUEUES)
+        assert sum(segment.live for segment in log.segments) == live
+        assert all(segment.live >= 0 for segment in log.segments)
 
 
 TestJournal = JournalMachine.TestCase

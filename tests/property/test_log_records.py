@@ -73,11 +73,11 @@ def test_settlements_survive_the_round_trip(ranges: list[tuple[int, int, int]], 
 @given(ranges=returned, base=bases)
 def test_returns_survive_the_round_trip(ranges: list[tuple[int, int, int, int]], base: int) -> None:
     (step,) = walk(
-        r.returned_bytes(ranges, seed=r.segment_seed(base), time=1), base, r.segment_seed(base)
+        r.requeued_bytes(ranges, seed=r.segment_seed(base), time=1), base, r.segment_seed(base)
     )
 
     assert isinstance(step, SegmentRecord)
-    assert list(r.decode_returned(step.data, step.head, step.at)) == ranges
+    assert list(r.decode_requeued(step.data, step.head, step.at)) == ranges
 
 
 @given(out=outgoing, base=bases, other=bases)

@@ -135,7 +135,7 @@ class ForgetfulDisk:
         self.operations = 0
         self.ignores: Callable[[str, str], bool] = _heed_everything
 
-    # -- what the journal calls ------------------------------------------------------------------
+    # -- what the log calls ------------------------------------------------------------------
 
     def names(self) -> Iterator[str]:
         return iter(sorted(self._files))

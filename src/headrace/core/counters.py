@@ -57,7 +57,7 @@ class VhostCounters:
         self.confirmed = 0
         self.returned = 0  # unroutable and mandatory
         self.dropped = 0  # unroutable, and nobody wanted to know
-        self.stored = 0  # written to the journal
+        self.stored = 0  # written to the log
         self.queues_declared = 0
         self.queues_created = 0
         self.queues_deleted = 0

@@ -29,7 +29,7 @@ NAME_PREFIX = "amq.delayed."
 class DelayedMessageQueue:
     """The place where messages of one delayed exchange wait.
 
-    Persistent ones of a durable exchange are in the journal meanwhile, as in a queue of their own;
+    Persistent ones of a durable exchange are in the log meanwhile, as in a queue of their own;
     when their time has come they leave it and enter their queues in one step.
     """
 
@@ -40,7 +40,7 @@ class DelayedMessageQueue:
         self._exchange = exchange
         # A name no queue can have: a dead letter that comes here has not come round to its queue.
         self.name = NAME_PREFIX + exchange.name
-        self.number = number  # in the journal
+        self.number = number  # in the log
         self._next_offset = 0
         self.count = 0
 
@@ -73,9 +73,9 @@ class DelayedMessageQueue:
         self._vhost.timers.at(due_ms, partial(self._due, batch, content, offset))
 
     def _store(self, batch: PublishedRun, content: bytes) -> tuple[int | None, int]:
-        """Put the message into the journal; returns its offset and the position to wait for."""
-        journal = self._vhost.storage.journal
-        if not batch.persistent or not self._exchange.durable or journal is None:
+        """Put the message into the log; returns its offset and the position to wait for."""
+        log = self._vhost.storage.log
+        if not batch.persistent or not self._exchange.durable or log is None:
             return None, 0
         if self.number is None:
             self.number = self._new_number()
@@ -83,7 +83,7 @@ class DelayedMessageQueue:
                 return None, 0
         offset = self._next_offset
         self._next_offset += 1
-        position = journal.append(
+        position = log.append(
             exchange=batch.route.exchange,
             key=batch.route.key,
             channel_number=batch.channel_number,
@@ -95,7 +95,7 @@ class DelayedMessageQueue:
         return offset, position
 
     def _new_number(self) -> int | None:
-        """A place of its own in the journal."""
+        """A place of its own in the log."""
         storage = self._vhost.storage
         number = storage.new_queue_number()
         if number is not None:
@@ -104,14 +104,14 @@ class DelayedMessageQueue:
 
     def restore(self) -> None:
         """Go on waiting after a restart; what is overdue goes at once, in the order it was due."""
-        journal = self._vhost.storage.journal
-        assert journal is not None and self.number is not None
-        self._next_offset = journal.next_offset(self.number)
+        log = self._vhost.storage.log
+        assert log is not None and self.number is not None
+        self._next_offset = log.reads.next_offset(self.number)
         clock = self._vhost.clock
         since_wall = clock.now_ms() - clock.expiry_ms()
         start = 0
         while start < self._next_offset:
-            found, start = journal.read_from(self.number, start, self._next_offset)
+            found, start = log.reads.read(self.number, start, self._next_offset)
             for stored in found:
                 batch = PublishedRun(
                     Route(stored.exchange, stored.key),
@@ -130,8 +130,8 @@ class DelayedMessageQueue:
         storage = self._vhost.storage
         with storage.atomic():
             self._release(batch, content, properties_of(content))
-            if offset is not None and self.number is not None and storage.journal is not None:
-                storage.journal.settle(self.number, range(offset, offset + 1))
+            if offset is not None and self.number is not None and storage.log is not None:
+                storage.log.settle(self.number, range(offset, offset + 1))
 
     def _release(self, batch: PublishedRun, content: bytes, properties: Properties) -> int:
         if self._vhost.exchanges.get(self._exchange.name) is not self._exchange:
@@ -167,7 +167,7 @@ class DelayedExchanges:
         return waiting
 
     def restore(self, row: QueueRow) -> None:
-        """Messages found in the journal go on waiting."""
+        """Messages found in the log go on waiting."""
         exchange = self._vhost.exchanges.get(row.name.removeprefix(NAME_PREFIX))
         if exchange is not None and exchange.delayed:
             waiting = self._by_exchange[exchange] = DelayedMessageQueue(
@@ -181,8 +181,8 @@ class DelayedExchanges:
         if waiting is not None and waiting.number is not None:
             storage = self._vhost.storage
             storage.delete(QueueRow(waiting.number, "", self._vhost.name, waiting.name))
-            if storage.journal is not None:
-                storage.journal.forget(waiting.number)
+            if storage.log is not None:
+                storage.log.space.delete_queue(waiting.number)
 
 
 def _raw_delay(properties: Properties) -> int:

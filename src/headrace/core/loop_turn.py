@@ -72,7 +72,7 @@ class LoopTurn:
         self._used = 0.0  # seconds of this turn that went into input
         self._scheduled = False
         self.asker: Asker | None = None  # who asked for what is being done now
-        self.before_writing: Callable[[], None] = lambda: None  # the journal begins its commit
+        self.before_writing: Callable[[], None] = lambda: None  # the log begins its commit
 
     def at_end(self, callback: Callable[[], None]) -> None:
         """Call back when everything of this turn is written."""

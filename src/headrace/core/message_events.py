@@ -61,7 +61,7 @@ class MessageEvents:
             self._timer.cancel()
             self._timer = None
         notes, self._notes, self._count = self._notes, {}, 0
-        if not notes or self._vhost.storage.journal is None:
+        if not notes or self._vhost.storage.log is None:
             return
         now = int(self._vhost.clock.wall_seconds() * 1000)
         entries = [

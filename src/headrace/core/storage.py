@@ -39,19 +39,19 @@ class Storage:
         self,
         turn: LoopTurn,
         *,
-        journal: MessageLog | None = None,
+        log: MessageLog | None = None,
         metadata: Metadata | None = None,
         scratch: Scratch | None = None,
         clean: bool = True,
     ) -> None:
-        self.journal = journal
+        self.log = log
         self.scratch = scratch
         self.clean = clean  # the last end was an orderly one
         self._metadata = metadata
         self._turn = turn
         self._recording = False
         self.declared = 0  # metadata version of the last declaration; cursors do not count
-        self.durable = journal.durable if journal is not None else 0
+        self.durable = log.durable if log is not None else 0
         self.synced = self.durable  # readers by offset see no further
         # (durable, synced, metadata version that they wait for)
         self._gated: list[tuple[int, int, int]] = []
@@ -73,7 +73,7 @@ class Storage:
 
     def new_queue_number(self) -> int | None:
         """A number for a durable queue; None when nothing is stored."""
-        if self.journal is None or not self._recording:
+        if self.log is None or not self._recording:
             return None
         number = self._next_queue
         self._next_queue += 1
@@ -116,7 +116,7 @@ class Storage:
 
     def position(self) -> int:
         """Everything appended and settled so far is safe once ``durable`` is there."""
-        return self.journal.settled_position() if self.journal is not None else 0
+        return self.log.settled_position() if self.log is not None else 0
 
     def wait(self, session: Flushable) -> None:
         """Flush the session again when something has become safe."""
@@ -125,13 +125,13 @@ class Storage:
     @property
     def is_behind(self) -> bool:
         """The disk is slower than the publishers: they should wait."""
-        journal = self.journal
-        return journal is not None and journal.end - journal.durable > BEHIND_LIMIT
+        log = self.log
+        return log is not None and log.end - log.durable > BEHIND_LIMIT
 
     @property
     def waited_seconds(self) -> float:
-        """How long the oldest work has been waiting for the journal."""
-        since = self.journal.waiting_since if self.journal is not None else None
+        """How long the oldest work has been waiting for the log."""
+        since = self.log.waiting_since if self.log is not None else None
         return monotonic() - since if since is not None else 0.0
 
     @property
@@ -148,9 +148,9 @@ class Storage:
         self._wake()
         self._wake_stalled()
 
-    def journal_committed(self) -> None:
-        assert self.journal is not None
-        durable, synced = self.journal.durable, self.journal.synced
+    def log_committed(self) -> None:
+        assert self.log is not None
+        durable, synced = self.log.durable, self.log.synced
         if self.declared > self.committed:
             # A queue that these messages are in may not be on disk yet.
             self._gated.append((durable, synced, self.declared))
@@ -169,11 +169,11 @@ class Storage:
 
     def when_synced(self, callback: Callable[[], None]) -> None:
         """Call back once all that was written until now can be read by offset."""
-        if self.journal is None or self.synced >= self.durable:
+        if self.log is None or self.synced >= self.durable:
             callback()
             return
         self._unread.append((self.durable, callback))
-        self.journal.sync()
+        self.log.flush(sync=True)
 
     def _wake(self) -> None:
         while self._unread and self._unread[0][0] <= self.synced:
@@ -191,16 +191,16 @@ class Storage:
     # -- journal --------------------------------------------------------------------------------
 
     def atomic(self) -> AbstractContextManager[None]:
-        return self.journal.atomic() if self.journal is not None else nullcontext()
+        return self.log.atomic() if self.log is not None else nullcontext()
 
     def flush(self) -> None:
-        if self.journal is not None:
-            self.journal.flush()
+        if self.log is not None:
+            self.log.flush()
 
     def sync(self) -> None:
         """Do not leave it to the next sync of others: something waits for ``synced``."""
-        if self.journal is not None:
-            self.journal.sync()
+        if self.log is not None:
+            self.log.flush(sync=True)
 
     def tidy(self) -> None:
         """Free space in the background: quickly while there is some to free."""
@@ -208,7 +208,7 @@ class Storage:
         try:
             self.before_tidying()
             self.flush()  # it may have settled messages, and no other commit is about to come
-            busy = self.journal is not None and self.journal.tidy()
+            busy = self.log is not None and self.log.compact_step()
         finally:  # an error is logged, and must not be the end of tidying
             self._timers.after(TIDY_BUSY_MS if busy else TIDY_IDLE_MS, self.tidy)
 
@@ -219,8 +219,8 @@ class Storage:
     def close(self) -> None:
         """Everything safe, files closed."""
         try:
-            if self.journal is not None:
-                self.journal.close()
+            if self.log is not None:
+                self.log.close()
         finally:
             if self._metadata is not None:
                 self._metadata.close()

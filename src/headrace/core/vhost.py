@@ -111,12 +111,12 @@ class Vhost:
         return accepted
 
     def _store(self, batch: PublishedRun) -> None:
-        journal = self.storage.journal
-        assert journal is not None, "only a journal numbers queues"
+        log = self.storage.log
+        assert log is not None, "only a log numbers queues"
         contents = batch.contents
         longest = max([count for _, _, count in batch.placed])
         self.counters.stored += longest
-        batch.position = journal.append(
+        batch.position = log.append(
             exchange=batch.route.exchange,
             key=batch.route.key,
             channel_number=batch.channel_number,
@@ -441,7 +441,7 @@ class Vhost:
         self.staging.close()
 
     def _find_held(self, kind: str, name: str) -> PinTarget | None:
-        """A queue or topic whose messages have numbers in the journal."""
+        """A queue or topic whose messages have numbers in the log."""
         if kind == "topic":
             topic = self.topics.log.topics.get(name)
             return (

@@ -79,7 +79,7 @@ class PublishedRun:
         self.refused: set[int] | None = None  # indices some destination refused
         self.placed: list[tuple[int, int, int]] = []  # (queue number, first offset, count)
         self.level = 0  # the strongest durability that a destination asks for
-        self.position = 0  # in the journal: to wait for before a confirm; 0 = nothing
+        self.position = 0  # in the log: to wait for before a confirm; 0 = nothing
         self.engine_confirms: Any = (
             None  # of other engines that a confirm has to wait for (core.topics)
         )

@@ -94,7 +94,7 @@ class BaseSession:
         self.waiting_for_output: set[OutputWaiter] = set()  # queues and others that wait for room
         self.marked = False
         self.metadata_version = 0  # of the metadata that our answers speak of
-        self.position = 0  # in the journal, of what our answers speak of
+        self.position = 0  # in the log, of what our answers speak of
         self.closing = False  # we said that the connection ends
         self.ending = False  # nothing follows what is in the output
         self.closed = False

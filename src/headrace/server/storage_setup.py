@@ -46,7 +46,7 @@ class BrokerStorage:
             self._catalogue = self._metadata.load()
             # Version 1 has a directory before it has a checkpoint.
             is_old = self._directory.whole_seed_from is None and (path / JOURNAL).is_dir()
-            self._journal = CommitLog(
+            self._log = CommitLog(
                 RealDisk(path / JOURNAL),
                 now_ms=lambda: int(clock.wall_seconds() * 1000),
                 expiry_ms=clock.expiry_ms,
@@ -55,8 +55,8 @@ class BrokerStorage:
                 reserve=segment_size + RESERVE_FOR_NOTES,
                 whole_seed_from=self._directory.whole_seed_from,
             )
-            self._directory.note_format(self._journal.whole_seed_from)
-            clock.go_on_from(self._directory.noted_time(), self._journal.last_time)
+            self._directory.note_format(self._log.segments.whole_seed_from)
+            clock.go_on_from(self._directory.noted_time(), self._log.last_time)
             self._sort_out(path)
         except OSError as error:
             self._directory.close()
@@ -65,25 +65,25 @@ class BrokerStorage:
             self._directory.close()
             raise
         declared = self._catalogue.destinations()
-        if self._journal.report.is_empty and declared and not is_old:
-            self._journal.report.damaged(
-                f"the journal is gone, with all messages of {_counted(len(declared), 'queue')}"
+        if self._log.report.is_empty and declared and not is_old:
+            self._log.report.damaged(
+                f"the log is gone, with all messages of {_counted(len(declared), 'queue')}"
             )
-        ahead = readers_ahead(self._catalogue, self._journal.next_offset)
+        ahead = readers_ahead(self._catalogue, self._log.reads.next_offset)
         for one in ahead:
             logger.error("%s; new ones get offsets from %d on", one, one.offset)
-            self._journal.raise_next_offset(one.number, one.offset)
-        report = self._journal.report
+            self._log.index.raise_next_offset(one.number, one.offset)
+        report = self._log.report
         if ahead or report.begin_epoch or report.damage or report.cut:
-            self._journal.begin_epoch(declared)
-        if not self._journal.report.clean:
-            self._journal.suspect_all()
+            self._log.index.begin_epoch(int(clock.wall_seconds() * 1000), declared)
+        if not self._log.report.clean:
+            self._log.index.mark_redelivered()
         self.storage = Storage(
             turn,
-            journal=self._journal,
+            log=self._log,
             metadata=self._metadata,
             scratch=Scratch(path),
-            clean=self._journal.report.clean,
+            clean=self._log.report.clean,
         )
         self.summary = (
             f"{_counted(len(self._catalogue.queues), 'queue')}, "
@@ -96,30 +96,30 @@ class BrokerStorage:
             logger.info("recovery: %d unfinished writes cut off", len(report.cut))
 
     def _sort_out(self, path: Path) -> None:
-        """Compare what is declared with the journal. What is damaged or has lost its parent is not
+        """Compare what is declared with the log. What is damaged or has lost its parent is not
         served, and nothing of it is dropped."""
-        catalogue, journal = self._catalogue, self._journal
-        if older := older_copy(catalogue, journal.catalog_generation):
+        catalogue, log = self._catalogue, self._log
+        if older := older_copy(catalogue, log.checkpointer.catalog_generation):
             raise StoreError(
                 f"{path / FILE_NAME} cannot be used: {older}. Put the newer one back, or accept "
                 f"this one with `headrace fsck {path} --repair`; nothing was changed"
             )
-        self._metadata.set_aside(separate_strays(catalogue), journal.catalog_generation)
+        self._metadata.set_aside(separate_strays(catalogue), log.checkpointer.catalog_generation)
         for one in catalogue.damaged:
             logger.error("%s: %s; it is not served, and kept for `headrace fsck`", FILE_NAME, one)
         if not catalogue.damaged:  # else all that is not declared is an orphan
-            orphans = catalogue.orphans(journal.numbers()) - catalogue.orphaned
-            self._metadata.note_orphans(one for one in orphans if journal.live(one)[0])
-        journal.retain_only(retained(catalogue, journal))
+            orphans = catalogue.orphans(log.index.queues) - catalogue.orphaned
+            self._metadata.note_orphans(one for one in orphans if log.reads.live(one)[0])
+        log.index.retain_only(retained(catalogue, log))
 
     def _metadata_committed(self, metadata_version: int) -> None:
-        self._journal.catalog_generation = self._metadata.generation
+        self._log.checkpointer.catalog_generation = self._metadata.generation
         self.storage.metadata_committed(metadata_version)
 
     def restore(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
         """Declare what was declared; from then on changes are recorded."""
         restore(broker, self._catalogue)
-        self._journal.release_settled()
+        self._log.index.release_settled()
         storage = self.storage
 
         def call_soon(callback: Callable[[], None]) -> None:
@@ -131,19 +131,19 @@ class BrokerStorage:
             full[where] = is_full
             broker.alarms.set_disk_full(any(full.values()))
 
-        self._journal.catalog_generation = self._metadata.generation
+        self._log.checkpointer.catalog_generation = self._metadata.generation
         self._metadata.start(
             call_soon, self._metadata_committed, storage.failed, partial(on_full, FILE_NAME)
         )
-        self._journal.start(
+        self._log.start(
             call_soon,
-            on_durable=storage.journal_committed,
+            on_durable=storage.log_committed,
             on_failure=storage.failed,
             on_full=partial(on_full, JOURNAL),
         )
-        # The journal may know a queue whose declaration a crash kept from the disk. Its number is
+        # The log may know a queue whose declaration a crash kept from the disk. Its number is
         # not given again: the next queue would inherit its messages.
-        next_queue = max(self._catalogue.next_queue_id, self._journal.highest_queue + 1)
+        next_queue = max(self._catalogue.next_queue_id, self._log.highest_queue + 1)
         storage.record_from_now_on(next_queue)
         if not self._catalogue.vhosts:
             for name in broker.vhosts:

@@ -38,11 +38,11 @@ def separate_strays(catalogue: Declarations) -> list[Stray]:
 
 
 def older_copy(catalogue: Declarations, seen: int) -> str | None:
-    """What is wrong with a catalogue whose generation is below one that the journal has seen."""
+    """What is wrong with a catalogue whose generation is below one that the log has seen."""
     if catalogue.generation >= seen or any(one.table == "counters" for one in catalogue.damaged):
         return None
     return (
-        f"it is of generation {catalogue.generation}, and the journal has seen generation {seen}: "
+        f"it is of generation {catalogue.generation}, and the log has seen generation {seen}: "
         "it is an older copy, or its last changes are lost. What was declared, deleted, granted or "
         "revoked since then is not in it"
     )
@@ -50,9 +50,9 @@ def older_copy(catalogue: Declarations, seen: int) -> str | None:
 
 def retained(catalogue: Declarations, log: CommitLog) -> set[int]:
     """Numbers whose messages stay: what is declared, and orphans, which a repair can declare."""
-    orphans = catalogue.orphans(log.numbers())
+    orphans = catalogue.orphans(log.index.queues)
     for number in sorted(orphans):
-        if messages := log.live(number)[0]:
+        if messages := log.reads.live(number)[0]:
             logger.error(
                 "%d messages of queue number %d are kept: it is not declared, and it is not known "
                 "to be deleted; `headrace fsck --repair` makes a queue of them", messages, number
@@ -66,7 +66,7 @@ def _stray(table: str, row: Row, reason: str) -> Stray:
 
 
 def numbers_of(row: Row) -> set[int]:
-    """Under which numbers the journal has its messages."""
+    """Under which numbers the log has its messages."""
     if isinstance(row, TopicRow):
         return {int(str(number)) for number in row.numbers.values()}
     return {row.id} if isinstance(row, QueueRow) else set()

@@ -1,4 +1,4 @@
-"""The few file operations the journal needs, behind one class, so that a test can be the disk.
+"""The few file operations the log needs, behind one class, so that a test can be the disk.
 
 Nothing here retries or hides an error: what a failed write or sync means is the caller's decision.
 """
@@ -90,7 +90,7 @@ def temporary_name(disk: Disk, name: str) -> str:
 class OpenFiles:
     """A pool of descriptors: a file that was not used for long is closed, and opened when needed.
 
-    The journal has a file per 32 MiB, far more than a process may have open. Files in use, and
+    The log has a file per 32 MiB, far more than a process may have open. Files in use, and
     those with unsynced writes (their errors are reported to an open descriptor only), stay open.
     """
 

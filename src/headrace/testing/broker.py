@@ -127,9 +127,9 @@ async def settle(broker: CoreBroker) -> None:
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         broker.turn.at_end(lambda written=written: written.set_result(None))  # type: ignore[misc]
         await written
-        journal = storage.journal
-        busy = isinstance(journal, CommitLog) and journal.is_writing
-        behind = journal is not None and journal.durable < journal.end
+        log = storage.log
+        busy = isinstance(log, CommitLog) and log.is_writing
+        behind = log is not None and log.durable < log.end
         if not busy and not behind and storage.committed >= storage.issued:
             return
         await asyncio.sleep(0.001)

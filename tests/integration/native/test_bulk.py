@@ -69,7 +69,7 @@ def publish(amqp: object, queue: str, *messages: bytes) -> None:
 
 
 def syncs_of(broker: Broker) -> float:
-    """How often the journal was synced."""
+    """How often the log was synced."""
     with urlopen(f"http://{broker.host}:{broker.ports['http']}/metrics") as answer:
         lines = answer.read().decode().splitlines()
     return float(next(one for one in lines if one.startswith("rabbitmq_io_sync_ops")).split()[1])

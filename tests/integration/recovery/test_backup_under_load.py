@@ -44,7 +44,7 @@ class Load:
         ]
 
     def prepare(self) -> None:
-        """A journal that takes a moment to copy."""
+        """A log that takes a moment to copy."""
         with topics.open(self.url) as store:
             for name, partitions in TOPICS.items():
                 store.create(name, queues=partitions)
@@ -172,7 +172,7 @@ def back_up_by_command(data: Path, copy: Path, load: Load) -> None:
 
 
 def back_up_slowly(data: Path, copy: Path, load: Load) -> None:
-    """Between the journal and the metadata the load goes on for a while."""
+    """Between the log and the metadata the load goes on for a while."""
 
     def pause(done: int, total: int) -> None:
         if done == total:

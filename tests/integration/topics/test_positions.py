@@ -56,7 +56,7 @@ def test_a_group_in_a_backup_reads_all_that_comes_after_the_restore(tmp_path: Pa
         assert drained(engine) == ["a", "b"]
 
         def meanwhile(done: int, total: int) -> None:
-            """The journal is copied, the declarations are not."""
+            """The log is copied, the declarations are not."""
             if done == total:
                 append(engine, *"cdefg")
                 drained(engine)

@@ -46,7 +46,7 @@ class Saboteur(BrokerProcess):
 
 
 def _sabotage(orders: Path) -> None:
-    """Replace the calls by which the journal reaches the disk."""
+    """Replace the calls by which the log reaches the disk."""
 
     def spoiled(call: Callable[..., Any], faults: dict[str, Callable[[], None]]) -> Any:  # noqa: ANN401
         def instead(*args: object) -> object:

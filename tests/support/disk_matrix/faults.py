@@ -62,7 +62,7 @@ FILES: dict[str, Callable[[Original], Path]] = {
     "reserve": _named("journal/reserve"),
 }
 TOGETHER = {
-    "the journal": "journal/*",
+    "the log": "journal/*",
     "all segments": "journal/*.log",
     "all indexes": "journal/*.idx",
     "all checkpoints": "journal/checkpoint*",
@@ -153,7 +153,7 @@ def unreadable(file: Path, original: Original, chance: random.Random) -> Unreada
 
 
 def misnamed(file: Path, original: Original, chance: random.Random) -> None:
-    """A segment or an index with the name of another place in the journal."""
+    """A segment or an index with the name of another place in the log."""
     _need(file.suffix in (".log", ".idx"))
     file.rename(file.with_name(f"{int(file.stem) + PAGE:020}{file.suffix}"))
 

@@ -30,7 +30,7 @@ def _plain(name: str) -> str:
 
 
 class Reported:
-    """What the broker's log and fsck say is lost: offsets, bytes of the journal, files."""
+    """What the broker's log and fsck say is lost: offsets, bytes of the log, files."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Reported:
         places = [(int(at) + int(base or 0), int(size)) for size, at, base in BYTES.findall(line)]
         self._bytes += [(at, at + size) for at, size in places]
         if not offsets and not places:
-            self._files |= set(re.findall(r"\b\d{20}\b|meta\.db|the journal is gone", line))
+            self._files |= set(re.findall(r"\b\d{20}\b|meta\.db|the log is gone", line))
 
     def _add(self, place: dict[str, Any]) -> None:
         for lost in place["lost"]:
@@ -77,10 +77,10 @@ class Reported:
         for file, at in self._places.get(mark_of(name, number), ()):
             position = int(file[:20]) + at
             if any(low - REACH <= position <= high + REACH for low, high in self._bytes):
-                return self._by("bytes of the journal")
+                return self._by("bytes of the log")
             if file[:20] in self._files:
                 return self._by("file")
-        if self._files & {"journal", "the journal is gone"}:
+        if self._files & {"journal", "the log is gone"}:
             return self._by("directory")
         if self._has_orphans and name not in self._declared:
             return self._by("number of the queue")

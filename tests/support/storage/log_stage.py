@@ -1,4 +1,4 @@
-"""A journal for tests: small segments, a clock and a writer by hand, on a disk that is given."""
+"""A log for tests: small segments, a clock and a writer by hand, on a disk that is given."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from support.storage import manual_writer
 EAGER = CompactionRule(messages=1, size=1, alive=1.0)  # compacts whatever has anything dead in it
 
 
-class JournalStage:
-    """A journal that is open, and can be opened again on what it keeps."""
+class LogStage:
+    """A log that is open, and can be opened again on what it keeps."""
 
     def __init__(
         self, disk: Disk, segment_size: int = 4096, rule: CompactionRule | None = None
@@ -34,7 +34,7 @@ class JournalStage:
 
     def crash(self) -> CommitLog:
         """The broker dies: what was handed to the disk stays, the rest does not."""
-        for segment in self.log.segments():
+        for segment in self.log.segments:
             if segment.file is not None:
                 segment.file.close()
         return self.open()
@@ -55,7 +55,7 @@ class JournalStage:
     def compact(self) -> None:
         """Tidy until there is nothing to tidy."""
         for _ in range(200):
-            busy = self.log.tidy()
+            busy = self.log.compact_step()
             self.commit()
             if not busy:
                 return
@@ -69,7 +69,9 @@ class JournalStage:
         ttl_ms: int | None = None,
     ) -> int:
         """Append messages to queues, behind what is there; returns the position."""
-        placed = [RecordDestination(one, self.log.next_offset(one), len(contents)) for one in to]
+        placed = [
+            RecordDestination(one, self.log.reads.next_offset(one), len(contents)) for one in to
+        ]
         return self.log.append(
             exchange="ex",
             key="key",
@@ -83,9 +85,9 @@ class JournalStage:
     def read(self, queue: int = 1, start: int = 0) -> list[StoredRun]:
         """All live messages of a queue."""
         found: list[StoredRun] = []
-        stop = self.log.next_offset(queue)
+        stop = self.log.reads.next_offset(queue)
         while start < stop:
-            stored, start = self.log.read_from(queue, start, stop)
+            stored, start = self.log.reads.read(queue, start, stop)
             found += stored
         return found
 

@@ -1,4 +1,4 @@
-"""The journal's writer without its thread: jobs are done when a test says so."""
+"""The log's writer without its thread: jobs are done when a test says so."""
 
 from __future__ import annotations
 

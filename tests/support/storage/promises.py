@@ -1,4 +1,4 @@
-"""What was sent, what was promised, and whether a journal found again keeps the promises."""
+"""What was sent, what was promised, and whether a log found again keeps the promises."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Copy:
     content: bytes
     level: DurabilityLevel
     places: list[Place]
-    positions: list[int]  # in the journal: to wait for, place by place
+    positions: list[int]  # in the log: to wait for, place by place
     known: int = -1  # the latest place that is known to be on the disk
     settled: bool = False
     settled_safely: bool = False
@@ -113,12 +113,12 @@ class Ledger:
 
 
 def found_in(log: CommitLog, queues: Iterable[int]) -> dict[Place, bytes]:
-    """Everything that the journal would deliver; also a check of the order."""
+    """Everything that the log would deliver; also a check of the order."""
     found: dict[Place, bytes] = {}
     for queue in queues:
-        start, stop, last = 0, log.next_offset(queue), -1
+        start, stop, last = 0, log.reads.next_offset(queue), -1
         while start < stop:
-            stored, start = log.read_from(queue, start, stop, max_bytes=2000)
+            stored, start = log.reads.read(queue, start, stop, max_bytes=2000)
             for one in stored:
                 for offset, content in zip(one.offsets, one.contents, strict=True):
                     if (queue, offset) in found:

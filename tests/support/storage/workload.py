@@ -1,4 +1,4 @@
-"""A random life of a journal: traffic, power cuts and kills, and a judgement after each of them."""
+"""A random life of a log: traffic, power cuts and kills, and a judgement after each of them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Workload:
             (self._call_back, 7),
             (self._read_by_offset, 4),
             (lambda: self.log.checkpoint(), 1),
-            (lambda: self.log.tidy(), 4),
+            (lambda: self.log.compact_step(), 4),
             (self._idle, 1),
         ]
 
@@ -76,14 +76,14 @@ class Workload:
         self._recover()
         found = found_in(self.log, QUEUES)
         self.ledger.check(found)
-        assert self._mutation is not None or self.log.damaged == 0
+        assert self._mutation is not None or self.log.reader.damaged == 0
         self._check_floors(found)
         self.ledger.begin_again(found)
         if self.rng.random() < 0.3:
             self._die()
             self._recover()
             self.ledger.check(found_in(self.log, QUEUES))
-        self._next = {queue: self.log.next_offset(queue) for queue in QUEUES}
+        self._next = {queue: self.log.reads.next_offset(queue) for queue in QUEUES}
         self._writer = manual_writer.start(self.log)
         self._writer.on_submit = lambda job: self.ledger.submitted()
         self._writer.on_done = self._done
@@ -92,10 +92,12 @@ class Workload:
         """Readers of a topic begin at the floor: nothing may lie below it. No offset that a reader
         has seen is given to another message."""
         for queue in QUEUES:
-            assert self.log.next_offset(queue) >= self._readable[queue], f"queue {queue} went back"
+            assert self.log.reads.next_offset(queue) >= self._readable[queue], (
+                f"queue {queue} went back"
+            )
             offsets = [offset for number, offset in found if number == queue]
-            assert all(offset >= self.log.floor(queue) for offset in offsets)
-            times = [one.time for one in self.log.extents(queue)]
+            assert all(offset >= self.log.reads.floor(queue) for offset in offsets)
+            times = [one.time for one in self.log.reads.extents(queue)]
             assert times == sorted(times)
 
     def _recover_interrupted(self) -> None:
@@ -144,7 +146,7 @@ class Workload:
         assert self._mutation is not None
         if self._is_recovering:
             return self._mutation("recovery", name, False)
-        cold = any(one.cold and segment_name(one.base) == name for one in self.log.segments())
+        cold = any(one.cold and segment_name(one.base) == name for one in self.log.segments)
         return self._mutation(operation, name, cold)
 
     def _done(self, job: CommitJob) -> None:
@@ -160,13 +162,13 @@ class Workload:
     def _read_by_offset(self) -> None:
         """As a bulk reader does: it notes how far it has read, outside the broker."""
         queue = self.rng.choice(QUEUES)
-        end = self.log.bounds(queue, self.log.synced).end
+        end = self.log.reads.readable_range(queue, self.log.synced).end
         self._readable[queue] = max(self._readable[queue], end)
 
     def _idle(self) -> None:
         """Nothing comes in: two checkpoints in a row, and dead segments are removed."""
         for _ in range(4):
-            self.log.tidy()
+            self.log.compact_step()
             self._writer.work()
             self._call_back()
 
@@ -226,7 +228,7 @@ class Workload:
         settle it there again would outlive a move that got lost.
         """
         queue = self.rng.choice(QUEUES)
-        oldest = next(self.log.extents(queue), None)
+        oldest = next(self.log.reads.extents(queue), None)
         if oldest is None:
             return
         gone = range(oldest.first, oldest.stop)
@@ -240,7 +242,7 @@ class Workload:
         queue = self.rng.choice(QUEUES)
         offsets = sorted(one.places[-1][1] for one in self._chosen(queue))
         if offsets:
-            self.log.returned(queue, offsets, self.rng.randrange(1, 4))
+            self.log.requeued(queue, offsets, self.rng.randrange(1, 4))
 
     def _move(self) -> None:
         """As dead letters go: out of one queue and into another, at once.

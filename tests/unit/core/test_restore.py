@@ -31,17 +31,17 @@ from headrace.store.api.rows import (
 from headrace.store.consistency import separate_strays
 from support.fake_loop import HandLoop, Inbox, message
 from support.faulty_disk import ForgetfulDisk
-from support.storage.log_stage import JournalStage
+from support.storage.log_stage import LogStage
 
 QUEUE = QueueRow(1, "u-1", "/", "q")
 
 
 class Site:
-    """A broker on a journal that outlives it."""
+    """A broker on a log that outlives it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self.journal = JournalStage(ForgetfulDisk())
+        self.journal = LogStage(ForgetfulDisk())
         self.catalogue = Declarations(vhosts=["/"], queues=[QUEUE], next_queue_id=2)
         self.start()
 
@@ -57,7 +57,7 @@ class Site:
             disk_free_limit=0,
             clock=VirtualClock(),
             turn=turn,
-            storage=Storage(turn, journal=log, clean=log.report.clean),
+            storage=Storage(turn, log=log, clean=log.report.clean),
         )
         restore(self.broker, self.catalogue)
         self.broker.storage.record_from_now_on(self.catalogue.next_queue_id)
@@ -254,8 +254,8 @@ def test_deleting_a_queue_drops_its_messages(site: Site) -> None:
     site.broker.vhosts["/"].delete_queue("q", site)
     site.restart()
 
-    site.journal.log.retain_only(set())
-    assert site.journal.log.live(1) == (0, 0)
+    site.journal.log.index.retain_only(set())
+    assert site.journal.log.reads.live(1) == (0, 0)
 
 
 def test_a_purged_queue_is_empty_after_a_restart(site: Site) -> None:

@@ -18,7 +18,7 @@ from headrace.store.paging_files import Scratch
 from support.fake_loop import HandLoop
 from support.faulty_disk import ForgetfulDisk
 from support.memory_metadata import MemoryMetadata
-from support.storage.log_stage import JournalStage
+from support.storage.log_stage import LogStage
 
 
 class Session:
@@ -46,20 +46,20 @@ class LateMetadata(MemoryMetadata):
 
 
 class StorageStage:
-    """Storage with a journal by hand and metadata that wait."""
+    """Storage with a log by hand and metadata that wait."""
 
     def __init__(self, directory: Path) -> None:
         self.hand = HandLoop()
         self.loop = cast(asyncio.AbstractEventLoop, self.hand)
-        self.journal = JournalStage(ForgetfulDisk())
+        self.journal = LogStage(ForgetfulDisk())
         self.metadata = LateMetadata()
         self.storage = Storage(
             LoopTurn(self.loop),
-            journal=self.journal.log,
+            log=self.journal.log,
             metadata=self.metadata,
             scratch=Scratch(directory),
         )
-        self.journal.log._on_durable = self.storage.journal_committed
+        self.journal.log._on_durable = self.storage.log_committed
         self.storage.record_from_now_on(5)
 
     def commit_metadata(self) -> None:
@@ -128,8 +128,8 @@ def test_queues_get_numbers_that_are_not_used_again(stage: StorageStage) -> None
 def test_nothing_is_recorded_while_declarations_are_restored(tmp_path: Path) -> None:
     turn = LoopTurn(cast(asyncio.AbstractEventLoop, HandLoop()))
     metadata = LateMetadata()
-    journal = JournalStage(ForgetfulDisk()).log
-    storage = Storage(turn, journal=journal, metadata=metadata)
+    journal = LogStage(ForgetfulDisk()).log
+    storage = Storage(turn, log=journal, metadata=metadata)
 
     storage.save(ExchangeRow("/", "x", "direct"))
 
@@ -182,7 +182,7 @@ def test_space_is_freed_from_time_to_time(stage: StorageStage) -> None:
     stage.journal.commit()
     stage.journal.log.settle(1, [0])
     stage.journal.commit()
-    before = len(stage.journal.log.segments())
+    before = len(stage.journal.log.segments)
 
     stage.storage.start_tidying(timers)
     for _ in range(2):  # a segment is removed by the second checkpoint that finds it dead
@@ -190,7 +190,7 @@ def test_space_is_freed_from_time_to_time(stage: StorageStage) -> None:
         stage.hand.run()
         stage.journal.commit()
 
-    assert len(stage.journal.log.segments()) < before
+    assert len(stage.journal.log.segments) < before
     timers.close()
 
 

@@ -49,21 +49,21 @@ def open_log(path: Path) -> LogDriver:
         segment_size=4096,
         whole_seed_from=directory.whole_seed_from,
     )
-    directory.note_format(log.whole_seed_from)
+    directory.note_format(log.segments.whole_seed_from)
     directory.close()
     declare(path)
     return LogDriver(log)
 
 
 def put(driver: LogDriver, content: bytes) -> None:
-    placed = [RecordDestination(1, driver.log.next_offset(1), 1)]
+    placed = [RecordDestination(1, driver.log.reads.next_offset(1), 1)]
     driver.log.append(exchange="", key="k", channel_number=0, ttl_ms=None, contents=[content],
                       placed=placed, level=DurabilityLevel.FSYNC)  # fmt: skip
     driver.commit()
 
 
 def contents(driver: LogDriver) -> list[bytes]:
-    stored, _ = driver.log.read_from(1, 0, driver.log.next_offset(1))
+    stored, _ = driver.log.reads.read(1, 0, driver.log.reads.next_offset(1))
     return [content for one in stored for content in one.contents]
 
 
@@ -73,7 +73,7 @@ def test_a_directory_of_version_1_is_upgraded_and_keeps_its_messages(tmp_path: P
     put(driver, b"new")
     driver.log.close()
 
-    (noted,) = {base for base in driver.log._segments.bases if base > BASE}
+    (noted,) = {base for base in driver.log.segments.bases if base > BASE}
     assert read_format(path) == noted
     driver = open_log(path)
     assert contents(driver) == [b"old", b"new"]

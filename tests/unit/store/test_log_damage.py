@@ -1,4 +1,4 @@
-"""What the journal must not lose when something else went wrong, or when nothing did."""
+"""What the log must not lose when something else went wrong, or when nothing did."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def open_log(directory: Path) -> LogDriver:
 
 
 def put(log: CommitLog, queue: int, contents: list[bytes]) -> range:
-    first = log.next_offset(queue)
+    first = log.reads.next_offset(queue)
     log.append(
         exchange="",
         key="q",
@@ -36,7 +36,7 @@ def put(log: CommitLog, queue: int, contents: list[bytes]) -> range:
 
 
 def offsets(log: CommitLog, queue: int) -> list[int]:
-    stored, _ = log.read_from(queue, 0, log.next_offset(queue), max_bytes=1 << 30)
+    stored, _ = log.reads.read(queue, 0, log.reads.next_offset(queue), max_bytes=1 << 30)
     return [offset for one in stored for offset in one.offsets]
 
 
@@ -59,7 +59,7 @@ def test_positions_go_on_behind_a_checkpoint_whose_segments_are_all_gone(tmp_pat
     driver.commit()
     driver.log.close()
     driver = open_log(tmp_path)
-    while driver.log.tidy():
+    while driver.log.compact_step():
         driver.wait_for(lambda: not driver.log.is_writing)
     driver.wait_for(lambda: not driver.log.is_writing)
     driver.log.close()
@@ -144,8 +144,8 @@ def test_compaction_counts_what_it_cannot_read(tmp_path: Path) -> None:
 
     compact(driver, lambda: driver.log.compactor.step(force=True))
 
-    assert driver.log.damaged == 2  # one in each queue
-    assert [driver.log.live(queue)[0] for queue in (1, 2)] == [2, 3]
+    assert driver.log.reader.damaged == 2  # one in each queue
+    assert [driver.log.reads.live(queue)[0] for queue in (1, 2)] == [2, 3]
     driver.log.close()
 
 
@@ -159,7 +159,7 @@ def test_a_damaged_message_is_logged_once_by_its_first_reader(
     compact(driver, lambda: driver.log.compactor.step(force=True))
     assert [offsets(driver.log, queue) for queue in (1, 2)] == [[1, 3], [0, 1, 3]]
 
-    assert driver.log.damaged == 2
+    assert driver.log.reader.damaged == 2
     assert sum("lost" in text for text in caplog.messages) == 2
     driver.log.close()
 
@@ -173,7 +173,7 @@ def test_what_compaction_gave_up_is_not_found_again_after_a_crash(tmp_path: Path
     driver = open_log(tmp_path)
 
     assert [offsets(driver.log, queue) for queue in (1, 2)] == [[1, 3], [0, 1, 3]]
-    assert driver.log.damaged == 0
+    assert driver.log.reader.damaged == 0
     driver.log.close()
 
 
@@ -194,7 +194,7 @@ def test_a_segment_that_dies_while_it_is_compacted_stays_until_that_is_over(
     driver.log.checkpoint()
     driver.wait_for(lambda: not driver.log.is_writing)
     compact(driver, lambda: driver.log.compactor.step(force=True))
-    compact(driver, driver.log.tidy)
+    compact(driver, driver.log.compact_step)
 
     assert offsets(driver.log, 1) == []
     driver.log.close()
@@ -207,7 +207,7 @@ def test_the_highest_queue_number_is_that_of_records_and_checkpoint(tmp_path: Pa
     crash(driver)
 
     driver = open_log(tmp_path)
-    driver.log.retain_only(set())
+    driver.log.index.retain_only(set())
 
     assert driver.log.highest_queue == 7
     driver.log.close()

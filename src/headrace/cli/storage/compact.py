@@ -17,7 +17,7 @@ from headrace.store.tools.offline import held
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the sizes as JSON.")
 def compact(directory: Path, as_json: bool) -> int:
-    """Compact the journal in the data directory DIR of a broker that is not running.
+    """Compact the log in the data directory DIR of a broker that is not running.
 
     A running broker does this by itself, but leaves alone what is not worth the work. Here every
     segment with dead messages is written again without them.

@@ -1,4 +1,4 @@
-"""The part of a queue that is not in memory: spans of the journal, and scratch files.
+"""The part of a queue that is not in memory: spans of the log, and scratch files.
 
 Stored messages are only remembered as "from this offset to that one": a million of them cost
 nothing here. Others are put aside in scratch files, run by run.
@@ -41,18 +41,18 @@ class _ScratchRun:
 class QueueTail:
     """See model.backlog.Tail. ``journal`` None: nothing of this queue is stored."""
 
-    __slots__ = ("_expiry", "_items", "_journal", "_queue", "_routes", "_scratch", "count", "size",
+    __slots__ = ("_expiry", "_items", "_log", "_queue", "_routes", "_scratch", "count", "size",
                  "suspect_below")  # fmt: skip
 
     def __init__(
         self,
         scratch: Scratch | None,
-        journal: MessageLog | None,
+        log: MessageLog | None,
         queue: int,
         expiry: Callable[[StoredRun], int | None],
     ) -> None:
         self._scratch = scratch
-        self._journal = journal
+        self._log = log
         self._queue = queue
         self._expiry = expiry
         self._items: deque[_StoredRange | _ScratchRun | Run] = deque()
@@ -62,7 +62,7 @@ class QueueTail:
         self.suspect_below = 0  # offsets below it may have been delivered before a crash
 
     def restore(self, start: int, stop: int, count: int, size: int) -> None:
-        """Begin with what was found in the journal."""
+        """Begin with what was found in the log."""
         if count:
             self._items.append(_StoredRange(start, stop, count, size))
             self.count += count
@@ -85,12 +85,12 @@ class QueueTail:
         self._items.append(self._put_aside(run))
 
     def _is_stored(self, run: Run) -> bool:
-        if self._journal is None or not run.persistent or run.priority:
+        if self._log is None or not run.persistent or run.priority:
             return False
         # A span stands for every live message in it, so a run must be without holes; and it may
         # be read at once, which a message of an unfinished group cannot be.
         whole = run.offsets[-1] - run.offsets[0] + 1 == len(run.offsets)
-        return whole and not self._journal.is_grouping
+        return whole and not self._log.is_grouping
 
     def _put_aside(self, run: Run) -> _ScratchRun | Run:
         if self._scratch is None:
@@ -119,8 +119,8 @@ class QueueTail:
         return [run]
 
     def _pull_span(self, span: _StoredRange) -> list[Run]:
-        assert self._journal is not None
-        stored, following = self._journal.read_from(self._queue, span.start, span.stop)
+        assert self._log is not None
+        stored, following = self._log.reads.read(self._queue, span.start, span.stop)
         runs = [run for one in stored for run in self._runs(one)]
         if following >= span.stop:
             # Whatever is missing now was damaged: it is gone from the counts too.
@@ -159,12 +159,12 @@ class QueueTail:
         return route
 
     def load(self, run: Run) -> list[Run]:
-        assert self._journal is not None
+        assert self._log is not None
         wanted = set(run.offsets[run.start :])
         loaded: list[Run] = []
         start, stop = min(wanted), max(wanted) + 1
         while start < stop:
-            stored, start = self._journal.read_from(self._queue, start, stop)
+            stored, start = self._log.reads.read(self._queue, start, stop)
             for one in stored:
                 pairs = [
                     (offset, content)

@@ -57,8 +57,8 @@ class Queue:
         "_guarded",
         "_is_burying",
         "_is_expiring",
-        "_journal",
         "_level",
+        "_log",
         "_overdue",
         "_run_type",
         "_ttl_timer",
@@ -99,9 +99,9 @@ class Queue:
     ) -> None:
         self.vhost = vhost
         self.name = name
-        self.number = number  # in the journal; None = its messages are not stored
+        self.number = number  # in the log; None = its messages are not stored
         self.uuid = uuid
-        self._journal = vhost.storage.journal if number is not None else None
+        self._log = vhost.storage.log if number is not None else None
         self._events = vhost.events
         self._level = 0
         self.durable = durable
@@ -131,8 +131,8 @@ class Queue:
         self._ack_timeouts = AckTimeouts(vhost.timers, self._timed_out)
         self.settings = settings
         self.configure(settings)
-        if self._journal is not None:
-            self._restore(self._journal)
+        if self._log is not None:
+            self._restore(self._log)
 
     # -- settings ---------------------------------------------------------------------------
 
@@ -141,8 +141,8 @@ class Queue:
         self.settings = settings
         self.consumers.single_active = settings.single_active_consumer
         self._level = LEVELS[settings.durability]
-        if self._journal is not None:
-            self._journal.set_retention(self.number or 0, settings.retention)
+        if self._log is not None:
+            self._log.space.set_retention(self.number or 0, settings.retention)
         limited = settings.max_length is not None or settings.max_length_bytes is not None
         self._guarded = limited or settings.max_priority is not None
         run_type = _BodySizedRun if settings.max_length_bytes is not None else Run
@@ -164,7 +164,7 @@ class Queue:
 
     def _new_tail(self) -> QueueTail:
         storage = self.vhost.storage
-        return QueueTail(storage.scratch, self._journal, self.number or 0, self._stored_expiry)
+        return QueueTail(storage.scratch, self._log, self.number or 0, self._stored_expiry)
 
     def _stored_expiry(self, stored: StoredRun) -> int | None:
         """When messages read back expire: their time went on while they were on the disk."""
@@ -178,11 +178,11 @@ class Queue:
         self._expiring = True
         return clock.now_ms() + min(known) - max(age, 0)
 
-    def _restore(self, journal: MessageLog) -> None:
-        """Take up what the journal holds of this queue."""
+    def _restore(self, log: MessageLog) -> None:
+        """Take up what the log holds of this queue."""
         number = self.number or 0
-        self.next_offset = journal.next_offset(number)
-        count, size = journal.live(number)
+        self.next_offset = log.reads.next_offset(number)
+        count, size = log.reads.live(number)
         if not count:
             return
         tail = self._new_tail()
@@ -247,7 +247,7 @@ class Queue:
         """Offsets for ``n`` more messages; notes where they are to be stored."""
         first = self.next_offset
         self.next_offset = first + n
-        if batch.persistent and self._journal is not None and self._level:
+        if batch.persistent and self._log is not None and self._level:
             placed = batch.placed
             if placed and placed[-1][0] == self.number:
                 placed[-1] = (placed[-1][0], placed[-1][1], placed[-1][2] + n)
@@ -475,13 +475,13 @@ class Queue:
             self.unacked += n
 
     def _settle(self, run: Run, offsets: Sequence[int]) -> None:
-        """The messages are done with; the journal must not bring them back."""
-        if run.persistent and self._journal is not None:
-            self._journal.settle(self.number or 0, offsets)
+        """The messages are done with; the log must not bring them back."""
+        if run.persistent and self._log is not None:
+            self._log.settle(self.number or 0, offsets)
 
     def _note(self, kind: str, run: Run, offsets: Sequence[int], consumer: str = "") -> None:
         """For `$events`."""
-        if run.persistent and self._journal is not None:
+        if run.persistent and self._log is not None:
             self._events.note(self, kind, offsets, consumer)
 
     def watch(self, holder: LeaseOwner, lease: Lease[Consumer]) -> None:
@@ -523,10 +523,10 @@ class Queue:
             (dead if limit is not None and run.deliveries > limit else back).append(run)
         if self.deleted:
             return
-        if self._journal is not None:
+        if self._log is not None:
             for run in back:
                 if run.persistent:
-                    self._journal.returned(self.number or 0, run.offsets, run.deliveries)
+                    self._log.requeued(self.number or 0, run.offsets, run.deliveries)
         self.counters.returned += sum(map(len, back))
         self.backlog.put_back(back)
         self.mark()
@@ -671,8 +671,8 @@ class Queue:
             self.consumers.remove(consumer)
             consumer.channel.cancelled(consumer)
         self.backlog.clear()
-        if self._journal is not None:
-            self._journal.forget(self.number or 0)
+        if self._log is not None:
+            self._log.space.delete_queue(self.number or 0)
         self._ack_timeouts.close()
         for timer in (self._ttl_timer, self._expires_timer):
             if timer is not None:

@@ -29,7 +29,7 @@ PREFIX: Final = "spark."  # of the group that a reader is listed as, as in datab
 
 @dataclass(frozen=True, slots=True)
 class PinTarget:
-    """A queue or topic that can be pinned: its numbers in the journal by partition."""
+    """A queue or topic that can be pinned: its numbers in the log by partition."""
 
     kind: str
     name: str
@@ -45,7 +45,7 @@ class Pins:
         self._storage = storage
         self._clock = clock
         self._rows: dict[tuple[str, str, str], PinRow] = {}  # by query, kind, name
-        # Which numbers of the journal a pinned thing has now; None when it is gone.
+        # Which numbers of the log a pinned thing has now; None when it is gone.
         self.find: Callable[[str, str], PinTarget | None] = lambda kind, name: None
 
     def __iter__(self) -> Iterator[PinRow]:
@@ -105,14 +105,14 @@ class Pins:
 
     def check_limits(self) -> None:
         """Give up pins that hold more than they may."""
-        journal = self._storage.journal
-        if journal is None:
+        log = self._storage.log
+        if log is None:
             return
         for row in [row for row in self._rows.values() if not row.lost]:
             held = self.find(row.kind, row.name)
             if held is None or held.uuid != row.uuid:
                 continue
-            kept = sum(journal.kept_bytes(number) for number in held.numbers.values())
+            kept = sum(log.space.kept_bytes(number) for number in held.numbers.values())
             if kept > row.max_bytes:
                 self._lose(row, held, kept)
 
@@ -131,9 +131,9 @@ class Pins:
         )
 
     def _apply(self, held: PinTarget) -> None:
-        """Tell the journal the lowest position that anybody holds."""
-        journal = self._storage.journal
-        if journal is None:
+        """Tell the log the lowest position that anybody holds."""
+        log = self._storage.log
+        if log is None:
             return
         rows = [
             row
@@ -143,7 +143,7 @@ class Pins:
         for partition, number in held.numbers.items():
             # A partition that was not there when the pin was placed is held as a whole.
             offsets = [int(str(row.positions.get(str(partition), 0))) for row in rows]
-            journal.hold(number, min(offsets) if offsets else None)
+            log.space.set_pin(number, min(offsets) if offsets else None)
 
 
 def queries_of(vhost: Vhost, kind: str, name: str) -> list[GroupInfo]:
@@ -160,8 +160,8 @@ def queries_of(vhost: Vhost, kind: str, name: str) -> list[GroupInfo]:
 
 def lag_of(vhost: Vhost, row: PinRow) -> tuple[PriorityLag, ...]:
     """One per lane, high first; a queue has one lane."""
-    held, journal = vhost.pins.find(row.kind, row.name), vhost.storage.journal
-    if held is None or journal is None:
+    held, log = vhost.pins.find(row.kind, row.name), vhost.storage.log
+    if held is None or log is None:
         return ()
     topic = vhost.topics.log.topics.get(row.name) if row.kind == "topic" else None
     lanes: Mapping[Priority, list[int]] = {lane: [] for lane in BY_URGENCY}
@@ -172,7 +172,7 @@ def lag_of(vhost: Vhost, row: PinRow) -> tuple[PriorityLag, ...]:
     for lane, partitions in lanes.items():
         position = end = 0
         for partition in partitions:
-            bounds = journal.bounds(held.numbers[partition], vhost.storage.synced)
+            bounds = log.reads.readable_range(held.numbers[partition], vhost.storage.synced)
             at = int(str(row.positions.get(str(partition), 0)))
             position += min(max(at, bounds.first), bounds.end)
             end += bounds.end

@@ -146,20 +146,20 @@ class StagedBatches:
     # -- publishing -----------------------------------------------------------------------------
 
     def is_published(self, query: str, batch: int) -> bool:
-        row, journal = self._rows.get(query), self._storage.journal
-        return row is not None and journal is not None and journal.next_offset(row.id) > batch
+        row, log = self._rows.get(query), self._storage.log
+        return row is not None and log is not None and log.reads.next_offset(row.id) > batch
 
     def publish(
         self, routes: Routes, query: str, batch: int, attempts: list[str], prepare: Prepare
     ) -> Generator[None, None, int | None]:
         """Publish everything that these attempts staged, as one record with the batch's number.
 
-        Returns the position of the journal to wait for; None: another request has published it
+        Returns the position of the log to wait for; None: another request has published it
         meanwhile. ``prepare`` gets what was staged, piece by piece, and may refuse it: nothing is
         published then. So it is when the caller does not go on.
         """
-        journal = self._storage.journal
-        if journal is None:
+        log = self._storage.log
+        if log is None:
             raise PreconditionFailed("this broker stores nothing, so batches cannot be published")
         pile = self._piles.get((query, batch))
         missing = [one for one in attempts if pile is None or one not in pile.attempts]
@@ -183,13 +183,13 @@ class StagedBatches:
         if self._piles.get((query, batch)) is not pile:
             raise NotFound(f"batch {batch} of '{query}' was discarded during its publication")
         row = self._row(query)
-        last = journal.next_offset(row.id)
+        last = log.reads.next_offset(row.id)
         with self._storage.atomic():
             for step in steps:
                 step()
             if last:
-                journal.settle(row.id, range(last - 1, last))
-            position = journal.append(
+                log.settle(row.id, range(last - 1, last))
+            position = log.append(
                 exchange="",
                 key="",
                 channel_number=0,
@@ -205,7 +205,7 @@ class StagedBatches:
         row = self._rows.get(query)
         if row is None:
             number = self._storage.new_queue_number()
-            assert number is not None, "numbers are given as long as there is a journal"
+            assert number is not None, "numbers are given as long as there is a log"
             row = QueueRow(number, uuid4().hex, self._vhost, NAME_PREFIX + query)
             self._storage.save(row)
             self._rows[query] = row

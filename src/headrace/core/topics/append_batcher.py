@@ -1,6 +1,6 @@
 """Appends of many publishers to one topic of a blocking engine, put together into few calls.
 
-While one call runs the next one gathers, as in the journal's group commit. Nothing waits for
+While one call runs the next one gathers, as in the log's group commit. Nothing waits for
 company: the first append goes at the end of the turn in which it came.
 """
 

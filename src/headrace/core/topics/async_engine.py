@@ -28,7 +28,7 @@ MessageRow = tuple[object, ...]
 
 
 class EngineReply(NamedTuple, Generic[T]):
-    """The outcome: a value, or an error. It counts once the journal has reached ``position``, and
+    """The outcome: a value, or an error. It counts once the log has reached ``position``, and
     metadata is committed up to ``metadata_version``."""
 
     value: T | None = None

@@ -1,4 +1,4 @@
-"""What a confirm waits for besides the journal: other engines, counted."""
+"""What a confirm waits for besides the log: other engines, counted."""
 
 from __future__ import annotations
 

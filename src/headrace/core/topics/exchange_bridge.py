@@ -194,7 +194,7 @@ class ExchangeBridge:
         return exchange is not None and exchange.is_bound
 
     def tap(self, topic: str, appended: Sequence[tuple[Priority, bytes]]) -> int:
-        """Give encoded entries to whoever is bound; returns the journal's position to wait for."""
+        """Give encoded entries to whoever is bound; returns the log's position to wait for."""
         parts = [(lane, decode_entry(content)) for lane, content in appended]
         return self.give(topic, parts)
 

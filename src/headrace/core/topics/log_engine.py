@@ -81,7 +81,7 @@ class LogEngine:
                     f"{known.retention}; it was left as it is"
                 )
             return known, False
-        if self._vhost.storage.journal is None:
+        if self._vhost.storage.log is None:
             raise EngineUnavailable("this broker stores nothing, so it has no log topics")
         self._vhost.topics.bridge.check_free(spec.name)
         now = int(self._vhost.clock.wall_seconds() * 1000)

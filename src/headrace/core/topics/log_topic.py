@@ -1,4 +1,4 @@
-"""A topic in the commit log: one numbered destination of the journal per lane and partition.
+"""A topic in the commit log: one numbered destination of the log per lane and partition.
 
 Messages stay until retention or the deletion of the topic removes them; readers see what is on
 disk. Besides the calls of the SPI there are those by track and offset, for front doors that keep
@@ -47,7 +47,7 @@ LOG = "log"
 
 
 class AppendResult(NamedTuple):
-    """Where entries went, and the position of the journal to wait for."""
+    """Where entries went, and the position of the log to wait for."""
 
     ids: list[int]
     position: int
@@ -59,7 +59,7 @@ class _LogPartition:
     __slots__ = ("end", "next", "number")
 
     def __init__(self, number: int, end: int) -> None:
-        self.number = number  # in the journal
+        self.number = number  # in the log
         self.next = end  # the offset of the next message
         self.end = end  # behind the last one on disk: readers see no further
 
@@ -69,17 +69,17 @@ class LogTopic:
 
     def __init__(self, vhost: Vhost, row: TopicRow, boot: str, number: Callable[[], int]) -> None:
         storage = vhost.storage
-        assert storage.journal is not None, "a log topic needs a journal"
+        assert storage.log is not None, "a log topic needs a log"
         self._vhost = vhost
         self._storage = storage
-        self._journal: MessageLog = storage.journal
+        self._log: MessageLog = storage.log
         self.name = row.name
         self.uuid = row.uuid
         self.queues = row.queues
         self.created_at = row.created_at
         self.retention = _retention(row.settings)
         self._tracks = {
-            _track_of(name): _LogPartition(int(str(n)), self._journal.next_offset(int(str(n))))
+            _track_of(name): _LogPartition(int(str(n)), self._log.reads.next_offset(int(str(n))))
             for name, n in row.numbers.items()
         }
         self._pending: deque[tuple[int, _LogPartition, int]] = deque()  # position, track, end then
@@ -126,7 +126,7 @@ class LogTopic:
         )
 
     def numbers_by_queue(self) -> dict[int, int]:
-        """The number in the journal of each queue id: middle 0 .. q - 1, then high, then low."""
+        """The number in the log of each queue id: middle 0 .. q - 1, then high, then low."""
         return {queue_id(track, self.queues): one.number for track, one in self._tracks.items()}
 
     # -- by track and offset ---------------------------------------------------------------------
@@ -139,10 +139,10 @@ class LogTopic:
         known = self._tracks.get(track)
         if known is None:
             return Bound(0, 0)
-        return Bound(min(self._journal.floor(known.number), known.end), known.end)
+        return Bound(min(self._log.reads.floor(known.number), known.end), known.end)
 
     def numbers(self) -> Mapping[int, Track]:
-        """The tracks by their number in the journal, which no other track ever has."""
+        """The tracks by their number in the log, which no other track ever has."""
         return {one.number: track for track, one in self._tracks.items()}
 
     def number_of(self, track: Track) -> int | None:
@@ -157,7 +157,7 @@ class LogTopic:
         known = self._tracks.get(track)
         if known is None:
             return [], stop
-        found, at = self._journal.read_from(
+        found, at = self._log.reads.read(
             known.number, start, min(stop, known.end), max_bytes=max_bytes
         )
         loaded = [LoadedEntries(one.time, one.offsets, one.contents) for one in found]
@@ -167,13 +167,13 @@ class LogTopic:
         known = self._tracks.get(track)
         if known is None:
             return 0
-        return min(self._journal.first_at(known.number, time_ms), known.end)
+        return min(self._log.reads.first_at(known.number, time_ms), known.end)
 
     def time_at(self, track: Track, offset: int) -> int | None:
         known = self._tracks.get(track)
         if known is None:
             return None
-        extent = next(self._journal.extents(known.number, offset), None)
+        extent = next(self._log.reads.extents(known.number, offset), None)
         return extent.time if extent is not None else None
 
     # -- epochs ----------------------------------------------------------------------------------
@@ -181,10 +181,10 @@ class LogTopic:
     @property
     def epoch(self) -> int:
         """The current one of the log; for readers that keep their positions themselves."""
-        return current_epoch(self._journal.epochs(0))  # no destination has the number 0
+        return current_epoch(self._log.reads.epochs(0))  # no destination has the number 0
 
     def epochs(self, track: Track) -> Epochs:
-        return self._journal.epochs(self.number_of(track) or 0)
+        return self._log.reads.epochs(self.number_of(track) or 0)
 
     def check_seen(self, positions: Mapping[Priority, int], epoch: int) -> None:
         """DataLost unless the ids, seen in that epoch, still mean the same messages."""
@@ -200,7 +200,7 @@ class LogTopic:
     # -- appending -------------------------------------------------------------------------------
 
     def append(self, entries: Sequence[Entry], *, tapped: bool = True) -> AppendResult:
-        """Append all or nothing; safe once the journal has reached the position.
+        """Append all or nothing; safe once the log has reached the position.
 
         ``tapped``: queues bound to the topic's exchange get the messages too.
         """
@@ -266,7 +266,7 @@ class LogTopic:
         first = known.next
         if first + len(contents) > MAX_OFFSET:
             raise PreconditionFailed(f"topic '{self.name}' is full: its offsets have 40 bits")
-        position = self._journal.append(
+        position = self._log.append(
             exchange="",
             key="",
             channel_number=0,
@@ -295,7 +295,7 @@ class LogTopic:
                 f"topic '{self.name}' has no queue {track[1]}: they are 0 to {self.queues - 1}"
             )
         number = self._storage.new_queue_number()
-        assert number is not None, "numbers are given as long as there is a journal"
+        assert number is not None, "numbers are given as long as there is a log"
         known = self._tracks[track] = _LogPartition(number, 0)
         self._storage.save(self.row())
         return known
@@ -334,16 +334,16 @@ class LogTopic:
             return
         numbers = [track.number for track in self._tracks.values()]
         # What a pin holds although it was removed does not count.
-        kept = sum(map(self._journal.stored_bytes, numbers))
-        kept -= sum(map(self._journal.kept_bytes, numbers))
+        kept = sum(map(self._log.space.stored_bytes, numbers))
+        kept -= sum(map(self._log.space.kept_bytes, numbers))
         for time, number, extent in heapq.merge(*map(self._ages, self._tracks.values())):
             if not self.retention.ends(stored_at=time, now=now_ms, kept=kept):
                 return
-            self._journal.settle(number, range(extent.first, extent.stop))
+            self._log.settle(number, range(extent.first, extent.stop))
             kept -= extent.size
 
     def _ages(self, track: _LogPartition) -> Iterator[tuple[int, int, StoredExtent]]:
-        for extent in self._journal.extents(track.number, self._journal.floor(track.number)):
+        for extent in self._log.reads.extents(track.number, self._log.reads.floor(track.number)):
             if extent.stop <= track.end:
                 yield extent.time, track.number, extent
 
@@ -353,7 +353,7 @@ class LogTopic:
         self._pending.clear()
         self._storage.delete(self.row())
         for track in self._tracks.values():
-            self._journal.forget(track.number)
+            self._log.space.delete_queue(track.number)
 
 
 def _name_of(track: Track) -> str:

@@ -49,7 +49,7 @@ class DatabaseTap:
         self._cancel: CancelRead | None = None
         self._timer: Timer | None = None
         self._claim: tuple[object, ...] = ()
-        self._position = 0  # of the journal: then the claim can be committed
+        self._position = 0  # of the log: then the claim can be committed
         self._is_placed = False  # the cursor is where it has to be
         self._is_reading = False
         self._appends: list[Then[None]] = []  # wait for the cursor
@@ -109,7 +109,7 @@ class DatabaseTap:
         self.flush()
 
     def flush(self) -> None:
-        """The journal got further: maybe far enough."""
+        """The log got further: maybe far enough."""
         if self._stopped:
             return
         if self._position > self._storage.synced:  # the queues may have a weaker level

@@ -7,7 +7,7 @@ from collections import deque
 
 from headrace.wire.amqp.methods import BasicAck, BasicNack, Method
 
-NEVER = 1 << 62  # a position that the journal does not reach
+NEVER = 1 << 62  # a position that the log does not reach
 
 
 class Confirms:
@@ -19,14 +19,14 @@ class Confirms:
         self.published = 0
         self.answered = 0
         self._refused: deque[int] = deque()
-        self._waiting: deque[tuple[int, int]] = deque()  # (first number, position in the journal)
+        self._waiting: deque[tuple[int, int]] = deque()  # (first number, position in the log)
 
     @property
     def is_waiting(self) -> bool:
         return bool(self._waiting)
 
     def add(self, count: int, position: int, refused: set[int] | None = None) -> None:
-        """``count`` more publishes, safe once the journal is (0 = they are); some were refused."""
+        """``count`` more publishes, safe once the log is (0 = they are); some were refused."""
         first = self.published + 1
         self.published += count
         if position:
@@ -42,7 +42,7 @@ class Confirms:
         return first
 
     def resolve(self, first: int, count: int, position: int, *, refused: bool) -> None:
-        """Other engines have answered: now these wait only for the journal."""
+        """Other engines have answered: now these wait only for the log."""
         at = bisect_left(self._waiting, (first,))
         self._waiting[at] = (first, position)
         if refused:

@@ -272,7 +272,7 @@ class Publisher:
                 session.turn.mark_session(session)
 
     def _confirm_later(self, channel: Channel, batch: PublishedRun) -> None:
-        """Other engines than the journal have to answer first."""
+        """Other engines than the log have to answer first."""
         confirms, session, count = channel.confirms, self._session, len(batch.contents)
         assert confirms is not None
         first = confirms.add_pending(count)

@@ -35,7 +35,7 @@ class _DurabilityWaiter:
 
 
 async def until_taken(engine_confirms: EngineConfirms | None) -> bool:
-    """Wait for engines other than the journal; False when one of them did not take the message."""
+    """Wait for engines other than the log; False when one of them did not take the message."""
     if engine_confirms is None:
         return True
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -49,7 +49,7 @@ async def until_taken(engine_confirms: EngineConfirms | None) -> bool:
 
 
 async def until_durable(broker: Broker, position: int = 0) -> None:
-    """Return when every declaration so far, and the journal up to ``position``, is on disk."""
+    """Return when every declaration so far, and the log up to ``position``, is on disk."""
     waiter = _DurabilityWaiter(broker, position)
     broker.turn.mark_session(waiter)
     try:

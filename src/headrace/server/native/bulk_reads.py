@@ -65,11 +65,11 @@ def source_of(session: Session, request: Request) -> _BulkSource:
     return _BulkSource(PinTarget("queue", name, queue.uuid, {0: queue.number}), {0: "middle"})
 
 
-def _journal(session: Session) -> MessageLog:
-    journal = session.broker.storage.journal
-    if journal is None:
+def _log(session: Session) -> MessageLog:
+    log = session.broker.storage.log
+    if log is None:
         raise PreconditionFailed("this broker stores nothing")
-    return journal
+    return log
 
 
 def check_uuid(held: PinTarget, uuid: str) -> None:
@@ -102,11 +102,11 @@ def _bounds(session: Session, channel: Channel, request: Request) -> None:
 
 def _row(session: Session, request: Request, time: int) -> dict[str, object]:
     held, lanes = source_of(session, request)
-    journal, synced = _journal(session), session.broker.storage.synced
+    log, synced = _log(session), session.broker.storage.synced
     parts = []
     for partition, number in sorted(held.numbers.items()):
-        bounds = journal.bounds(number, synced)
-        at_time = min(journal.first_at(number, time), bounds.end) if time else None
+        bounds = log.reads.readable_range(number, synced)
+        at_time = min(log.reads.first_at(number, time), bounds.end) if time else None
         parts.append(
             [
                 lanes[partition],
@@ -119,7 +119,7 @@ def _row(session: Session, request: Request, time: int) -> dict[str, object]:
                 at_time,
             ]
         )
-    epochs = {str(one): [*map(list, journal.epochs(held.numbers[one]))] for one in held.numbers}
+    epochs = {str(one): [*map(list, log.reads.epochs(held.numbers[one]))] for one in held.numbers}
     return {
         "kind": held.kind,
         "name": held.name,
@@ -136,10 +136,10 @@ def check_seen(
 
     A reader that names no epoch is only known to be wrong when it is behind the last message.
     """
-    journal, number = _journal(session), held.numbers[partition]
-    end = None if epoch is None else end_of_epoch(journal.epochs(number), epoch)
+    log, number = _log(session), held.numbers[partition]
+    end = None if epoch is None else end_of_epoch(log.reads.epochs(number), epoch)
     if end is None:
-        end = journal.bounds(number, session.broker.storage.synced).end
+        end = log.reads.readable_range(number, session.broker.storage.synced).end
     if offset > end:
         raise DataLost(
             f"{held.kind} '{held.name}' partition {partition}: you have seen messages up to "
@@ -201,12 +201,12 @@ def _job(session: Session, request: Request) -> tuple[ReadPlan, list[Stretch]]:
     number = held.numbers.get(partition)
     if number is None:
         raise NotFound(f"{held.kind} '{held.name}' has no partition {partition}")
-    journal, synced = _journal(session), session.broker.storage.synced
+    log, synced = _log(session), session.broker.storage.synced
     if request.flag("complete"):
-        _check_complete(held, partition, start, journal.bounds(number, synced).complete)
+        _check_complete(held, partition, start, log.reads.readable_range(number, synced).complete)
     epoch = request.whole("epoch") if "epoch" in request.fields else None
     check_seen(session, held, partition, start if epoch is None else end, epoch)
-    stretches, following = journal.locate(number, start, end, synced)
+    stretches, following = log.reads.locate(number, start, end, synced)
     job = ReadPlan(
         kind=held.kind,
         source=held.name,

@@ -47,7 +47,7 @@ class PublishedCounts(NamedTuple):
 
     routed: list[int]  # destinations reached, per message
     refused: list[int]  # indices
-    position: int  # where the journal must get to
+    position: int  # where the log must get to
     engine_confirms: list[EngineConfirms]  # of other engines
 
 

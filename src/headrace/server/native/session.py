@@ -64,7 +64,7 @@ class Session(BaseSession):
         self.channels: dict[int | str, Channel] = {}
         self.publisher = Publisher(self)
         self.pieces = PackedProperties()
-        self._waiting: deque[tuple[int, bytes]] = deque()  # (position in the journal, answer)
+        self._waiting: deque[tuple[int, bytes]] = deque()  # (position in the log, answer)
 
     # -- input ----------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class Session(BaseSession):
         error: BrokerError | None = None,
         **fields: object,
     ) -> None:
-        """Answer a publish once the journal has reached ``position`` (0 = at once)."""
+        """Answer a publish once the log has reached ``position`` (0 = at once)."""
         if error is not None:
             fields |= {"ok": False, "code": code_of(error), "text": str(error)}
         data = _answer(request, fields)

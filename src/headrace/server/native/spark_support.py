@@ -91,7 +91,7 @@ def _stage(session: Session, channel: Channel, request: Request) -> None:
 
 
 def _batch(request: Request) -> int:
-    """It becomes an offset in the journal, which must have room behind it."""
+    """It becomes an offset in the log, which must have room behind it."""
     batch = request.whole("batch")
     if batch > MAX_BATCH:
         raise PreconditionFailed(f"batch: at most {MAX_BATCH}")

@@ -73,11 +73,11 @@ class DelayedMessages:
         track, wait_ms = _track(level), delay_seconds(level) * 1000
         first, end = schedule.bound(track)
         number = schedule.number_of(track)
-        journal = self._storage.journal
-        if number is None or journal is None:
+        log = self._storage.log
+        if number is None or log is None:
             return
         if first >= end:
-            if journal.next_offset(number) > end:
+            if log.reads.next_offset(number) > end:
                 self._arm(level, RETRY_MS)  # not on disk yet, so it cannot be read
             return
         # What was stored then or before is due.
@@ -94,12 +94,12 @@ class DelayedMessages:
 
     def _release_entries(self, number: int, loaded: LoadedEntries) -> None:
         storage = self._storage
-        assert storage.journal is not None, "it was read from there"
+        assert storage.log is not None, "it was read from there"
         due = [self._target(take_record(content)) for content in loaded.contents]
         with storage.atomic():
             for topic, track, content in due:
                 topic.append_to(track, [content])
-            storage.journal.settle(number, list(loaded.offsets))
+            storage.log.settle(number, list(loaded.offsets))
 
     def _target(self, record: TopicRecord) -> tuple[LogTopic, Track, bytes]:
         """Where the message belongs, and what it looks like there."""

@@ -73,10 +73,10 @@ class HalfMessages:
     def _has_some(self, topic: LogTopic) -> bool:
         """Whether anything waits, on disk or on its way there."""
         first, end = topic.bound(_TRACK)
-        number, journal = topic.number_of(_TRACK), self._storage.journal
-        if number is None or journal is None:
+        number, log = topic.number_of(_TRACK), self._storage.log
+        if number is None or log is None:
             return False
-        return first < end or journal.next_offset(number) > end
+        return first < end or log.reads.next_offset(number) > end
 
     def put(self, record: TopicRecord, topic: LogTopic, queue_id: int) -> AppendedRange:
         """Store a half message."""
@@ -126,12 +126,12 @@ class HalfMessages:
     ) -> int:
         """Remove the half message and append what it becomes to the target, if there is one."""
         storage = self._storage
-        assert storage.journal is not None, "it was read from there"
+        assert storage.log is not None, "it was read from there"
         with storage.atomic():
             if target is not None:
                 topic, track, record = target
                 topic.append_to(track, [encode_record(record)])
-            storage.journal.settle(found.number, [found.offset])
+            storage.log.settle(found.number, [found.offset])
         self._checked.pop(found.offset, None)
         return storage.position()
 

@@ -86,13 +86,76 @@ class Stretch:
     highs: array[int]
 
 
+class LogReads(Protocol):
+    """Messages by queue and offset. Called on the loop."""
+
+    def next_offset(self, queue: int) -> int:
+        """The lowest offset never used in the queue."""
+
+    def floor(self, queue: int) -> int:
+        """The lowest offset that is not settled."""
+
+    def live(self, queue: int) -> tuple[int, int]:
+        """How many messages of the queue are not settled, and about how many bytes."""
+
+    def extents(self, queue: int, start: int = 0) -> Iterator[StoredExtent]:
+        """What is stored of the queue from ``start`` on, in order."""
+
+    def epochs(self, queue: int) -> Epochs:
+        """The epochs of the queue, the current one last."""
+
+    def first_at(self, queue: int, time: int) -> int:
+        """The lowest offset stored at ``time`` or later."""
+
+    def readable_range(self, queue: int, synced: int) -> ReadableRange:
+        """What can be read by offset; ``synced`` as the whole storage sees it."""
+
+    def read(
+        self,
+        queue: int,
+        start: int,
+        stop: int,
+        *,
+        max_bytes: int = ...,
+        with_settled: bool = False,
+    ) -> tuple[list[StoredRun], int]:
+        """Messages of start .. stop - 1 in order, about ``max_bytes`` of them, and the next offset.
+
+        Damaged messages are reported and left out.
+        """
+
+    def locate(self, queue: int, start: int, stop: int, synced: int) -> tuple[list[Stretch], int]:
+        """The records that hold start .. stop - 1, as far as they are synced and still needed,
+        for a process that maps the segments itself; and the next offset: ``stop``, unless there
+        were too many for one result."""
+
+
+class LogSpace(Protocol):
+    """What keeps settled messages on disk. Called on the loop."""
+
+    def stored_bytes(self, queue: int) -> int:
+        """About how many bytes the queue's messages take."""
+
+    def kept_bytes(self, queue: int) -> int:
+        """About how many bytes of settled messages are kept."""
+
+    def set_retention(self, queue: int, retention: Retention | None) -> None:
+        """From now on, keep settled messages of the queue that long; None: not at all."""
+
+    def set_pin(self, queue: int, offset: int | None) -> None:
+        """From now on, keep messages from ``offset`` on, settled or not; None: unpin."""
+
+    def delete_queue(self, queue: int) -> None:
+        """All messages of the queue are dead."""
+
+
 class MessageLog(Protocol):
-    """Messages and their fate. All methods are called on the loop; nothing here blocks on a sync.
+    """Appends messages and what settles them. Called on the loop; nothing here waits for a sync.
 
     Positions rise with every append; ``durable`` is the position up to which everything is on
     disk as the levels ask, ``synced`` the one up to which a sync covers it, whatever the level.
-    Readers by offset see what is synced: a power cut takes nothing of it away, so no offset that
-    they note ever belongs to another message. What is appended between two flush() calls may be
+    Readers by offset see what is synced: no power cut takes it away, so an offset that they have
+    stored never belongs to another message. What is appended between two flush() calls may be
     written together.
     """
 
@@ -104,14 +167,14 @@ class MessageLog(Protocol):
     is_grouping: bool  # inside atomic(): what is appended cannot be read yet
 
     @property
+    def reads(self) -> LogReads: ...
+
+    @property
+    def space(self) -> LogSpace: ...
+
+    @property
     def waiting_since(self) -> float | None:
         """When the oldest work that is not on disk yet came, by the monotonic clock."""
-
-    def live(self, queue: int) -> tuple[int, int]:
-        """How many messages of the queue are alive, and about how many bytes."""
-
-    def next_offset(self, queue: int) -> int:
-        """The lowest offset never used in the queue."""
 
     def append(
         self,
@@ -127,74 +190,23 @@ class MessageLog(Protocol):
         """Store messages once for all their queues; returns the position to wait for."""
 
     def settle(self, queue: int, offsets: Sequence[int]) -> None:
-        """The messages are done with (acknowledged, expired, dropped, purged)."""
+        """The messages are acknowledged, expired, dropped or purged."""
 
-    def returned(self, queue: int, offsets: Sequence[int], deliveries: int) -> None:
-        """The messages were given back and have been delivered that often."""
+    def requeued(self, queue: int, offsets: Sequence[int], deliveries: int) -> None:
+        """The messages were requeued and have been delivered that often."""
 
     def settled_position(self) -> int:
         """The position to wait for, to know that all that was settled so far is on disk."""
 
     def atomic(self) -> AbstractContextManager[None]:
-        """Everything appended inside is found again after a crash, or nothing of it."""
+        """Everything appended inside is recovered after a crash, or nothing of it."""
 
-    def read_from(
-        self,
-        queue: int,
-        start: int,
-        stop: int,
-        *,
-        max_bytes: int = ...,
-        with_settled: bool = False,
-    ) -> tuple[list[StoredRun], int]:
-        """Messages of start .. stop - 1 in order, about ``max_bytes`` of them, and where to go on.
+    def flush(self, *, sync: bool = False) -> None:
+        """Submit what was appended to the writer, if it is idle. ``sync``: soon sync also what was
+        written without, for a reader by offset that waits."""
 
-        Damaged ones are reported and left out.
-        """
-
-    def floor(self, queue: int) -> int:
-        """The lowest offset that is not settled."""
-
-    def extents(self, queue: int, start: int = 0) -> Iterator[StoredExtent]:
-        """What is stored of the queue from ``start`` on, in order."""
-
-    def stored_bytes(self, queue: int) -> int:
-        """About how many bytes the queue's messages take."""
-
-    def bounds(self, queue: int, synced: int) -> ReadableRange:
-        """What can be read by offset; ``synced`` as the whole storage sees it."""
-
-    def epochs(self, queue: int) -> Epochs:
-        """The epochs of the queue, the current one last."""
-
-    def first_at(self, queue: int, time: int) -> int:
-        """The lowest offset stored at ``time`` or later."""
-
-    def locate(self, queue: int, start: int, stop: int, synced: int) -> tuple[list[Stretch], int]:
-        """The records that hold start .. stop - 1, as far as they are safe and needed by somebody,
-        for a process that maps the segments itself; and the offset at which to go on: ``stop``,
-        unless there were too many for one answer."""
-
-    def set_retention(self, queue: int, retention: Retention | None) -> None:
-        """From now on, keep settled messages of the queue that long; None: not at all."""
-
-    def hold(self, queue: int, offset: int | None) -> None:
-        """From now on, keep messages from ``offset`` on, settled or not; None: not any more."""
-
-    def kept_bytes(self, queue: int) -> int:
-        """About how many bytes of settled messages are kept."""
-
-    def forget(self, queue: int) -> None:
-        """The queue is deleted: its messages are dead."""
-
-    def flush(self) -> None:
-        """Hand what was appended to the writer, if it is free."""
-
-    def sync(self) -> None:
-        """Soon sync what was written without, for a reader by offset that waits."""
-
-    def tidy(self) -> bool:
+    def compact_step(self) -> bool:
         """Free space, a little at a time; False when there is nothing to do at present."""
 
     def close(self) -> None:
-        """Write and sync everything, note a clean end. Idempotent."""
+        """Write and sync everything, record a clean shutdown. Idempotent."""

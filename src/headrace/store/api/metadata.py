@@ -77,7 +77,7 @@ class Declarations:
         return {name: rows for name, rows in lists.items() if name not in others}
 
     def orphans(self, numbers: Iterable[int]) -> set[int]:
-        """Which numbers of the journal are neither declared nor deleted for certain. Deleted are
+        """Which numbers of the log are neither declared nor deleted for certain. Deleted are
         those which a whole catalogue has given before and does not know any more."""
         unknown = set(numbers) - set(self.destinations())
         if self.damaged:
@@ -85,7 +85,7 @@ class Declarations:
         return {one for one in unknown if one >= self.next_queue_id or one in self.orphaned}
 
     def destinations(self) -> dict[int, tuple[str, str]]:
-        """Every number of the journal that something declared uses: its vhost and name."""
+        """Every number of the log that something declared uses: its vhost and name."""
         queues = {queue.id: (queue.vhost, queue.name) for queue in self.queues}
         tracks = {
             int(str(number)): (topic.vhost, f"topic.{topic.name}/{track}")

@@ -20,7 +20,7 @@ class ExchangeRow:
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A durable queue. ``id`` is its number in the journal, never given twice; ``uuid`` tells a
+    """A durable queue. ``id`` is its number in the log, never given twice; ``uuid`` tells a
     queue from a later one of the same name."""
 
     id: int
@@ -45,7 +45,7 @@ class BindingRow:
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A topic of the log engine. ``numbers`` are those of its tracks in the journal, by
+    """A topic of the log engine. ``numbers`` are those of its tracks in the log, by
     `lane.partition`; ``highest`` is the highest of them, which is never given twice."""
 
     vhost: str

@@ -69,16 +69,16 @@ class Appender:
 
 
 class PendingAcks:
-    """Messages that were settled and returned."""
+    """Messages that were settled and requeued."""
 
-    __slots__ = ("returned", "settled")
+    __slots__ = ("requeued", "settled")
 
     def __init__(self) -> None:
         self.settled: dict[int, list[tuple[int, int]]] = {}  # by queue: ranges in any order
-        self.returned: list[tuple[int, int, int, int]] = []  # queue, first, stop, deliveries
+        self.requeued: list[tuple[int, int, int, int]] = []  # queue, first, stop, deliveries
 
     def __bool__(self) -> bool:
-        return bool(self.settled or self.returned)
+        return bool(self.settled or self.requeued)
 
     def settled_ranges(self) -> list[tuple[int, int, int]]:
         """(queue, first, stop) each, as few as possible."""
@@ -91,11 +91,7 @@ class PendingAcks:
     def add(self, other: PendingAcks) -> None:
         for queue, ranges in other.settled.items():
             self.settled.setdefault(queue, []).extend(ranges)
-        self.returned += other.returned
-
-    def forget(self, queue: int) -> None:
-        self.settled.pop(queue, None)
-        self.returned = [one for one in self.returned if one[0] != queue]
+        self.requeued += other.requeued
 
 
 class AtomicGroup:
@@ -118,7 +114,7 @@ class AtomicGroup:
             self.spots.append((at, size))
             at += size
         self.settled = self.notes.settled_ranges()
-        for ranges, width in ((self.settled, 24), (self.notes.returned, 32)):
+        for ranges, width in ((self.settled, 24), (self.notes.requeued, 32)):
             at += r.HEAD_SIZE + width * len(ranges) if ranges else 0
         return r.check_size(at)
 
@@ -129,12 +125,12 @@ class AtomicGroup:
         for out in self.messages:
             parts += r.messages_parts(out, seed=inner, time=time, synced=synced)[0]
         count = len(self.messages)
-        settled, returned = self.settled, self.notes.returned
+        settled, requeued = self.settled, self.notes.requeued
         if settled:
             parts.append(r.settled_bytes(settled, seed=inner, time=time))
             count += 1
-        if returned:
-            parts.append(r.returned_bytes(returned, seed=inner, time=time))
+        if requeued:
+            parts.append(r.requeued_bytes(requeued, seed=inner, time=time))
             count += 1
         body = b"".join(parts)
         return [r.group_head(body, count, seed=seed, time=time), body]

@@ -35,7 +35,7 @@ _MORE = Struct("<QQQQ")
 _QUEUE = Struct("<QQQII")
 _EPOCHS = Struct("<II")
 _PAIR = Struct("<QQ")
-_RETURNED = Struct("<QQQ")
+_REQUEUED = Struct("<QQQ")
 _CLEAN, _NEW_EPOCH = 1, 2
 
 
@@ -56,15 +56,15 @@ class Checkpoint:
 def checkpoint_bytes(one: Checkpoint) -> bytes:
     parts = [_PAIR.pack(*segment) for segment in one.segments.items()]
     for number, queue in one.queues.items():
-        queue.prune_returned()
+        queue.prune_requeued()
         ranges = list(queue.settled.ranges())
-        returned, epochs = queue.returned, queue.epochs
+        returned, epochs = queue.requeued, queue.epochs
         parts.append(
             _QUEUE.pack(number, queue.next_offset, queue.settled.floor, len(ranges), len(returned))
         )
         parts.append(_EPOCHS.pack(len(epochs), 0))
         parts += [_PAIR.pack(*each) for each in ranges]
-        parts += [_RETURNED.pack(*each) for each in returned]
+        parts += [_REQUEUED.pack(*each) for each in returned]
         parts += [_PAIR.pack(*each) for each in epochs]
     flags = (_CLEAN if one.clean else 0) | (_NEW_EPOCH if one.begin_epoch else 0)
     whole = one.whole_seed_from or 0
@@ -117,8 +117,8 @@ def _read_queues(data: bytes, at: int, count: int, *, has_epochs: bool) -> dict[
             at += _EPOCHS.size
         stop = at + ranges * _PAIR.size
         queue = QueueIndex(next_offset, Intervals(floor, _PAIR.iter_unpack(data[at:stop])))
-        at = stop + returned * _RETURNED.size
-        queue.returned = list(_RETURNED.iter_unpack(data[stop:at]))
+        at = stop + returned * _REQUEUED.size
+        queue.requeued = list(_REQUEUED.iter_unpack(data[stop:at]))
         stop = at + epochs * _PAIR.size
         queue.epochs = list(_PAIR.iter_unpack(data[at:stop]))
         at = stop

@@ -21,14 +21,14 @@ class Checkpointer:
     def __init__(
         self,
         disk: Disk,
-        books: LogIndex,
+        index: LogIndex,
         segments: SegmentList,
         state: RecoveredState,
         *,
         every: int,
     ) -> None:
         self._disk = disk
-        self._books = books
+        self._index = index
         self._segments = segments
         self._position = state.position
         self._sequence = state.sequence
@@ -81,12 +81,12 @@ class Checkpointer:
         self._listed_to = self._segments.next_base
         found = Checkpoint(
             position,
-            self._books.queues,
+            self._index.queues,
             clean,
             sequence=self._sequence,
             whole_seed_from=self._segments.whole_seed_from,
             catalog_generation=self.catalog_generation,
-            segments={one.base: one.used for one in self._segments.as_sequence()
+            segments={one.base: one.used for one in self._segments
                       if one.used and one not in dead},
         )  # fmt: skip
         return checkpoint_bytes(found), self._sequence
@@ -109,7 +109,7 @@ class Checkpointer:
     def _take_indexes(self) -> list[tuple[int, bytes]]:
         """Bases and contents of the index files to be written."""
         return [
-            (segment.base, index_bytes(self._books.entries_in(segment), segment.used))
+            (segment.base, index_bytes(self._index.entries_in(segment), segment.used))
             for segment in self._segments.take_unindexed()
         ]
 

@@ -6,23 +6,19 @@ be found again from the files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from time import monotonic
 
 from headrace.errors import StoreError
-from headrace.model.epochs import Epochs
 from headrace.model.intervals import join_ranges
-from headrace.model.readable_range import ReadableRange
-from headrace.model.retention import Retention
 from headrace.store.api.message_log import (
     CommitTimings,
     DurabilityLevel,
+    LogReads,
+    LogSpace,
     RecordDestination,
-    StoredExtent,
-    StoredRun,
-    Stretch,
 )
 from headrace.store.disk import Disk
 from headrace.store.failpoints import passing
@@ -32,9 +28,9 @@ from headrace.store.log.checkpointer import Checkpointer
 from headrace.store.log.compaction import CompactionRule, Compactor
 from headrace.store.log.disk_reserve import DiskReserve
 from headrace.store.log.group_commit import CommitJob, LogWriter
-from headrace.store.log.locator import Locator
 from headrace.store.log.log_index import LogIndex
-from headrace.store.log.record_reader import LOAD_BYTES, RecordReader
+from headrace.store.log.log_reads import CommitLogReads
+from headrace.store.log.record_reader import RecordReader
 from headrace.store.log.recovery import recover
 from headrace.store.log.recovery_state import RecoveryReport
 from headrace.store.log.segment import Segment
@@ -69,7 +65,7 @@ class CommitLog:
         self.highest_queue = max(state.queues, default=0)  # as found
         # Behind the checkpoint too: its segments may be gone, and what lies before its position
         # would not be looked at after a crash.
-        self._segments = SegmentList(
+        self.segments = SegmentList(
             disk,
             state.segments,
             start=state.next_base,
@@ -77,26 +73,27 @@ class CommitLog:
             whole_seed_from=state.whole_seed_from,
         )
         for segment in state.unindexed:
-            self._segments.index_later(segment)
-        self._books = LogIndex(state.queues, self._segments)
-        self._locator = Locator(self._books, self._segments)
-        self._reader = RecordReader(self._books, self._segments, self.settle)
+            self.segments.index_later(segment)
+        self.index = LogIndex(state.queues, self.segments)
+        self.space: LogSpace = self.index
+        self.reader = RecordReader(self.index, self.segments, self.settle)
+        self.reads: LogReads = CommitLogReads(self.index, self.segments, self.reader)
         self.compactor = Compactor(
-            self._books,
-            self._segments,
-            self._reader,
+            self.index,
+            self.segments,
+            self.reader,
             compaction or CompactionRule(),
             idle=self._idle_segments,
             commit=self._commit_cold,
         )
-        self._checkpointer = Checkpointer(
-            disk, self._books, self._segments, state, every=checkpoint_every
+        self.checkpointer = Checkpointer(
+            disk, self.index, self.segments, state, every=checkpoint_every
         )
-        self._hot = Appender(self._segments, self._roll)
+        self._hot = Appender(self.segments, self._roll)
         self._cold = self.compactor.cold
         self._after_cold: Callable[[], None] | None = None
-        self.end = self.durable = self.synced = self._segments.next_base
-        self.last_time = self._books.last_time()  # of what is stored
+        self.end = self.durable = self.synced = self.segments.next_base
+        self.last_time = self.index.last_time()  # of what is stored
         self._ends: dict[int, int] = {}  # by queue: written, and not synced yet
         self._pending = PendingAcks()
         self._group: AtomicGroup | None = None
@@ -129,40 +126,11 @@ class CommitLog:
             on_failure(error)
 
         self._on_durable = on_durable
-        self._checkpointer.start(self.end)
+        self.checkpointer.start(self.end)
         self._writer = LogWriter(self._disk, call_soon, failed, on_full)
         if self._reserve:
             self._writer.reserve = DiskReserve(self._disk, self._reserve)
         self._writer.start()
-
-    def raise_next_offset(self, queue: int, offset: int) -> None:
-        """At start: a reader has seen offsets below ``offset``; none of them is given again."""
-        self._books.raise_next_offset(queue, offset)
-
-    def begin_epoch(self, queues: Iterable[int]) -> None:
-        """At start, when something was lost or a backup was restored: see model.epochs."""
-        self._books.begin_epoch(self._now_ms(), queues)
-
-    def epochs(self, queue: int) -> Epochs:
-        """The epochs of the queue, the current one last."""
-        return self._books.epochs(queue)
-
-    def retain_only(self, queues: set[int]) -> None:
-        """At start: messages of queues that are not declared are dead."""
-        for number in set(self._books.queues) - queues:
-            self.forget(number)
-
-    def numbers(self) -> set[int]:
-        """Those of all queues that something is known about."""
-        return set(self._books.queues)
-
-    def suspect_all(self) -> None:
-        """At start, after a crash: every message may have been delivered already."""
-        self._books.suspect_all()
-
-    def release_settled(self) -> None:
-        """At start, once every queue has said what it retains: the rest need not be indexed."""
-        self._books.release_settled()
 
     def close(self, *, clean: bool = True) -> None:
         """Write everything, note a clean end, unless it is not the end of a broker."""
@@ -173,7 +141,7 @@ class CommitLog:
             if self._writer is not None and self.failed is None:
                 self._finish(self._writer, clean=clean)
         finally:
-            self._segments.close()
+            self.segments.close()
 
     def _finish(self, writer: LogWriter, *, clean: bool) -> None:
         """Write what is left. When that fails there is no clean end, and nothing is tried again."""
@@ -187,41 +155,11 @@ class CommitLog:
             self.durable = self.synced = self.end
             for segment in (self._hot.trim(), self._cold.trim()):
                 if segment is not None:
-                    self._segments.index_later(segment)
-            self._checkpointer.finish(self.end, clean=clean)
+                    self.segments.index_later(segment)
+            self.checkpointer.finish(self.end, clean=clean)
         except Exception as error:
             self.failed = error
             raise StoreError(f"the journal could not be written to its end: {error}") from error
-
-    # -- what is there --------------------------------------------------------------------------
-
-    def live(self, queue: int) -> tuple[int, int]:
-        """How many messages of the queue are alive, and about how many bytes."""
-        return self._books.live(queue)
-
-    def next_offset(self, queue: int) -> int:
-        return self._books.next_offset(queue)
-
-    def floor(self, queue: int) -> int:
-        """The lowest offset that is not settled."""
-        return self._books.floor(queue)
-
-    def extents(self, queue: int, start: int = 0) -> Iterator[StoredExtent]:
-        """What is stored of the queue from ``start`` on, in order."""
-        return self._books.extents(queue, start)
-
-    def stored_bytes(self, queue: int) -> int:
-        """About how many bytes the queue's messages take."""
-        return self._books.stored_bytes(queue)
-
-    def segments(self) -> Sequence[Segment]:
-        """For statistics: look, do not touch."""
-        return self._segments.as_sequence()
-
-    @property
-    def damaged(self) -> int:
-        """How many messages could not be read."""
-        return self._reader.damaged
 
     @property
     def is_writing(self) -> bool:
@@ -232,47 +170,6 @@ class CommitLog:
     def waiting_since(self) -> float | None:
         """When the oldest work that is not on disk yet came, by the monotonic clock."""
         return self._began if self._busy is None else self._busy.began
-
-    def read_from(
-        self,
-        queue: int,
-        start: int,
-        stop: int,
-        *,
-        max_bytes: int = LOAD_BYTES,
-        with_settled: bool = False,
-    ) -> tuple[list[StoredRun], int]:
-        """Messages of start .. stop - 1, about ``max_bytes`` of them, and where to go on."""
-        return self._reader.read_from(
-            queue, start, stop, max_bytes=max_bytes, with_settled=with_settled
-        )
-
-    def bounds(self, queue: int, synced: int) -> ReadableRange:
-        """What can be read by offset; ``synced`` as the whole storage sees it."""
-        return self._locator.bounds(queue, synced)
-
-    def first_at(self, queue: int, time: int) -> int:
-        """The lowest offset stored at ``time`` or later."""
-        return self._locator.first_at(queue, time)
-
-    def locate(self, queue: int, start: int, stop: int, synced: int) -> tuple[list[Stretch], int]:
-        """The records of start .. stop - 1 for a process that maps the segments, and where to go
-        on."""
-        return self._locator.locate(queue, start, stop, synced)
-
-    @property
-    def whole_seed_from(self) -> int:
-        """What the format file must note before anything is appended."""
-        return self._segments.whole_seed_from
-
-    @property
-    def catalog_generation(self) -> int:
-        """The generation of meta.db that checkpoints note; at start the one of the last."""
-        return self._checkpointer.catalog_generation
-
-    @catalog_generation.setter
-    def catalog_generation(self, generation: int) -> None:
-        self._checkpointer.catalog_generation = generation
 
     # -- appending ------------------------------------------------------------------------------
 
@@ -306,18 +203,18 @@ class CommitLog:
             lambda seed, synced: r.messages_parts(out, seed=seed, time=time, synced=synced)
         )
         self.end = position + size
-        self._books.enter(out, position, size, time)
-        self._reader.unwritten[position] = (time, out)
+        self.index.enter(out, position, size, time)
+        self.reader.unwritten[position] = (time, out)
         return self.end
 
     def settle(self, queue: int, offsets: Sequence[int]) -> None:
-        """The messages are done with; noted with the next commit."""
+        """The messages are settled; logged with the next commit."""
         self._notes.settled.setdefault(queue, []).extend(ranges_of(offsets))
 
-    def returned(self, queue: int, offsets: Sequence[int], deliveries: int) -> None:
-        """The messages were given back; noted with the next commit."""
+    def requeued(self, queue: int, offsets: Sequence[int], deliveries: int) -> None:
+        """The messages were requeued; logged with the next commit."""
         ranges = join_ranges(ranges_of(offsets))
-        self._notes.returned += [(queue, start, stop, deliveries) for start, stop in ranges]
+        self._notes.requeued += [(queue, start, stop, deliveries) for start, stop in ranges]
 
     @contextmanager
     def atomic(self) -> Iterator[None]:
@@ -347,24 +244,27 @@ class CommitLog:
         )
         self.end = position + size
         for out, (at, length) in zip(group.messages, group.spots, strict=True):
-            self._books.enter(out, position + at, length, time)
-            self._reader.unwritten[position + at] = (time, out)
-        self._books.settle(group.settled)
-        self._books.note_returned(group.notes.returned)
+            self.index.enter(out, position + at, length, time)
+            self.reader.unwritten[position + at] = (time, out)
+        self.index.settle(group.settled)
+        self.index.requeue(group.notes.requeued)
         self._want_sync = True
 
     def _take_pending_records(self) -> None:
         """Turn what was settled and returned since the last commit into records."""
         notes = self._pending
         if notes.settled:
-            ranges = notes.settled_ranges()
-            notes.settled = {}
-            self._append_notes(partial(r.settled_bytes, ranges))
-            self._books.settle(ranges)
-        if notes.returned:
-            returned, notes.returned = notes.returned, []
-            self._append_notes(partial(r.returned_bytes, returned))
-            self._books.note_returned(returned)
+            settled, notes.settled = notes.settled_ranges(), {}
+            ranges = [one for one in settled if one[0] in self.index.queues]  # others are deleted
+            if ranges:
+                self._append_notes(partial(r.settled_bytes, ranges))
+                self.index.settle(ranges)
+        if notes.requeued:
+            requeued = [one for one in notes.requeued if one[0] in self.index.queues]
+            notes.requeued = []
+            if requeued:
+                self._append_notes(partial(r.requeued_bytes, requeued))
+                self.index.requeue(requeued)
 
     def _append_notes(self, encode: Callable[..., bytes]) -> None:
         time = self._time()
@@ -378,7 +278,7 @@ class CommitLog:
 
     def _roll(self, segment: Segment) -> None:
         passing("journal.roll")
-        self._segments.index_later(segment)
+        self.segments.index_later(segment)
 
     def _time(self) -> int:
         """Store time never goes back, whatever the clock does."""
@@ -392,38 +292,18 @@ class CommitLog:
             self._want_sync = True
         return self.end
 
-    def forget(self, queue: int) -> None:
-        """The queue is deleted: its messages are dead."""
-        self._pending.forget(queue)
-        self._books.forget(queue)
-
-    def set_retention(self, queue: int, retention: Retention | None) -> None:
-        """From now on, keep settled messages of the queue that long; None: not at all."""
-        self._books.set_retention(queue, retention)
-
-    def hold(self, queue: int, offset: int | None) -> None:
-        """From now on, keep messages from ``offset`` on, settled or not; None: not any more."""
-        self._books.hold(queue, offset)
-
-    def kept_bytes(self, queue: int) -> int:
-        """About how many bytes of settled messages are kept."""
-        return self._books.kept_bytes(queue)
-
     # -- committing -----------------------------------------------------------------------------
 
-    def flush(self) -> None:
-        """Hand what was appended to the writer, if it is free."""
+    def flush(self, *, sync: bool = False) -> None:
+        """Submit what was appended to the writer, if it is idle; ``sync``: and what weaker levels
+        have written without a sync."""
+        self._want_sync = self._want_sync or sync
         if self._busy is not None or self._writer is None or self.failed is not None:
             return
         self._take_pending_records()
         is_late = self._want_sync and self.synced < self.durable
         if self._hot.chunks or self._cold.chunks or self._after_cold is not None or is_late:
             self._submit(self._next_job())
-
-    def sync(self) -> None:
-        """Soon sync what weaker levels wrote without: readers by offset wait for it."""
-        self._want_sync = True
-        self.flush()
 
     def _next_job(
         self,
@@ -448,7 +328,7 @@ class CommitLog:
 
         job = CommitJob(self._hot.take_chunks() + cold, self.end, sync=sync, then=then, task=task)
         self._want_sync = False
-        job.ends, self._books.grown = self._books.grown, {}
+        job.ends, self.index.grown = self.index.grown, {}
         job.is_timed = self._began is not None
         job.began, self._began = self._began or monotonic(), None
         return job
@@ -478,14 +358,14 @@ class CommitLog:
         self._ends |= job.ends
         if job.sync:  # of all that was written before it, too
             self.synced = job.end
-            self._books.synced(self._ends)
+            self.index.synced(self._ends)
             self._ends = {}
             for chunk in job.chunks:
                 chunk.segment.synced = chunk.stop
         chunks = self._hot.chunks
-        self._reader.forget_written(chunks[0].segment.base + chunks[0].offset if chunks else None)
+        self.reader.drop_written(chunks[0].segment.base + chunks[0].offset if chunks else None)
         self._on_durable()
-        if self._checkpointer.is_due(self.end):
+        if self.checkpointer.is_due(self.end):
             self.checkpoint()
         self.flush()
 
@@ -501,28 +381,28 @@ class CommitLog:
         if self._busy is not None or self._writer is None or self.failed is not None:
             return
         self._take_pending_records()
-        write, done = self._checkpointer.begin(self.end, self.compactor.needs)
+        write, done = self.checkpointer.begin(self.end, self.compactor.needs)
         # The checkpoint speaks of everything before it, so all that must be on the disk first.
         self._submit(self._next_job(sync=True, task=write, done=done))
 
-    def tidy(self) -> bool:
+    def compact_step(self) -> bool:
         """Free space, a little at a time; False when there is nothing to do at present."""
         if self._writer is None or self.failed is not None:
             return False
-        is_removing = self._segments.remove_leftovers()
-        self._books.end_retention(self._expiry_ms())
+        is_removing = self.segments.remove_leftovers()
+        self.index.end_retention(self._expiry_ms())
         busy = self.compactor.step()
         if not busy and self._has_work_for_a_checkpoint():
             self.checkpoint()
         if self.synced < self.durable:
-            self.sync()
-        return busy or is_removing or self._checkpointer.has_dead
+            self.flush(sync=True)
+        return busy or is_removing or self.checkpointer.has_dead
 
     def _has_work_for_a_checkpoint(self) -> bool:
         dead = any(not segment.live for segment in self._idle_segments())
-        return dead or self._segments.has_unindexed
+        return dead or self.segments.has_unindexed
 
     def _idle_segments(self) -> list[Segment]:
         """Segments that are written to the end."""
         waiting = self._hot.chunks + self._cold.chunks + (self._busy.chunks if self._busy else [])
-        return self._segments.idle({chunk.segment.base for chunk in waiting})
+        return self.segments.idle({chunk.segment.base for chunk in waiting})

@@ -58,7 +58,7 @@ class Compactor:
 
     def __init__(
         self,
-        books: LogIndex,
+        index: LogIndex,
         segments: SegmentList,
         reader: RecordReader,
         rule: CompactionRule,
@@ -68,7 +68,7 @@ class Compactor:
     ) -> None:
         """``idle`` tells the segments written to the end. ``commit`` has everything appended to
         ``cold`` written and synced, and then calls back."""
-        self._books = books
+        self._index = index
         self._segments = segments
         self._reader = reader
         self.rule = rule
@@ -105,7 +105,7 @@ class Compactor:
     def _records_in(self, segment: Segment) -> Iterator[tuple[int, list[tuple[int, IndexEntry]]]]:
         """Positions of records that are still needed, and in which queues they are."""
         holders: dict[int, list[tuple[int, IndexEntry]]] = {}
-        for queue, entry in self._books.entries_in(segment):
+        for queue, entry in self._index.entries_in(segment):
             holders.setdefault(entry.position, []).append((queue, entry))
         return iter(sorted(holders.items()))
 
@@ -173,7 +173,7 @@ class Compactor:
                 (offset, offset + 1)
                 for number, offset in enumerate(range(entry.first, entry.stop))
                 if (number >= len(contents) or contents[number] is None)
-                and self._books.must_keep(queue, offset)
+                and self._index.must_keep(queue, offset)
             ]
             if lost:
                 why = f"the record at {position} is damaged"
@@ -187,7 +187,7 @@ class Compactor:
         if len(holders) == 1 and None not in contents:
             # By far the most frequent case, and much faster than message by message.
             queue, entry = holders[0]
-            for first, stop in self._books.kept(queue, entry.first, entry.stop):
+            for first, stop in self._index.kept(queue, entry.first, entry.stop):
                 yield first - entry.first, stop - entry.first, holders
             return
         previous: list[tuple[int, IndexEntry]] = []
@@ -199,7 +199,7 @@ class Compactor:
                 if number < count
                 and contents[number] is not None
                 and entry.first + number < entry.stop
-                and self._books.must_keep(queue, entry.first + number)
+                and self._index.must_keep(queue, entry.first + number)
             ]
             if queues != previous:
                 if previous:
@@ -211,7 +211,7 @@ class Compactor:
     def _swap(self, move: SegmentMove) -> None:
         """From now on they are the messages."""
         passing("compaction.synced")
-        self._books.swap(move.segment, move.entries)
+        self._index.swap(move.segment, move.entries)
         self._index_full()
         self.moved += move.messages
         self._move = None

@@ -1,4 +1,4 @@
-"""The thread that writes and syncs the journal. One commit serves everybody who waits.
+"""The thread that writes and syncs the log. One commit serves everybody who waits.
 
 While a commit runs, the loop collects the next one; that is all there is to group commit. A failed
 sync ends it: the pages may be gone, and only a restart tells what is on the disk. A full disk does
@@ -117,7 +117,7 @@ class LogWriter:
                     self._look_for_room()
                 self._call_soon(partial(self._finished, job))
         except Exception as error:
-            logger.critical("the journal cannot be written: %s", error)
+            logger.critical("the log cannot be written: %s", error)
             self.error = error
             self._call_soon(lambda error=error: self._on_failure(error))  # type: ignore[misc]
 
@@ -126,7 +126,7 @@ class LogWriter:
         try:
             job.then(job)
         except Exception as error:
-            logger.critical("the journal cannot go on after a commit", exc_info=error)
+            logger.critical("the log cannot go on after a commit", exc_info=error)
             self.error = error
             self._jobs.put(None)
             self._on_failure(error)
@@ -192,5 +192,5 @@ class LogWriter:
         if full:
             logger.error("%s; publishers wait", why)
         else:
-            logger.warning("the journal can be written again")
+            logger.warning("the log can be written again")
         self._call_soon(lambda: self._on_full(full))

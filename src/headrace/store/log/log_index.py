@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from headrace.model.epochs import Epochs, current_epoch, with_epoch
+from headrace.model.epochs import current_epoch, with_epoch
 from headrace.model.intervals import Intervals
 from headrace.model.retention import Retention
-from headrace.store.api.message_log import StoredExtent
 from headrace.store.log import record as r
 from headrace.store.log.queue_index import IndexEntry, QueueIndex, entry_weight
 from headrace.store.log.segment import Segment
@@ -25,41 +24,13 @@ class LogIndex:
             index.synced_end = index.next_offset
         self.epoch = max((current_epoch(one.epochs) for one in queues.values()), default=0)
         for index in queues.values():
-            index.epochs = index.epochs or self._first_epochs()
+            index.epochs = index.epochs or self.first_epochs()
         self._is_restoring = True  # queues have not said yet what they keep
 
     # -- what is there --------------------------------------------------------------------------
 
-    def live(self, queue: int) -> tuple[int, int]:
-        """How many messages of the queue are alive, and about how many bytes."""
-        index = self.queues.get(queue)
-        if index is None:
-            return 0, 0
-        count = size = 0
-        for entry in index.entries():
-            n = index.settled.count_missing(entry.first, entry.stop)
-            count += n
-            size += n * entry.weight
-        return count, size
-
-    def next_offset(self, queue: int) -> int:
-        index = self.queues.get(queue)
-        return index.next_offset if index is not None else 0
-
-    def floor(self, queue: int) -> int:
-        index = self.queues.get(queue)
-        return index.settled.floor if index is not None else 0
-
-    def extents(self, queue: int, start: int = 0) -> Iterator[StoredExtent]:
-        """What is stored of the queue from ``start`` on, in order."""
-        index = self.queues.get(queue)
-        if index is not None:
-            for one in index.entries(start):
-                yield StoredExtent(
-                    one.first, one.stop, one.time, (one.stop - one.first) * one.weight
-                )
-
     def stored_bytes(self, queue: int) -> int:
+        """About how many bytes the queue's messages take."""
         index = self.queues.get(queue)
         return index.size if index is not None else 0
 
@@ -129,15 +100,15 @@ class LogIndex:
             index.settled.add(start, stop)
             index.release()
 
-    def note_returned(self, notes: list[tuple[int, int, int, int]]) -> None:
+    def requeue(self, notes: list[tuple[int, int, int, int]]) -> None:
         """(queue, first, stop, deliveries) each."""
         for queue, start, stop, deliveries in notes:
             index = self.queues.get(queue)
             if index is not None:
-                index.returned.append((start, stop, deliveries))
+                index.requeued.append((start, stop, deliveries))
 
-    def forget(self, queue: int) -> None:
-        """The queue is deleted: its messages are dead."""
+    def delete_queue(self, queue: int) -> None:
+        """All messages of the queue are dead."""
         index = self.queues.pop(queue, None)
         if index is None:
             return
@@ -182,26 +153,27 @@ class LogIndex:
             index = self.queues.setdefault(queue, QueueIndex())
             index.epochs = with_epoch(index.epochs, self.epoch, index.next_offset)
 
-    def epochs(self, queue: int) -> Epochs:
-        index = self.queues.get(queue)
-        return index.epochs if index is not None else self._first_epochs()
-
-    def _first_epochs(self) -> list[tuple[int, int]]:
+    def first_epochs(self) -> list[tuple[int, int]]:
         """Of a new queue: another copy of this log may have given it the same name and offsets."""
         return [(self.epoch, 0)] if self.epoch else []
 
     def _new_index(self, queue: int) -> QueueIndex:
         index = self.queues[queue] = QueueIndex()
-        index.epochs = self._first_epochs()
+        index.epochs = self.first_epochs()
         return index
 
-    def suspect_all(self) -> None:
-        """After a crash: nobody noted what was being delivered, so it may have been anything."""
+    def mark_redelivered(self) -> None:
+        """After a crash: deliveries are not logged, so every message may have been delivered."""
         for index in self.queues.values():
             stop = index.next_offset
-            # First, so that whatever was noted of a message counts more than the suspicion.
-            others = [one for one in index.returned if one[2] > 1 or one[1] > stop]
-            index.returned = [(index.settled.floor, stop, 1), *others]
+            # First, so that a requeue that was logged counts more.
+            others = [one for one in index.requeued if one[2] > 1 or one[1] > stop]
+            index.requeued = [(index.settled.floor, stop, 1), *others]
+
+    def retain_only(self, queues: set[int]) -> None:
+        """Messages of queues that are not declared are dead."""
+        for number in set(self.queues) - queues:
+            self.delete_queue(number)
 
     def release_settled(self) -> None:
         """Once every queue has said what it retains: the rest need not be indexed."""
@@ -216,13 +188,13 @@ class LogIndex:
         index = self._index_to_keep(queue, retention is not None)
         if index is not None:
             index.retention = retention
-            self._keep(index, retention is not None or index.held_from is not None)
+            self._keep(index, retention is not None or index.pinned_from is not None)
 
-    def hold(self, queue: int, offset: int | None) -> None:
-        """From now on, keep messages from ``offset`` on, settled or not; None: not any more."""
+    def set_pin(self, queue: int, offset: int | None) -> None:
+        """From now on, keep messages from ``offset`` on, settled or not; None: unpin."""
         index = self._index_to_keep(queue, offset is not None)
         if index is not None:
-            index.held_from = offset
+            index.pinned_from = offset
             self._keep(index, offset is not None or index.retention is not None)
 
     def kept_bytes(self, queue: int) -> int:
@@ -262,10 +234,10 @@ class LogIndex:
                 self._end_retention(index, now)
 
     def _end_retention(self, index: QueueIndex, now: int) -> None:
-        retention, held_from = index.retention, index.held_from
+        retention, pinned_from = index.retention, index.pinned_from
         kept = index.size
         for entry in index.entries():
-            if held_from is not None and entry.stop > held_from:
+            if pinned_from is not None and entry.stop > pinned_from:
                 break
             if index.settled.count_missing(entry.first, entry.stop):
                 break

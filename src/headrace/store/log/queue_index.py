@@ -42,7 +42,7 @@ def entry_weight(size: int, count: int, destinations: int) -> int:
 
 
 class QueueIndex:
-    """One queue in the journal: its records in order of offset, and what is settled."""
+    """One queue in the log: its records in order of offset, and what is settled."""
 
     __slots__ = (
         "_firsts",
@@ -53,11 +53,11 @@ class QueueIndex:
         "_weights",
         "epochs",
         "gone",
-        "held_from",
         "kept",
         "next_offset",
+        "pinned_from",
+        "requeued",
         "retention",
-        "returned",
         "settled",
         "size",
         "synced_end",
@@ -76,10 +76,10 @@ class QueueIndex:
         self.settled = Intervals() if settled is None else settled
         self.gone = self.settled  # what need not be kept; less than settled if there is retention
         self.retention: Retention | None = None
-        self.held_from: int | None = None  # from there on everything is kept, settled or not
+        self.pinned_from: int | None = None  # from there on everything is kept, settled or not
         self.kept = 0  # bytes that are settled and not gone
         self.epochs: list[tuple[int, int]] = []  # (number, first offset), see model.epochs
-        self.returned: list[tuple[int, int, int]] = []  # (first, stop, deliveries), latest last
+        self.requeued: list[tuple[int, int, int]] = []  # (first, stop, deliveries), latest last
 
     def __len__(self) -> int:
         return len(self._firsts) - self._head
@@ -177,8 +177,8 @@ class QueueIndex:
 
     def deliveries_of(self, start: int, stop: int) -> list[tuple[int, int, int]]:
         """start .. stop - 1 as (first, stop, deliveries): how often they have been delivered."""
-        for number in range(len(self.returned) - 1, -1, -1):
-            first, end, deliveries = self.returned[number]
+        for number in range(len(self.requeued) - 1, -1, -1):
+            first, end, deliveries = self.requeued[number]
             if first <= start and stop <= end:
                 return [(start, stop, deliveries)]
             if first < stop and start < end:
@@ -190,12 +190,12 @@ class QueueIndex:
         return [(group[0][0], group[-1][0] + 1, group[0][1]) for group in groups]
 
     def _deliveries(self, offset: int) -> int:
-        for first, stop, deliveries in reversed(self.returned):
+        for first, stop, deliveries in reversed(self.requeued):
             if first <= offset < stop:
                 return deliveries
         return 0
 
-    def prune_returned(self) -> None:
+    def prune_requeued(self) -> None:
         """Forget notes about messages that are settled."""
         floor = self.settled.floor
-        self.returned = [one for one in self.returned if one[1] > floor]
+        self.requeued = [one for one in self.requeued if one[1] > floor]

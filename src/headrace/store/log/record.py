@@ -17,7 +17,7 @@ Little-endian. A record begins at a multiple of 8 and is padded to one:
                   count x u32 length of content, count x u32 crc32 of content
                   contents end to end
     SETTLED   32  count x { u64 queue, u64 first, u64 stop }
-    RETURNED  32  count x { u64 queue, u64 first, u64 stop, u64 deliveries }
+    REQUEUED  32  count x { u64 queue, u64 first, u64 stop, u64 deliveries }
     GROUP     32  count whole records, which apply all or not at all
 
 The seed keeps a record from being taken for one of another segment. Each content has a sum of its
@@ -35,8 +35,8 @@ from zlib import crc32
 
 from headrace.store.api.message_log import RecordDestination
 
-MESSAGES, SETTLED, RETURNED, GROUP = 1, 2, 3, 4
-KINDS = frozenset((MESSAGES, SETTLED, RETURNED, GROUP))
+MESSAGES, SETTLED, REQUEUED, GROUP = 1, 2, 3, 4
+KINDS = frozenset((MESSAGES, SETTLED, REQUEUED, GROUP))
 
 _HEAD = Struct("<IIIBBHIIQ")
 _AFTER_CRC = Struct("<IIBBHIIQ")
@@ -44,7 +44,7 @@ _CRC = Struct("<I")
 _ROUTE = Struct("<QHBBI")
 _PLACED = Struct("<QQQ")
 _SETTLED = Struct("<QQQ")
-_RETURNED = Struct("<QQQQ")
+_REQUEUED = Struct("<QQQQ")
 HEAD_SIZE = _HEAD.size
 ALIGN = 8
 AT_ONCE = 4096  # sums of messages between which the writer's thread lets others run
@@ -183,14 +183,14 @@ def settled_bytes(
     return _seal(SETTLED, head, size=size, seed=seed, count=count, time=time, body_crc=synced)
 
 
-def returned_bytes(
+def requeued_bytes(
     ranges: Sequence[tuple[int, int, int, int]], *, seed: int, time: int, synced: int = 0
 ) -> bytes:
-    """A RETURNED record: (queue, first, stop, deliveries) each."""
-    head = b"".join([_RETURNED.pack(*one) for one in ranges])
+    """A REQUEUED record: (queue, first, stop, deliveries) each."""
+    head = b"".join([_REQUEUED.pack(*one) for one in ranges])
     size = HEAD_SIZE + len(head)
     count = len(ranges)
-    return _seal(RETURNED, head, size=size, seed=seed, count=count, time=time, body_crc=synced)
+    return _seal(REQUEUED, head, size=size, seed=seed, count=count, time=time, body_crc=synced)
 
 
 def group_head(body: bytes, count: int, *, seed: int, time: int) -> bytes:
@@ -271,10 +271,10 @@ def decode_settled(
     return _SETTLED.iter_unpack(data[offset + HEAD_SIZE : offset + head.head_size])
 
 
-def decode_returned(
+def decode_requeued(
     data: bytes, head: RecordHead, offset: int = 0
 ) -> Iterator[tuple[int, int, int, int]]:
-    return _RETURNED.iter_unpack(data[offset + HEAD_SIZE : offset + head.head_size])
+    return _REQUEUED.iter_unpack(data[offset + HEAD_SIZE : offset + head.head_size])
 
 
 def group_is_good(data: bytes, head: RecordHead, offset: int = 0) -> bool:

@@ -28,9 +28,9 @@ class RecordReader:
     """Finds messages by queue and offset, and records by position."""
 
     def __init__(
-        self, books: LogIndex, segments: SegmentList, settle: Callable[[int, range], None]
+        self, index: LogIndex, segments: SegmentList, settle: Callable[[int, range], None]
     ) -> None:
-        self._books = books
+        self._index = index
         self._segments = segments
         self._settle = settle
         # Position -> store time and messages. Whoever appends enters them.
@@ -38,7 +38,7 @@ class RecordReader:
         self.damaged = 0  # messages that could not be read
         self._lost: dict[int, Intervals] = {}  # by queue: those already told
 
-    def forget_written(self, position: int | None) -> None:
+    def drop_written(self, position: int | None) -> None:
         """Everything before that position is in its file; None: everything is."""
         if position is None:
             self.unwritten.clear()
@@ -47,14 +47,20 @@ class RecordReader:
 
     # -- by queue and offset --------------------------------------------------------------------
 
-    def read_from(
-        self, queue: int, start: int, stop: int, *, max_bytes: int, with_settled: bool
+    def read(
+        self,
+        queue: int,
+        start: int,
+        stop: int,
+        *,
+        max_bytes: int = LOAD_BYTES,
+        with_settled: bool = False,
     ) -> tuple[list[StoredRun], int]:
         """Messages of start .. stop - 1, record by record, about ``max_bytes`` of them.
 
         Returns them and the offset at which to go on. Damaged ones are counted and left out.
         """
-        index = self._books.queues.get(queue)
+        index = self._index.queues.get(queue)
         if index is None:
             return [], stop
         loaded: list[StoredRun] = []

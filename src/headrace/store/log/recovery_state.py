@@ -49,7 +49,7 @@ class RecoveryReport:
 
     def damaged(self, text: str) -> None:
         self.damage.append(text)
-        logger.error("damage in the journal: %s", text)
+        logger.error("damage in the log: %s", text)
 
     def unfinished(self, text: str) -> None:
         self.cut.append(text)
@@ -58,7 +58,7 @@ class RecoveryReport:
 
 @dataclass(slots=True)
 class RecoveredState:
-    """The journal as found."""
+    """The log as found."""
 
     segments: list[Segment] = field(default_factory=list)
     queues: dict[int, QueueIndex] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator
 
 from headrace.store.disk import Disk
 from headrace.store.failpoints import passing
@@ -41,9 +41,11 @@ class SegmentList:
         self._leftovers: deque[str] = deque()  # names of files that are still to be removed
         self._stubborn: set[str] = set()  # those that could not be
 
-    def as_sequence(self) -> Sequence[Segment]:
-        """For statistics: look, do not touch."""
-        return self._all
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
 
     def at(self, position: int) -> Segment:
         """The one whose positions include ``position``."""

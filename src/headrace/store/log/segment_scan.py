@@ -221,10 +221,10 @@ def _apply(part: SegmentRecord, state: RecoveredState) -> None:
             index = state.queues.setdefault(queue, QueueIndex())
             index.settled.add(first, stop)
             index.next_offset = max(index.next_offset, stop)
-    elif part.head.kind == r.RETURNED:
-        for queue, first, stop, count in r.decode_returned(part.data, part.head, part.at):
+    elif part.head.kind == r.REQUEUED:
+        for queue, first, stop, count in r.decode_requeued(part.data, part.head, part.at):
             index = state.queues.setdefault(queue, QueueIndex())
-            index.returned.append((first, stop, count))
+            index.requeued.append((first, stop, count))
             index.next_offset = max(index.next_offset, stop)
 
 

@@ -1,11 +1,11 @@
 """Copying a data directory while its broker runs, and putting such a copy back.
 
-The journal is only appended to, so a copy needs no stop. What could go wrong is that a segment is
+The log is only appended to, so a copy needs no stop. What could go wrong is that a segment is
 deleted meanwhile: its acknowledgements live on in the checkpoint that came before the deletion.
 So the checkpoint is read first, then all segments are opened (an open file outlives its name), and
 if there is another checkpoint by then, all this begins again; it takes milliseconds.
 
-Positions of readers are taken before the journal, so that none is ahead of it; declarations after
+Positions of readers are taken before the log, so that none is ahead of it; declarations after
 it, so that every queue which has messages in it is there.
 """
 
@@ -51,7 +51,7 @@ class CopySummary:
 
 
 class _Snapshot:
-    """The journal at one moment: the checkpoints, and all files they may need, open."""
+    """The log at one moment: the checkpoints, and all files they may need, open."""
 
     def __init__(self, checkpoints: dict[str, bytes | None], files: dict[str, int]) -> None:
         self.checkpoints = checkpoints
@@ -275,7 +275,7 @@ def _set_back(directory: Path, early: Declarations) -> None:
     journal was copied.
 
     A group or pin that was removed since stays removed. One that was added since stays as it is: it
-    may be ahead of the journal, which the start of a broker sees to.
+    may be ahead of the log, which the start of a broker sees to.
     """
     metadata = SqliteMetadata(directory)
     failures: list[Exception] = []

@@ -1,4 +1,4 @@
-"""Compacting a journal at once, without a broker: whatever is dead gives its space back."""
+"""Compacting a log at once, without a broker: whatever is dead gives its space back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WORTH_IT = 0.9  # less of a segment alive than that: it is written again
 
 @dataclass(frozen=True, slots=True)
 class SpaceUsed:
-    """What a journal takes."""
+    """What a log takes."""
 
     segments: int
     bytes: int
@@ -55,13 +55,13 @@ def compact(path: Path, progress: Callable[[int, int], None]) -> tuple[SpaceUsed
         log = CommitLog(
             RealDisk(journal), lambda: time.time_ns() // 1_000_000, whole_seed_from=noted
         )
-        if noted != log.whole_seed_from:
-            write_format(path, log.whole_seed_from)
-        log.retain_only(retained(catalogue, log))
+        if noted != log.segments.whole_seed_from:
+            write_format(path, log.segments.whole_seed_from)
+        log.index.retain_only(retained(catalogue, log))
         _retain(log, catalogue)
-        messages = sum(segment.live for segment in log.segments())
+        messages = sum(segment.live for segment in log.segments)
         _run(log, progress)
-        alive = sum(segment.live for segment in log.segments())
+        alive = sum(segment.live for segment in log.segments)
         # Compacting is no clean end of a broker that had none.
         log.close(clean=log.report.clean)
         after = _files(journal)
@@ -79,17 +79,17 @@ def _retain(log: CommitLog, catalogue: Declarations) -> None:
         kind = str(queue.arguments.get("x-queue-type", "classic"))
         found = effective(policies.get(queue.vhost, ()), "queue", queue.name, kind)
         settings = queue_settings(queue.arguments, found.definition if found else {})
-        log.set_retention(queue.id, settings.retention)
-    log.release_settled()
+        log.space.set_retention(queue.id, settings.retention)
+    log.index.release_settled()
 
 
 def _run(log: CommitLog, progress: Callable[[int, int], None]) -> None:
-    chosen = [one.base for one in log.segments() if _is_wasteful(one)]
+    chosen = [one.base for one in log.segments if _is_wasteful(one)]
     log.compactor.rule = _ChosenSegments(bases=frozenset(chosen))
     driver = LogDriver(log)
     while log.compactor.step():
         driver.wait_for(lambda: not log.is_writing)
-        left = sum(1 for one in log.segments() if one.base in chosen and one.live)
+        left = sum(1 for one in log.segments if one.base in chosen and one.live)
         progress(len(chosen) - left, len(chosen))
     for _ in range(2):  # a segment goes when neither of the kept checkpoints needs it
         log.checkpoint()

@@ -128,7 +128,7 @@ class _ReadOnlyFile(RealFile):
 
 
 class ReadOnlyDisk:
-    """The journal's directory for recovery that changes nothing, with index files out of sight.
+    """The log's directory for recovery that changes nothing, with index files out of sight.
 
     Without them recovery reads every record, so what it finds does not depend on them.
     """
@@ -181,7 +181,7 @@ class LogDriver:
         while not condition():
             self._callbacks.get()()
             if self.log.failed is not None:
-                raise StoreError(f"the journal cannot be written: {self.log.failed}")
+                raise StoreError(f"the log cannot be written: {self.log.failed}")
 
     def commit(self) -> None:
         """Everything appended so far is on disk when this returns."""

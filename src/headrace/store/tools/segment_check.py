@@ -1,4 +1,4 @@
-"""Checking one segment of the journal: its records, their contents, and its index file."""
+"""Checking one segment of the log: its records, their contents, and its index file."""
 
 from __future__ import annotations
 

@@ -14,18 +14,18 @@ from headrace.store.api.message_log import DurabilityLevel, RecordDestination
 from headrace.store.log.segment import segment_name
 from headrace.store.paging_files import Scratch
 from support.faulty_disk import ForgetfulDisk
-from support.storage.log_stage import JournalStage
+from support.storage.log_stage import LogStage
 
 ROUTE = Route("ex", "key")
 QUEUE = 1
 
 
 class TailStage:
-    """A tail over a journal and a scratch directory, and messages for it."""
+    """A tail over a log and a scratch directory, and messages for it."""
 
     def __init__(self, directory: Path) -> None:
         self.disk = ForgetfulDisk()
-        self.journal = JournalStage(self.disk, segment_size=1 << 16)
+        self.journal = LogStage(self.disk, segment_size=1 << 16)
         self.scratch = Scratch(directory)
         self.tail = self.new_tail()
         self.next = 0
@@ -34,7 +34,7 @@ class TailStage:
         return QueueTail(self.scratch, self.journal.log, QUEUE, lambda stored: stored.ttl_ms)
 
     def run(self, *contents: bytes, stored: bool, priority: int = 0) -> Run:
-        """Messages with the next offsets, in the journal too if they are to be stored."""
+        """Messages with the next offsets, in the log too if they are to be stored."""
         first, self.next = self.next, self.next + len(contents)
         if stored:
             self.journal.log.append(
@@ -149,7 +149,7 @@ def test_what_is_restored_comes_before_what_is_new(stage: TailStage) -> None:
     stage.run(b"old", stored=True)
     stage.journal.restart()
     stage.tail = stage.new_tail()
-    stage.tail.restore(0, 1, *stage.journal.log.live(QUEUE))
+    stage.tail.restore(0, 1, *stage.journal.log.reads.live(QUEUE))
     stage.push(b"new", stored=True)
     stage.push(b"newer", stored=False)
 
@@ -166,7 +166,7 @@ def test_messages_from_before_a_crash_are_suspected_of_having_been_delivered(
     stage: TailStage,
 ) -> None:
     stage.push(b"a", b"b", stored=True)
-    stage.journal.log.returned(QUEUE, [0], 4)
+    stage.journal.log.requeued(QUEUE, [0], 4)
     stage.journal.commit()
     stage.tail.suspect_below = 2
     stage.push(b"c", stored=True)
@@ -197,7 +197,7 @@ def test_a_damaged_message_is_left_out_and_not_counted_any_more(stage: TailStage
     taken = [backlog.take(1), backlog.take(1)]
 
     assert messages(taken) == [(0, b"good"), (2, b"good")]
-    assert (backlog.count, stage.journal.log.damaged) == (0, 1)
+    assert (backlog.count, stage.journal.log.reader.damaged) == (0, 1)
 
 
 def test_clearing_returns_the_offsets_and_frees_the_files(stage: TailStage) -> None:

@@ -13,8 +13,8 @@ from headrace.wire.amqp.methods import BasicAck, BasicNack
 runs = st.tuples(
     st.integers(1, 12),  # messages
     st.sets(st.integers(0, 11)),  # refused, as far as there are so many
-    st.booleans(),  # stored: it has a position in the journal
-    st.integers(0, 3),  # how far the journal gets before the next run
+    st.booleans(),  # stored: it has a position in the log
+    st.integers(0, 3),  # how far the log gets before the next run
 )
 
 

@@ -20,7 +20,7 @@ from support.faulty_disk import ForgetfulDisk, PowerCut
 
 def some_queues() -> dict[int, QueueIndex]:
     queue = QueueIndex(50, Intervals(10, [(12, 14), (20, 30)]))
-    queue.returned = [(11, 12, 3), (40, 45, 1)]
+    queue.requeued = [(11, 12, 3), (40, 45, 1)]
     queue.epochs = [(1, 0), (2, 33)]
     return {1: QueueIndex(), 7: queue}
 
@@ -55,7 +55,7 @@ def test_a_checkpoint_survives_the_round_trip() -> None:
     assert queue.epochs == [(1, 0), (2, 33)]
     assert (queue.next_offset, queue.settled.floor) == (50, 10)
     assert list(queue.settled.ranges()) == [(12, 14), (20, 30)]
-    assert queue.returned == [(11, 12, 3), (40, 45, 1)]
+    assert queue.requeued == [(11, 12, 3), (40, 45, 1)]
 
 
 def test_every_cut_and_every_changed_byte_is_noticed() -> None:
@@ -76,7 +76,7 @@ def test_a_checkpoint_of_version_1_is_read() -> None:
     assert (found.position, found.clean, sorted(found.queues)) == (4096, True, [7])
     assert (queue.next_offset, queue.settled.floor) == (50, 10)
     assert list(queue.settled.ranges()) == [(12, 14), (20, 30)]
-    assert (queue.returned, queue.epochs) == ([(11, 12, 3)], [])
+    assert (queue.requeued, queue.epochs) == ([(11, 12, 3)], [])
     assert (found.sequence, found.whole_seed_from, found.begin_epoch) == (0, None, False)
 
 

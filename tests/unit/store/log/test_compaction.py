@@ -11,7 +11,7 @@ from headrace.store.log import compaction
 from headrace.store.log.compaction import CompactionRule
 from headrace.store.log.segment import Segment
 from support.faulty_disk import ForgetfulDisk, PowerCut
-from support.storage.log_stage import EAGER, JournalStage
+from support.storage.log_stage import EAGER, LogStage
 
 
 def segment(*, total: int, live: int, used: int, live_bytes: int) -> Segment:
@@ -31,7 +31,7 @@ def test_the_rule_wants_large_segments_that_are_mostly_dead() -> None:
 
 
 def test_a_fan_out_that_is_wholly_alive_is_left_alone() -> None:
-    stage = JournalStage(ForgetfulDisk(), segment_size=8192, rule=CompactionRule(1, 1, 0.5))
+    stage = LogStage(ForgetfulDisk(), segment_size=8192, rule=CompactionRule(1, 1, 0.5))
     for _ in range(4):
         stage.put(*[b"tiny"] * 100, to=range(100))
     stage.commit()
@@ -39,9 +39,9 @@ def test_a_fan_out_that_is_wholly_alive_is_left_alone() -> None:
     assert not stage.log.compactor.step()
 
 
-def sparse(disk: ForgetfulDisk) -> tuple[JournalStage, dict[int, bytes]]:
-    """A journal with several segments in which little is alive."""
-    stage = JournalStage(disk, segment_size=1024, rule=EAGER)
+def sparse(disk: ForgetfulDisk) -> tuple[LogStage, dict[int, bytes]]:
+    """A log with several segments in which little is alive."""
+    stage = LogStage(disk, segment_size=1024, rule=EAGER)
     for number in range(12):
         stage.put(*[b"%d.%d" % (number, part) * 30 for part in range(3)], to=[1, 2])
         stage.commit()
@@ -54,7 +54,7 @@ def sparse(disk: ForgetfulDisk) -> tuple[JournalStage, dict[int, bytes]]:
 
 def test_copies_keep_their_offsets_and_what_is_known_about_them() -> None:
     stage, alive = sparse(ForgetfulDisk())
-    stage.log.returned(1, [1], 2)
+    stage.log.requeued(1, [1], 2)
     stage.commit()
     before = {tuple(one.offsets): one[:6] for one in stage.read()}
 
@@ -83,13 +83,13 @@ def test_a_crash_at_any_operation_of_a_compaction_loses_and_doubles_nothing(
     for again in (stage.crash, stage.restart):
         again()
         assert stage.held(1) == stage.held(2) == alive
-        assert [stage.log.live(queue)[0] for queue in (1, 2)] == [len(alive)] * 2
+        assert [stage.log.reads.live(queue)[0] for queue in (1, 2)] == [len(alive)] * 2
         stage.compact()
         assert stage.held(1) == stage.held(2) == alive
 
 
 def test_a_segment_that_is_not_written_yet_is_not_read() -> None:
-    stage = JournalStage(ForgetfulDisk(), segment_size=1024, rule=EAGER)
+    stage = LogStage(ForgetfulDisk(), segment_size=1024, rule=EAGER)
     stage.put(b"a" * 300)
     stage.commit()
     stage.put(b"b" * 300)
@@ -104,20 +104,20 @@ def test_a_segment_that_is_not_written_yet_is_not_read() -> None:
 
 def test_messages_settled_while_they_are_copied_are_not_brought_back() -> None:
     stage, alive = sparse(ForgetfulDisk())
-    stage.log.tidy()
+    stage.log.compact_step()
     stage.log.settle(1, [1])
-    stage.log.forget(2)
+    stage.log.space.delete_queue(2)
     stage.compact()
 
     del alive[1]
     assert (stage.held(1), stage.held(2)) == (alive, {})
     stage.restart()
-    stage.log.retain_only({1})
+    stage.log.index.retain_only({1})
     assert stage.held(1) == alive
 
 
 def test_space_comes_back_on_a_real_disk(tmp_path: Path) -> None:
-    stage = JournalStage(RealDisk(tmp_path), segment_size=4096, rule=EAGER)
+    stage = LogStage(RealDisk(tmp_path), segment_size=4096, rule=EAGER)
     for number in range(100):
         stage.put(b"%d" % number * 200)
         stage.commit()
@@ -136,7 +136,7 @@ def test_space_comes_back_on_a_real_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize("crash", [False, True])
 def test_copies_can_be_read_by_offset_as_before(crash: bool, tmp_path: Path) -> None:
     """Their positions lie behind everything that came in since, and they are on disk."""
-    stage = JournalStage(RealDisk(tmp_path), segment_size=1024, rule=EAGER)
+    stage = LogStage(RealDisk(tmp_path), segment_size=1024, rule=EAGER)
     for number in range(12):
         stage.put(*[b"%d.%d" % (number, part) * 30 for part in range(3)])
         stage.commit()
@@ -147,8 +147,8 @@ def test_copies_can_be_read_by_offset_as_before(crash: bool, tmp_path: Path) -> 
 
     def seen() -> tuple[int, set[int]]:
         durable = stage.log.durable
-        end = stage.log.bounds(1, durable).end
-        stretches, _ = stage.log.locate(1, 0, end, durable)
+        end = stage.log.reads.readable_range(1, durable).end
+        stretches, _ = stage.log.reads.locate(1, 0, end, durable)
         pairs = [pair for one in stretches for pair in zip(one.lows, one.highs, strict=True)]
         return end, {offset for low, high in pairs for offset in range(low, high)}
 

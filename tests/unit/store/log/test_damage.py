@@ -11,7 +11,7 @@ import pytest
 from headrace.store.api.message_log import DurabilityLevel
 from headrace.store.log.segment import index_name, segment_name
 from support.faulty_disk import ForgetfulDisk, ForgetfulFile
-from support.storage.log_stage import JournalStage
+from support.storage.log_stage import LogStage
 
 
 class BadDisk(ForgetfulDisk):
@@ -43,13 +43,13 @@ def disk() -> BadDisk:
 
 
 @pytest.fixture
-def stage(disk: BadDisk) -> Iterator[JournalStage]:
-    stage = JournalStage(disk, segment_size=4096)
+def stage(disk: BadDisk) -> Iterator[LogStage]:
+    stage = LogStage(disk, segment_size=4096)
     yield stage
     stage.log.close()
 
 
-def fill(stage: JournalStage, count: int = 12) -> dict[int, bytes]:
+def fill(stage: LogStage, count: int = 12) -> dict[int, bytes]:
     """Three messages to a segment. The last one is followed by nothing but a crash."""
     for number in range(count):
         stage.put(b"%02d" % number * 500)
@@ -64,7 +64,7 @@ def without(alive: dict[int, bytes], *gone: int) -> dict[int, bytes]:
 again = pytest.mark.parametrize("again", ["crash", "restart"])
 
 
-def reopened(stage: JournalStage, again: str) -> None:
+def reopened(stage: LogStage, again: str) -> None:
     if again == "restart":
         stage.log.close()
     stage.open()
@@ -77,10 +77,10 @@ def reopened(stage: JournalStage, again: str) -> None:
 @pytest.mark.parametrize("has_index", [True, False])
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
 def test_a_missing_segment_is_named_and_the_rest_is_served(
-    stage: JournalStage, disk: BadDisk, place: int, has_index: bool, again: str
+    stage: LogStage, disk: BadDisk, place: int, has_index: bool, again: str
 ) -> None:
     alive = fill(stage)
-    base = stage.log.segments()[place].base
+    base = [*stage.log.segments][place].base
     if again == "restart":
         stage.log.close()
     disk.remove(segment_name(base))
@@ -95,17 +95,17 @@ def test_a_missing_segment_is_named_and_the_rest_is_served(
     assert stage.held() == without(alive, *lost)
     assert report.lost == [(1, known.start, known.stop)]
     assert [f"{base:020d}" in text and "missing" in text for text in report.damage] == [True]
-    assert stage.log.next_offset(1) == (known.stop if known != lost else 12)
+    assert stage.log.reads.next_offset(1) == (known.stop if known != lost else 12)
     assert not stage.crash().report.damage  # reported once; it is not expected any more
 
 
 @again
 @pytest.mark.parametrize("has_index", [True, False])
 def test_a_segment_cut_short_is_named(
-    stage: JournalStage, disk: BadDisk, has_index: bool, again: str
+    stage: LogStage, disk: BadDisk, has_index: bool, again: str
 ) -> None:
     alive = fill(stage)
-    base = stage.log.segments()[1].base
+    base = [*stage.log.segments][1].base
     if again == "restart":
         stage.log.close()
     data = disk.contents(segment_name(base))
@@ -123,10 +123,10 @@ def test_a_segment_cut_short_is_named(
 
 @again
 def test_a_misnamed_segment_is_reported_and_left_alone(
-    stage: JournalStage, disk: BadDisk, again: str
+    stage: LogStage, disk: BadDisk, again: str
 ) -> None:
     alive = fill(stage)
-    base = stage.log.segments()[1].base
+    base = [*stage.log.segments][1].base
     if again == "restart":
         stage.log.close()
     content = bytes(disk.contents(segment_name(base)))
@@ -158,7 +158,7 @@ def spoil(disk: BadDisk, content: bytes) -> None:
 @pytest.mark.parametrize("number", [0, 499, 999])
 def test_a_flipped_bit_in_the_last_record_costs_one_message(number: int) -> None:
     disk = BadDisk()
-    stage = JournalStage(disk, segment_size=1 << 20)
+    stage = LogStage(disk, segment_size=1 << 20)
     stage.put(b"first")
     stage.commit()
     contents = [b"message %03d" % number * 9 for number in range(1000)]
@@ -176,10 +176,10 @@ def test_a_flipped_bit_in_the_last_record_costs_one_message(number: int) -> None
 
 def test_a_damaged_head_of_the_last_record_is_no_unfinished_write() -> None:
     disk = BadDisk()
-    stage = JournalStage(disk, segment_size=1 << 20)
+    stage = LogStage(disk, segment_size=1 << 20)
     stage.put(b"first")
     stage.commit()
-    start = stage.log.segments()[0].used
+    start = next(iter(stage.log.segments)).used
     stage.put(*[b"x" * 100] * 50)
     stage.commit()
     disk.contents(segment_name(0))[start + 40] ^= 1
@@ -198,7 +198,7 @@ def zero(disk: BadDisk, content: bytes, head: int) -> None:
 
 
 def test_what_a_later_record_knows_to_be_synced_is_damaged_even_if_it_is_zeros(
-    stage: JournalStage, disk: BadDisk
+    stage: LogStage, disk: BadDisk
 ) -> None:
     """Three commits of one segment: the third one says that the second was synced."""
     for content in (b"a" * 1000, b"b" * 1000, b"c" * 100):
@@ -210,12 +210,12 @@ def test_what_a_later_record_knows_to_be_synced_is_damaged_even_if_it_is_zeros(
 
     assert stage.held() == {0: b"a" * 1000, 2: b"c" * 100}
     assert report.cut == []
-    assert stage.log.damaged == 1
+    assert stage.log.reader.damaged == 1
 
 
 @pytest.mark.parametrize("witness", ["a later record", "a checkpoint"])
 def test_a_synced_record_of_zeros_is_no_unfinished_write(
-    stage: JournalStage, disk: BadDisk, witness: str
+    stage: LogStage, disk: BadDisk, witness: str
 ) -> None:
     for content in (b"a" * 1000, b"b" * 1000):
         stage.put(content)
@@ -236,7 +236,7 @@ def test_a_synced_record_of_zeros_is_no_unfinished_write(
 
 def test_unfinished_writes_before_a_good_record_are_no_damage(disk: BadDisk) -> None:
     """Without a sync any sectors of the last writes may be missing, also of the first of them."""
-    stage = JournalStage(disk, segment_size=16384)
+    stage = LogStage(disk, segment_size=16384)
     stage.put(b"first")
     stage.commit()
     for content in (b"a" * 2000, b"b" * 600):
@@ -250,7 +250,7 @@ def test_unfinished_writes_before_a_good_record_are_no_damage(disk: BadDisk) -> 
 
     assert stage.held() == {0: b"first", 2: b"b" * 600}
     assert (report.damage, len(report.cut)) == ([], 1)
-    assert stage.log.damaged == 0
+    assert stage.log.reader.damaged == 0
     for name in [name for name in disk.names() if name.endswith(".idx")]:
         disk.remove(name)
     assert not stage.crash().report.damage  # nor is it later
@@ -271,7 +271,7 @@ def bad_sector(disk: BadDisk, content: bytes) -> None:
 def test_an_unreadable_sector_costs_the_messages_that_it_touches(
     disk: BadDisk, is_open: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage = JournalStage(disk, segment_size=1 << 20)
+    stage = LogStage(disk, segment_size=1 << 20)
     contents = [bytes([number + 65]) * 8000 for number in range(20)]
     stage.put(*contents)
     stage.commit()
@@ -286,13 +286,11 @@ def test_an_unreadable_sector_costs_the_messages_that_it_touches(
     missing = set(range(21)) - set(found)
     assert 10 in missing
     assert missing <= {9, 10, 11}
-    assert stage.log.damaged == len(missing)
+    assert stage.log.reader.damaged == len(missing)
     assert segment_name(0) in caplog.text
 
 
-def test_an_unreadable_index_or_checkpoint_is_made_again(
-    stage: JournalStage, disk: BadDisk
-) -> None:
+def test_an_unreadable_index_or_checkpoint_is_made_again(stage: LogStage, disk: BadDisk) -> None:
     alive = fill(stage)
     stage.log.close()
     disk.bad = [(name, 9) for name in disk.names() if name.endswith(".idx")]
@@ -306,7 +304,7 @@ def test_an_unreadable_index_or_checkpoint_is_made_again(
 
 
 def test_a_checkpoint_that_ends_with_the_broker_leaves_no_missing_segment(
-    stage: JournalStage,
+    stage: LogStage,
 ) -> None:
     stage.put(b"a" * 3000)
     stage.put(b"b" * 3000)

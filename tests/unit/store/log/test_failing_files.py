@@ -16,7 +16,7 @@ from headrace.store.log.checkpoint import NAMES
 from headrace.store.log.disk_reserve import NAME, DiskReserve
 from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX
 from support.faulty_disk import ForgetfulDisk
-from support.storage.log_stage import EAGER, JournalStage
+from support.storage.log_stage import EAGER, LogStage
 from unit.store.log.test_group_commit import Threaded, broken
 
 ERRORS = (errno.EIO, errno.EPERM)
@@ -46,7 +46,7 @@ def disk() -> StubbornDisk:
     return StubbornDisk()
 
 
-def fill(stage: JournalStage, count: int = 12) -> None:
+def fill(stage: LogStage, count: int = 12) -> None:
     """Messages of 1 KiB: three to a segment."""
     for number in range(count):
         stage.put(b"%d" % number * 500)
@@ -58,7 +58,7 @@ def fill(stage: JournalStage, count: int = 12) -> None:
 def test_a_file_that_cannot_be_removed_does_not_stop_the_log(
     disk: StubbornDisk, error: int, suffix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage = JournalStage(disk)
+    stage = LogStage(disk)
     fill(stage)
     stage.checkpoint()
     stage.log.settle(1, range(12))
@@ -78,7 +78,7 @@ def test_a_file_that_cannot_be_removed_does_not_stop_the_log(
 
 
 def test_a_file_that_could_not_be_removed_is_tried_again(disk: StubbornDisk) -> None:
-    stage = JournalStage(disk)
+    stage = LogStage(disk)
     fill(stage)
     stage.checkpoint()
     before = disk.named(SUFFIX)
@@ -94,11 +94,11 @@ def test_a_file_that_could_not_be_removed_is_tried_again(disk: StubbornDisk) -> 
     assert not disk.named(INDEX_SUFFIX)
 
 
-@pytest.mark.parametrize("end", [JournalStage.restart, JournalStage.crash])
+@pytest.mark.parametrize("end", [LogStage.restart, LogStage.crash])
 def test_what_was_in_a_file_that_stayed_does_not_come_back(
-    disk: StubbornDisk, end: Callable[[JournalStage], object]
+    disk: StubbornDisk, end: Callable[[LogStage], object]
 ) -> None:
-    stage = JournalStage(disk, rule=EAGER)
+    stage = LogStage(disk, rule=EAGER)
     fill(stage)
     disk.error, disk.suffix = errno.EPERM, SUFFIX
     stage.log.settle(1, [0, 1, 3, 4, 6, 7, 9])
@@ -110,7 +110,7 @@ def test_what_was_in_a_file_that_stayed_does_not_come_back(
 
     end(stage)
     assert sorted(stage.held()) == [8, 10, 11]
-    assert stage.log.live(1)[0] == 3
+    assert stage.log.reads.live(1)[0] == 3
 
     disk.error = None
     stage.checkpoint()
@@ -125,7 +125,7 @@ def test_a_leftover_of_a_crash_that_cannot_be_removed_is_left(
 ) -> None:
     disk.create(f"{what}.new").close()
     disk.error, disk.suffix = errno.EPERM, ".new"
-    stage = JournalStage(disk)
+    stage = LogStage(disk)
     fill(stage)
     stage.checkpoint()
 
@@ -139,7 +139,7 @@ def test_a_leftover_of_a_crash_that_cannot_be_removed_is_left(
 def test_an_empty_segment_that_cannot_be_removed_does_not_keep_the_log_from_starting(
     disk: StubbornDisk,
 ) -> None:
-    stage = JournalStage(disk)
+    stage = LogStage(disk)
     fill(stage, 1)
     disk.create(f"{1 << 20:020d}{SUFFIX}", 4096).close()
     disk.error = errno.EIO

@@ -19,7 +19,7 @@ PATIENCE = 10
 
 
 class Threaded:
-    """A journal with its real writer; callbacks run in wait_until()."""
+    """A log with its real writer; callbacks run in wait_until()."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -49,7 +49,7 @@ class Threaded:
             channel_number=0,
             ttl_ms=None,
             contents=[content],
-            placed=[RecordDestination(1, self.log.next_offset(1), 1)],
+            placed=[RecordDestination(1, self.log.reads.next_offset(1), 1)],
             level=DurabilityLevel.FSYNC,
         )
         self.log.flush()
@@ -132,7 +132,7 @@ def test_closing_commits_what_was_not_flushed_yet(threaded: Threaded) -> None:
 
     log = threaded.reopen()
     assert log.report.clean
-    assert log.live(1)[0] == 1
+    assert log.reads.live(1)[0] == 1
 
 
 def test_a_crash_without_any_record_is_no_clean_end(threaded: Threaded) -> None:
@@ -145,5 +145,5 @@ def test_a_crash_without_any_record_is_no_clean_end(threaded: Threaded) -> None:
 
     assert not log.report.clean
     crashed._writer.stop()  # type: ignore[union-attr]
-    for segment in crashed.segments():
+    for segment in crashed.segments:
         segment.file.close()  # type: ignore[union-attr]

@@ -8,6 +8,8 @@ from headrace.store.api.message_log import RecordDestination
 from headrace.store.log import record as r
 from headrace.store.log.appender import AtomicGroup, PendingAcks, ranges_of
 from headrace.store.log.segment import SegmentRecord, parts_of, walk
+from support.faulty_disk import ForgetfulDisk
+from support.storage.log_stage import LogStage
 
 
 @pytest.mark.parametrize(
@@ -30,19 +32,38 @@ def test_settled_ranges_are_joined_by_queue() -> None:
     assert notes.settled_ranges() == [(1, 3, 6), (2, 6, 7)]
 
 
-def test_notes_can_be_added_and_forgotten() -> None:
-    notes, other = PendingAcks(), PendingAcks()
-    assert not notes
-    notes.settled = {1: [(0, 1)]}
+def test_acks_of_a_group_are_added_to_those_of_the_log() -> None:
+    acks, other = PendingAcks(), PendingAcks()
+    assert not acks
+    acks.settled = {1: [(0, 1)]}
     other.settled = {1: [(1, 2)], 2: [(0, 1)]}
-    other.returned = [(1, 2, 3, 1), (2, 1, 2, 1)]
+    other.requeued = [(1, 2, 3, 1), (2, 1, 2, 1)]
 
-    notes.add(other)
-    assert notes.settled_ranges() == [(1, 0, 2), (2, 0, 1)]
-    notes.forget(1)
+    acks.add(other)
 
-    assert (notes.settled_ranges(), notes.returned) == ([(2, 0, 1)], [(2, 1, 2, 1)])
-    assert notes
+    assert acks.settled_ranges() == [(1, 0, 2), (2, 0, 1)]
+    assert acks.requeued == [(1, 2, 3, 1), (2, 1, 2, 1)]
+    assert acks
+
+
+def test_acks_of_a_deleted_queue_are_not_written() -> None:
+    stage = LogStage(ForgetfulDisk())
+    stage.put(b"a", b"b", to=(1, 2))
+    stage.commit()
+    for queue in (1, 2):
+        stage.log.settle(queue, [0])
+        stage.log.requeued(queue, [1], 1)
+    stage.log.space.delete_queue(1)
+    stage.commit()
+
+    (segment,) = stage.log.segments
+    data = segment.read(segment.base, segment.used)
+    records = [
+        one for one in walk(data, segment.base, segment.seed) if isinstance(one, SegmentRecord)
+    ]
+    _, settled, requeued = records
+    assert list(r.decode_settled(data, settled.head, settled.at)) == [(2, 0, 1)]
+    assert list(r.decode_requeued(data, requeued.head, requeued.at)) == [(2, 1, 2, 1)]
 
 
 def test_a_group_is_one_record_and_knows_where_its_messages_are() -> None:
@@ -51,7 +72,7 @@ def test_a_group_is_one_record_and_knows_where_its_messages_are() -> None:
         placed = [RecordDestination(1, number, 1)]
         group.messages.append(r.OutgoingMessages("", "k", 0, None, [b"%d" % number], placed, 2))
     group.notes.settled = {2: [(0, 1)]}
-    group.notes.returned = [(3, 0, 1, 1)]
+    group.notes.requeued = [(3, 0, 1, 1)]
 
     size = group.measure()
     data = b"".join(group.encode(64, 1000))
@@ -61,5 +82,5 @@ def test_a_group_is_one_record_and_knows_where_its_messages_are() -> None:
     assert (len(data), found.head.items) == (size, 4)
     inside = list(parts_of(found))
     kinds = [one.head.kind for one in inside]
-    assert kinds == [r.MESSAGES, r.MESSAGES, r.SETTLED, r.RETURNED]
+    assert kinds == [r.MESSAGES, r.MESSAGES, r.SETTLED, r.REQUEUED]
     assert group.spots == [(one.at, one.head.size) for one in inside[:2]]

@@ -90,7 +90,7 @@ def test_replacing_puts_entries_in_order_and_keeps_the_next_offset() -> None:
 
 def test_the_latest_note_about_deliveries_counts() -> None:
     index = index_of((0, 9))
-    index.returned = [(0, 5, 1), (2, 3, 2)]
+    index.requeued = [(0, 5, 1), (2, 3, 2)]
 
     assert index.deliveries_of(0, 9) == [(0, 2, 1), (2, 3, 2), (3, 5, 1), (5, 9, 0)]
     assert index.deliveries_of(3, 5) == [(3, 5, 1)]
@@ -99,9 +99,9 @@ def test_the_latest_note_about_deliveries_counts() -> None:
 
 def test_notes_about_settled_messages_are_forgotten() -> None:
     index = index_of((0, 9))
-    index.returned = [(0, 2, 1), (2, 5, 1)]
+    index.requeued = [(0, 2, 1), (2, 5, 1)]
     index.settled.add(0, 3)
 
-    index.prune_returned()
+    index.prune_requeued()
 
-    assert index.returned == [(2, 5, 1)]
+    assert index.requeued == [(2, 5, 1)]

@@ -29,7 +29,7 @@ def messages(seed: int = SEED) -> bytes:
 RECORDS = {
     "messages": messages(),
     "settled": r.settled_bytes([(1, 2, 3), (4, 5, 6)], seed=SEED, time=1),
-    "returned": r.returned_bytes([(1, 2, 3, 4)], seed=SEED, time=1),
+    "returned": r.requeued_bytes([(1, 2, 3, 4)], seed=SEED, time=1),
     "group": r.group_head(messages(INNER), 1, seed=SEED, time=1) + messages(INNER),
 }
 every = pytest.mark.parametrize("data", RECORDS.values(), ids=RECORDS)

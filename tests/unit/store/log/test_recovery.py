@@ -11,7 +11,7 @@ from headrace.store.api.message_log import DurabilityLevel
 from headrace.store.log.checkpoint import NAMES
 from headrace.store.log.segment import segment_name
 from support.faulty_disk import ForgetfulDisk
-from support.storage.log_stage import EAGER, JournalStage
+from support.storage.log_stage import EAGER, LogStage
 
 DELIVERED = "a damaged message was delivered"
 
@@ -22,11 +22,11 @@ def disk() -> ForgetfulDisk:
 
 
 @pytest.fixture
-def stage(disk: ForgetfulDisk) -> JournalStage:
-    return JournalStage(disk, segment_size=1024)
+def stage(disk: ForgetfulDisk) -> LogStage:
+    return LogStage(disk, segment_size=1024)
 
 
-def fill(stage: JournalStage, count: int = 10) -> dict[int, bytes]:
+def fill(stage: LogStage, count: int = 10) -> dict[int, bytes]:
     """Several segments; every third message is settled. Returns what is alive."""
     for number in range(count):
         stage.put(b"%d" % number * 300)
@@ -54,7 +54,7 @@ spoilers = pytest.mark.parametrize("spoiler", SPOILERS.values(), ids=SPOILERS)
 
 @spoilers
 def test_damaged_indexes_are_made_again(
-    stage: JournalStage, disk: ForgetfulDisk, spoiler: Callable[[bytearray], None]
+    stage: LogStage, disk: ForgetfulDisk, spoiler: Callable[[bytearray], None]
 ) -> None:
     alive = fill(stage)
     stage.log.close()
@@ -68,7 +68,7 @@ def test_damaged_indexes_are_made_again(
     assert len(stage.log.report.rebuilt) == len(indexes) > 2
 
 
-def test_missing_indexes_are_made_again(stage: JournalStage, disk: ForgetfulDisk) -> None:
+def test_missing_indexes_are_made_again(stage: LogStage, disk: ForgetfulDisk) -> None:
     alive = fill(stage)
     stage.log.close()
     for name in [name for name in disk.names() if name.endswith(".idx")]:
@@ -78,7 +78,7 @@ def test_missing_indexes_are_made_again(stage: JournalStage, disk: ForgetfulDisk
     assert stage.held() == alive
 
 
-def test_sound_indexes_are_used(stage: JournalStage) -> None:
+def test_sound_indexes_are_used(stage: LogStage) -> None:
     alive = fill(stage)
 
     report = stage.restart().report
@@ -90,11 +90,11 @@ def test_sound_indexes_are_used(stage: JournalStage) -> None:
 
 @pytest.mark.parametrize(
     "end",
-    [JournalStage.checkpoint, lambda stage: stage.log.close()],
+    [LogStage.checkpoint, lambda stage: stage.log.close()],
     ids=["checkpoint", "close"],
 )
 def test_what_was_scanned_once_has_an_index_from_the_next_checkpoint_on(
-    stage: JournalStage, disk: ForgetfulDisk, end: Callable[[JournalStage], None]
+    stage: LogStage, disk: ForgetfulDisk, end: Callable[[LogStage], None]
 ) -> None:
     alive = fill(stage)
     stage.log.close()
@@ -110,7 +110,7 @@ def test_what_was_scanned_once_has_an_index_from_the_next_checkpoint_on(
     assert stage.held() == alive
 
 
-def test_a_segment_cut_after_a_crash_is_scanned_once(stage: JournalStage) -> None:
+def test_a_segment_cut_after_a_crash_is_scanned_once(stage: LogStage) -> None:
     stage.put(b"a" * 300)
     stage.commit()
     assert stage.crash().report.scanned_bytes > 0
@@ -123,7 +123,7 @@ def test_a_segment_cut_after_a_crash_is_scanned_once(stage: JournalStage) -> Non
 
 
 def test_a_missing_checkpoint_costs_nothing_while_all_segments_are_there(
-    stage: JournalStage, disk: ForgetfulDisk
+    stage: LogStage, disk: ForgetfulDisk
 ) -> None:
     alive = fill(stage)
     stage.log.close()
@@ -139,7 +139,7 @@ def test_a_missing_checkpoint_costs_nothing_while_all_segments_are_there(
 
 @spoilers
 def test_a_damaged_checkpoint_is_reported_and_no_message_is_lost(
-    stage: JournalStage, disk: ForgetfulDisk, spoiler: Callable[[bytearray], None]
+    stage: LogStage, disk: ForgetfulDisk, spoiler: Callable[[bytearray], None]
 ) -> None:
     alive = fill(stage)
     stage.log.close()
@@ -154,7 +154,7 @@ def test_a_damaged_checkpoint_is_reported_and_no_message_is_lost(
 
 @pytest.mark.parametrize("is_synced", [True, False])
 def test_checkpoints_are_durable_before_a_segment_goes(
-    stage: JournalStage,
+    stage: LogStage,
     disk: ForgetfulDisk,
     is_synced: bool,
     monkeypatch: pytest.MonkeyPatch,
@@ -184,14 +184,14 @@ def test_checkpoints_are_durable_before_a_segment_goes(
 @pytest.mark.parametrize("lost", NAMES)
 @pytest.mark.parametrize("is_gone", [False, True], ids=["damaged", "gone"])
 def test_one_of_two_checkpoints_is_enough(
-    stage: JournalStage, disk: ForgetfulDisk, lost: str, is_gone: bool
+    stage: LogStage, disk: ForgetfulDisk, lost: str, is_gone: bool
 ) -> None:
     """Also when segments with acknowledgements were removed meanwhile."""
     alive = fill(stage)
     for _ in range(4):
         stage.checkpoint()
     stage.log.settle(1, [next(iter(alive))])
-    next_offset = stage.log.next_offset(1)
+    next_offset = stage.log.reads.next_offset(1)
     stage.log.close()
     if is_gone:
         disk.remove(lost)
@@ -202,14 +202,12 @@ def test_one_of_two_checkpoints_is_enough(
 
     del alive[next(iter(alive))]
     assert stage.held() == alive
-    assert stage.log.next_offset(1) == next_offset
+    assert stage.log.reads.next_offset(1) == next_offset
     assert [text for text in report.damage if text.startswith(f"{lost}: ")]
     assert not report.clean
 
 
-def test_leftovers_of_interrupted_writes_do_no_harm(
-    stage: JournalStage, disk: ForgetfulDisk
-) -> None:
+def test_leftovers_of_interrupted_writes_do_no_harm(stage: LogStage, disk: ForgetfulDisk) -> None:
     alive = fill(stage)
     stage.log.close()
     for name in ("checkpoint.new", f"{0:020d}.idx.new", "something else"):
@@ -237,13 +235,13 @@ def torn(disk: ForgetfulDisk, start: int, stop: int, lost: str) -> None:
 @pytest.mark.parametrize("size", [900, 1500])
 def test_a_torn_last_record_is_cut_and_reported(lost: str, size: int) -> None:
     disk = ForgetfulDisk()
-    stage = JournalStage(disk, segment_size=8192)
+    stage = LogStage(disk, segment_size=8192)
     stage.put(b"a" * 200)
     stage.commit()
-    used = stage.log.segments()[0].used
+    used = next(iter(stage.log.segments)).used
     stage.put(b"b" * size, b"c" * size, to=[1, 2])
     stage.commit()
-    torn(disk, used, stage.log.segments()[0].used, lost)
+    torn(disk, used, next(iter(stage.log.segments)).used, lost)
 
     stage.crash()
 
@@ -254,13 +252,13 @@ def test_a_torn_last_record_is_cut_and_reported(lost: str, size: int) -> None:
 
 
 def test_a_settlement_of_a_message_that_is_gone_keeps_its_number_taken(
-    stage: JournalStage, disk: ForgetfulDisk
+    stage: LogStage, disk: ForgetfulDisk
 ) -> None:
     """Both were written and not synced; of the message nothing stayed."""
     stage.put(b"a")
-    start = stage.log.segments()[0].used
+    start = next(iter(stage.log.segments)).used
     stage.put(b"b")
-    stop = stage.log.segments()[0].used
+    stop = next(iter(stage.log.segments)).used
     stage.log.settle(1, [1])
     stage.commit()
     disk.contents(segment_name(0))[start:stop] = bytes(stop - start)
@@ -273,7 +271,7 @@ def test_a_settlement_of_a_message_that_is_gone_keeps_its_number_taken(
 
 
 def test_positions_go_on_behind_a_checkpoint_that_knows_more_than_the_log(
-    stage: JournalStage, disk: ForgetfulDisk
+    stage: LogStage, disk: ForgetfulDisk
 ) -> None:
     """Messages that need no sync may be lost before a checkpoint; what follows must count."""
     stage.put(b"a" * 500, level=DurabilityLevel.OS)
@@ -293,9 +291,9 @@ def test_positions_go_on_behind_a_checkpoint_that_knows_more_than_the_log(
 # -- groups -------------------------------------------------------------------------------------
 
 
-def move(stage: JournalStage, content: bytes) -> int:
+def move(stage: LogStage, content: bytes) -> int:
     """From queue 1 to queue 2 at once; returns where the group begins."""
-    start = stage.log.segments()[0].used
+    start = next(iter(stage.log.segments)).used
     with stage.log.atomic():
         stage.put(content, to=[2])
         stage.log.settle(1, [0])
@@ -306,7 +304,7 @@ def move(stage: JournalStage, content: bytes) -> int:
 
 @pytest.mark.parametrize("at", [0, 40, 100, 250], ids=["head", "record", "content", "settlement"])
 def test_a_torn_group_did_not_happen_now_or_later(
-    stage: JournalStage, disk: ForgetfulDisk, at: int
+    stage: LogStage, disk: ForgetfulDisk, at: int
 ) -> None:
     content = b"m" * 100
     stage.put(content)
@@ -324,7 +322,7 @@ def test_a_torn_group_did_not_happen_now_or_later(
     assert (stage.held(1), stage.held(2)) == ({0: content}, {})
 
 
-def test_damage_in_an_old_group_costs_one_message(stage: JournalStage, disk: ForgetfulDisk) -> None:
+def test_damage_in_an_old_group_costs_one_message(stage: LogStage, disk: ForgetfulDisk) -> None:
     with stage.log.atomic():
         stage.put(b"a" * 100, b"b" * 100, b"c" * 100)
     stage.checkpoint()
@@ -334,7 +332,7 @@ def test_damage_in_an_old_group_costs_one_message(stage: JournalStage, disk: For
     stage.crash()
 
     assert stage.held() == {0: b"a" * 100, 2: b"c" * 100}
-    assert stage.log.damaged == 1
+    assert stage.log.reader.damaged == 1
 
 
 # -- what recovery found is safe from then on ---------------------------------------------------
@@ -343,7 +341,7 @@ def test_damage_in_an_old_group_costs_one_message(stage: JournalStage, disk: For
 @pytest.mark.parametrize("seed", range(20))
 def test_what_was_found_after_a_kill_survives_a_power_cut(seed: int) -> None:
     disk = ForgetfulDisk()
-    stage = JournalStage(disk, segment_size=1024)
+    stage = LogStage(disk, segment_size=1024)
     stage.put(b"a" * 700)
     stage.put(b"b" * 700)
     disk.ignores = lambda operation, name: operation == "sync"
@@ -358,7 +356,7 @@ def test_what_was_found_after_a_kill_survives_a_power_cut(seed: int) -> None:
     assert stage.held() == found == {0: b"a" * 700, 1: b"b" * 700}
 
 
-def test_empty_segments_are_removed(stage: JournalStage, disk: ForgetfulDisk) -> None:
+def test_empty_segments_are_removed(stage: LogStage, disk: ForgetfulDisk) -> None:
     stage.put(b"a")
     stage.commit()
     disk.create(segment_name(1024), 1024)
@@ -410,7 +408,7 @@ def spoiled_rounds(rng: Random, rounds: int, *, compacting: bool) -> list[str]:
 
 def spoiled_round(rng: Random, *, compacting: bool) -> str | None:
     disk = ForgetfulDisk()
-    stage = JournalStage(disk, segment_size=1024, rule=EAGER)
+    stage = LogStage(disk, segment_size=1024, rule=EAGER)
     alive: dict[int, bytes] = {}
     for number in range(8):
         contents = [rng.randbytes(rng.randrange(1, 150)) for _ in range(3)]
@@ -436,6 +434,6 @@ def spoiled_round(rng: Random, *, compacting: bool) -> str | None:
         return DELIVERED
     if len({offset // 3 for offset in missing}) > 1:
         return f"more than one record is gone: {sorted(missing)}"
-    if stage.log.damaged != len(missing):
-        return f"{len(missing)} are gone, {stage.log.damaged} were reported"
+    if stage.log.reader.damaged != len(missing):
+        return f"{len(missing)} are gone, {stage.log.reader.damaged} were reported"
     return None

@@ -1,4 +1,4 @@
-"""Retention in the journal: settled messages stay readable by offset, until their time is over."""
+"""Retention in the log: settled messages stay readable by offset, until their time is over."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import pytest
 
 from headrace.model.retention import Retention
 from support.faulty_disk import ForgetfulDisk
-from support.storage.log_stage import EAGER, JournalStage
+from support.storage.log_stage import EAGER, LogStage
 
 
-def kept(stage: JournalStage, queue: int = 1) -> list[bytes]:
+def kept(stage: LogStage, queue: int = 1) -> list[bytes]:
     """Everything that can be read by offset, settled or not."""
-    stop = stage.log.next_offset(queue)
-    found, following = stage.log.read_from(queue, 0, stop, with_settled=True)
+    stop = stage.log.reads.next_offset(queue)
+    found, following = stage.log.reads.read(queue, 0, stop, with_settled=True)
     assert following == stop
     return [content for one in found for content in one.contents]
 
 
 @pytest.fixture
-def stage() -> JournalStage:
-    stage = JournalStage(ForgetfulDisk(), segment_size=1024, rule=EAGER)
-    stage.log.set_retention(1, Retention(ms=10_000))
+def stage() -> LogStage:
+    stage = LogStage(ForgetfulDisk(), segment_size=1024, rule=EAGER)
+    stage.log.space.set_retention(1, Retention(ms=10_000))
     return stage
 
 
-def fill(stage: JournalStage, count: int = 8) -> list[bytes]:
+def fill(stage: LogStage, count: int = 8) -> list[bytes]:
     contents = [b"%d" % number * 200 for number in range(count)]
     for content in contents:
         stage.put(content)
@@ -32,30 +32,30 @@ def fill(stage: JournalStage, count: int = 8) -> list[bytes]:
     return contents
 
 
-def test_settled_messages_are_not_delivered_but_can_be_read(stage: JournalStage) -> None:
+def test_settled_messages_are_not_delivered_but_can_be_read(stage: LogStage) -> None:
     contents = fill(stage)
     stage.log.settle(1, range(8))
     stage.compact()
 
     assert stage.read() == []
-    assert stage.log.live(1) == (0, 0)
+    assert stage.log.reads.live(1) == (0, 0)
     assert kept(stage) == contents
 
 
-def test_they_go_when_their_time_is_over_and_so_does_the_space(stage: JournalStage) -> None:
+def test_they_go_when_their_time_is_over_and_so_does_the_space(stage: LogStage) -> None:
     fill(stage)
     stage.log.settle(1, range(8))
     stage.compact()
-    segments = len(stage.log.segments())
+    segments = len(stage.log.segments)
 
     stage.now += 10_000
     stage.compact()
 
     assert kept(stage) == []
-    assert len(stage.log.segments()) < segments
+    assert len(stage.log.segments) < segments
 
 
-def test_what_is_not_settled_never_goes(stage: JournalStage) -> None:
+def test_what_is_not_settled_never_goes(stage: LogStage) -> None:
     contents = fill(stage)
     stage.log.settle(1, range(1, 8))
     stage.now += 100_000
@@ -65,9 +65,9 @@ def test_what_is_not_settled_never_goes(stage: JournalStage) -> None:
     assert [one.contents for one in stage.read()] == [contents[:1]]
 
 
-def test_bytes_bound_what_is_kept(stage: JournalStage) -> None:
+def test_bytes_bound_what_is_kept(stage: LogStage) -> None:
     contents = fill(stage)
-    stage.log.set_retention(1, Retention(size=900))
+    stage.log.space.set_retention(1, Retention(size=900))
     stage.log.settle(1, range(8))
     stage.commit()
     stage.compact()
@@ -78,26 +78,26 @@ def test_bytes_bound_what_is_kept(stage: JournalStage) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_retained_messages_survive_a_restart(stage: JournalStage, clean: bool) -> None:
+def test_retained_messages_survive_a_restart(stage: LogStage, clean: bool) -> None:
     contents = fill(stage)
     stage.log.settle(1, range(8))
     stage.checkpoint()
 
     _ = stage.restart() if clean else stage.crash()
-    stage.log.set_retention(1, Retention(ms=10_000))
-    stage.log.release_settled()
+    stage.log.space.set_retention(1, Retention(ms=10_000))
+    stage.log.index.release_settled()
     stage.compact()
 
     assert stage.read() == []
     assert kept(stage) == contents
 
 
-def test_without_retention_nothing_is_kept(stage: JournalStage) -> None:
+def test_without_retention_nothing_is_kept(stage: LogStage) -> None:
     fill(stage)
     stage.log.settle(1, range(8))
     stage.commit()
-    stage.log.set_retention(1, None)
+    stage.log.space.set_retention(1, None)
     stage.compact()
 
     assert kept(stage) == []
-    assert sum(segment.live for segment in stage.log.segments()) == 0
+    assert sum(segment.live for segment in stage.log.segments) == 0

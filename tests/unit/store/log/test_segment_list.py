@@ -35,7 +35,7 @@ def test_a_position_belongs_to_the_last_segment_that_begins_before_it(disk: Forg
 
 def test_positions_are_never_given_twice(disk: ForgetfulDisk) -> None:
     segments = make(disk, 1, 1)
-    segments.remove(list(segments.as_sequence()))
+    segments.remove(list(segments))
 
     assert segments.new(1).base == 264
     assert segments.at(264).base == 264
@@ -69,7 +69,7 @@ def test_each_segment_is_indexed_once(disk: ForgetfulDisk) -> None:
 
 def test_many_dead_segments_are_removed_a_few_at_a_time(disk: ForgetfulDisk) -> None:
     segments = make(disk, *[1] * 4 * REMOVED_AT_ONCE)
-    segments.remove(list(segments.as_sequence()))
+    segments.remove(list(segments))
     assert len(list(disk.names())) >= 3 * REMOVED_AT_ONCE
 
     steps = 1

@@ -1,4 +1,4 @@
-"""A backup is complete or not there, and consistent though the journal moves on."""
+"""A backup is complete or not there, and consistent though the log moves on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def open_log(path: Path, segment_size: int = 8192) -> LogDriver:
 def put(driver: LogDriver, *contents: bytes) -> range:
     """Stored, and on disk when this returns."""
     log = driver.log
-    first = log.next_offset(QUEUE)
+    first = log.reads.next_offset(QUEUE)
     log.append(
         exchange="",
         key="k",
@@ -51,7 +51,7 @@ def put(driver: LogDriver, *contents: bytes) -> range:
 
 def contents(path: Path) -> list[bytes]:
     driver = open_log(path)
-    found, _ = driver.log.read_from(QUEUE, 0, 1 << 40, max_bytes=1 << 30)
+    found, _ = driver.log.reads.read(QUEUE, 0, 1 << 40, max_bytes=1 << 30)
     driver.log.close()
     return [content for one in found for content in one.contents]
 
@@ -145,7 +145,7 @@ def test_it_begins_again_when_there_is_a_new_checkpoint(
         driver.wait_for(lambda: not driver.log.is_writing)
         driver.log.checkpoint()  # the second one that finds it dead: it is deleted
         driver.wait_for(lambda: not driver.log.is_writing)
-        assert len(driver.log.segments()) == 2
+        assert len(driver.log.segments) == 2
 
     meanwhile = once(move_on)
 
@@ -329,7 +329,7 @@ def test_compacting_keeps_what_a_queue_retains(tmp_path: Path) -> None:
     metadata.save(QueueRow(QUEUE, "u1", "/", "orders", arguments={"x-retention": "1GB"}))
     metadata.close()
     driver = open_log(data)
-    driver.log.set_retention(QUEUE, Retention(size=10**9))
+    driver.log.space.set_retention(QUEUE, Retention(size=10**9))
     put(driver, b"a", b"b", b"c")
     driver.log.settle(QUEUE, [1])
     driver.log.close()
@@ -337,7 +337,7 @@ def test_compacting_keeps_what_a_queue_retains(tmp_path: Path) -> None:
     compact(data, lambda done, total: None)
 
     driver = open_log(data)
-    found, _ = driver.log.read_from(QUEUE, 0, 3, with_settled=True)
+    found, _ = driver.log.reads.read(QUEUE, 0, 3, with_settled=True)
     assert [content for one in found for content in one.contents] == [b"a", b"b", b"c"]
     driver.log.close()
 

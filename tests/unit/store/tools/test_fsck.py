@@ -35,7 +35,7 @@ def open_log(path: Path) -> LogDriver:
 
 
 def put(log: CommitLog, queue: int, *contents: bytes) -> range:
-    first = log.next_offset(queue)
+    first = log.reads.next_offset(queue)
     placed = [RecordDestination(queue, first, len(contents))]
     log.append(exchange="", key="k", channel_number=0, ttl_ms=None, contents=contents,
                placed=placed, level=DurabilityLevel.FSYNC)  # fmt: skip
@@ -77,7 +77,9 @@ def data(tmp_path: Path) -> Path:
 
 def contents(path: Path, queue: int) -> list[bytes]:
     driver = open_log(path)
-    found, _ = driver.log.read_from(queue, 0, driver.log.next_offset(queue), max_bytes=1 << 30)
+    found, _ = driver.log.reads.read(
+        queue, 0, driver.log.reads.next_offset(queue), max_bytes=1 << 30
+    )
     driver.log.close()
     return [content for one in found for content in one.contents]
 

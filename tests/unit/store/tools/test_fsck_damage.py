@@ -177,7 +177,7 @@ def test_a_broker_serves_the_rest_around_a_bad_sector(
     BadSector(monkeypatch, file, 1600)
 
     driver = open_log(data)
-    found, _ = driver.log.read_from(ORDERS, 0, 12, max_bytes=1 << 30)
+    found, _ = driver.log.reads.read(ORDERS, 0, 12, max_bytes=1 << 30)
     driver.log.close()
 
     offsets = {offset for one in found for offset in one.offsets}

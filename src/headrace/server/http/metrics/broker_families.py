@@ -190,9 +190,9 @@ def _disk(management: ManagementContext, values: Mapping[str, int]) -> Iterator[
     yield counter("rabbitmq_queue_disk_writes", "Messages stored", values["disk_writes"])
     yield counter("rabbitmq_queue_messages_published", "Messages put into queues",
                   _published(management))  # fmt: skip
-    journal = management.broker.storage.journal
-    if journal is not None:
-        timings = journal.timings
+    log = management.broker.storage.log
+    if log is not None:
+        timings = log.timings
         yield counter("rabbitmq_io_write_bytes", "Bytes written", timings.bytes)
         yield counter("rabbitmq_io_write_ops", "Commits written", timings.commits)
         yield counter("rabbitmq_io_write_time_seconds", "Time writing", timings.write_seconds)
@@ -212,15 +212,15 @@ def _published(management: ManagementContext) -> int:
 def own_families(management: ManagementContext) -> Iterator[Metric]:
     """What RabbitMQ has no name for."""
     broker = management.broker
-    journal = broker.storage.journal
-    if journal is not None:
-        timings = journal.timings
+    log = broker.storage.log
+    if log is not None:
+        timings = log.timings
         yield histogram("headrace_confirm_latency_seconds",
                         "From the first message of a group commit until all of it is on disk",
                         timings.confirm)  # fmt: skip
-        yield histogram("headrace_fsync_seconds", "One sync of the journal", timings.sync)
+        yield histogram("headrace_fsync_seconds", "One sync of the log", timings.sync)
         yield gauge("headrace_journal_unsynced_bytes", "Appended and not on disk yet",
-                    max(0, journal.end - journal.durable))  # fmt: skip
+                    max(0, log.end - log.durable))  # fmt: skip
     yield histogram("headrace_event_loop_lag_seconds", "How late a timer fires",
                     management.lag.lag)  # fmt: skip
     yield gauge("headrace_queue_wait_seconds",

@@ -29,7 +29,7 @@ class BrowsedMessage(NamedTuple):
     key: str
     deliveries: int
     content: bytes
-    stored_at: int | None = None  # ms since 1970, when it comes from the journal
+    stored_at: int | None = None  # ms since 1970, when it comes from the log
 
 
 def look(queue: Queue, start: int, count: int) -> list[BrowsedMessage]:
@@ -63,12 +63,12 @@ def _resident(backlog: Backlog, start: int) -> Iterator[BrowsedMessage]:
 
 
 def stored(queue: Queue, start: int, *, settled: bool) -> Iterator[BrowsedMessage]:
-    """Messages from the journal; with ``settled`` also those that retention still keeps."""
-    journal = queue.vhost.storage.journal
-    if journal is None or queue.number is None:
+    """Messages from the log; with ``settled`` also those that retention still keeps."""
+    log = queue.vhost.storage.log
+    if log is None or queue.number is None:
         return
     while start < queue.next_offset:
-        found, start = journal.read_from(
+        found, start = log.reads.read(
             queue.number, start, queue.next_offset, max_bytes=READ_BYTES, with_settled=settled
         )
         for one in found:

@@ -1,6 +1,6 @@
 """POST /api/queues/V/Q/move: messages from the head of a queue to somewhere else, none lost.
 
-A message leaves its queue and arrives in one step of the journal: after a crash it is in the one
+A message leaves its queue and arrives in one step of the log: after a crash it is in the one
 place or the other.
 """
 
@@ -140,7 +140,7 @@ def _without_history(properties: Properties) -> Properties:
 async def _move_one(
     source: Queue, part: SettledRange[Consumer], to: _RedriveTarget, content: bytes
 ) -> int | None:
-    """Move a message that was taken; its position in the journal, None when it has no place."""
+    """Move a message that was taken; its position in the log, None when it has no place."""
     way = to.way(content, part.run.route.key, part.run.contents[0])
     if way is None:
         return None

@@ -1,4 +1,4 @@
-"""Where a range of offsets is: for readers that map the segments themselves."""
+"""Reads of the commit log by queue and offset, and where the records of a range are."""
 
 from __future__ import annotations
 
@@ -7,27 +7,65 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import groupby
 
+from headrace.model.epochs import Epochs
 from headrace.model.intervals import Intervals
 from headrace.model.readable_range import ReadableRange
-from headrace.store.api.message_log import Stretch
+from headrace.store.api.message_log import StoredExtent, Stretch
 from headrace.store.disk import File
 from headrace.store.log.log_index import LogIndex
 from headrace.store.log.queue_index import Columns, QueueIndex
+from headrace.store.log.record_reader import RecordReader
 from headrace.store.log.segment_list import SegmentList
 
 MAX_RECORDS = 32_768  # of one answer: to find them must not take the loop long
 MAX_SEGMENTS = 32  # their files are open at once
 
 
-class Locator:
-    """Looks into the books; changes nothing."""
+class CommitLogReads:
+    """LogReads of a commit log; changes nothing."""
 
-    def __init__(self, books: LogIndex, segments: SegmentList) -> None:
-        self._books = books
+    def __init__(self, index: LogIndex, segments: SegmentList, reader: RecordReader) -> None:
+        self._index = index
         self._segments = segments
+        self.read = reader.read
 
-    def bounds(self, number: int, synced: int) -> ReadableRange:
-        index = self._books.queues.get(number)
+    def next_offset(self, queue: int) -> int:
+        index = self._index.queues.get(queue)
+        return index.next_offset if index is not None else 0
+
+    def floor(self, queue: int) -> int:
+        index = self._index.queues.get(queue)
+        return index.settled.floor if index is not None else 0
+
+    def live(self, queue: int) -> tuple[int, int]:
+        index = self._index.queues.get(queue)
+        if index is None:
+            return 0, 0
+        count = size = 0
+        for entry in index.entries():
+            n = index.settled.count_missing(entry.first, entry.stop)
+            count += n
+            size += n * entry.weight
+        return count, size
+
+    def extents(self, queue: int, start: int = 0) -> Iterator[StoredExtent]:
+        index = self._index.queues.get(queue)
+        if index is not None:
+            for one in index.entries(start):
+                yield StoredExtent(
+                    one.first, one.stop, one.time, (one.stop - one.first) * one.weight
+                )
+
+    def epochs(self, queue: int) -> Epochs:
+        index = self._index.queues.get(queue)
+        return index.epochs if index is not None else self._index.first_epochs()
+
+    def first_at(self, queue: int, time: int) -> int:
+        index = self._index.queues.get(queue)
+        return index.first_at(time) if index is not None else 0
+
+    def readable_range(self, queue: int, synced: int) -> ReadableRange:
+        index = self._index.queues.get(queue)
         if index is None:
             return ReadableRange(0, 0, 0)
         first = last = None
@@ -54,15 +92,10 @@ class Locator:
         has come in since: their positions say nothing."""
         return position < synced or self._segments.at(position).cold
 
-    def first_at(self, number: int, time: int) -> int:
-        """The lowest offset stored at ``time`` or later."""
-        index = self._books.queues.get(number)
-        return index.first_at(time) if index is not None else 0
-
-    def locate(self, number: int, start: int, stop: int, synced: int) -> tuple[list[Stretch], int]:
+    def locate(self, queue: int, start: int, stop: int, synced: int) -> tuple[list[Stretch], int]:
         """The records that hold start .. stop - 1, as far as they are safe and needed by somebody,
         and the offset at which to go on: ``stop``, unless there were too many."""
-        index = self._books.queues.get(number)
+        index = self._index.queues.get(queue)
         if index is None:
             return [], stop
         found = index.columns(start, stop, MAX_RECORDS)
@@ -80,7 +113,6 @@ class Locator:
         return stretches, max(start, min(following, stop))
 
     def _by_segment(self, positions: array[int]) -> Iterator[tuple[int, int, int]]:
-        """(base, low, high): positions[low:high] are in that segment."""
         bases = self._segments.bases
         low = 0
         for place, group in groupby([bisect_right(bases, one) for one in positions]):
