@@ -1,4 +1,4 @@
-"""What claims are made of, and where the ids of a lane are complete."""
+"""What claims are made of, and where the ids of a priority are complete."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ small = st.integers(0, 30)
 
 
 @st.composite
-def lane_work(draw: st.DrawFn) -> ClaimableWork:
+def priority_work(draw: st.DrawFn) -> ClaimableWork:
     """Ids up to head are expired, due or done; those above are new."""
     head = draw(st.integers(0, 60))
     kinds = draw(st.lists(st.sampled_from("edx"), min_size=head, max_size=head))
@@ -38,11 +38,11 @@ def lane_work(draw: st.DrawFn) -> ClaimableWork:
     return ClaimableWork(head, head + draw(small), held, due)
 
 
-works = st.dictionaries(st.sampled_from(BY_URGENCY), lane_work(), min_size=1)
+works = st.dictionaries(st.sampled_from(BY_URGENCY), priority_work(), min_size=1)
 
 
 def ids_of(piece: ClaimRange) -> set[tuple[Priority, int]]:
-    return {(piece.lane, number) for number in range(piece.start, piece.end + 1)}
+    return {(piece.priority, number) for number in range(piece.start, piece.end + 1)}
 
 
 @given(works, st.integers(1, 80), st.integers(0, 50))
@@ -60,7 +60,7 @@ def test_a_lower_lane_gets_something_only_when_the_higher_ones_are_empty(
 ) -> None:
     taken = dict.fromkeys(BY_URGENCY, 0)
     for piece in plan(work, room):
-        taken[piece.lane] += len(piece)
+        taken[piece.priority] += len(piece)
     for above, below in itertools.pairwise(BY_URGENCY):
         if taken[below]:
             assert above not in work or taken[above] == work[above].waiting
@@ -71,7 +71,7 @@ def test_pieces_are_what_was_waiting(
     work: dict[Priority, ClaimableWork], room: int, min_share: int
 ) -> None:
     for piece in plan(work, room, min_share):
-        its = work[piece.lane]
+        its = work[piece.priority]
         if piece.held is not None:
             assert piece.held in its.expired
             assert piece.start == piece.held.start and piece.end <= piece.held.end
@@ -89,9 +89,11 @@ def test_new_messages_come_after_messages_of_expired_claims(
     work: dict[Priority, ClaimableWork], room: int, min_share: int
 ) -> None:
     pieces = plan(work, room, min_share)
-    for lane in {piece.lane for piece in pieces if piece.is_fresh}:
-        again = sum(len(piece) for piece in pieces if piece.lane is lane and not piece.is_fresh)
-        assert again == work[lane].waiting - (work[lane].stable - work[lane].head)
+    for priority in {piece.priority for piece in pieces if piece.is_fresh}:
+        again = sum(
+            len(piece) for piece in pieces if piece.priority is priority and not piece.is_fresh
+        )
+        assert again == work[priority].waiting - (work[priority].stable - work[priority].head)
 
 
 @given(st.dictionaries(st.integers(1, 50), st.integers(1, 3)))
@@ -121,7 +123,7 @@ def test_a_fence_stays_inside_the_hole_and_begins_at_its_lowest_id(
 def test_shares_fill_the_room(waiting: dict[Priority, int], room: int, min_share: int) -> None:
     taken = shares(waiting, room, min_share)
     assert sum(taken.values()) == min(room, sum(waiting.values()))
-    assert all(taken[lane] <= waiting.get(lane, 0) for lane in BY_URGENCY)
+    assert all(taken[priority] <= waiting.get(priority, 0) for priority in BY_URGENCY)
 
 
 chunks = st.dictionaries(
@@ -137,7 +139,12 @@ def test_no_more_stays_than_the_limit_but_the_newest(
     found: dict[Priority, list[RetentionChunk]], limit: int
 ) -> None:
     ends = over_limit(found, limit)
-    kept = [chunk for lane, its in found.items() for chunk in its if chunk.end > ends.get(lane, 0)]
+    kept = [
+        chunk
+        for priority, its in found.items()
+        for chunk in its
+        if chunk.end > ends.get(priority, 0)
+    ]
     newest = [its[-1] for its in found.values() if its]
     assert all(chunk in kept for chunk in newest)
     assert sum(chunk.size for chunk in kept) <= max(limit, sum(one.size for one in newest))

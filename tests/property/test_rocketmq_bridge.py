@@ -38,14 +38,14 @@ def records(draw: st.DrawFn) -> TopicRecord:
 
 @given(records(), st.sampled_from(Priority))
 def test_a_rocketmq_message_comes_back_from_an_amqp_queue(
-    record: TopicRecord, lane: Priority
+    record: TopicRecord, priority: Priority
 ) -> None:
-    content = content_of(decode_entry(encode_record(record)), lane, 131072)
+    content = content_of(decode_entry(encode_record(record)), priority, 131072)
     shown = properties_of(content)
     entry = entry_of(content, record.properties.get("TAGS", ""))
     back = take_record(encode_entry(entry))
 
-    assert entry.lane is lane
+    assert entry.priority is priority
     assert shown.message_id == record.properties["UNIQ_KEY"]
     assert back.body == record.body
     kept = {name: one for name, one in back.properties.items() if not name.startswith("amqp.")}
@@ -78,7 +78,7 @@ def test_an_amqp_message_comes_back_from_a_rocketmq_consumer(
 ) -> None:
     entry = entry_of(make_content(sent, body), key)
     seen = take_record(encode_entry(entry))
-    again = content_of(decode_entry(encode_record(replace(seen))), entry.lane, 131072)
+    again = content_of(decode_entry(encode_record(replace(seen))), entry.priority, 131072)
 
     assert seen.properties["TAGS"] == key
     assert body_of(again) == body
@@ -96,5 +96,5 @@ def test_no_amqp_publisher_can_write_what_the_broker_notes(headers: dict[str, st
     entry = entry_of(content, "k")
 
     assert not any(name.startswith("$rocketmq.") for name in entry.properties)
-    back = content_of(decode_entry(encode_entry(entry)), entry.lane, 131072)
+    back = content_of(decode_entry(encode_entry(entry)), entry.priority, 131072)
     assert properties_of(back) == properties_of(content)

@@ -9,10 +9,12 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from headrace.errors import BadTopicValue, ClaimLost
 from headrace.model.topics.claims import GroupClaims
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, shares
-from headrace.model.topics.partitions import Bound, ClaimReason, OffsetRange, Track
+from headrace.model.topics.partitions import Bound, ClaimReason, OffsetRange, Partition
 from headrace.model.topics.retries import Place
 
-TRACKS: list[Track] = [(lane, partition) for lane in Priority for partition in (0, 1)]
+PARTITIONS: list[Partition] = [
+    (priority, partition) for priority in Priority for partition in (0, 1)
+]
 MEMBERS = ("ann", "bob", "cid")
 MAX_ATTEMPTS = 3
 EVERYTHING = 10_000
@@ -37,7 +39,7 @@ class GroupMachine(RuleBasedStateMachine):
         super().__init__()
         self.group = GroupClaims()
         self.now = 0
-        self.bounds: dict[Track, Bound] = {}
+        self.bounds: dict[Partition, Bound] = {}
         self.numbers = 0
         self.held: dict[int, Held] = {}
         self.done: set[Place] = set()
@@ -47,15 +49,15 @@ class GroupMachine(RuleBasedStateMachine):
 
     # -- messages come and go
 
-    @rule(track=st.sampled_from(TRACKS), count=st.integers(1, 6))
-    def append(self, track: Track, count: int) -> None:
-        bound = self.bounds.get(track, Bound(0, 0))
-        self.bounds[track] = Bound(bound.first, bound.end + count)
+    @rule(partition=st.sampled_from(PARTITIONS), count=st.integers(1, 6))
+    def append(self, partition: Partition, count: int) -> None:
+        bound = self.bounds.get(partition, Bound(0, 0))
+        self.bounds[partition] = Bound(bound.first, bound.end + count)
 
-    @rule(track=st.sampled_from(TRACKS), count=st.integers(1, 3))
-    def remove_the_oldest(self, track: Track, count: int) -> None:
-        bound = self.bounds.get(track, Bound(0, 0))
-        self.bounds[track] = Bound(min(bound.first + count, bound.end), bound.end)
+    @rule(partition=st.sampled_from(PARTITIONS), count=st.integers(1, 3))
+    def remove_the_oldest(self, partition: Partition, count: int) -> None:
+        bound = self.bounds.get(partition, Bound(0, 0))
+        self.bounds[partition] = Bound(min(bound.first + count, bound.end), bound.end)
 
     @rule(ms=st.integers(1, 40))
     def time_passes(self, ms: int) -> None:
@@ -77,12 +79,17 @@ class GroupMachine(RuleBasedStateMachine):
         )
         free = self._free()
         plan = self.group.plan(room, share, self.now, self.bounds)
-        sizes = {lane: sum(place[0][0] == lane for place in free) for lane in BY_URGENCY}
+        sizes = {
+            priority: sum(place[0][0] == priority for place in free) for priority in BY_URGENCY
+        }
         wanted = shares(sizes, room, share)
-        planned = {lane: sum(s.size for s in plan if s.track[0] == lane) for lane in BY_URGENCY}
+        planned = {
+            priority: sum(s.size for s in plan if s.partition.priority == priority)
+            for priority in BY_URGENCY
+        }
         assert planned == wanted
-        assert [s.track[0] for s in plan] == sorted(
-            (s.track[0] for s in plan), key=BY_URGENCY.index
+        assert [s.partition.priority for s in plan] == sorted(
+            (s.partition.priority for s in plan), key=BY_URGENCY.index
         )
         taken = _shortened(plan, less)
         self.numbers += 1
@@ -104,8 +111,8 @@ class GroupMachine(RuleBasedStateMachine):
         """What may be handed out now."""
         busy = {place for one in self.held.values() if one.until > self.now for place in one.places}
         everything = {
-            (track, offset)
-            for track, bound in self.bounds.items()
+            (partition, offset)
+            for partition, bound in self.bounds.items()
             for offset in range(bound.first, bound.end)
         }
         later = {place for place, (due, _) in self.waiting.items() if due > self.now}
@@ -122,8 +129,8 @@ class GroupMachine(RuleBasedStateMachine):
         ]
 
     def _is_there(self, place: Place) -> bool:
-        track, offset = place
-        return offset < self.bounds[track].end
+        partition, offset = place
+        return offset < self.bounds[partition].end
 
     def _forget_overtaken(self, places: set[Place]) -> None:
         """Claims of which something is handed out to somebody else are void."""
@@ -195,7 +202,7 @@ class GroupMachine(RuleBasedStateMachine):
         if self._counts(number):
             with pytest.raises(BadTopicValue):
                 self.group.nack(
-                    number, token, [(TRACKS[0], 1 << 30)], due=0, now=self.now, max_attempts=1
+                    number, token, [(PARTITIONS[0], 1 << 30)], due=0, now=self.now, max_attempts=1
                 )
 
     @rule(given=claims, lease=st.integers(1, 50))
@@ -213,19 +220,19 @@ class GroupMachine(RuleBasedStateMachine):
         with pytest.raises(ClaimLost):
             self.group.commit(given[0], "eve", self.now)
 
-    @rule(track=st.sampled_from(TRACKS), offset=st.integers(0, 20))
-    def seek(self, track: Track, offset: int) -> None:
-        bound = self.bounds.get(track)
+    @rule(partition=st.sampled_from(PARTITIONS), offset=st.integers(0, 20))
+    def seek(self, partition: Partition, offset: int) -> None:
+        bound = self.bounds.get(partition)
         if bound is None:
             return
         offset = min(max(offset, bound.first), bound.end)
-        self.group.seek({track: offset}, self.now)
+        self.group.seek({partition: offset}, self.now)
         for number in list(self.held):
             self._void(number)
-        for place in [p for p in self.waiting if p[0][0] == track[0]]:
+        for place in [p for p in self.waiting if p[0][0] == partition.priority]:
             del self.waiting[place]
         for at in range(bound.end):
-            place = (track, at)
+            place = (partition, at)
             self.attempts.pop(place, None)
             if place in self.dead and at >= offset:
                 self.dead.discard(place)
@@ -235,10 +242,10 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_is_done_is_known_as_done(self) -> None:
-        for track, progress in self.group.tracks.items():
-            bound = self.bounds.get(track, Bound(0, 0))
+        for partition, progress in self.group.partitions.items():
+            bound = self.bounds.get(partition, Bound(0, 0))
             for offset in range(bound.first, bound.end):
-                assert (offset in progress.done) == ((track, offset) in self.done)
+                assert (offset in progress.done) == ((partition, offset) in self.done)
 
 
 def _shortened(plan: list[OffsetRange], less: int) -> list[OffsetRange]:
@@ -256,7 +263,7 @@ def _places(spans: list[OffsetRange]) -> dict[Place, int]:
     found: dict[Place, int] = {}
     for span in spans:
         for offset in range(span.start, span.stop):
-            place = (span.track, offset)
+            place = (span.partition, offset)
             assert place not in found, "twice in one batch"
             found[place] = span.attempts
         assert span.source is not ClaimReason.RETRY or span.size == 1

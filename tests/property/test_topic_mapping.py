@@ -48,7 +48,7 @@ def test_a_message_comes_back_as_it_was(sent: Properties, body: bytes, key: str)
 
     entry = entry_of(content, key)
     parts = decode_entry(encode_entry(entry))
-    back = content_of(parts, entry.lane, 131072)
+    back = content_of(parts, entry.priority, 131072)
 
     assert body_of(back) == body
     assert properties_of(back) == properties_of(content)
@@ -85,7 +85,9 @@ entries = st.builds(
 
 @given(entries)
 def test_an_entry_is_kept_whole(entry: Entry) -> None:
-    message = message_of(encode_entry(entry), lane=entry.lane, partition=2, offset=5, time=7)
+    message = message_of(
+        encode_entry(entry), priority=entry.priority, partition=2, offset=5, time=7
+    )
 
     assert message.id == (2 << 40) + 6
     for name in ("body", "token", "key", "tags", "source_ip", "message_id", "born", "properties"):
@@ -96,7 +98,7 @@ def test_an_entry_is_kept_whole(entry: Entry) -> None:
 def test_any_entry_can_be_given_to_amqp_clients(entry: Entry) -> None:
     parts: EntryFields = decode_entry(encode_entry(entry))
 
-    content = content_of(parts, entry.lane, 4096)
+    content = content_of(parts, entry.priority, 4096)
 
     assert body_of(content) == entry.body
     properties_of(content)

@@ -8,32 +8,32 @@ from hypothesis import strategies as st
 
 from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
-from headrace.model.topics.partitions import Bound, Track, message_id, place_of
+from headrace.model.topics.partitions import Bound, Partition, message_id, place_of
 from headrace.model.topics.positions import ConsumerPositions
 
-tracks = st.tuples(st.sampled_from(Priority), st.integers(0, 2))
-sizes = st.dictionaries(tracks, st.integers(0, 12), max_size=6)
+partitions = st.tuples(st.sampled_from(Priority), st.integers(0, 2))
+sizes = st.dictionaries(partitions, st.integers(0, 12), max_size=6)
 
 
 @given(sizes, st.lists(st.integers(1, 9), min_size=1, max_size=40), st.sampled_from((0, 25)))
 def test_all_messages_are_read_once_when_all_is_committed(
-    counts: dict[Track, int], rooms: list[int], share: int
+    counts: dict[Partition, int], rooms: list[int], share: int
 ) -> None:
-    bounds = {track: Bound(0, count) for track, count in counts.items()}
+    bounds = {partition: Bound(0, count) for partition, count in counts.items()}
     alone = ConsumerPositions()
-    seen: list[tuple[Track, int]] = []
+    seen: list[tuple[Partition, int]] = []
     for room in [*rooms, *[9] * 20]:
         plan = alone.plan(room, share, bounds)
         left = sum(counts.values()) - len(seen)
         assert sum(span.size for span in plan) == min(room, left)
-        lanes = [span.track[0] for span in plan]
-        assert lanes == sorted(lanes, key=BY_URGENCY.index)
+        priorities = [span.partition.priority for span in plan]
+        assert priorities == sorted(priorities, key=BY_URGENCY.index)
         assert alone.plan(room, share, bounds) == plan, "a read changes nothing"
-        seen += [(span.track, at) for span in plan for at in range(span.start, span.stop)]
-        alone.commit(0, [(span.track, span.stop) for span in plan], bounds)
+        seen += [(span.partition, at) for span in plan for at in range(span.start, span.stop)]
+        alone.commit(0, [(span.partition, span.stop) for span in plan], bounds)
     assert len(seen) == len(set(seen)) == sum(counts.values())
-    for track in counts:
-        offsets = [at for one, at in seen if one == track]
+    for partition in counts:
+        offsets = [at for one, at in seen if one == partition]
         assert offsets == sorted(offsets)
 
 
@@ -41,28 +41,28 @@ def test_all_messages_are_read_once_when_all_is_committed(
 def test_commits_never_go_back_and_seeks_make_older_ones_void(
     first: int, second: int, target: int
 ) -> None:
-    track: Track = (Priority.MIDDLE, 0)
-    bounds = {track: Bound(0, 20)}
+    partition: Partition = Partition(Priority.MIDDLE, 0)
+    bounds = {partition: Bound(0, 20)}
     alone = ConsumerPositions()
-    alone.commit(0, [(track, first)], bounds)
-    alone.commit(0, [(track, second)], bounds)
-    assert alone.tracks[track] == max(first, second)
+    alone.commit(0, [(partition, first)], bounds)
+    alone.commit(0, [(partition, second)], bounds)
+    assert alone.partitions[partition] == max(first, second)
 
-    alone.seek({track: target})
+    alone.seek({partition: target})
 
     with pytest.raises(ClaimLost):
-        alone.commit(0, [(track, 20)], bounds)
-    assert alone.tracks[track] == target
+        alone.commit(0, [(partition, 20)], bounds)
+    assert alone.partitions[partition] == target
 
 
 @pytest.mark.parametrize("stop", [-1, 21])
 def test_a_commit_outside_the_readable_range_is_refused(stop: int) -> None:
-    track: Track = (Priority.MIDDLE, 0)
+    partition: Partition = Partition(Priority.MIDDLE, 0)
     alone = ConsumerPositions()
     with pytest.raises(ClaimLost):
-        alone.commit(0, [(track, stop)], {track: Bound(0, 20)})
+        alone.commit(0, [(partition, stop)], {partition: Bound(0, 20)})
     with pytest.raises(ClaimLost):
-        alone.commit(0, [((Priority.LOW, 0), 1)], {track: Bound(0, 20)})
+        alone.commit(0, [((Priority.LOW, 0), 1)], {partition: Bound(0, 20)})
 
 
 @given(st.integers(0, 1023), st.integers(0, (1 << 40) - 2))

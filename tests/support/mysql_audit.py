@@ -33,15 +33,15 @@ def watch(cursor: Cursor, topic: str) -> None:
 def acknowledged(cursor: Cursor, topic: str, group: str) -> Counter[str]:
     """How often each message of the topic was acknowledged by the group."""
     found: Counter[str] = Counter()
-    for lane in BY_URGENCY:
+    for priority in BY_URGENCY:
         cursor.execute(
             "SELECT start_id,end_id FROM ended WHERE priority=%s AND group_id=%s",
-            (lane.label, group),
+            (priority.label, group),
         )
         ends = Counter(
             number for start, end in cursor.fetchall() for number in range(start, end + 1)
         )
-        cursor.execute(f"SELECT id,body FROM msg_p_{topic}_{lane.label} WHERE flags=0")
+        cursor.execute(f"SELECT id,body FROM msg_p_{topic}_{priority.label} WHERE flags=0")
         for number, body in cursor.fetchall():
             found[body.decode()] += ends[number]
     return found

@@ -33,11 +33,11 @@ from support import mysql_audit
 from support.mariadb import MariaDb
 from support.process_state import is_stopped
 
-PRIORITIES = tuple(lane.label for lane in BY_URGENCY)
+PRIORITIES = tuple(priority.label for priority in BY_URGENCY)
 TOPIC = "load"
 GROUP = "g"
 LEASE_S = 1.5
-# Where producers are faster than consumers, nothing of a lower lane comes in its turn, and so
+# Where producers are faster than consumers, nothing of a lower priority comes in its turn, and so
 # nobody takes over what a lost member had of it.
 MIN_SHARE = 10
 ACCIDENT_AT = 20  # batches

@@ -12,7 +12,7 @@ import msgpack
 
 from headrace import errors
 from headrace.model.retention import Retention
-from headrace.model.topics.message_priority import Priority, lane_named
+from headrace.model.topics.message_priority import Priority, priority_named
 from headrace.store.topics.types import (
     ConsumerSpec,
     Entry,
@@ -147,7 +147,7 @@ class NativeEngine:
         batch = [
             {
                 "body": one.body,
-                "priority": one.lane.label,
+                "priority": one.priority.label,
                 "key": one.key,
                 "tags": one.tags,
                 "source_ip": one.source_ip,
@@ -177,7 +177,7 @@ class NativeEngine:
         delay_ms: int,
         reason: str = "",
     ) -> None:
-        named = {} if ids is None else {"ids": [[lane.label, one] for lane, one in ids]}
+        named = {} if ids is None else {"ids": [[priority.label, one] for priority, one in ids]}
         self.line.call(
             NACK,
             topic=topic,
@@ -201,7 +201,11 @@ class NativeEngine:
         positions: Mapping[Priority, int] | None = None,
         time_ms: int | None = None,
     ) -> None:
-        named = None if positions is None else {lane.label: at for lane, at in positions.items()}
+        named = (
+            None
+            if positions is None
+            else {priority.label: at for priority, at in positions.items()}
+        )
         self.line.call(SEEK, topic=topic, positions=named, time_ms=time_ms, **_who(reader))
 
     def lag(self, topic: str, reader: ConsumerSpec) -> list[PriorityLag]:
@@ -236,18 +240,18 @@ def _who(reader: ConsumerSpec) -> dict[str, object]:
 
 
 def _message(row: Sequence[Any]) -> StoredMessage:
-    return StoredMessage(row[0], lane_named(row[1]), *row[2:])
+    return StoredMessage(row[0], priority_named(row[1]), *row[2:])
 
 
 def _lag(row: Sequence[Any]) -> PriorityLag:
-    return PriorityLag(lane_named(row[0]), *row[1:])
+    return PriorityLag(priority_named(row[0]), *row[1:])
 
 
 def _info(row: Mapping[str, Any]) -> TopicInfo:
     retention = None
     if row["retention_ms"] is not None or row["retention_bytes"] is not None:
         retention = Retention(row["retention_ms"], row["retention_bytes"])
-    parts = tuple(Part(lane_named(one[0]), *one[1:]) for one in row["parts"])
+    parts = tuple(Part(priority_named(one[0]), *one[1:]) for one in row["parts"])
     return TopicInfo(
         row["name"],
         row["uuid"],

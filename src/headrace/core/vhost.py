@@ -447,7 +447,7 @@ class Vhost:
             return (
                 None
                 if topic is None
-                else PinTarget(kind, name, topic.uuid, topic.numbers_by_queue())
+                else PinTarget(kind, name, topic.uuid, topic.numbers_by_partition_id())
             )
         queue = self.queues.get(name)
         if queue is None or queue.number is None:

@@ -61,7 +61,7 @@ def parse_retention(text: str) -> Retention | None:
 
 @dataclass(frozen=True, slots=True)
 class RetentionChunk:
-    """Neighbouring messages of a lane, counted together: the last id, bytes, time of the last."""
+    """Neighbouring messages of one priority: the last id, all bytes, time of the last."""
 
     end: int
     size: int
@@ -77,20 +77,20 @@ def removable_to(wanted: int, stable: int, holds: Iterable[int]) -> int:
 
 
 def over_limit(chunks: Mapping[Priority, list[RetentionChunk]], limit: int) -> dict[Priority, int]:
-    """Up to which id each lane must go so that no more than ``limit`` bytes stay in all lanes.
+    """Up to which id each priority is removed so that all keep at most ``limit`` bytes.
 
-    The oldest chunks go first, whole; the newest one of a lane never does.
+    The oldest chunks go first, whole; the newest one of a priority never does.
     """
     total = sum(chunk.size for its in chunks.values() for chunk in its)
     oldest = sorted(
-        ((chunk.time, lane, chunk) for lane, its in chunks.items() for chunk in its[:-1]),
+        ((chunk.time, priority, chunk) for priority, its in chunks.items() for chunk in its[:-1]),
         key=lambda one: (one[0], one[2].end),
     )
     ends: dict[Priority, int] = {}
-    for _, lane, chunk in oldest:
+    for _, priority, chunk in oldest:
         if total <= limit:
             break
-        ends[lane] = max(chunk.end, ends.get(lane, 0))
+        ends[priority] = max(chunk.end, ends.get(priority, 0))
         total -= chunk.size
     return ends
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from headrace.model.topics.message_priority import Priority
-from headrace.model.topics.partitions import MAX_OFFSET, track_of
+from headrace.model.topics.partitions import MAX_OFFSET, partition_of
 from headrace.store.api.metadata import NOT_THERE, DamagedRow, Declarations
 from headrace.store.api.rows import CursorRow, PinRow, QueueRow, RetryRow, Row, TopicRow
 from headrace.store.log.commit_log import CommitLog
@@ -146,7 +146,7 @@ def _positions(catalogue: Declarations) -> Iterator[tuple[int, str, int]]:
         topic = topics.get(pin.uuid)
         for partition, offset in _offsets(pin).items():
             if topic is not None:
-                number = _number(topic, *track_of(partition, topic.queues))
+                number = _number(topic, *partition_of(partition, topic.queues))
             else:
                 number = queues.get(pin.uuid)
             if number is not None:

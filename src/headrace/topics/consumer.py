@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Final, Protocol, runtime_checkable
 
 from headrace.errors import BadTopicValue
-from headrace.model.topics.message_priority import lane_named
+from headrace.model.topics.message_priority import priority_named
 from headrace.store.topics.engine import TopicEngine
 from headrace.store.topics.types import ConsumerSpec, Taken
 from headrace.topics.messages import (
@@ -111,7 +111,7 @@ class Consumer:
         if isinstance(failed, Message):
             if not failed.claim:
                 raise BadTopicValue("the message was not read by a consumer")
-            ids = [(lane_named(failed.priority), failed.id)]
+            ids = [(priority_named(failed.priority), failed.id)]
         if failed.claim:
             self._engine.nack(self.topic, self.reader, failed.claim, ids, delay_ms, reason)
 
@@ -141,7 +141,7 @@ class Consumer:
     def lag(self) -> dict[str, Lag]:
         """How far behind, per priority, high first."""
         found = self._engine.lag(self.topic, self.reader)
-        return {one.lane.label: lag_of(one) for one in found}
+        return {one.priority.label: lag_of(one) for one in found}
 
     def dead(self, limit: int = 100) -> list[tuple[Message, str]]:
         """What the group has given up, with the reason."""

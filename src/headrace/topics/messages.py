@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import overload
 
 from headrace.errors import BadTopicValue
-from headrace.model.topics.message_priority import Priority, lane_named
+from headrace.model.topics.message_priority import Priority, priority_named
 from headrace.store.topics import types as spi
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -37,7 +37,7 @@ class NewMessage:
                 text(name, value)
         return spi.Entry(
             bytes(body),
-            lane_named(self.priority),
+            priority_named(self.priority),
             token,
             self.ref_key,
             self.tags,
@@ -133,7 +133,7 @@ def millis(time: datetime | float) -> int:
 def message_of(found: spi.StoredMessage, claim: tuple[object, ...] = ()) -> Message:
     return Message(
         found.id,
-        found.lane.label,
+        found.priority.label,
         found.body,
         found.key,
         found.token,
@@ -144,7 +144,7 @@ def message_of(found: spi.StoredMessage, claim: tuple[object, ...] = ()) -> Mess
         found.attempts,
         found.message_id,
         None if found.born is None else when(found.born),
-        found.partition,
+        found.partition_index,
         claim,
     )
 
@@ -155,7 +155,7 @@ def batch_of(taken: spi.Taken) -> Batch:
 
 def lag_of(found: spi.PriorityLag) -> Lag:
     return Lag(
-        found.lane.label,
+        found.priority.label,
         found.position,
         found.end,
         found.messages,
@@ -207,5 +207,5 @@ def properties(value: object) -> dict[str, str]:
 def positions_of(value: object) -> dict[Priority, int]:
     """Per priority, or one for all."""
     if isinstance(value, Mapping):
-        return {lane_named(name): whole("a position", one) for name, one in value.items()}
+        return {priority_named(name): whole("a position", one) for name, one in value.items()}
     return dict.fromkeys(Priority, whole("a position", value))

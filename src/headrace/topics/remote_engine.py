@@ -12,7 +12,7 @@ from headrace.client import Channel, Connection, ConnectionFactory
 from headrace.client.core.requests import ClientRequest, Reply, nothing
 from headrace.client.errors import ConnectionClosed, HeadraceError, RequestTimeout
 from headrace.model.retention import Retention
-from headrace.model.topics.message_priority import Priority, lane_named
+from headrace.model.topics.message_priority import Priority, priority_named
 from headrace.store.topics.types import (
     ConsumerSpec,
     Entry,
@@ -223,7 +223,7 @@ class RemoteEngine:
             "reason": reason,
         }
         if ids is not None:
-            fields["ids"] = [[lane.label, number] for lane, number in ids]
+            fields["ids"] = [[priority.label, number] for priority, number in ids]
         self._call(Op.TOPIC_NACK, fields, nothing)
 
     def renew(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
@@ -242,7 +242,7 @@ class RemoteEngine:
     ) -> None:
         fields = _consumer_fields(topic, reader)
         if positions is not None:
-            fields["positions"] = {lane.label: one for lane, one in positions.items()}
+            fields["positions"] = {priority.label: one for priority, one in positions.items()}
         if time_ms is not None:
             fields["time_ms"] = time_ms
         self._call(Op.SEEK, fields, nothing)
@@ -301,7 +301,7 @@ def _append_batches(
 
 
 def _entry_fields(one: Entry) -> dict[str, Any]:
-    fields: dict[str, Any] = {"priority": one.lane.label, "body": one.body}
+    fields: dict[str, Any] = {"priority": one.priority.label, "body": one.body}
     for name in ("key", "tags", "source_ip", "message_id", "born"):
         if (value := getattr(one, name)) is not None:
             fields[name] = value
@@ -319,13 +319,13 @@ def _topic_info(fields: Mapping[str, Any]) -> TopicInfo:
         fields["queues"],
         None if ms is None and size is None else Retention(ms, size),
         fields["created_at"],
-        tuple(Part(lane_named(label), *rest) for label, *rest in fields["parts"]),
+        tuple(Part(priority_named(label), *rest) for label, *rest in fields["parts"]),
     )
 
 
 def _stored_message(row: Sequence[Any]) -> StoredMessage:
     number, label, *rest = row
-    return StoredMessage(number, lane_named(label), *rest)
+    return StoredMessage(number, priority_named(label), *rest)
 
 
 def _read_result(reply: Mapping[str, Any]) -> Taken:
@@ -334,7 +334,7 @@ def _read_result(reply: Mapping[str, Any]) -> Taken:
 
 def _priority_lag(row: Sequence[Any]) -> PriorityLag:
     label, *rest = row
-    return PriorityLag(lane_named(label), *rest)
+    return PriorityLag(priority_named(label), *rest)
 
 
 def _group_info(row: Mapping[str, Any]) -> GroupInfo:

@@ -154,14 +154,16 @@ def _topic(info: TopicInfo) -> Topic:
         info.retention,
         when(info.created_at),
         {
-            lane.label: (one.first, one.end)
-            for lane in BY_URGENCY
+            priority.label: (one.first, one.end)
+            for priority in BY_URGENCY
             for one in info.parts
-            if one.lane is lane and one.partition == 0
+            if one.priority is priority and one.partition_index == 0
         },
         {
-            lane.label: sum(one.end - one.first for one in info.parts if one.lane is lane)
-            for lane in BY_URGENCY
+            priority.label: sum(
+                one.end - one.first for one in info.parts if one.priority is priority
+            )
+            for priority in BY_URGENCY
         },
     )
 

@@ -33,9 +33,9 @@ SELECTED: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class LaneBounds:
-    """What may be read of a lane: ids first .. end - 1."""
+    """What may be read of a priority: ids first .. end - 1."""
 
-    lane: Priority
+    priority: Priority
     first: int
     end: int
     at_time: int | None = None
@@ -57,10 +57,11 @@ class TopicTables:
         """The topic's uuid, and what may be read of it now."""
         info = self._engine.describe(topic)
         at = self._engine.first_ids_at(topic, time_ms) if time_ms is not None else {}
-        lanes = [
-            LaneBounds(part.lane, part.first, part.end, at.get(part.lane)) for part in info.parts
+        priorities = [
+            LaneBounds(part.priority, part.first, part.end, at.get(part.priority))
+            for part in info.parts
         ]
-        return info.uuid, lanes
+        return info.uuid, priorities
 
     def uuid(self, topic: str) -> str:
         """What tells the topic, as it is now, from others of its name."""
@@ -70,21 +71,23 @@ class TopicTables:
         self, topic: str, query: str, start: Mapping[Priority, int], end: Mapping[Priority, int]
     ) -> None:
         """Retention keeps everything from ``start`` on; committed when this returns."""
-        before = {lane: at - 1 for lane, at in start.items()}
-        self._engine.pin(topic, query, before, {lane: at - 1 for lane, at in end.items()})
+        before = {priority: at - 1 for priority, at in start.items()}
+        self._engine.pin(topic, query, before, {priority: at - 1 for priority, at in end.items()})
 
     def pinned(self, topic: str, query: str) -> dict[Priority, int]:
         """From which ids on messages are kept for the query; empty when it has no pin."""
-        return {lane: at + 1 for lane, at in self._engine.pinned(topic, query).items()}
+        return {priority: at + 1 for priority, at in self._engine.pinned(topic, query).items()}
 
     def unpin(self, topic: str, query: str) -> None:
         self._engine.unpin(topic, query)
 
-    def select(self, topic: str, lane: Priority, start: int, end: int, names: Iterable[str]) -> str:
+    def select(
+        self, topic: str, priority: Priority, start: int, end: int, names: Iterable[str]
+    ) -> str:
         """The statement that reads ids start .. end - 1: always the same rows."""
         columns = ", ".join(f"{SELECTED[name]} AS `{name}`" for name in names)
         return (
-            f"SELECT {columns} FROM {tables.messages(topic, lane)} "
+            f"SELECT {columns} FROM {tables.messages(topic, priority)} "
             f"WHERE id >= {start:d} AND id < {end:d} AND flags <> {TOMBSTONE} ORDER BY id"
         )
 
@@ -108,7 +111,7 @@ class TopicTables:
         size = 0
         for entry in entries:
             queue = queue_of(entry.key, queues) if entry.key is not None else count % queues
-            portion.append((entry.lane, values_of(entry, queue, self._engine.max_body)))
+            portion.append((entry.priority, values_of(entry, queue, self._engine.max_body)))
             size += len(entry.body)
             count += 1
             if len(portion) >= STAGE_ROWS or size >= STAGE_BYTES:

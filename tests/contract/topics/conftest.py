@@ -95,9 +95,9 @@ Fill = Callable[..., list[int]]
 
 @pytest.fixture
 def fill(engine: TopicEngine, topic: str) -> Fill:
-    """Append bodies to a lane: `fill("a", "b", lane=Priority.HIGH)`."""
+    """Append bodies to a priority: `fill("a", "b", priority=Priority.HIGH)`."""
 
-    def fill(*bodies: str, lane: Priority = Priority.MIDDLE) -> list[int]:
-        return engine.append(topic, [Entry(body.encode(), lane) for body in bodies])
+    def fill(*bodies: str, priority: Priority = Priority.MIDDLE) -> list[int]:
+        return engine.append(topic, [Entry(body.encode(), priority) for body in bodies])
 
     return fill

@@ -161,9 +161,9 @@ def test_what_others_left_comes_before_what_is_new(
 def test_high_messages_come_before_left_over_low_ones(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
-    fill("low", lane=Priority.LOW)
+    fill("low", priority=Priority.LOW)
     engine.read(topic, ConsumerSpec("slow", "g", lease_ms=BRIEF), 1)
-    fill("high", lane=Priority.HIGH)
+    fill("high", priority=Priority.HIGH)
 
     def both() -> Taken | None:
         taken = engine.read(topic, ConsumerSpec("ann", "g", lease_ms=BRIEF), 2)
@@ -220,14 +220,14 @@ def test_sixteen_producers_and_four_members_lose_and_double_nothing(
     engine: TopicEngine, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(queues=2)
-    lanes = list(Priority)
+    priorities = list(Priority)
     total = 16 * 60
     seen: list[list[tuple[Priority, int, bytes]]] = [[] for _ in range(4)]
 
     def produce(number: int) -> None:
         for count in range(20):
             entries = [
-                Entry(f"{number}-{count}-{each}".encode(), lanes[(count + each) % 3])
+                Entry(f"{number}-{count}-{each}".encode(), priorities[(count + each) % 3])
                 for each in range(3)
             ]
             ids = engine.append(topic, entries)
@@ -239,7 +239,7 @@ def test_sixteen_producers_and_four_members_lose_and_double_nothing(
             taken = engine.read(topic, reader, 37)
             if taken.claim:
                 engine.commit(topic, reader, taken.claim)
-                seen[number] += [(one.lane, one.id, one.body) for one in taken.messages]
+                seen[number] += [(one.priority, one.id, one.body) for one in taken.messages]
 
     threads = [Thread(target=produce, args=(number,), daemon=True) for number in range(16)]
     threads += [Thread(target=consume, args=(number,), daemon=True) for number in range(4)]
@@ -251,5 +251,5 @@ def test_sixteen_producers_and_four_members_lose_and_double_nothing(
     everything = [one for each in seen for one in each]
     assert len(everything) == total
     assert len({body for _, _, body in everything}) == total
-    assert len({(lane, number) for lane, number, _ in everything}) == total
+    assert len({(priority, number) for priority, number, _ in everything}) == total
     assert engine.read(topic, ANN, 10) == Taken()

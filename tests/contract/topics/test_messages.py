@@ -20,7 +20,7 @@ def bodies(taken: Taken) -> list[str]:
 
 
 def identity(message: StoredMessage) -> tuple[Priority, int]:
-    return message.lane, message.id
+    return message.priority, message.id
 
 
 # -- appending ------------------------------------------------------------------------------------
@@ -148,9 +148,9 @@ def test_messages_without_a_key_are_spread(
 
 
 def test_high_comes_before_middle_before_low(engine: TopicEngine, topic: str, fill: Fill) -> None:
-    fill("l1", "l2", lane=Priority.LOW)
+    fill("l1", "l2", priority=Priority.LOW)
     fill("m1", "m2")
-    fill("h1", "h2", lane=Priority.HIGH)
+    fill("h1", "h2", priority=Priority.HIGH)
 
     assert bodies(engine.read(topic, ALONE, 10)) == ["h1", "h2", "m1", "m2", "l1", "l2"]
 
@@ -158,9 +158,9 @@ def test_high_comes_before_middle_before_low(engine: TopicEngine, topic: str, fi
 def test_a_batch_has_exactly_as_many_as_asked_for(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
-    fill(*"abc", lane=Priority.HIGH)
+    fill(*"abc", priority=Priority.HIGH)
     fill(*"defg")
-    fill(*"hij", lane=Priority.LOW)
+    fill(*"hij", priority=Priority.LOW)
 
     assert bodies(engine.read(topic, ALONE, 5)) == list("abcde")
 
@@ -168,10 +168,10 @@ def test_a_batch_has_exactly_as_many_as_asked_for(
 def test_a_new_high_message_is_in_the_next_batch(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
-    fill(*"abcdefgh", lane=Priority.LOW)
+    fill(*"abcdefgh", priority=Priority.LOW)
     taken = engine.read(topic, ALONE, 3)
     engine.commit(topic, ALONE, taken.claim)
-    fill("urgent", lane=Priority.HIGH)
+    fill("urgent", priority=Priority.HIGH)
 
     assert bodies(engine.read(topic, ALONE, 3)) == ["urgent", "d", "e"]
 
@@ -180,9 +180,9 @@ def test_a_new_high_message_is_in_the_next_batch(
 def test_a_minimum_share_keeps_low_from_starving(
     engine: TopicEngine, topic: str, fill: Fill, group: str | None
 ) -> None:
-    fill(*[f"h{n}" for n in range(20)], lane=Priority.HIGH)
+    fill(*[f"h{n}" for n in range(20)], priority=Priority.HIGH)
     fill(*[f"m{n}" for n in range(20)])
-    fill(*[f"l{n}" for n in range(20)], lane=Priority.LOW)
+    fill(*[f"l{n}" for n in range(20)], priority=Priority.LOW)
     reader = ConsumerSpec("c", group, min_share=20)
 
     assert bodies(engine.read(topic, reader, 10)) == [
@@ -214,9 +214,9 @@ def test_without_a_commit_the_same_messages_come_again(
 def test_a_commit_covers_all_lanes_of_the_batch(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
-    fill("h", lane=Priority.HIGH)
+    fill("h", priority=Priority.HIGH)
     fill("m")
-    fill("l1", "l2", lane=Priority.LOW)
+    fill("l1", "l2", priority=Priority.LOW)
     taken = engine.read(topic, ALONE, 3)
     engine.commit(topic, ALONE, taken.claim)
 
@@ -273,6 +273,6 @@ def test_a_reader_can_begin_at_the_end(
     fill("old")
     assert engine.read(topic, reader, 10) == Taken()
     fill("new")
-    fill("high", lane=Priority.HIGH)  # a lane that was not there before
+    fill("high", priority=Priority.HIGH)  # a priority that was not there before
 
     assert bodies(engine.read(topic, reader, 10)) == ["high", "new"]

@@ -24,9 +24,9 @@ def bodies(taken: Taken) -> list[str]:
 
 
 def lag_of(
-    engine: TopicEngine, topic: str, reader: ConsumerSpec, lane: Priority = Priority.MIDDLE
+    engine: TopicEngine, topic: str, reader: ConsumerSpec, priority: Priority = Priority.MIDDLE
 ) -> PriorityLag:
-    return {one.lane: one for one in engine.lag(topic, reader)}[lane]
+    return {one.priority: one for one in engine.lag(topic, reader)}[priority]
 
 
 # -- seek -----------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def test_seek_leaves_other_lanes_alone(
     engine: TopicEngine, topic: str, fill: Fill, reader: ConsumerSpec
 ) -> None:
     fill("m")
-    fill("h", lane=Priority.HIGH)
+    fill("h", priority=Priority.HIGH)
     engine.commit(topic, reader, engine.read(topic, reader, 10).claim)
 
     engine.seek(topic, reader, positions={Priority.HIGH: 0})
@@ -140,11 +140,11 @@ def test_lag_counts_what_is_not_done(
     ids = fill(*"abcd")
     taken = engine.read(topic, reader, 3)
     engine.commit(topic, reader, taken.claim)
-    fill("l", lane=Priority.LOW)
+    fill("l", priority=Priority.LOW)
 
     lags = engine.lag(topic, reader)
 
-    assert [one.lane for one in lags] == [Priority.HIGH, Priority.MIDDLE, Priority.LOW]
+    assert [one.priority for one in lags] == [Priority.HIGH, Priority.MIDDLE, Priority.LOW]
     assert [one.messages for one in lags] == [0, 1, 1]
     assert lags[1].position == ids[2]
     assert lags[1].oldest_time is not None
@@ -185,9 +185,9 @@ def test_groups_and_single_readers_are_listed(engine: TopicEngine, topic: str, f
 
     assert set(found) == {("g", ""), ("", "ann")}
     assert set(found["g", ""].members) == {"ann", "bob"}
-    middle = {lag.lane: lag for lag in found["g", ""].lag}[Priority.MIDDLE]
+    middle = {lag.priority: lag for lag in found["g", ""].lag}[Priority.MIDDLE]
     assert (middle.messages, middle.claimed) == (2, 1)
-    middle = {lag.lane: lag for lag in found["", "ann"].lag}[Priority.MIDDLE]
+    middle = {lag.priority: lag for lag in found["", "ann"].lag}[Priority.MIDDLE]
     assert middle.messages == 1
 
 

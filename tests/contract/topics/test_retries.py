@@ -35,7 +35,7 @@ def give_back(
 ) -> None:
     """Nack the first message, commit the rest."""
     first = taken.messages[0]
-    engine.nack(topic, reader, taken.claim, [(first.lane, first.id)], delay, "no such order")
+    engine.nack(topic, reader, taken.claim, [(first.priority, first.id)], delay, "no such order")
     engine.commit(topic, reader, taken.claim)
 
 
@@ -59,7 +59,7 @@ def test_until_the_delay_is_over_it_waits(engine: TopicEngine, topic: str, fill:
     give_back(engine, topic, ANN, engine.read(topic, ANN, 1), LATER)
 
     assert engine.read(topic, BOB, 10) == Taken()
-    lag = {one.lane: one for one in engine.lag(topic, ANN)}[Priority.MIDDLE]
+    lag = {one.priority: one for one in engine.lag(topic, ANN)}[Priority.MIDDLE]
     assert (lag.messages, lag.retrying, lag.dead) == (1, 1, 0)
 
 
@@ -85,7 +85,7 @@ def test_after_too_many_attempts_it_is_dead(engine: TopicEngine, topic: str, fil
     ((message, reason),) = engine.dead(topic, "g")
     assert (message.id, message.body, message.attempts) == (number, b"a", 3)
     assert reason == "no such order"
-    lag = {one.lane: one for one in engine.lag(topic, ANN)}[Priority.MIDDLE]
+    lag = {one.priority: one for one in engine.lag(topic, ANN)}[Priority.MIDDLE]
     assert (lag.messages, lag.retrying, lag.dead) == (0, 0, 1)
 
 
@@ -125,10 +125,10 @@ def test_giving_back_needs_the_claim(engine: TopicEngine, topic: str, fill: Fill
 def test_messages_of_all_priorities_can_be_nacked_at_once(
     engine: TopicEngine, topic: str, fill: Fill
 ) -> None:
-    for lane in Priority:
-        fill(lane.label, lane=lane)
+    for priority in Priority:
+        fill(priority.label, priority=priority)
     taken = engine.read(topic, ANN, 10)
-    engine.nack(topic, ANN, taken.claim, [(one.lane, one.id) for one in taken.messages], 0)
+    engine.nack(topic, ANN, taken.claim, [(one.priority, one.id) for one in taken.messages], 0)
     engine.commit(topic, ANN, taken.claim)
 
     assert bodies(read_some(engine, topic, BOB)) == ["high", "middle", "low"]
@@ -161,7 +161,7 @@ def test_a_retry_from_a_lost_claim_can_be_nacked_again(
     engine.nack(topic, bob, again.claim, [second], LATER, "not yet")
     engine.commit(topic, bob, again.claim)
 
-    lag = {one.lane: one for one in engine.lag(topic, bob)}[Priority.MIDDLE]
+    lag = {one.priority: one for one in engine.lag(topic, bob)}[Priority.MIDDLE]
     assert (lag.messages, lag.retrying) == (1, 1)
 
 
@@ -172,10 +172,10 @@ def test_messages_over_the_attempt_limit_do_not_hide_due_ones_behind_them(
     once = ConsumerSpec("ann", "g", max_attempts=9)
     taken = engine.read(topic, once, 10)
     for one in taken.messages:
-        engine.nack(topic, once, taken.claim, [(one.lane, one.id)], 0)
+        engine.nack(topic, once, taken.claim, [(one.priority, one.id)], 0)
     engine.commit(topic, once, taken.claim)
     first = engine.read(topic, once, 3)  # a, b and c for the second time
-    engine.nack(topic, once, first.claim, [(one.lane, one.id) for one in first.messages], 0)
+    engine.nack(topic, once, first.claim, [(one.priority, one.id) for one in first.messages], 0)
     engine.commit(topic, once, first.claim)
 
     last = read_some(engine, topic, ConsumerSpec("bob", "g", max_attempts=2))
@@ -184,10 +184,10 @@ def test_messages_over_the_attempt_limit_do_not_hide_due_ones_behind_them(
 
 def test_nacking_a_whole_claim_ends_it(engine: TopicEngine, topic: str, fill: Fill) -> None:
     fill(*"abc")
-    fill("h", lane=Priority.HIGH)
+    fill("h", priority=Priority.HIGH)
     taken = engine.read(topic, ANN, 10)
     first = taken.messages[0]
-    engine.nack(topic, ANN, taken.claim, [(first.lane, first.id)], 0, "alone")
+    engine.nack(topic, ANN, taken.claim, [(first.priority, first.id)], 0, "alone")
 
     engine.nack(topic, ANN, taken.claim, None, 0, "all")
 

@@ -113,7 +113,7 @@ def test_partitions_have_a_readable_range(engine: TopicEngine, topic: str) -> No
     ids = engine.append(topic, [Entry(b"1"), Entry(b"2"), Entry(b"3")])
     engine.append(topic, [Entry(b"h", Priority.HIGH)])
 
-    parts = {part.lane: part for part in engine.describe(topic).parts}
+    parts = {part.priority: part for part in engine.describe(topic).parts}
 
     middle = parts[Priority.MIDDLE]
     assert (middle.partition, middle.first, middle.end) == (0, ids[0], ids[-1] + 1)

@@ -53,8 +53,12 @@ def test_a_query_shows_as_a_group_with_its_lag(
     ]
     rows = json.loads(call(capsys, "group", "list", "events", "--json").out)
     assert [(row["group"], row["messages"]) for row in rows] == [("spark.of-events", 6)]
-    lanes = json.loads(call(capsys, "group", "lag", "events", "spark.of-events", "--json").out)
-    assert {row["priority"]: row["messages"] for row in lanes} == {"high": 1, "middle": 5, "low": 0}
+    priorities = json.loads(call(capsys, "group", "lag", "events", "spark.of-events", "--json").out)
+    assert {row["priority"]: row["messages"] for row in priorities} == {
+        "high": 1,
+        "middle": 5,
+        "low": 0,
+    }
     found = {row["name"]: (row["topic"], row["queue"], row["messages"]) for row in groups(site)}
     assert found == {
         "spark.of-events": ("events", "", 6),

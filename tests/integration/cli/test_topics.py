@@ -72,7 +72,7 @@ def test_a_group_is_moved_in_all_queues(
 def test_refusals_are_reported_in_one_line(capsys: pytest.CaptureFixture[str], topic: str) -> None:
     for args, said in (
         (("topic", "create", "Orders"), "'Orders' is refused"),
-        (("topic", "create", "x_low"), "ends like a lane"),
+        (("topic", "create", "x_low"), "ends like a priority"),
         (("topic", "create", "a" * 41), "1 to 40"),
         (("topic", "create", "o'x"), "is refused"),
         (("topic", "create", topic), "is there with 4 queues"),

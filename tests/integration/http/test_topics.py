@@ -130,8 +130,8 @@ def test_groups_of_rocketmq_clients_are_shown_with_members_and_lag(
 
     [group] = groups()
     assert (group["name"], group["messages"], group["members"]) == ("packers", 5, [])
-    [lane] = [one for one in group["lanes"] if one["lane"] == "middle"]
-    assert (lane["position"], lane["end"] - 1, lane["seconds"] >= 0) == (12, 17, True)
+    [priority] = [one for one in group["lanes"] if one["lane"] == "middle"]
+    assert (priority["position"], priority["end"] - 1, priority["seconds"] >= 0) == (12, 17, True)
     assert "packers" in [one["name"] for one in api.get("/api/groups")]
     refused = api.post("/api/topics/%2F/parcels/groups/packers/seek", {"to": "latest"}, 400)
     assert "belongs to RocketMQ clients" in refused["reason"]

@@ -33,8 +33,8 @@ PROGRESS = """CREATE TABLE `msg_c_old` (
 
 
 def make_old(sql: Cursor, middle: str = "middle") -> None:
-    for lane in ("high", "middle", "low"):
-        sql.execute(MESSAGES.format(lane))
+    for priority in ("high", "middle", "low"):
+        sql.execute(MESSAGES.format(priority))
     sql.execute(PROGRESS.format(middle))
     # 10.0.0.1, and 192.168.0.1 as a signed number; the ids 5 and 6 were rolled back.
     sql.execute(
@@ -62,11 +62,11 @@ def test_messages_ids_and_offsets_stay(start_engine: StartEngine, sql: Cursor, m
         (7, b"c", None, "ключ"),
     ]
     alone = engine.read("old", ConsumerSpec("alone"), 10).messages
-    assert [(one.lane, one.id) for one in alone] == [
+    assert [(one.priority, one.id) for one in alone] == [
         (Priority.HIGH, 7), (Priority.MIDDLE, 3), (Priority.MIDDLE, 4),
     ]  # fmt: skip
     group = engine.read("old", ConsumerSpec("m9", "g"), 10).messages
-    assert [(one.lane, one.id) for one in group] == [(Priority.HIGH, 7), (Priority.MIDDLE, 4)]
+    assert [(one.priority, one.id) for one in group] == [(Priority.HIGH, 7), (Priority.MIDDLE, 4)]
     assert engine.append("old", [Entry(bytes(70_000), Priority.HIGH, source_ip="::1")]) == [8]
     assert engine.append("old", [Entry(b"x", Priority.LOW)]) == [3]
 

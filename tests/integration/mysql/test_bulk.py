@@ -27,8 +27,8 @@ def test_a_range_is_read_by_its_ids(server: MariaDb, database: str, url: str) ->
         producer = store.producer("orders", token="p")
         for n in range(5):
             producer.append(b"%d" % n, priority="high", ref_key=f"k{n}")
-        _, lanes = tables.look("orders")
-        high = next(one for one in lanes if one.lane is Priority.HIGH)
+        _, priorities = tables.look("orders")
+        high = next(one for one in priorities if one.priority is Priority.HIGH)
         assert (high.first, high.end) == (1, 6)
         sql = tables.select("orders", Priority.HIGH, 2, 4, ["offset", "body", "key"])
         assert read(server, database, sql) == [(2, b"1", "k1"), (3, b"2", "k2")]

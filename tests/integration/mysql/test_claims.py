@@ -20,8 +20,8 @@ StartEngine = Callable[..., MySqlEngine]
 ME = ConsumerSpec("me", "g")
 
 
-def fill(engine: MySqlEngine, count: int, lane: Priority = Priority.MIDDLE) -> None:
-    engine.append("t", [Entry(b"%d" % number, lane) for number in range(count)])
+def fill(engine: MySqlEngine, count: int, priority: Priority = Priority.MIDDLE) -> None:
+    engine.append("t", [Entry(b"%d" % number, priority) for number in range(count)])
 
 
 def bodies(messages: tuple[StoredMessage, ...]) -> list[bytes]:
@@ -62,10 +62,10 @@ def test_an_expired_claim_of_a_lower_lane_waits_for_its_turn_or_its_share(
     expire(sql)
     fill(engine, 100, Priority.HIGH)
     strict = engine.read("t", ConsumerSpec("other", "g"), 20)
-    assert {one.lane for one in strict.messages} == {Priority.HIGH}
+    assert {one.priority for one in strict.messages} == {Priority.HIGH}
     fair = engine.read("t", ConsumerSpec("third", "g", min_share=10), 20)
-    lanes = [one.lane for one in fair.messages]
-    assert lanes == [Priority.HIGH] * 18 + [Priority.LOW] * 2
+    priorities = [one.priority for one in fair.messages]
+    assert priorities == [Priority.HIGH] * 18 + [Priority.LOW] * 2
     assert [one.attempts for one in fair.messages][-2:] == [2, 2]
 
 
@@ -123,15 +123,15 @@ def test_a_new_high_message_is_in_the_next_batch(engine: MySqlEngine, sql: Curso
 
 
 def test_with_a_backlog_every_batch_is_filled_by_priority(engine: MySqlEngine) -> None:
-    for lane in BY_URGENCY:
-        fill(engine, 10, lane)
-    lanes = []
+    for priority in BY_URGENCY:
+        fill(engine, 10, priority)
+    priorities = []
     for _ in range(5):
         taken = engine.read("t", ME, 6)
         assert len(taken.messages) == 6
-        lanes += [one.lane for one in taken.messages]
+        priorities += [one.priority for one in taken.messages]
         engine.commit("t", ME, taken.claim)
-    assert lanes == [lane for lane in BY_URGENCY for _ in range(10)]
+    assert priorities == [priority for priority in BY_URGENCY for _ in range(10)]
 
 
 def test_commit_and_read_is_one_step(engine: MySqlEngine) -> None:
@@ -235,7 +235,7 @@ def test_seek_of_one_lane_hands_the_others_out_again(engine: MySqlEngine) -> Non
     fill(engine, 2, Priority.LOW)
     engine.read("t", ME, 4)
     engine.seek("t", ME, positions={Priority.HIGH: 2})
-    assert [one.lane for one in engine.read("t", ME, 4).messages] == [Priority.LOW] * 2
+    assert [one.priority for one in engine.read("t", ME, 4).messages] == [Priority.LOW] * 2
 
 
 def test_a_new_reader_may_begin_with_what_comes_next(engine: MySqlEngine) -> None:
@@ -294,8 +294,8 @@ def test_claimed_ranges_that_were_not_read_are_released(
     engine: MySqlEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "MAX_BYTES", 1500)
-    for lane in BY_URGENCY:
-        engine.append("t", [Entry(bytes(1000), lane) for _ in range(3)])
+    for priority in BY_URGENCY:
+        engine.append("t", [Entry(bytes(1000), priority) for _ in range(3)])
     for _ in range(9):
         taken = engine.read("t", ME, 9)
         if not taken.messages:
@@ -338,7 +338,7 @@ def test_thousands_are_nacked_in_a_few_statements(engine: MySqlEngine, sql: Curs
     taken = engine.read("t", ME, 3000)
     before = asked(sql, "Questions")
     for half in (taken.messages[::2], taken.messages[1::2]):
-        engine.nack("t", ME, taken.claim, [(one.lane, one.id) for one in half], 0)
+        engine.nack("t", ME, taken.claim, [(one.priority, one.id) for one in half], 0)
     assert asked(sql, "Questions") - before < 50
 
     engine.commit("t", ME, taken.claim)
@@ -376,7 +376,7 @@ def test_rows_of_claims_that_thousands_of_retries_needed_are_removed(
 ) -> None:
     fill(engine, 2400)
     taken = engine.read("t", ME, 2400)
-    every_other = [(one.lane, one.id) for one in taken.messages[::2]]
+    every_other = [(one.priority, one.id) for one in taken.messages[::2]]
     engine.nack("t", ME, taken.claim, every_other, 0)
     engine.commit("t", ME, taken.claim)
     again = engine.read("t", ME, 2400)

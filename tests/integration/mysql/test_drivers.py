@@ -30,15 +30,15 @@ def test_messages_come_back_whole(start_engine: StartEngine, driver: str) -> Non
     engine = start_engine(driver=driver)
     engine.create(TopicSpec("t"))
     sent = [
-        Entry(ALL_BYTES, lane, token="p;1", key="ключ-%s-😀", source_ip="2001:db8::1",
+        Entry(ALL_BYTES, priority, token="p;1", key="ключ-%s-😀", source_ip="2001:db8::1",
               tags="новый", message_id="m", born=17, properties={"a%": "b'"})
-        for lane in BY_URGENCY
+        for priority in BY_URGENCY
     ]  # fmt: skip
     assert engine.append("t", sent) == [1, 1, 1]
     for reader in (ConsumerSpec("c"), ConsumerSpec("c", "g")):
         got = engine.read("t", reader, 9)
         assert [
-            Entry(one.body, one.lane, token=one.token, key=one.key, source_ip=one.source_ip,
+            Entry(one.body, one.priority, token=one.token, key=one.key, source_ip=one.source_ip,
                   tags=one.tags, message_id=one.message_id, born=one.born,
                   properties=one.properties)
             for one in got.messages

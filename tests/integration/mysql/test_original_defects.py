@@ -23,13 +23,13 @@ def bodies(taken: Taken) -> list[bytes]:
     return [one.body for one in taken.messages]
 
 
-def fill(engine: MySqlEngine, *numbers: int, lane: Priority = Priority.MIDDLE) -> None:
-    engine.append("t", [Entry(b"%d" % number, lane) for number in numbers])
+def fill(engine: MySqlEngine, *numbers: int, priority: Priority = Priority.MIDDLE) -> None:
+    engine.append("t", [Entry(b"%d" % number, priority) for number in numbers])
 
 
 def test_01_the_first_message_of_every_lane_is_delivered(engine: MySqlEngine) -> None:
-    for lane in BY_URGENCY:
-        engine.append("t", [Entry(lane.label.encode(), lane)])
+    for priority in BY_URGENCY:
+        engine.append("t", [Entry(priority.label.encode(), priority)])
     for reader in (ConsumerSpec("c"), ConsumerSpec("c", "g")):
         assert bodies(engine.read("t", reader, 10)) == [b"high", b"middle", b"low"]
 
@@ -111,9 +111,9 @@ def test_05_fails_for_readers_that_take_every_id_above_their_offset(
         self: StableIds, session: DbConnection, topic: CatalogTopic
     ) -> dict[Priority, Bounds]:
         found = {}
-        for lane in BY_URGENCY:
-            [(end,)] = session.rows(f"SELECT COALESCE(MAX(id),0) FROM msg_p_t_{lane.label}")
-            found[lane] = Bounds(end, 1)
+        for priority in BY_URGENCY:
+            [(end,)] = session.rows(f"SELECT COALESCE(MAX(id),0) FROM msg_p_t_{priority.label}")
+            found[priority] = Bounds(end, 1)
         return found
 
     monkeypatch.setattr(StableIds, "advance", everything_visible)
@@ -150,8 +150,8 @@ def test_08_a_new_member_jumps_over_nothing(engine: MySqlEngine) -> None:
 def test_09_positions_of_lanes_and_groups_do_not_overwrite_each_other(
     engine: MySqlEngine, sql: Cursor
 ) -> None:
-    fill(engine, *range(3), lane=Priority.HIGH)
-    fill(engine, *range(5), lane=Priority.LOW)
+    fill(engine, *range(3), priority=Priority.HIGH)
+    fill(engine, *range(5), priority=Priority.LOW)
     alone, member = ConsumerSpec("c"), ConsumerSpec("c", "g")
     taken = engine.read("t", alone, 4)
     engine.commit("t", alone, taken.claim)
@@ -226,11 +226,11 @@ def test_14_tokens_that_differ_in_case_are_two_consumers(engine: MySqlEngine) ->
 
 @pytest.mark.parametrize("group", [None, "g"])
 def test_15_a_minimum_share_keeps_low_from_starving(engine: MySqlEngine, group: str | None) -> None:
-    fill(engine, *range(20), lane=Priority.HIGH)
-    fill(engine, *range(20), lane=Priority.LOW)
+    fill(engine, *range(20), priority=Priority.HIGH)
+    fill(engine, *range(20), priority=Priority.LOW)
     taken = engine.read("t", ConsumerSpec("c", group, min_share=20), 10)
-    lanes = [one.lane for one in taken.messages]
-    assert lanes == [Priority.HIGH] * 8 + [Priority.LOW] * 2
+    priorities = [one.priority for one in taken.messages]
+    assert priorities == [Priority.HIGH] * 8 + [Priority.LOW] * 2
 
 
 def test_16_a_failed_message_is_retried_and_then_dead_lettered(engine: MySqlEngine) -> None:
@@ -257,11 +257,11 @@ def test_16_messages_know_when_they_were_stored(engine: MySqlEngine) -> None:
 
 
 def test_a_batch_of_three_lanes_is_committed_in_one_step(engine: MySqlEngine) -> None:
-    for lane in BY_URGENCY:
-        fill(engine, 1, 2, lane=lane)
+    for priority in BY_URGENCY:
+        fill(engine, 1, 2, priority=priority)
     reader = ConsumerSpec("c")
     taken = engine.read("t", reader, 5)
-    assert [one.lane for one in taken.messages] == [
+    assert [one.priority for one in taken.messages] == [
         Priority.HIGH, Priority.HIGH, Priority.MIDDLE, Priority.MIDDLE, Priority.LOW,
     ]  # fmt: skip
     engine.commit("t", reader, taken.claim)

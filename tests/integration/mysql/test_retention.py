@@ -24,19 +24,21 @@ def engine(start_engine: StartEngine) -> MySqlEngine:
     return start_engine()
 
 
-def fill(engine: MySqlEngine, count: int, lane: Priority = Priority.MIDDLE, size: int = 1) -> None:
-    engine.append("t", [Entry(b"x" * size, lane) for _ in range(count)])
+def fill(
+    engine: MySqlEngine, count: int, priority: Priority = Priority.MIDDLE, size: int = 1
+) -> None:
+    engine.append("t", [Entry(b"x" * size, priority) for _ in range(count)])
 
 
-def age(sql: Cursor, up_to: int, lane: str = "middle") -> None:
+def age(sql: Cursor, up_to: int, priority: str = "middle") -> None:
     """The first of them were stored a day ago."""
     sql.execute(
-        f"UPDATE msg_p_t_{lane} SET created_at=NOW(3)-INTERVAL 1 DAY WHERE id<=%s", (up_to,)
+        f"UPDATE msg_p_t_{priority} SET created_at=NOW(3)-INTERVAL 1 DAY WHERE id<=%s", (up_to,)
     )
 
 
-def rest(sql: Cursor, lane: str = "middle") -> int:
-    sql.execute(f"SELECT COUNT(*) FROM msg_p_t_{lane}")
+def rest(sql: Cursor, priority: str = "middle") -> int:
+    sql.execute(f"SELECT COUNT(*) FROM msg_p_t_{priority}")
     [count] = sql.fetchone() or (0,)
     return int(count)
 
@@ -140,13 +142,13 @@ def test_what_an_outside_reader_has_pinned_stays(engine: MySqlEngine, sql: Curso
     engine.create(TopicSpec("t", retention=Retention(ms=3_600_000)))
     fill(engine, 20)
     age(sql, 20)
-    ends = {lane: bounds.stable for lane, bounds in engine.bounds("t").items()}
+    ends = {priority: bounds.stable for priority, bounds in engine.bounds("t").items()}
     engine.pin("t", "query", {Priority.MIDDLE: 5}, ends)
     engine.housekeep()
     assert rest(sql) == 15
     [group] = engine.groups("t")
     assert (group.group, group.lag[1].messages) == ("spark.query", 15)
-    engine.pin("t", "query", {lane: ends[lane] for lane in BY_URGENCY}, ends)
+    engine.pin("t", "query", {priority: ends[priority] for priority in BY_URGENCY}, ends)
     engine.housekeep()
     assert rest(sql) == 0
     engine.unpin("t", "query")

@@ -33,11 +33,11 @@ def test_topics_and_their_messages(store: topics.Store) -> None:
     assert info.retention is not None
     assert info.retention.size == 500_000_000
     expected = [
-        (f"event-{number}", lane, f"key-{number % 5}", "even" if number % 2 == 0 else "odd",
+        (f"event-{number}", priority, f"key-{number % 5}", "even" if number % 2 == 0 else "odd",
          {"number": str(number)}, "producer-1")
-        for lane in ("high", "middle", "low")
+        for priority in ("high", "middle", "low")
         for number in range(contents.EVENTS)
-        if contents.LANES[number % 3] == lane
+        if contents.PRIORITIES[number % 3] == priority
     ]  # fmt: skip
     found = store.consumer("events", token="all").read(100)
     assert [
@@ -60,8 +60,8 @@ def test_groups_are_where_they_were(store: topics.Store) -> None:
     assert state("done") == (0, 0, 0)
     assert state("failing") == (14, 0, 1)
     assert state("patient") == (15, 1, 0)
-    lanes = store.consumer("events", token="w", group="lanes").lag()
-    assert [lanes[name].messages for name in ("high", "middle", "low")] == [0, 8, 10]
+    priorities = store.consumer("events", token="w", group="lanes").lag()
+    assert [priorities[name].messages for name in ("high", "middle", "low")] == [0, 8, 10]
 
 
 def test_the_claim_of_a_member_that_is_gone_is_handed_out_again(store: topics.Store) -> None:

@@ -23,7 +23,7 @@ FILLER = "." * 1000
 PRELOADED, BATCH = 3000, 50
 TOPICS = {"busy": 1, "parts": 3}  # with how many partitions
 GROUPS = (("busy", "quick"), ("busy", "slow"), ("parts", "quick"))
-LANES = ("low", "middle", "high")
+PRIORITIES = ("low", "middle", "high")
 Place = tuple[str, int]  # priority and partition
 
 
@@ -85,7 +85,7 @@ class Load:
         producer.append_many(
             topics.NewMessage(
                 f"{number} {FILLER}",
-                priority=LANES[number % 3] if name == "parts" else "middle",
+                priority=PRIORITIES[number % 3] if name == "parts" else "middle",
                 ref_key=str(number),
             )
             for number in numbers
@@ -161,7 +161,7 @@ def check_group(
         assert {number_of(one) for one in done} <= load.committed[name, group], place
     later = range(-60, 0)
     store.producer(name, token="later").append_many(
-        topics.NewMessage(f"{number} later", priority=LANES[number % 3]) for number in later
+        topics.NewMessage(f"{number} later", priority=PRIORITIES[number % 3]) for number in later
     )
     fresh = [number_of(one) for part in read_all(consumer).values() for one in part]
     assert sorted(fresh) == list(later)

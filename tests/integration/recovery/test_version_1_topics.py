@@ -67,14 +67,14 @@ def test_all_messages_of_all_priorities_are_there(store: topics.Store) -> None:
     numbers = [int(one.text.removeprefix("event-")) for one in found]
     assert sorted(numbers) == list(range(contents.EVENTS))
     for number, message in zip(numbers, found, strict=True):
-        assert message.priority == contents.LANES[number % 3]
+        assert message.priority == contents.PRIORITIES[number % 3]
         assert message.ref_key == f"key-{number % 5}"
         assert message.tags == ("even" if number % 2 == 0 else "odd")
         assert message.properties == {"number": str(number)}
         assert message.token == "producer-1"
-    for lane in contents.LANES:
+    for priority in contents.PRIORITIES:
         for key in range(5):  # in order within a key
-            of_key = [n for n in numbers if contents.LANES[n % 3] == lane and n % 5 == key]
+            of_key = [n for n in numbers if contents.PRIORITIES[n % 3] == priority and n % 5 == key]
             assert of_key == sorted(of_key)
 
 
@@ -89,8 +89,8 @@ def test_groups_are_where_they_were(store: topics.Store) -> None:
     assert state("done") == (20, 0, 0, 0)
     assert state("failing")[1:] == (14, 0, 1)
     assert state("patient")[1:] == (15, 1, 0)
-    lanes = store.consumer("events", token="w", group="lanes").lag()
-    assert {name: lag.messages for name, lag in lanes.items()} == {
+    priorities = store.consumer("events", token="w", group="lanes").lag()
+    assert {name: lag.messages for name, lag in priorities.items()} == {
         "high": 0,
         "middle": 8,
         "low": 10,

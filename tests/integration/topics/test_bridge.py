@@ -50,13 +50,13 @@ def test_what_is_published_to_the_exchange_is_in_the_topic(
     (message,) = engine.read(topic, ALONE, 10).messages
 
     assert (message.body, message.tags, message.message_id) == (b"body", "paid", "m-1")
-    assert (message.lane, message.born) == (Priority.MIDDLE, 1_700_000_000_000)
+    assert (message.priority, message.born) == (Priority.MIDDLE, 1_700_000_000_000)
     assert message.properties["colour"] == "red"
     assert message.properties["amqp.correlation_id"] == "c-1"
 
 
 @pytest.mark.parametrize(
-    ("priority", "lane"),
+    ("amqp_priority", "priority"),
     [
         (None, Priority.MIDDLE),
         (0, Priority.LOW),
@@ -67,12 +67,16 @@ def test_what_is_published_to_the_exchange_is_in_the_topic(
         (255, Priority.HIGH),
     ],
 )
-def test_the_priority_decides_the_lane(
-    engine: NativeEngine, channel: BlockingChannel, topic: str, priority: int | None, lane: Priority
+def test_the_amqp_priority_decides_the_priority_of_the_topic(
+    engine: NativeEngine,
+    channel: BlockingChannel,
+    topic: str,
+    amqp_priority: int | None,
+    priority: Priority,
 ) -> None:
-    channel.basic_publish(f"topic.{topic}", "", b"", pika.BasicProperties(priority=priority))
+    channel.basic_publish(f"topic.{topic}", "", b"", pika.BasicProperties(priority=amqp_priority))
 
-    assert engine.read(topic, ALONE, 10).messages[0].lane == lane
+    assert engine.read(topic, ALONE, 10).messages[0].priority == priority
 
 
 def test_an_exchange_can_be_bound_to_a_topic(

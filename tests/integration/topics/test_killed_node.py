@@ -129,7 +129,7 @@ def test_members_of_a_killed_node_are_replaced_within_the_lease(
 
         def nothing_left() -> bool:
             lag = store.consumer("jobs", token="b0", group="g").lag()
-            return not any(lane.messages for lane in lag.values())
+            return not any(priority.messages for priority in lag.values())
 
         wait_for(nothing_left, timeout=60)
         for one in members:

@@ -74,7 +74,7 @@ def test_everything_about_a_topic_is_there_again(site: Site, how: str) -> None:
     engine = site.engine
     engine.create(TopicSpec("wide", 4, Retention(86_400_000, 1 << 30)))
     engine.append("wide", [Entry(b"%d" % n, key=str(n)) for n in range(20)])
-    engine.append("t", [Entry(lane.label.encode(), lane) for lane in Priority])
+    engine.append("t", [Entry(priority.label.encode(), priority) for priority in Priority])
     before = engine.topics()
 
     engine = site.again(how)
@@ -135,7 +135,7 @@ def test_retries_and_dead_messages_are_kept(site: Site, how: str) -> None:
     assert bodies(engine.read("t", BOB, 100)) == ["1"]
     ((dead, reason),) = engine.dead("t", "g")
     assert (dead.body, reason) == (b"2", "never")
-    lag = {one.lane: one for one in engine.lag("t", ANN)}[Priority.MIDDLE]
+    lag = {one.priority: one for one in engine.lag("t", ANN)}[Priority.MIDDLE]
     assert (lag.retrying, lag.dead) == (2, 1)
 
 
@@ -270,8 +270,8 @@ class Load:
         while not self.stop.is_set():
             batch = [f"{number}-{count}-{each}".encode() for each in range(3)]
             count += 1
-            lanes = list(Priority)
-            entries = [Entry(body, lanes[count % 3]) for body in batch]
+            priorities = list(Priority)
+            entries = [Entry(body, priorities[count % 3]) for body in batch]
             self.sent.update(batch)
             if self._try(lambda engine, e=entries: engine.append("t", e)):  # type: ignore[misc]
                 self.confirmed.update(batch)
@@ -283,7 +283,7 @@ class Load:
             taken = engine.read("t", reader, 20)
             if taken.claim:
                 engine.commit("t", reader, taken.claim)
-                self.committed += [(one.lane, one.id, one.body) for one in taken.messages]
+                self.committed += [(one.priority, one.id, one.body) for one in taken.messages]
 
         while not self.stop.is_set():
             self._try(step)
@@ -337,7 +337,7 @@ def test_kill_9_under_load_loses_nothing_and_commits_nothing_twice(
         taken = engine.read("t", last, 100)
         if taken.claim:
             engine.commit("t", last, taken.claim)
-            load.committed += [(one.lane, one.id, one.body) for one in taken.messages]
+            load.committed += [(one.priority, one.id, one.body) for one in taken.messages]
     everything: list[bytes] = []
     while taken := _next(engine):
         everything += [one.body for one in taken.messages]
@@ -346,7 +346,7 @@ def test_kill_9_under_load_loses_nothing_and_commits_nothing_twice(
 
     assert load.confirmed <= set(everything)
     assert set(everything) <= load.sent
-    places = [(lane, number) for lane, number, _ in load.committed]
+    places = [(priority, number) for priority, number, _ in load.committed]
     assert len(places) == len(set(places)), "committed twice"
     # A commit whose answer the crash cut off was done without our knowing.
     assert {body for _, _, body in load.committed} <= set(everything)

@@ -135,7 +135,7 @@ class DatabaseServer:
             for one in tables.look("out")[1]:
                 with connection.cursor() as cursor:
                     # Past the mark too: what is doubled there counts as well.
-                    cursor.execute(tables.select("out", one.lane, 0, 1 << 62, ["body"]))
+                    cursor.execute(tables.select("out", one.priority, 0, 1 << 62, ["body"]))
                     found += [row[0] for row in cursor.fetchall()]
         return found
 

@@ -12,7 +12,7 @@ from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import Bound
 from headrace.model.topics.retries import Place
 
-TRACK = (Priority.MIDDLE, 0)
+PARTITION = (Priority.MIDDLE, 0)
 MANY = 60_000
 
 
@@ -20,20 +20,20 @@ def test_a_small_batch_does_not_scan_everything_that_is_due(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The broker does nothing else meanwhile: it was more than a second for each read."""
-    bounds = {TRACK: Bound(0, MANY)}
+    bounds = {PARTITION: Bound(0, MANY)}
     group = GroupClaims()
-    group.begin(TRACK, 0)
+    group.begin(PARTITION, 0)
     group.take(1, "ann", group.plan(MANY, 0, 0, bounds), 0, 30_000)
-    every_other = [(TRACK, offset) for offset in range(0, MANY, 2)]
+    every_other = [(PARTITION, offset) for offset in range(0, MANY, 2)]
     group.nack(1, "ann", every_other, due=0, now=0, max_attempts=16)
     group.commit(1, "ann", 0)
 
     looked_at = 0
     due = group.retries.due
 
-    def counted(lane: Priority, now: int, limit: int) -> list[Place]:
+    def counted(priority: Priority, now: int, limit: int) -> list[Place]:
         nonlocal looked_at
-        found = due(lane, now, limit)
+        found = due(priority, now, limit)
         looked_at += len(found)
         return found
 
@@ -51,27 +51,27 @@ def test_a_small_batch_does_not_scan_everything_that_is_due(
 
 
 def test_messages_over_the_attempt_limit_are_dropped_before_planning() -> None:
-    bounds = {TRACK: Bound(0, 6)}
+    bounds = {PARTITION: Bound(0, 6)}
     group = GroupClaims()
-    group.begin(TRACK, 0)
+    group.begin(PARTITION, 0)
     group.take(1, "ann", group.plan(6, 0, 0, bounds), 0, 30_000)
-    group.nack(1, "ann", [(TRACK, n) for n in range(6)], due=0, now=0, max_attempts=16)
+    group.nack(1, "ann", [(PARTITION, n) for n in range(6)], due=0, now=0, max_attempts=16)
     group.commit(1, "ann", 0)
     group.take(2, "ann", group.plan(4, 0, 0, bounds), 0, 30_000)
-    group.nack(2, "ann", [(TRACK, n) for n in range(4)], due=0, now=0, max_attempts=16)
+    group.nack(2, "ann", [(PARTITION, n) for n in range(4)], due=0, now=0, max_attempts=16)
     group.commit(2, "ann", 0)
 
     buried = group.bury(2, 1, bounds, 2)
 
     assert [span.start for span in group.plan(2, 0, 1, bounds)] == [4, 5]
-    assert buried.retries == {(TRACK, n) for n in range(4)}
+    assert buried.retries == {(PARTITION, n) for n in range(4)}
 
 
 def test_claims_that_are_out_are_not_looked_at_before_a_lease_ends() -> None:
     """A member that reads one by one and commits late has thousands of them."""
-    bounds = {TRACK: Bound(0, MANY)}
+    bounds = {PARTITION: Bound(0, MANY)}
     group = GroupClaims()
-    group.begin(TRACK, 0)
+    group.begin(PARTITION, 0)
     looked = 0
 
     class Counted(dict[int, Claim]):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.errors import DataLost
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
-from headrace.model.topics.partitions import track_of
+from headrace.model.topics.partitions import partition_of
 from headrace.store.api.rows import PinRow
 from headrace.store.topics.types import GroupInfo, PriorityLag
 
@@ -159,17 +159,19 @@ def queries_of(vhost: Vhost, kind: str, name: str) -> list[GroupInfo]:
 
 
 def lag_of(vhost: Vhost, row: PinRow) -> tuple[PriorityLag, ...]:
-    """One per lane, high first; a queue has one lane."""
+    """One per priority, high first; a queue has one priority."""
     held, log = vhost.pins.find(row.kind, row.name), vhost.storage.log
     if held is None or log is None:
         return ()
     topic = vhost.topics.log.topics.get(row.name) if row.kind == "topic" else None
-    lanes: Mapping[Priority, list[int]] = {lane: [] for lane in BY_URGENCY}
+    priorities: Mapping[Priority, list[int]] = {priority: [] for priority in BY_URGENCY}
     for partition in held.numbers:
-        lane = Priority.MIDDLE if topic is None else track_of(partition, topic.queues)[0]
-        lanes[lane].append(partition)
+        priority = (
+            Priority.MIDDLE if topic is None else partition_of(partition, topic.queues).priority
+        )
+        priorities[priority].append(partition)
     found = []
-    for lane, partitions in lanes.items():
+    for priority, partitions in priorities.items():
         position = end = 0
         for partition in partitions:
             bounds = log.reads.readable_range(held.numbers[partition], vhost.storage.synced)
@@ -177,5 +179,5 @@ def lag_of(vhost: Vhost, row: PinRow) -> tuple[PriorityLag, ...]:
             position += min(max(at, bounds.first), bounds.end)
             end += bounds.end
         if partitions or topic is not None:
-            found.append(PriorityLag(lane, position, end + 1, end - position))
+            found.append(PriorityLag(priority, position, end + 1, end - position))
     return tuple(found)

@@ -1,7 +1,7 @@
 """AMQP messages as entries of topics, and entries as AMQP messages. No I/O.
 
     routing key          tags            message_id   message id
-    priority             the lane: 0-3 low, none or 4-5 middle, 6 and more high
+    priority             the priority: 0-3 low, none or 4-5 middle, 6 and more high
     timestamp            born            body         body
     headers of text      properties of the same names
     the first of the     key; `KEYS` is what RocketMQ clients call their keys, with blanks between
@@ -49,7 +49,7 @@ _PRIORITIES: Final = {Priority.LOW: 2, Priority.HIGH: 8}
 _MAX_SHORT: Final = 255
 
 
-def lane_of(priority: int | None) -> Priority:
+def topic_priority(priority: int | None) -> Priority:
     if priority is None or 4 <= priority <= 5:
         return Priority.MIDDLE
     return Priority.LOW if priority < 4 else Priority.HIGH
@@ -67,7 +67,7 @@ def entry_of(content: bytes, key: str) -> Entry:
     name = properties.message_id
     return Entry(
         body_of(content),
-        lane_of(properties.priority),
+        topic_priority(properties.priority),
         key=shown.get(KEYS, "").split(" ", 1)[0] or None,
         tags=_tags(key),
         message_id=name if name is not None and _is_text(name) else None,
@@ -136,9 +136,9 @@ def _born_is_exact(timestamp: int | None) -> bool:
 # -- from a topic -------------------------------------------------------------------------------
 
 
-def content_of(parts: EntryFields, lane: Priority, frame_max: int) -> bytes:
+def content_of(parts: EntryFields, priority: Priority, frame_max: int) -> bytes:
     """An entry as the content of an AMQP message."""
-    properties = _kept(parts.properties.get(RAW)) or _made(parts, lane)
+    properties = _kept(parts.properties.get(RAW)) or _made(parts, priority)
     return make_content(properties, parts.body, frame_max=frame_max)
 
 
@@ -152,7 +152,7 @@ def _kept(raw: str | None) -> Properties | None:
         return None
 
 
-def _made(parts: EntryFields, lane: Priority) -> Properties:
+def _made(parts: EntryFields, priority: Priority) -> Properties:
     given = parts.properties
     headers = {name: one for name, one in given.items() if not name.startswith(_NOT_HEADERS)}
     if parts.key:
@@ -160,7 +160,7 @@ def _made(parts: EntryFields, lane: Priority) -> Properties:
     properties = Properties(
         headers=HeaderTable.of(_fitting(headers)) if headers else None,
         delivery_mode=_number(given.get(PREFIX + "delivery_mode"), PERSISTENT),
-        priority=_number(given.get(PREFIX + "priority"), _PRIORITIES.get(lane)),
+        priority=_number(given.get(PREFIX + "priority"), _PRIORITIES.get(priority)),
         message_id=_short(parts.message_id),
         timestamp=None if parts.born is None else max(0, parts.born // 1000),
     )

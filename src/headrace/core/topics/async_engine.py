@@ -22,7 +22,7 @@ from headrace.store.topics.types import (
 
 T = TypeVar("T")
 
-# id, lane, partition, time, body, token, key, tags, source ip, message id, born, properties,
+# id, priority, partition, time, body, token, key, tags, source ip, message id, born, properties,
 # attempts: as in store.topics.types.StoredMessage.
 MessageRow = tuple[object, ...]
 

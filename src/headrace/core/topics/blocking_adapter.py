@@ -383,8 +383,8 @@ class _PolledRead:
 def message_row(message: StoredMessage) -> MessageRow:
     return (
         message.id,
-        message.lane,
-        message.partition,
+        message.priority,
+        message.partition_index,
         message.time,
         message.body,
         message.token,

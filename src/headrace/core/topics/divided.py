@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from headrace.core.topics.log_topic import LogTopic
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
-from headrace.model.topics.partitions import Track
+from headrace.model.topics.partitions import Partition
 from headrace.store.topics.types import GroupInfo, PriorityLag
 
 MembersOf = Callable[[str], Sequence[str]]
@@ -20,22 +20,24 @@ def groups_of(topic: LogTopic, members_of: MembersOf) -> list[GroupInfo]:
     ]
 
 
-def lag_of(topic: LogTopic, offsets: Mapping[Track, int]) -> tuple[PriorityLag, ...]:
-    """One per lane; queues of which the group has said nothing are not counted."""
-    return tuple(_lane_lag(topic, lane, offsets) for lane in BY_URGENCY)
+def lag_of(topic: LogTopic, offsets: Mapping[Partition, int]) -> tuple[PriorityLag, ...]:
+    """One per priority; queues of which the group has said nothing are not counted."""
+    return tuple(_priority_lag(topic, priority, offsets) for priority in BY_URGENCY)
 
 
-def _lane_lag(topic: LogTopic, lane: Priority, offsets: Mapping[Track, int]) -> PriorityLag:
+def _priority_lag(
+    topic: LogTopic, priority: Priority, offsets: Mapping[Partition, int]
+) -> PriorityLag:
     position = end = 0
     times: list[int] = []
-    for track, offset in offsets.items():
-        if track[0] != lane:
+    for partition, offset in offsets.items():
+        if partition.priority != priority:
             continue
-        bound = topic.bound(track)
+        bound = topic.bound(partition)
         at = min(max(offset, bound.first), bound.end)
         position += at
         end += bound.end
-        time = topic.time_at(track, at) if at < bound.end else None
+        time = topic.time_at(partition, at) if at < bound.end else None
         times += [time] if time is not None else []
     oldest = min(times, default=None)
-    return PriorityLag(lane, position, end + 1, end - position, oldest_time=oldest)
+    return PriorityLag(priority, position, end + 1, end - position, oldest_time=oldest)

@@ -195,7 +195,7 @@ class ExchangeBridge:
 
     def tap(self, topic: str, appended: Sequence[tuple[Priority, bytes]]) -> int:
         """Give encoded entries to whoever is bound; returns the log's position to wait for."""
-        parts = [(lane, decode_entry(content)) for lane, content in appended]
+        parts = [(priority, decode_entry(content)) for priority, content in appended]
         return self.give(topic, parts)
 
     def give(self, topic: str, appended: Sequence[tuple[Priority, EntryFields]]) -> int:
@@ -209,7 +209,7 @@ class ExchangeBridge:
             targets = self._vhost.routes.walk(exchange, (tags,), {}, inside=True).destinations
             if not targets:
                 continue
-            contents = [content_of(parts, lane, self.frame_max) for lane, parts in group]
+            contents = [content_of(parts, priority, self.frame_max) for priority, parts in group]
             batch = PublishedRun(
                 Route(name, tags, targets),
                 contents,

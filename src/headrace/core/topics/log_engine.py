@@ -260,10 +260,10 @@ class LogEngine:
 
 def message_rows(piece: DeliveredEntries) -> list[MessageRow]:
     """The entries of a piece, decoded."""
-    (lane, partition), attempts, time = piece.track, piece.attempts, piece.time
-    base = message_id(partition, 0)
+    (priority, index), attempts, time = piece.partition, piece.attempts, piece.time
+    base = message_id(index, 0)
     return [
-        (base + offset, lane, partition, time, *decode_entry(content), attempts)
+        (base + offset, priority, index, time, *decode_entry(content), attempts)
         for offset, content in zip(piece.offsets, piece.contents, strict=True)
     ]
 

@@ -1,8 +1,8 @@
-"""A topic in the commit log: one numbered destination of the log per lane and partition.
+"""A topic in the commit log: one numbered destination of the log per priority and partition.
 
 Messages stay until retention or the deletion of the topic removes them; readers see what is on
-disk. Besides the calls of the SPI there are those by track and offset, for front doors that keep
-positions themselves.
+disk. Besides the calls of the engine interface there are those by partition
+and offset, for protocols whose clients keep their positions themselves.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.partitions import (
     MAX_OFFSET,
     Bound,
-    Track,
+    Partition,
     message_id,
+    partition_id,
     place_of,
-    queue_id,
 )
 from headrace.store.api.message_log import (
     DurabilityLevel,
@@ -54,7 +54,7 @@ class AppendResult(NamedTuple):
 
 
 class _LogPartition:
-    """One partition of one lane."""
+    """One partition of one priority."""
 
     __slots__ = ("end", "next", "number")
 
@@ -78,11 +78,15 @@ class LogTopic:
         self.queues = row.queues
         self.created_at = row.created_at
         self.retention = _retention(row.settings)
-        self._tracks = {
-            _track_of(name): _LogPartition(int(str(n)), self._log.reads.next_offset(int(str(n))))
+        self._partitions = {
+            _partition_named(name): _LogPartition(
+                int(str(n)), self._log.reads.next_offset(int(str(n)))
+            )
             for name, n in row.numbers.items()
         }
-        self._pending: deque[tuple[int, _LogPartition, int]] = deque()  # position, track, end then
+        self._pending: deque[tuple[int, _LogPartition, int]] = (
+            deque()
+        )  # position, partition, end then
         self._turn = 0  # which partition takes the next message without a key
         self._listeners: list[Callable[[], None]] = []
         self.marked = False  # as sessions are: flushed when something is safe
@@ -94,7 +98,7 @@ class LogTopic:
     # -- what it is ------------------------------------------------------------------------------
 
     def row(self) -> TopicRow:
-        numbers = {_name_of(track): one.number for track, one in self._tracks.items()}
+        numbers = {_name_of(partition): one.number for partition, one in self._partitions.items()}
         return TopicRow(
             self._vhost.name,
             self.name,
@@ -108,53 +112,60 @@ class LogTopic:
 
     def info(self) -> TopicInfo:
         parts = tuple(
-            self._part(track)
-            for lane in BY_URGENCY
-            for track in sorted(self._tracks)
-            if track[0] == lane
+            self._part(partition)
+            for priority in BY_URGENCY
+            for partition in sorted(self._partitions)
+            if partition.priority == priority
         )
         return TopicInfo(
             self.name, self.uuid, LOG, self.queues, self.retention, self.created_at, parts
         )
 
-    def _part(self, track: Track) -> Part:
-        first, end = self.bound(track)
-        times = [self.time_at(track, first), self.time_at(track, end - 1)] if first < end else []
-        partition = track[1]
+    def _part(self, partition: Partition) -> Part:
+        first, end = self.bound(partition)
+        times = (
+            [self.time_at(partition, first), self.time_at(partition, end - 1)]
+            if first < end
+            else []
+        )
+        index = partition.index
         return Part(
-            track[0], partition, message_id(partition, first), message_id(partition, end), *times
+            partition.priority, index, message_id(index, first), message_id(index, end), *times
         )
 
-    def numbers_by_queue(self) -> dict[int, int]:
+    def numbers_by_partition_id(self) -> dict[int, int]:
         """The number in the log of each queue id: middle 0 .. q - 1, then high, then low."""
-        return {queue_id(track, self.queues): one.number for track, one in self._tracks.items()}
+        return {
+            partition_id(partition, self.queues): one.number
+            for partition, one in self._partitions.items()
+        }
 
-    # -- by track and offset ---------------------------------------------------------------------
+    # -- by partition and offset -----------------------------------------------------------------
 
-    def bounds(self) -> Mapping[Track, Bound]:
-        return {track: self.bound(track) for track in self._tracks}
+    def bounds(self) -> Mapping[Partition, Bound]:
+        return {partition: self.bound(partition) for partition in self._partitions}
 
-    def bound(self, track: Track) -> Bound:
+    def bound(self, partition: Partition) -> Bound:
         """What can be read: from the first message kept to the last one on disk."""
-        known = self._tracks.get(track)
+        known = self._partitions.get(partition)
         if known is None:
             return Bound(0, 0)
         return Bound(min(self._log.reads.floor(known.number), known.end), known.end)
 
-    def numbers(self) -> Mapping[int, Track]:
-        """The tracks by their number in the log, which no other track ever has."""
-        return {one.number: track for track, one in self._tracks.items()}
+    def numbers(self) -> Mapping[int, Partition]:
+        """The partitions by their number in the log, which no other partition ever has."""
+        return {one.number: partition for partition, one in self._partitions.items()}
 
-    def number_of(self, track: Track) -> int | None:
-        """The number of a track; None as long as nothing was ever appended to it."""
-        known = self._tracks.get(track)
+    def number_of(self, partition: Partition) -> int | None:
+        """The number of a partition; None as long as nothing was ever appended to it."""
+        known = self._partitions.get(partition)
         return None if known is None else known.number
 
     def load(
-        self, track: Track, start: int, stop: int, max_bytes: int
+        self, partition: Partition, start: int, stop: int, max_bytes: int
     ) -> tuple[list[LoadedEntries], int]:
         """Raw entries (store.topics.entry) of start .. stop - 1, and where to go on."""
-        known = self._tracks.get(track)
+        known = self._partitions.get(partition)
         if known is None:
             return [], stop
         found, at = self._log.reads.read(
@@ -163,14 +174,14 @@ class LogTopic:
         loaded = [LoadedEntries(one.time, one.offsets, one.contents) for one in found]
         return loaded, at if at < min(stop, known.end) else stop
 
-    def offset_at(self, track: Track, time_ms: int) -> int:
-        known = self._tracks.get(track)
+    def offset_at(self, partition: Partition, time_ms: int) -> int:
+        known = self._partitions.get(partition)
         if known is None:
             return 0
         return min(self._log.reads.first_at(known.number, time_ms), known.end)
 
-    def time_at(self, track: Track, offset: int) -> int | None:
-        known = self._tracks.get(track)
+    def time_at(self, partition: Partition, offset: int) -> int | None:
+        known = self._partitions.get(partition)
         if known is None:
             return None
         extent = next(self._log.reads.extents(known.number, offset), None)
@@ -183,15 +194,16 @@ class LogTopic:
         """The current one of the log; for readers that keep their positions themselves."""
         return current_epoch(self._log.reads.epochs(0))  # no destination has the number 0
 
-    def epochs(self, track: Track) -> Epochs:
-        return self._log.reads.epochs(self.number_of(track) or 0)
+    def epochs(self, partition: Partition) -> Epochs:
+        return self._log.reads.epochs(self.number_of(partition) or 0)
 
     def check_seen(self, positions: Mapping[Priority, int], epoch: int) -> None:
         """DataLost unless the ids, seen in that epoch, still mean the same messages."""
-        for lane, identity in positions.items():
-            partition, offset = place_of(identity) if identity else (0, -1)
-            end = end_of_epoch(self.epochs((lane, partition)), epoch)
-            if offset >= (self.bound((lane, partition)).end if end is None else end):
+        for priority, identity in positions.items():
+            index, offset = place_of(identity) if identity else (0, -1)
+            partition = Partition(priority, index)
+            end = end_of_epoch(self.epochs(partition), epoch)
+            if offset >= (self.bound(partition).end if end is None else end):
                 raise DataLost(
                     f"topic '{self.name}': message {identity} was seen in epoch {epoch}, and the "
                     "log does not have it: it was restored from a backup, or has lost messages"
@@ -211,58 +223,62 @@ class LogTopic:
     ) -> Callable[[], AppendResult]:
         """Encode the entries; what is returned appends them."""
         contents = encode_entries(entries)
-        by_track = self._by_track(entries)
-        if len(by_track) == 1:
-            return partial(self._append_alike, next(iter(by_track)), contents, tapped)
-        parts = {track: [contents[one] for one in found] for track, found in by_track.items()}
+        by_partition = self._by_partition(entries)
+        if len(by_partition) == 1:
+            return partial(self._append_alike, next(iter(by_partition)), contents, tapped)
+        parts = {
+            partition: [contents[one] for one in found] for partition, found in by_partition.items()
+        }
 
         def append() -> AppendResult:
             ids = [0] * len(entries)
             position = 0
             with self._storage.atomic():
-                for track, indices in by_track.items():
-                    offset, position = self.append_to(track, parts[track], tapped=tapped)
-                    for number, index in enumerate(indices, message_id(track[1], offset)):
+                for partition, indices in by_partition.items():
+                    offset, position = self.append_to(partition, parts[partition], tapped=tapped)
+                    for number, index in enumerate(indices, message_id(partition.index, offset)):
                         ids[index] = number
             return AppendResult(ids, position)
 
         return append
 
-    def _append_alike(self, track: Track, contents: list[bytes], tapped: bool) -> AppendResult:
-        first, position = self.append_to(track, contents, tapped=tapped)
-        start = message_id(track[1], first)
+    def _append_alike(
+        self, partition: Partition, contents: list[bytes], tapped: bool
+    ) -> AppendResult:
+        first, position = self.append_to(partition, contents, tapped=tapped)
+        start = message_id(partition.index, first)
         return AppendResult(list(range(start, start + len(contents))), position)
 
-    def _by_track(self, entries: Sequence[Entry]) -> Mapping[Track, Sequence[int]]:
-        """Which of the entries go to which track."""
+    def _by_partition(self, entries: Sequence[Entry]) -> Mapping[Partition, Sequence[int]]:
+        """Which of the entries go to which partition."""
         if self.queues == 1:
             if isinstance(entries, UniformEntries):
-                lanes = {entries.lane}
+                priorities = {entries.priority}
             else:
-                lanes = {entry.lane for entry in entries}
-            if len(lanes) == 1:
-                return {(lanes.pop(), 0): range(len(entries))}
-        found: dict[Track, list[int]] = {}
+                priorities = {entry.priority for entry in entries}
+            if len(priorities) == 1:
+                return {Partition(priorities.pop(), 0): range(len(entries))}
+        found: dict[Partition, list[int]] = {}
         for index, entry in enumerate(entries):
-            track = (entry.lane, self._partition_of(entry.key))
-            found.setdefault(track, []).append(index)
+            partition = Partition(entry.priority, self._index_of(entry.key))
+            found.setdefault(partition, []).append(index)
         return found
 
     def append_to(
-        self, track: Track, contents: Sequence[bytes], *, tapped: bool = True
+        self, partition: Partition, contents: Sequence[bytes], *, tapped: bool = True
     ) -> tuple[int, int]:
-        """Append encoded entries to one track; returns the first offset and the position."""
+        """Append encoded entries to one partition; returns the first offset and the position."""
         bridge = self._vhost.topics.bridge
         if not tapped or not bridge.has_taps(self.name):
-            return self._store(track, contents)
+            return self._store(partition, contents)
         with self._storage.atomic():
-            first, position = self._store(track, contents)
-            lane = track[0]
-            tap = bridge.tap(self.name, [(lane, content) for content in contents])
+            first, position = self._store(partition, contents)
+            priority = partition.priority
+            tap = bridge.tap(self.name, [(priority, content) for content in contents])
         return first, max(position, tap)
 
-    def _store(self, track: Track, contents: Sequence[bytes]) -> tuple[int, int]:
-        known = self._tracks.get(track) or self._new_track(track)
+    def _store(self, partition: Partition, contents: Sequence[bytes]) -> tuple[int, int]:
+        known = self._partitions.get(partition) or self._new_partition(partition)
         first = known.next
         if first + len(contents) > MAX_OFFSET:
             raise PreconditionFailed(f"topic '{self.name}' is full: its offsets have 40 bits")
@@ -281,7 +297,7 @@ class LogTopic:
         self._pending.append((position, known, known.next))
         return first, position
 
-    def _partition_of(self, key: str | None) -> int:
+    def _index_of(self, key: str | None) -> int:
         if self.queues == 1:
             return 0
         if key is not None:
@@ -289,14 +305,15 @@ class LogTopic:
         self._turn += 1
         return self._turn % self.queues
 
-    def _new_track(self, track: Track) -> _LogPartition:
-        if not 0 <= track[1] < self.queues:
+    def _new_partition(self, partition: Partition) -> _LogPartition:
+        if not 0 <= partition.index < self.queues:
             raise PreconditionFailed(
-                f"topic '{self.name}' has no queue {track[1]}: they are 0 to {self.queues - 1}"
+                f"topic '{self.name}' has no queue {partition.index}: "
+                f"queues are 0 to {self.queues - 1}"
             )
         number = self._storage.new_queue_number()
         assert number is not None, "numbers are given as long as there is a log"
-        known = self._tracks[track] = _LogPartition(number, 0)
+        known = self._partitions[partition] = _LogPartition(number, 0)
         self._storage.save(self.row())
         return known
 
@@ -317,8 +334,8 @@ class LogTopic:
         pending, synced = self._pending, self._storage.synced
         moved = False
         while pending and pending[0][0] <= synced:
-            _, track, end = pending.popleft()
-            track.end = end
+            _, partition, end = pending.popleft()
+            partition.end = end
             moved = True
         if pending:
             self._storage.wait(self)
@@ -329,40 +346,42 @@ class LogTopic:
     # -- space -----------------------------------------------------------------------------------
 
     def expire(self, now_ms: int) -> None:
-        """Remove what retention does not keep: record by record, the oldest of all tracks first."""
+        """Remove what retention does not keep: record by record, the oldest first."""
         if self.retention is None:
             return
-        numbers = [track.number for track in self._tracks.values()]
+        numbers = [partition.number for partition in self._partitions.values()]
         # What a pin holds although it was removed does not count.
         kept = sum(map(self._log.space.stored_bytes, numbers))
         kept -= sum(map(self._log.space.kept_bytes, numbers))
-        for time, number, extent in heapq.merge(*map(self._ages, self._tracks.values())):
+        for time, number, extent in heapq.merge(*map(self._ages, self._partitions.values())):
             if not self.retention.ends(stored_at=time, now=now_ms, kept=kept):
                 return
             self._log.settle(number, range(extent.first, extent.stop))
             kept -= extent.size
 
-    def _ages(self, track: _LogPartition) -> Iterator[tuple[int, int, StoredExtent]]:
-        for extent in self._log.reads.extents(track.number, self._log.reads.floor(track.number)):
-            if extent.stop <= track.end:
-                yield extent.time, track.number, extent
+    def _ages(self, partition: _LogPartition) -> Iterator[tuple[int, int, StoredExtent]]:
+        for extent in self._log.reads.extents(
+            partition.number, self._log.reads.floor(partition.number)
+        ):
+            if extent.stop <= partition.end:
+                yield extent.time, partition.number, extent
 
     def delete(self) -> None:
         """The topic is gone: so are its messages."""
         self.deleted = True
         self._pending.clear()
         self._storage.delete(self.row())
-        for track in self._tracks.values():
-            self._log.space.delete_queue(track.number)
+        for partition in self._partitions.values():
+            self._log.space.delete_queue(partition.number)
 
 
-def _name_of(track: Track) -> str:
-    return f"{track[0].label}.{track[1]}"
+def _name_of(partition: Partition) -> str:
+    return f"{partition.priority.label}.{partition.index}"
 
 
-def _track_of(name: str) -> Track:
-    label, _, partition = name.partition(".")
-    return Priority[label.upper()], int(partition)
+def _partition_named(name: str) -> Partition:
+    label, _, index = name.partition(".")
+    return Partition(Priority[label.upper()], int(index))
 
 
 def retention_settings(retention: Retention | None) -> dict[str, object]:

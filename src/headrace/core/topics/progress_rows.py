@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from headrace.core.clock import Clock
 from headrace.core.storage import Storage
 from headrace.model.topics.message_priority import Priority
-from headrace.model.topics.partitions import Track
+from headrace.model.topics.partitions import Partition
 from headrace.model.topics.retries import Place, Retry
 from headrace.store.api.rows import CursorRow, RetryRow
 from headrace.store.topics.groups import PartitionCursor, ReaderKey, TopicGroups
@@ -21,15 +21,15 @@ class ProgressRows:
         self._clock = clock
         self._uuid = uuid
 
-    def cursor(self, name: ReaderKey, track: Track, cursor: PartitionCursor) -> None:
+    def cursor(self, name: ReaderKey, partition: Partition, cursor: PartitionCursor) -> None:
         ranges = tuple(edge for one in cursor.ranges for edge in one)
         self._storage.save(
             CursorRow(
                 self._uuid,
                 name.group,
                 name.token,
-                int(track[0]),
-                track[1],
+                int(partition.priority),
+                partition.index,
                 floor=cursor.floor,
                 epoch=cursor.epoch,
                 ranges=ranges,
@@ -37,16 +37,16 @@ class ProgressRows:
         )
 
     def retry(self, group: str, place: Place, retry: Retry | None) -> None:
-        (lane, partition), offset = place
+        (priority, index), offset = place
         if retry is None:
-            self._storage.delete(RetryRow(self._uuid, group, int(lane), partition, offset))
+            self._storage.delete(RetryRow(self._uuid, group, int(priority), index, offset))
             return
         self._storage.save(
             RetryRow(
                 self._uuid,
                 group,
-                int(lane),
-                partition,
+                int(priority),
+                index,
                 offset,
                 retry.attempts,
                 retry.due + self._wall_ahead(),
@@ -69,14 +69,14 @@ class ProgressRows:
         for row in cursors:
             pairs = zip(row.ranges[::2], row.ranges[1::2], strict=True)
             cursor = PartitionCursor(row.floor, tuple(pairs), row.epoch)
-            track = (Priority(row.lane), row.partition)
-            readers.restore_cursor(ReaderKey(row.reader_group, row.token), track, cursor)
+            partition = Partition(Priority(row.lane), row.partition)
+            readers.restore_cursor(ReaderKey(row.reader_group, row.token), partition, cursor)
         ahead, now = self._wall_ahead(), self._clock.now_ms()
         for one in retries:
             # Not before it was due.
             may_be_out = not (one.dead or self._storage.clean or one.due - ahead > now)
             attempts = one.attempts + may_be_out
             retry = Retry(attempts, one.due - ahead, dead=one.dead, reason=one.reason)
-            place = ((Priority(one.lane), one.partition), one.place)
+            place = (Partition(Priority(one.lane), one.partition), one.place)
             readers.restore_retry(one.reader_group, place, retry)
         readers.suspect()

@@ -1,1 +1,1 @@
-"""Topics: lanes of messages that stay, read by offset, alone or as a group."""
+"""Topics: priorities of messages that stay, read by offset, alone or as a group."""

@@ -1,7 +1,7 @@
 """What the next claim of a group is made of. Pure.
 
-A claim consists of pieces: ranges of ids of one lane. In each lane those that somebody gave up
-come first, then messages to be tried again, then new ones.
+A claim consists of ranges of ids. In each priority expired ranges come first, then messages due for
+retry, then new ones.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DueRetry:
 
 @dataclass(frozen=True, slots=True)
 class ClaimableWork:
-    """What a lane has for a group: everything up to ``head`` was handed out before."""
+    """What a priority has for a group: everything up to ``head`` was handed out before."""
 
     head: int
     stable: int
@@ -51,9 +51,9 @@ class ClaimableWork:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRange:
-    """Ids of one lane that are handed out together, for the ``attempts``-th time."""
+    """Ids of one priority that are handed out together, for the ``attempts``-th time."""
 
-    lane: Priority
+    priority: Priority
     start: int
     end: int
     attempts: int
@@ -66,30 +66,34 @@ class ClaimRange:
 
 
 def plan(work: Mapping[Priority, ClaimableWork], room: int, min_share: int = 0) -> list[ClaimRange]:
-    """The pieces that fill ``room``: high, then middle, then low, with the shares of lower lanes.
+    """The ranges that fill ``room``: high, then middle, then low, within their shares.
 
     Together they have exactly ``room`` ids when there are that many.
     """
-    taken = shares({lane: one.waiting for lane, one in work.items()}, room, min_share)
-    return [piece for lane in BY_URGENCY for piece in _fill(lane, work.get(lane), taken[lane])]
+    taken = shares({priority: one.waiting for priority, one in work.items()}, room, min_share)
+    return [
+        piece
+        for priority in BY_URGENCY
+        for piece in _fill(priority, work.get(priority), taken[priority])
+    ]
 
 
-def _fill(lane: Priority, work: ClaimableWork | None, room: int) -> Iterator[ClaimRange]:
+def _fill(priority: Priority, work: ClaimableWork | None, room: int) -> Iterator[ClaimRange]:
     if work is None:
         return
     for held in work.expired:
         if room <= 0:
             return
         end = min(held.end, held.start + room - 1)
-        yield ClaimRange(lane, held.start, end, held.attempts + 1, held)
+        yield ClaimRange(priority, held.start, end, held.attempts + 1, held)
         room -= end - held.start + 1
     due = work.due[: max(0, room)]
     for start, end, attempts in runs((one.id, one.attempts) for one in due):
-        yield ClaimRange(lane, start, end, attempts + 1)
+        yield ClaimRange(priority, start, end, attempts + 1)
     room -= len(due)
     end = min(work.stable, work.head + room)
     if room > 0 and end > work.head:
-        yield ClaimRange(lane, work.head + 1, end, 1, is_fresh=True)
+        yield ClaimRange(priority, work.head + 1, end, 1, is_fresh=True)
 
 
 def runs(numbered: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:

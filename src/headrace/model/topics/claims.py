@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from headrace.errors import BadTopicValue, ClaimLost
 from headrace.model.intervals import Intervals
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
-from headrace.model.topics.partitions import Bound, Bounds, ClaimReason, OffsetRange, Track, fill
+from headrace.model.topics.partitions import (
+    Bound,
+    Bounds,
+    ClaimReason,
+    OffsetRange,
+    Partition,
+    fill,
+)
 from headrace.model.topics.retries import GroupRetries, Place, Retry
 
 _LOST = "the claim is not yours any more: its lease ended, or a seek or restart made it void; "
@@ -23,7 +30,7 @@ _LATE = "the lease of the claim has ended; nothing was changed, its messages are
 
 @dataclass(slots=True)
 class PartitionProgress:
-    """How far a group is in one track."""
+    """How far a group is in one partition."""
 
     next: int = 0  # the lowest offset that was never handed out
     done: Intervals = field(default_factory=Intervals)
@@ -46,11 +53,11 @@ class Claim:
     def holds(self, span: OffsetRange) -> bool:
         """Whether some of these messages are the claim's, and were not given back."""
         return any(
-            one.track == span.track
+            one.partition == span.partition
             and one.start < span.stop
             and span.start < one.stop
             and not (
-                span.source is ClaimReason.RETRY and (span.track, span.start) in self.given_back
+                span.source is ClaimReason.RETRY and (span.partition, span.start) in self.given_back
             )
             for one in self.spans
         )
@@ -60,11 +67,11 @@ class Claim:
 class ProgressChanges:
     """What has to be noted on disk."""
 
-    tracks: set[Track] = field(default_factory=set)
+    partitions: set[Partition] = field(default_factory=set)
     retries: set[Place] = field(default_factory=set)  # added, changed, or gone
 
     def add(self, other: ProgressChanges) -> None:
-        self.tracks |= other.tracks
+        self.partitions |= other.partitions
         self.retries |= other.retries
 
 
@@ -72,11 +79,13 @@ class GroupClaims:
     """One group. Reading is plan(), then take() of what could be read of the plan."""
 
     def __init__(self) -> None:
-        self.tracks: dict[Track, PartitionProgress] = {}
+        self.partitions: dict[Partition, PartitionProgress] = {}
         self.retries = GroupRetries()
         self._claims: dict[int, Claim] = {}
         self._first_end = _NEVER  # no lease ends before: thousands of claims are not looked at
-        self._returned: dict[Track, list[OffsetRange]] = {}  # of void claims, in order of offsets
+        self._returned: dict[
+            Partition, list[OffsetRange]
+        ] = {}  # of void claims, in order of offsets
         self._members: dict[str, int] = {}  # token -> until when it counts as one
         self._turn = 0  # which partition comes first in the next plan
 
@@ -84,59 +93,63 @@ class GroupClaims:
 
     def plan(self, room: int, min_share: int, now: int, bounds: Bounds) -> list[OffsetRange]:
         """What to hand out next: ``room`` messages if there are as many. Changes nothing."""
-        for track, bound in bounds.items():
-            self._progress(track).skip_to(bound.first)
-        waiting = {lane: self._in_lane(lane, room, now, bounds) for lane in BY_URGENCY}
+        for partition, bound in bounds.items():
+            self._progress(partition).skip_to(bound.first)
+        waiting = {
+            priority: self._claimable(priority, room, now, bounds) for priority in BY_URGENCY
+        }
         return fill(waiting, room, min_share)
 
-    def _in_lane(self, lane: Priority, room: int, now: int, bounds: Bounds) -> list[OffsetRange]:
+    def _claimable(
+        self, priority: Priority, room: int, now: int, bounds: Bounds
+    ) -> list[OffsetRange]:
         """What could be handed out, enough to fill the room: what others left, what is due again,
         what is new."""
         again = [
-            OffsetRange(track, low, high, span.attempts + 1, ClaimReason.AGAIN)
-            for track in self._tracks_of(lane, bounds)
-            for span in sorted(self._left_over(track, now), key=_start)
-            for low, high in self._left(span, bounds[track])
+            OffsetRange(partition, low, high, span.attempts + 1, ClaimReason.AGAIN)
+            for partition in self._partitions_of(priority, bounds)
+            for span in sorted(self._left_over(partition, now), key=_start)
+            for low, high in self._left(span, bounds[partition])
         ]
         due = [
-            OffsetRange(track, offset, offset + 1, known.attempts + 1, ClaimReason.RETRY)
-            for track, offset in self._due(lane, now, room)
-            if (known := self.retries.get((track, offset))) is not None
-            and offset < bounds.get(track, Bound(0, 0)).end
+            OffsetRange(partition, offset, offset + 1, known.attempts + 1, ClaimReason.RETRY)
+            for partition, offset in self._due(priority, now, room)
+            if (known := self.retries.get((partition, offset))) is not None
+            and offset < bounds.get(partition, Bound(0, 0)).end
         ]
         fresh = [
-            OffsetRange(track, start, bounds[track].end)
-            for track in self._tracks_of(lane, bounds)
-            if (start := self.tracks[track].next) < bounds[track].end
+            OffsetRange(partition, start, bounds[partition].end)
+            for partition in self._partitions_of(priority, bounds)
+            if (start := self.partitions[partition].next) < bounds[partition].end
         ]
         return again + due + fresh
 
-    def _tracks_of(self, lane: Priority, bounds: Bounds) -> list[Track]:
-        tracks = sorted(track for track in bounds if track[0] == lane)
-        turn = self._turn % max(1, len(tracks))
-        return tracks[turn:] + tracks[:turn]
+    def _partitions_of(self, priority: Priority, bounds: Bounds) -> list[Partition]:
+        partitions = sorted(partition for partition in bounds if partition.priority == priority)
+        turn = self._turn % max(1, len(partitions))
+        return partitions[turn:] + partitions[:turn]
 
-    def _left_over(self, track: Track, now: int) -> list[OffsetRange]:
+    def _left_over(self, partition: Partition, now: int) -> list[OffsetRange]:
         """Spans of void claims, and of those past their lease."""
         expired = [
             span
             for claim in self._past_lease(now)
             for span in claim.spans
-            if span.track == track and span.source is not ClaimReason.RETRY
+            if span.partition == partition and span.source is not ClaimReason.RETRY
         ]
-        return [*self._returned.get(track, ()), *expired]
+        return [*self._returned.get(partition, ()), *expired]
 
-    def _due(self, lane: Priority, now: int, room: int) -> list[Place]:
+    def _due(self, priority: Priority, now: int, room: int) -> list[Place]:
         """The same for messages that are tried again, one by one; enough to fill the room."""
         expired = [
-            (span.track, span.start)
+            (span.partition, span.start)
             for claim in self._past_lease(now)
             for span in claim.spans
             if span.source is ClaimReason.RETRY
-            and span.track[0] == lane
-            and (span.track, span.start) not in claim.given_back
+            and span.partition.priority == priority
+            and (span.partition, span.start) not in claim.given_back
         ]
-        return [*expired, *self.retries.due(lane, now, room)]
+        return [*expired, *self.retries.due(priority, now, room)]
 
     def _past_lease(self, now: int) -> list[Claim]:
         if now < self._first_end:
@@ -145,7 +158,7 @@ class GroupClaims:
         return [claim for claim in self._claims.values() if claim.until <= now]
 
     def _left(self, span: OffsetRange, bound: Bound) -> Iterable[tuple[int, int]]:
-        done = self.tracks[span.track].done
+        done = self.partitions[span.partition].done
         return done.missing(max(span.start, bound.first), min(span.stop, bound.end))
 
     def take(
@@ -155,11 +168,11 @@ class GroupClaims:
         self._void(self._overtaken(spans, now), now)
         for span in spans:
             if span.source is ClaimReason.RETRY:
-                self.retries.hold((span.track, span.start))
+                self.retries.hold((span.partition, span.start))
             elif span.source is ClaimReason.AGAIN:
                 self._take_returned(span)
             else:
-                self.tracks[span.track].next = span.stop
+                self.partitions[span.partition].next = span.stop
         self._claims[number] = Claim(token, now + lease_ms, list(spans))
         self._first_end = min(self._first_end, now + lease_ms)
         self._members[token] = now + lease_ms
@@ -169,12 +182,12 @@ class GroupClaims:
         """Nothing of the planned span can be read, ever: it is done with."""
         self._void(self._overtaken([span], now), now)
         if span.source is ClaimReason.RETRY:
-            self.retries.finish((span.track, span.start))
-            return ProgressChanges(retries={(span.track, span.start)})
-        progress = self.tracks[span.track]
+            self.retries.finish((span.partition, span.start))
+            return ProgressChanges(retries={(span.partition, span.start)})
+        progress = self.partitions[span.partition]
         progress.done.add(span.start, span.stop)
         progress.next = max(progress.next, span.stop)
-        return ProgressChanges(tracks={span.track})
+        return ProgressChanges(partitions={span.partition})
 
     def _overtaken(self, spans: Iterable[OffsetRange], now: int) -> list[int]:
         """Claims past their lease of which something is handed out again."""
@@ -189,7 +202,7 @@ class GroupClaims:
 
     def _take_returned(self, span: OffsetRange) -> None:
         left = []
-        for one in self._returned.get(span.track, ()):
+        for one in self._returned.get(span.partition, ()):
             if one.stop <= span.start or span.stop <= one.start:
                 left.append(one)
                 continue
@@ -197,22 +210,22 @@ class GroupClaims:
                 left.append(one._replace(stop=span.start))
             if span.stop < one.stop:
                 left.append(one._replace(start=span.stop))
-        self._returned[span.track] = left
+        self._returned[span.partition] = left
 
     def bury(self, max_attempts: int, now: int, bounds: Bounds, room: int) -> ProgressChanges:
         """Give up what was handed out ``max_attempts`` times and comes up again, as far as it
         would be in a plan for the room."""
         changed = ProgressChanges()
-        for track, bound in bounds.items():
-            worn = [one for one in self._left_over(track, now) if one.attempts >= max_attempts]
+        for partition, bound in bounds.items():
+            worn = [one for one in self._left_over(partition, now) if one.attempts >= max_attempts]
             again = [span._replace(source=ClaimReason.AGAIN) for span in worn]
             self._void(self._overtaken(again, now), now)
             for span in worn:
                 for low, high in list(self._left(span, bound)):
-                    self._give_up(track, range(low, high), span.attempts, now, changed)
+                    self._give_up(partition, range(low, high), span.attempts, now, changed)
                 self._take_returned(span)
-        for lane in BY_URGENCY:
-            while worn_out := self._worn_out(lane, max_attempts, now, room):
+        for priority in BY_URGENCY:
+            while worn_out := self._worn_out(priority, max_attempts, now, room):
                 for place, known in worn_out:
                     self._void(self._overtaken([_retry_span(*place)], now), now)
                     reason = known.reason or _worn_out(known.attempts)
@@ -222,9 +235,9 @@ class GroupClaims:
         return changed
 
     def _worn_out(
-        self, lane: Priority, max_attempts: int, now: int, room: int
+        self, priority: Priority, max_attempts: int, now: int, room: int
     ) -> list[tuple[Place, Retry]]:
-        found = ((place, self.retries.get(place)) for place in self._due(lane, now, room))
+        found = ((place, self.retries.get(place)) for place in self._due(priority, now, room))
         return [
             (place, known)
             for place, known in found
@@ -232,14 +245,19 @@ class GroupClaims:
         ]
 
     def _give_up(
-        self, track: Track, offsets: range, attempts: int, now: int, changed: ProgressChanges
+        self,
+        partition: Partition,
+        offsets: range,
+        attempts: int,
+        now: int,
+        changed: ProgressChanges,
     ) -> None:
-        self.tracks[track].done.add(offsets.start, offsets.stop)
-        changed.tracks.add(track)
+        self.partitions[partition].done.add(offsets.start, offsets.stop)
+        changed.partitions.add(partition)
         for offset in offsets:
             dead = Retry(attempts, now, dead=True, reason=_worn_out(attempts))
-            self.retries.put((track, offset), dead)
-            changed.retries.add((track, offset))
+            self.retries.put((partition, offset), dead)
+            changed.retries.add((partition, offset))
 
     # -- what members say ------------------------------------------------------------------------
 
@@ -250,12 +268,12 @@ class GroupClaims:
         changed = ProgressChanges()
         for span in claim.spans:
             if span.source is ClaimReason.RETRY:
-                place = (span.track, span.start)
+                place = (span.partition, span.start)
                 if place not in claim.given_back and self.retries.finish(place):
                     changed.retries.add(place)
             else:
-                self.tracks[span.track].done.add(span.start, span.stop)
-                changed.tracks.add(span.track)
+                self.partitions[span.partition].done.add(span.start, span.stop)
+                changed.partitions.add(span.partition)
         return changed
 
     def nack(
@@ -273,17 +291,17 @@ class GroupClaims:
         claim = self._live(number, token, now)
         found = list(zip(places, _spans_with(claim, places), strict=True))
         changed = ProgressChanges()
-        for (track, offset), span in found:
+        for (partition, offset), span in found:
             dead = span.attempts >= max_attempts
             retry = Retry(span.attempts, now if dead else due, dead=dead, reason=reason)
-            if (track, offset) in claim.given_back:
+            if (partition, offset) in claim.given_back:
                 continue
-            claim.given_back.add((track, offset))
-            self.retries.put((track, offset), retry)
-            changed.retries.add((track, offset))
+            claim.given_back.add((partition, offset))
+            self.retries.put((partition, offset), retry)
+            changed.retries.add((partition, offset))
             if span.source is not ClaimReason.RETRY:
-                self.tracks[track].done.add(offset, offset + 1)
-                changed.tracks.add(track)
+                self.partitions[partition].done.add(offset, offset + 1)
+                changed.partitions.add(partition)
         return changed
 
     def nack_all(
@@ -292,7 +310,9 @@ class GroupClaims:
         """The whole claim is to be tried again, and ends with that."""
         claim = self._live(number, token, now)
         places = [
-            (span.track, offset) for span in claim.spans for offset in range(span.start, span.stop)
+            (span.partition, offset)
+            for span in claim.spans
+            for offset in range(span.start, span.stop)
         ]
         changed = self.nack(
             number, token, places, due=due, now=now, max_attempts=max_attempts, reason=reason
@@ -306,13 +326,13 @@ class GroupClaims:
         self._first_end = min(self._first_end, now + lease_ms)
         self._members[token] = now + lease_ms
 
-    def seek(self, positions: Mapping[Track, int], now: int) -> ProgressChanges:
+    def seek(self, positions: Mapping[Partition, int], now: int) -> ProgressChanges:
         """Go on at these offsets; all claims are void, and what was to be tried again is not."""
         self._void(list(self._claims), now)
-        for track, offset in positions.items():
-            self.tracks[track] = PartitionProgress(offset, Intervals(offset))
-            self._returned.pop(track, None)
-        gone = self.retries.forget(lanes=frozenset(lane for lane, _ in positions))
+        for partition, offset in positions.items():
+            self.partitions[partition] = PartitionProgress(offset, Intervals(offset))
+            self._returned.pop(partition, None)
+        gone = self.retries.forget(priorities=frozenset(priority for priority, _ in positions))
         return ProgressChanges(set(positions), set(gone))
 
     def _claim(self, number: int, token: str) -> Claim:
@@ -333,10 +353,10 @@ class GroupClaims:
             claim = self._claims.pop(number)
             for span in claim.spans:
                 if span.source is ClaimReason.RETRY:
-                    self.retries.give_back((span.track, span.start), now)
+                    self.retries.give_back((span.partition, span.start), now)
                     continue
-                pool = self._returned.setdefault(span.track, [])
-                done = self.tracks[span.track].done
+                pool = self._returned.setdefault(span.partition, [])
+                done = self.partitions[span.partition].done
                 pool += [
                     span._replace(start=low, stop=high)
                     for low, high in done.missing(span.start, span.stop)
@@ -345,18 +365,18 @@ class GroupClaims:
 
     # -- what is known ---------------------------------------------------------------------------
 
-    def begin(self, track: Track, offset: int) -> None:
+    def begin(self, partition: Partition, offset: int) -> None:
         """A new group begins there."""
-        self.tracks[track] = PartitionProgress(offset, Intervals(offset))
+        self.partitions[partition] = PartitionProgress(offset, Intervals(offset))
 
-    def restore(self, track: Track, floor: int, ranges: Iterable[tuple[int, int]]) -> None:
-        self.tracks[track] = PartitionProgress(floor, Intervals(floor, ranges))
+    def restore(self, partition: Partition, floor: int, ranges: Iterable[tuple[int, int]]) -> None:
+        self.partitions[partition] = PartitionProgress(floor, Intervals(floor, ranges))
 
-    def suspect(self, track: Track, stop: int) -> None:
+    def suspect(self, partition: Partition, stop: int) -> None:
         """At start: what is not done below ``stop`` may have been handed out before."""
-        progress = self._progress(track)
-        spans = [OffsetRange(track, low, high) for low, high in progress.done.missing(0, stop)]
-        self._returned[track] = spans
+        progress = self._progress(partition)
+        spans = [OffsetRange(partition, low, high) for low, high in progress.done.missing(0, stop)]
+        self._returned[partition] = spans
         progress.next = max(progress.next, stop)
 
     def members(self, now: int) -> tuple[str, ...]:
@@ -369,20 +389,20 @@ class GroupClaims:
         }
         return tuple(sorted(self._members))
 
-    def claimed(self, lane: Priority, now: int) -> int:
+    def claimed(self, priority: Priority, now: int) -> int:
         """How many messages are with members whose lease has not ended."""
         return sum(
-            self.tracks[span.track].done.count_missing(span.start, span.stop)
+            self.partitions[span.partition].done.count_missing(span.start, span.stop)
             for claim in self._claims.values()
             if claim.until > now
             for span in claim.spans
-            if span.track[0] == lane and span.source is not ClaimReason.RETRY
+            if span.partition.priority == priority and span.source is not ClaimReason.RETRY
         ) + sum(
-            (span.track, span.start) not in claim.given_back
+            (span.partition, span.start) not in claim.given_back
             for claim in self._claims.values()
             if claim.until > now
             for span in claim.spans
-            if span.track[0] == lane and span.source is ClaimReason.RETRY
+            if span.partition.priority == priority and span.source is ClaimReason.RETRY
         )
 
     def next_event(self) -> int | None:
@@ -391,14 +411,14 @@ class GroupClaims:
         due = self.retries.next_due()
         return min([*moments, *([] if due is None else [due])], default=None)
 
-    def handed_out(self, track: Track) -> int:
+    def handed_out(self, partition: Partition) -> int:
         """Where to suspect from after a clean end."""
-        return self._progress(track).next
+        return self._progress(partition).next
 
-    def _progress(self, track: Track) -> PartitionProgress:
-        progress = self.tracks.get(track)
+    def _progress(self, partition: Partition) -> PartitionProgress:
+        progress = self.partitions.get(partition)
         if progress is None:
-            progress = self.tracks[track] = PartitionProgress()
+            progress = self.partitions[partition] = PartitionProgress()
         return progress
 
 
@@ -406,21 +426,21 @@ def _spans_with(claim: Claim, places: Sequence[Place]) -> list[OffsetRange]:
     """The span of each. Messages that are tried again are a span each, thousands in a claim."""
     if len(places) == 1:
         return [_span_with(claim.spans, places[0])]
-    single = {(one.track, one.start): one for one in claim.spans if one.stop == one.start + 1}
+    single = {(one.partition, one.start): one for one in claim.spans if one.stop == one.start + 1}
     wide = [one for one in claim.spans if one.stop > one.start + 1]
     return [single.get(place) or _span_with(wide, place) for place in places]
 
 
 def _span_with(spans: Sequence[OffsetRange], place: Place) -> OffsetRange:
-    track, offset = place
+    partition, offset = place
     for span in spans:
-        if span.track == track and span.start <= offset < span.stop:
+        if span.partition == partition and span.start <= offset < span.stop:
             return span
     raise BadTopicValue("a message that is to be tried again is not in this claim")
 
 
-def _retry_span(track: Track, offset: int) -> OffsetRange:
-    return OffsetRange(track, offset, offset + 1, source=ClaimReason.RETRY)
+def _retry_span(partition: Partition, offset: int) -> OffsetRange:
+    return OffsetRange(partition, offset, offset + 1, source=ClaimReason.RETRY)
 
 
 def _start(span: OffsetRange) -> int:

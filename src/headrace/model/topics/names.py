@@ -10,7 +10,7 @@ from headrace.errors import BadTopicName, BadTopicValue
 MAX_TOPIC: Final = 40
 MAX_TOKEN: Final = 255
 _TOPIC: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
-_LANE_ENDINGS: Final = ("_low", "_middle", "_high")
+_PRIORITY_ENDINGS: Final = ("_low", "_middle", "_high")
 _TOKEN: Final = re.compile(r"[!-~]{1,255}")
 
 
@@ -21,9 +21,9 @@ def check_topic(name: str) -> str:
         raise BadTopicName(
             f"topic name {name!r} is refused: 1 to {MAX_TOPIC} of a-z, 0-9 and _, a letter first"
         )
-    if name.endswith(_LANE_ENDINGS):
+    if name.endswith(_PRIORITY_ENDINGS):
         raise BadTopicName(
-            f"topic name {name!r} is refused: it ends like a lane (_low, _middle, _high)"
+            f"topic name {name!r} is refused: it ends like a priority (_low, _middle, _high)"
         )
     return name
 

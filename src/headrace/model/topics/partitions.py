@@ -1,4 +1,4 @@
-"""Where messages of a topic are: tracks, stretches of them, and the ids that callers see."""
+"""Where messages of a topic are: partitions, stretches of them, and the ids that callers see."""
 
 from __future__ import annotations
 
@@ -11,17 +11,22 @@ from headrace.model.topics.message_priority import BY_URGENCY, Priority, shares
 PARTITION_BITS: Final = 40  # an id is partition << 40, plus offset, plus 1
 MAX_OFFSET: Final = (1 << PARTITION_BITS) - 2
 
-Track = tuple[Priority, int]  # one partition of one lane; its offsets are dense and begin with 0
+
+class Partition(NamedTuple):
+    """One partition of a topic; its offsets are dense and begin with 0."""
+
+    priority: Priority
+    index: int  # type: ignore[assignment]  # among those of the priority; hides tuple.index()
 
 
 class Bound(NamedTuple):
-    """What can be read from a track: first .. end - 1."""
+    """What can be read from a partition: first .. end - 1."""
 
     first: int
     end: int
 
 
-Bounds = Mapping[Track, Bound]
+Bounds = Mapping[Partition, Bound]
 
 
 class ClaimReason(enum.Enum):
@@ -33,9 +38,9 @@ class ClaimReason(enum.Enum):
 
 
 class OffsetRange(NamedTuple):
-    """Messages start .. stop - 1 of a track, handed out that often, this time included."""
+    """Messages start .. stop - 1 of a partition, handed out that often, this time included."""
 
-    track: Track
+    partition: Partition
     start: int
     stop: int
     attempts: int = 1
@@ -46,23 +51,23 @@ class OffsetRange(NamedTuple):
         return self.stop - self.start
 
 
-def message_id(partition: int, offset: int) -> int:
+def message_id(index: int, offset: int) -> int:
     """Topics with one partition count 1, 2, 3."""
-    return (partition << PARTITION_BITS) + offset + 1
+    return (index << PARTITION_BITS) + offset + 1
 
 
-def queue_id(track: Track, queues: int) -> int:
-    """One number for lane and partition: middle 0 .. queues - 1, then high, then low."""
-    return track[0] * queues + track[1]
+def partition_id(partition: Partition, queues: int) -> int:
+    """The partition id: middle 0 .. queues - 1, then high, then low."""
+    return partition.priority * queues + partition.index
 
 
-def track_of(number: int, queues: int) -> Track:
+def partition_of(number: int, queues: int) -> Partition:
     """The inverse."""
-    return Priority(number // queues), number % queues
+    return Partition(Priority(number // queues), number % queues)
 
 
 def place_of(identity: int) -> tuple[int, int]:
-    """The partition and offset of an id from 1 on."""
+    """The partition's index and the offset of an id from 1 on."""
     return (identity - 1) >> PARTITION_BITS, (identity - 1) & ((1 << PARTITION_BITS) - 1)
 
 
@@ -70,9 +75,9 @@ def fill(
     waiting: Mapping[Priority, Sequence[OffsetRange]], room: int, min_share: int
 ) -> list[OffsetRange]:
     """The first ``room`` messages: high, then middle, then low, as shares() divides them."""
-    sizes = {lane: sum(one.size for one in spans) for lane, spans in waiting.items()}
+    sizes = {priority: sum(one.size for one in spans) for priority, spans in waiting.items()}
     wanted = shares(sizes, room, min_share)
-    return [part for lane in BY_URGENCY for part in _cut(waiting[lane], wanted[lane])]
+    return [part for priority in BY_URGENCY for part in _cut(waiting[priority], wanted[priority])]
 
 
 def _cut(spans: Iterable[OffsetRange], count: int) -> Iterator[OffsetRange]:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from headrace.model.topics.message_priority import Priority
-from headrace.model.topics.partitions import Track
+from headrace.model.topics.partitions import Partition
 
-Place = tuple[Track, int]  # a track and an offset
+Place = tuple[Partition, int]  # a partition and an offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,10 @@ class GroupRetries:
     def get(self, place: Place) -> Retry | None:
         return self._all.get(place)
 
-    def due(self, lane: Priority, now: int, limit: int) -> list[Place]:
+    def due(self, priority: Priority, now: int, limit: int) -> list[Place]:
         """Those whose delay is over, the longest waiting first, ``limit`` of them at most: there
         may be a hundred thousand."""
-        heap = self._heaps.get(lane, [])
+        heap = self._heaps.get(priority, [])
         found: list[tuple[int, Place]] = []
         while heap and heap[0][0] <= now and len(found) < limit:
             item = heapq.heappop(heap)
@@ -87,9 +87,9 @@ class GroupRetries:
         known = self._all.get(place)
         return known is not None and known.due == due and not known.dead and place not in self._held
 
-    def forget(self, *, lanes: frozenset[Priority]) -> list[Place]:
-        """Drop what is to be tried again in these lanes; the dead stay. Returns what is gone."""
-        gone = [p for p, one in self._all.items() if p[0][0] in lanes and not one.dead]
+    def forget(self, *, priorities: frozenset[Priority]) -> list[Place]:
+        """Drop what waits for a retry in these priorities, not the dead; returns it."""
+        gone = [p for p, one in self._all.items() if p[0].priority in priorities and not one.dead]
         for place in gone:
             self.finish(place)
         return gone
@@ -97,17 +97,18 @@ class GroupRetries:
     def items(self) -> Iterator[tuple[Place, Retry]]:
         return iter(self._all.items())
 
-    def counts(self, lane: Priority) -> tuple[int, int]:
+    def counts(self, priority: Priority) -> tuple[int, int]:
         """How many are to be tried again, handed out ones included, and how many are dead."""
         retrying = dead = 0
-        for (track, _), one in self._all.items():
-            if track[0] == lane:
+        for (partition, _), one in self._all.items():
+            if partition.priority == priority:
                 dead += one.dead
                 retrying += not one.dead
         return retrying, dead
 
-    def oldest(self, lane: Priority) -> Place | None:
+    def oldest(self, priority: Priority) -> Place | None:
         """The first of those not dead."""
         return min(
-            (p for p, one in self._all.items() if p[0][0] == lane and not one.dead), default=None
+            (p for p, one in self._all.items() if p[0][0] == priority and not one.dead),
+            default=None,
         )

@@ -23,7 +23,7 @@ from headrace.errors import (
 )
 from headrace.model.epochs import end_of_epoch
 from headrace.model.permissions import READ
-from headrace.model.topics.partitions import track_of
+from headrace.model.topics.partitions import partition_of
 from headrace.server.native.channel import Channel
 from headrace.store.api.message_log import MessageLog, Stretch
 from headrace.store.disk import File
@@ -50,8 +50,8 @@ def source_of(session: Session, request: Request) -> _BulkSource:
         name = request.name("topic")
         session.check(READ, "topic", f"topic.{name}")
         topic = vhost.topics.log.get(name)
-        numbers = topic.numbers_by_queue()
-        lanes = {one: track_of(one, topic.queues)[0].label for one in numbers}
+        numbers = topic.numbers_by_partition_id()
+        lanes = {one: partition_of(one, topic.queues).priority.label for one in numbers}
         return _BulkSource(PinTarget("topic", name, topic.uuid, numbers), lanes)
     name = request.name("queue")
     session.check(READ, "queue", name)

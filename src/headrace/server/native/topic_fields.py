@@ -10,7 +10,7 @@ from headrace.core.topics.async_engine import MessageRow
 from headrace.core.topics.registry import MAX_QUEUES
 from headrace.errors import BadTopicValue, BodyTooLarge, CommandInvalid
 from headrace.model.retention import Retention, parse_retention
-from headrace.model.topics.message_priority import Priority, lane_named
+from headrace.model.topics.message_priority import Priority, priority_named
 from headrace.model.topics.names import check_token
 from headrace.store.topics.types import (
     DEFAULT_LEASE_MS,
@@ -108,14 +108,14 @@ def ids_of(request: Request) -> list[tuple[Priority, int]] | None:
     if ids is None:
         return None
     if type(ids) is not list:
-        raise CommandInvalid("'ids' must be an array of [lane, id]")
+        raise CommandInvalid("'ids' must be an array of [priority, id]")
     found = []
     for one in ids:
         match one:
             case [str(label), int(identity)] if not isinstance(identity, bool):
-                found.append((lane_named(label), identity))
+                found.append((priority_named(label), identity))
             case _:
-                raise CommandInvalid("'ids' must be an array of [lane, id]")
+                raise CommandInvalid("'ids' must be an array of [priority, id]")
     return found
 
 
@@ -127,7 +127,7 @@ def positions_of(request: Request) -> dict[Priority, int] | None:
     for label, position in request.table(name).items():
         if type(position) is not int or not 0 <= position <= _LARGEST:
             raise BadTopicValue(f"position {position!r:.80} is refused: an id, or 0 for the start")
-        found[lane_named(label)] = position
+        found[priority_named(label)] = position
     return found
 
 
@@ -169,7 +169,9 @@ def _alike(batch: list[dict[str, Any]], token: str, max_body: int) -> UniformEnt
     first = priorities[0]
     if priorities.count(first) != len(priorities) or not isinstance(first, str | None):
         return None
-    return UniformEntries(bodies, Priority.MIDDLE if first is None else lane_named(first), token)
+    return UniformEntries(
+        bodies, Priority.MIDDLE if first is None else priority_named(first), token
+    )
 
 
 def _entry(fields: Mapping[str, Any], token: str, max_body: int) -> Entry:
@@ -184,15 +186,15 @@ def _entry(fields: Mapping[str, Any], token: str, max_body: int) -> Entry:
     priority = fields.get("priority")
     if priority is not None and type(priority) is not str:
         raise BadTopicValue("priority must be low, middle or high")
-    lane = Priority.MIDDLE if priority is None else lane_named(priority)
+    priority = Priority.MIDDLE if priority is None else priority_named(priority)
     if fields.keys() <= _PLAIN:
-        return Entry(body, lane, token)
+        return Entry(body, priority, token)
     born = fields.get("born")
     if born is not None and not (type(born) is int and -_LARGEST <= born <= _LARGEST):
         raise BadTopicValue("born must be a time in ms since 1970")
     return Entry(
         body,
-        lane,
+        priority,
         token,
         _text(fields, "key"),
         _text(fields, "tags"),
@@ -249,7 +251,14 @@ def topic_fields(info: TopicInfo, max_body: int) -> dict[str, object]:
         "created_at": info.created_at,
         "max_body": max_body,
         "parts": [
-            [one.lane.label, one.partition, one.first, one.end, one.first_time, one.last_time]
+            [
+                one.priority.label,
+                one.partition_index,
+                one.first,
+                one.end,
+                one.first_time,
+                one.last_time,
+            ]
             for one in info.parts
         ],
     }
@@ -257,20 +266,25 @@ def topic_fields(info: TopicInfo, max_body: int) -> dict[str, object]:
 
 def partition_fields(info: TopicInfo) -> list[dict[str, object]]:
     return [
-        {"priority": one.lane.label, "partition": one.partition, "first": one.first, "end": one.end}
+        {
+            "priority": one.priority.label,
+            "partition": one.partition_index,
+            "first": one.first,
+            "end": one.end,
+        }
         for one in info.parts
     ]
 
 
 def message_fields(row: MessageRow) -> tuple[object, ...]:
-    lane = row[1]
-    assert isinstance(lane, Priority)
-    return (row[0], lane.label, *row[2:])
+    priority = row[1]
+    assert isinstance(priority, Priority)
+    return (row[0], priority.label, *row[2:])
 
 
 def lag_fields(lag: PriorityLag) -> list[object]:
     return [
-        lag.lane.label,
+        lag.priority.label,
         lag.position,
         lag.end,
         lag.messages,

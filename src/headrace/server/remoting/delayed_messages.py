@@ -9,14 +9,14 @@ from headrace.core.clock import Timers
 from headrace.core.storage import Storage
 from headrace.core.topics.log_topic import LogTopic
 from headrace.model.topics.message_priority import Priority
-from headrace.model.topics.partitions import Track
+from headrace.model.topics.partitions import Partition
 from headrace.server.remoting.message_mapping import (
     TopicRecord,
     encode_record,
     hide,
+    partition_of,
     reveal,
     take_record,
-    track_of,
 )
 from headrace.server.remoting.send_batcher import AppendedRange
 from headrace.server.remoting.topics import RemotingTopics
@@ -47,7 +47,7 @@ class DelayedMessages:
     def put(self, record: TopicRecord, topic: LogTopic, queue_id: int, level: int) -> AppendedRange:
         """Store the message until its delay is over."""
         level = min(level, len(LEVELS))
-        waiting = hide(record, topic.name, queue_id, track_of(topic, queue_id)[0])
+        waiting = hide(record, topic.name, queue_id, partition_of(topic, queue_id)[0])
         schedule = self._topics.ensure(SCHEDULE_TOPIC, len(LEVELS))
         track = _track(level)
         offset, position = schedule.append_to(track, [encode_record(waiting)])
@@ -101,12 +101,12 @@ class DelayedMessages:
                 topic.append_to(track, [content])
             storage.log.settle(number, list(loaded.offsets))
 
-    def _target(self, record: TopicRecord) -> tuple[LogTopic, Track, bytes]:
+    def _target(self, record: TopicRecord) -> tuple[LogTopic, Partition, bytes]:
         """Where the message belongs, and what it looks like there."""
         topic, track = self._topics.destination_of(record)
         released = reveal(record).with_properties(DELAY=None)
         return topic, track, encode_record(released)
 
 
-def _track(level: int) -> Track:
-    return Priority.MIDDLE, level - 1
+def _track(level: int) -> Partition:
+    return Partition(Priority.MIDDLE, level - 1)

@@ -13,16 +13,16 @@ from headrace.core.storage import Storage
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import NotFound
 from headrace.model.topics.message_priority import Priority
-from headrace.model.topics.partitions import Track
+from headrace.model.topics.partitions import Partition
 from headrace.server.remoting.message_mapping import (
     TopicRecord,
     encode_record,
     hide,
+    partition_of,
     queue_id_of,
     reveal,
     sent_bytes,
     take_record,
-    track_of,
 )
 from headrace.server.remoting.send_batcher import AppendedRange
 from headrace.server.remoting.session import Session
@@ -38,7 +38,7 @@ IMMUNITY_MS = 6_000  # before the first check
 AGAIN_MS = 30_000  # between two checks
 MAX_CHECKS = 15
 MAX_SCANNED = 1_000  # half messages read in one scan
-_TRACK: Track = (Priority.MIDDLE, 0)
+_TRACK: Partition = Partition(Priority.MIDDLE, 0)
 _BYTES = 1 << 20
 
 
@@ -80,7 +80,7 @@ class HalfMessages:
 
     def put(self, record: TopicRecord, topic: LogTopic, queue_id: int) -> AppendedRange:
         """Store a half message."""
-        half = hide(record, topic.name, queue_id, track_of(topic, queue_id)[0])
+        half = hide(record, topic.name, queue_id, partition_of(topic, queue_id)[0])
         half = half.with_properties(DELAY=None)
         half = replace(half, sys_flag=record.sys_flag & ~TRANSACTION_MASK)
         topics = self._topics.ensure(HALF_TOPIC, 1)
@@ -109,7 +109,7 @@ class HalfMessages:
         commit = decision.commit_or_rollback == COMMIT
         return self._settle(found, self._committed(found) if commit else None)
 
-    def _committed(self, found: FoundMessage) -> tuple[LogTopic, Track, TopicRecord]:
+    def _committed(self, found: FoundMessage) -> tuple[LogTopic, Partition, TopicRecord]:
         topic, track = self._topics.destination_of(found.record)
         whole = reveal(found.record).with_properties(
             **{names.TRANSACTION_PREPARED: None, names.TRANSACTION_CHECK_TIMES: None}
@@ -122,7 +122,7 @@ class HalfMessages:
         return topic, track, whole
 
     def _settle(
-        self, found: FoundMessage, target: tuple[LogTopic, Track, TopicRecord] | None
+        self, found: FoundMessage, target: tuple[LogTopic, Partition, TopicRecord] | None
     ) -> int:
         """Remove the half message and append what it becomes to the target, if there is one."""
         storage = self._storage

@@ -15,7 +15,7 @@ from headrace.core.topics.amqp_mapping import RAW as AMQP_RAW
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import BadTopicValue, PreconditionFailed
 from headrace.model.topics.message_priority import Priority
-from headrace.model.topics.partitions import Track
+from headrace.model.topics.partitions import Partition
 from headrace.store.topics.entry import decode_entry, encode_parts
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.message import stored_bytes
@@ -26,17 +26,17 @@ OFFSET_BITS = 40
 _OFFSET_MASK = (1 << OFFSET_BITS) - 1
 
 
-def track_of(topic: LogTopic, queue_id: int) -> Track:
+def partition_of(topic: LogTopic, queue_id: int) -> Partition:
     """The track behind a queue id; BadTopicValue when the topic has none of that id."""
     queues = topic.queues
     if not 0 <= queue_id < queues * len(Priority):
         raise BadTopicValue(
             f"topic '{topic.name}' has no queue {queue_id}: they are 0 to {read_queues(topic) - 1}"
         )
-    return Priority(queue_id // queues), queue_id % queues
+    return Partition(Priority(queue_id // queues), queue_id % queues)
 
 
-def queue_id_of(topic: LogTopic, track: Track) -> int:
+def queue_id_of(topic: LogTopic, track: Partition) -> int:
     return int(track[0]) * topic.queues + track[1]
 
 

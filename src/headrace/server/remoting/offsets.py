@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import NotFound
-from headrace.model.topics.partitions import Track
-from headrace.server.remoting.message_mapping import queue_id_of, track_of
+from headrace.model.topics.partitions import Partition
+from headrace.server.remoting.message_mapping import partition_of, queue_id_of
 from headrace.wire.remoting.codes import Language, RequestCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.offsets import (
@@ -41,7 +41,7 @@ def store_offset(
 ) -> None:
     topic = state.topics.find(name)
     if topic is not None and header.commit_offset >= 0:
-        topic.assigned.set(group, track_of(topic, queue_id), header.commit_offset)
+        topic.assigned.set(group, partition_of(topic, queue_id), header.commit_offset)
 
 
 def _update_offset(state: RemotingState, session: Session, request: Command) -> None:
@@ -60,7 +60,7 @@ def _query_offset(state: RemotingState, session: Session, request: Command) -> N
     topic = state.topics.find(header.topic)
     found: int | None = None
     if topic is not None:
-        track = track_of(topic, header.queue_id)
+        track = partition_of(topic, header.queue_id)
         found = topic.assigned.get(header.consumer_group, track)
         if found is None and header.set_zero_if_not_found is not False and _is_young(topic, track):
             found = 0
@@ -72,7 +72,7 @@ def _query_offset(state: RemotingState, session: Session, request: Command) -> N
     session.respond(request, ext=OffsetResult(found).ext())
 
 
-def _is_young(topic: LogTopic, track: Track) -> bool:
+def _is_young(topic: LogTopic, track: Partition) -> bool:
     """A consumer that starts a little late does not miss what was sent before, as with Apache's
     brokers; in a large topic a new group begins at the end."""
     first, end = topic.bound(track)
@@ -82,7 +82,7 @@ def _is_young(topic: LogTopic, track: Track) -> bool:
 def _bound(state: RemotingState, session: Session, name: str, queue_id: int) -> tuple[int, int]:
     session.check_topic_right("read", name)
     topic = state.topics.find(name)
-    return (0, 0) if topic is None else topic.bound(track_of(topic, queue_id))
+    return (0, 0) if topic is None else topic.bound(partition_of(topic, queue_id))
 
 
 def _max_offset(state: RemotingState, session: Session, request: Command) -> None:
@@ -103,7 +103,7 @@ def _search_offset(state: RemotingState, session: Session, request: Command) -> 
     topic = state.topics.find(header.topic)
     offset = 0
     if topic is not None and first < end:
-        track = track_of(topic, header.queue_id)
+        track = partition_of(topic, header.queue_id)
         if (header.boundary_type or "").lower() == "upper":
             offset = max(first, topic.offset_at(track, header.timestamp + 1) - 1)
         else:
@@ -117,7 +117,7 @@ def _earliest(state: RemotingState, session: Session, request: Command) -> None:
     topic = state.topics.find(header.topic)
     time: int | None = None
     if topic is not None and first < end:
-        time = topic.time_at(track_of(topic, header.queue_id), first)
+        time = topic.time_at(partition_of(topic, header.queue_id), first)
     session.respond(request, ext=TimestampResult(-1 if time is None else time).ext())
 
 

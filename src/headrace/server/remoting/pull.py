@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import AccessRefused
 from headrace.model.selectors import EVERYTHING, Selector, TagSelector, compile_selector
-from headrace.model.topics.partitions import Track
+from headrace.model.topics.partitions import Partition
 from headrace.server.remoting.long_polls import PullRequest
 from headrace.server.remoting.message_mapping import (
+    partition_of,
     physical_offset,
     queue_id_of,
     sent_bytes,
     take_record,
-    track_of,
 )
 from headrace.server.remoting.offsets import store_offset
 from headrace.server.remoting.statistics import GOT
@@ -121,7 +121,7 @@ def _read(
     topic = state.topics.find(header.topic)
     if topic is None:
         return _outside(header.queue_offset, 0, 0)
-    track = track_of(topic, header.queue_id)
+    track = partition_of(topic, header.queue_id)
     first, end = topic.bound(track)
     if header.queue_offset > end:
         return _ahead(session, header, topic, track)
@@ -148,7 +148,9 @@ def _outside(offset: int, first: int, end: int) -> PullResponse:
     return PullResponse(ResponseCode.PULL_OFFSET_MOVED, remark, result, [])
 
 
-def _ahead(session: Session, header: PullMessage, topic: LogTopic, track: Track) -> PullResponse:
+def _ahead(
+    session: Session, header: PullMessage, topic: LogTopic, track: Partition
+) -> PullResponse:
     """The consumer has seen messages that are not in the log. It continues where the log went on
     after a restore or a loss: messages from there on are new to it."""
     first, end = topic.bound(track)
@@ -170,7 +172,7 @@ def _ahead(session: Session, header: PullMessage, topic: LogTopic, track: Track)
 def _collect(
     session: Session,
     topic: LogTopic,
-    track: Track,
+    track: Partition,
     header: PullMessage,
     selector: Selector,
     end: int,

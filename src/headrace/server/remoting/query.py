@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headrace.core.topics.log_topic import LogTopic
-from headrace.model.topics.partitions import Track
+from headrace.model.topics.partitions import Partition
 from headrace.server.remoting.message_mapping import TopicRecord, take_record
 from headrace.server.remoting.topics import FoundMessage
 from headrace.wire.remoting import properties as names
@@ -59,7 +59,7 @@ def _matches(record: TopicRecord, header: QueryMessage) -> bool:
 
 
 def _newest(
-    topic: LogTopic, track: Track, header: QueryMessage
+    topic: LogTopic, track: Partition, header: QueryMessage
 ) -> Iterator[tuple[int, int, TopicRecord]]:
     first, end = topic.bound(track)
     stop = min(end, topic.offset_at(track, min(header.end_timestamp, _LATEST) + 1))

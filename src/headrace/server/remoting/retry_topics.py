@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.errors import NotFound
-from headrace.server.remoting.message_mapping import TopicRecord, encode_record, track_of
+from headrace.server.remoting.message_mapping import TopicRecord, encode_record, partition_of
 from headrace.server.remoting.statistics import BACK
 from headrace.wire.remoting import names
 from headrace.wire.remoting import properties as property_names
@@ -78,7 +78,7 @@ def _put_again(
     state.count(BACK, f"{header.origin_topic or ''}@{header.group}", 1)
     if header.delay_level < 0 or tried >= most:
         topic = state.topics.ensure(names.dead_letter_topic(header.group), 1)
-        return topic.append_to(track_of(topic, 0), [encode_record(record)])[1]
+        return topic.append_to(partition_of(topic, 0), [encode_record(record)])[1]
     level = header.delay_level or retry_level(tried)
     assert delay_seconds(level) > 0, "a level from 1 on waits"
     topic = state.topics.ensure(names.retry_topic(header.group), 1)

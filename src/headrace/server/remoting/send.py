@@ -27,8 +27,8 @@ from headrace.server.remoting.message_mapping import (
     TopicRecord,
     delay_level,
     encode_record,
+    partition_of,
     physical_offset,
-    track_of,
 )
 from headrace.server.remoting.retry_topics import retried
 from headrace.server.remoting.send_batcher import AppendedRange
@@ -161,7 +161,7 @@ def _send_one(
     elif level > 0:
         stored(state.delayed_messages.put(record, topic, queue_id, level))
     else:
-        track = track_of(topic, queue_id)
+        track = partition_of(topic, queue_id)
         state.appends.add(
             topic, track, [encode_record(record)], stored, partial(session.refuse, request)
         )
@@ -178,7 +178,7 @@ def _send_batch(
     if not contents:
         raise PreconditionFailed("a batch without a message")
     queue_id = _queue(topic, header.queue_id)
-    track = track_of(topic, queue_id)
+    track = partition_of(topic, queue_id)
 
     def stored(where: AppendedRange) -> None:
         first = where.first

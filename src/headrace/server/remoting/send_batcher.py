@@ -9,7 +9,7 @@ from typing import NamedTuple
 from headrace.core.loop_turn import LoopTurn
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import BrokerError, InternalError, NoSuchTopic
-from headrace.model.topics.partitions import Track
+from headrace.model.topics.partitions import Partition
 
 logger = logging.getLogger(__name__)
 
@@ -34,13 +34,13 @@ class TurnAppends:
 
     def __init__(self, turn: LoopTurn) -> None:
         self._turn = turn
-        self._waiting: dict[tuple[LogTopic, Track], list[PendingSend]] = {}
+        self._waiting: dict[tuple[LogTopic, Partition], list[PendingSend]] = {}
         self.marked = False
 
     def add(
         self,
         topic: LogTopic,
-        track: Track,
+        track: Partition,
         contents: Sequence[bytes],
         then: Callable[[AppendedRange], None],
         fail: Callable[[BrokerError], None],
@@ -64,7 +64,7 @@ class TurnAppends:
                 _succeed(sends, appended)
 
 
-def _append(topic: LogTopic, track: Track, sends: list[PendingSend]) -> AppendedRange:
+def _append(topic: LogTopic, track: Partition, sends: list[PendingSend]) -> AppendedRange:
     if topic.deleted:
         raise NoSuchTopic(
             f"topic '{topic.name}' was deleted while the message was sent; create it and send again"

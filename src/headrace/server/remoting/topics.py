@@ -9,7 +9,7 @@ from headrace.core.broker import DEFAULT_VHOST, Broker
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import EngineUnavailable, NoSuchTopic
 from headrace.model.topics.message_priority import Priority
-from headrace.model.topics.partitions import Track
+from headrace.model.topics.partitions import Partition
 from headrace.server.remoting.message_mapping import (
     REAL_PRIORITY,
     TopicRecord,
@@ -31,7 +31,7 @@ class FoundMessage(NamedTuple):
     """A message read by its physical offset."""
 
     topic: LogTopic
-    track: Track
+    track: Partition
     number: int  # of the track in the log
     offset: int
     time: int
@@ -101,7 +101,7 @@ class RemotingTopics:
         self.get(name)
         self._broker.vhosts[DEFAULT_VHOST].topics.log.delete(name, lambda answer: None)
 
-    def destination_of(self, record: TopicRecord) -> tuple[LogTopic, Track]:
+    def destination_of(self, record: TopicRecord) -> tuple[LogTopic, Partition]:
         """Where a message of a hidden topic belongs. The topic may have been deleted meanwhile and
         is created again: the message is not lost for that."""
         given = record.properties
@@ -109,7 +109,7 @@ class RemotingTopics:
         text = given.get(properties.REAL_QUEUE_ID, "")
         queue_id = int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else 0
         priority = Priority.__members__.get(given.get(REAL_PRIORITY, ""), Priority.MIDDLE)
-        return topic, (priority, queue_id % topic.queues)
+        return topic, Partition(priority, queue_id % topic.queues)
 
     def find_message(self, physical: int) -> FoundMessage | None:
         """The message at a physical offset; None if it does not exist, or no longer."""

@@ -142,9 +142,9 @@ def _source(tables: TopicTables, name: str, time_ms: int | None) -> ReadableSour
         "topic",
         name,
         uuid,
-        {int(one.lane): ReadableRange(one.first, one.end, one.first) for one in priorities},
-        {int(one.lane): one.lane.label for one in priorities},
-        {int(one.lane): one.at_time for one in priorities if one.at_time is not None},
+        {int(one.priority): ReadableRange(one.first, one.end, one.first) for one in priorities},
+        {int(one.priority): one.priority.label for one in priorities},
+        {int(one.priority): one.at_time for one in priorities if one.at_time is not None},
     )
 
 
@@ -274,4 +274,4 @@ def _entry(row: Mapping[str, object]) -> Entry:
     assert isinstance(properties, Mapping)
     assert isinstance(body, bytes)
     texts = {name: str(row[name]) for name in ("key", "tags", "message_id") if name in row}
-    return Entry(body=body, lane=priority, properties=dict(properties), **texts)  # type: ignore[arg-type]
+    return Entry(body=body, priority=priority, properties=dict(properties), **texts)  # type: ignore[arg-type]

@@ -37,8 +37,8 @@ def adopt(session: DbConnection, topic: str) -> None:
     if session.rows("SELECT 1 FROM `msg_topic` WHERE topic=%s AND state='ready'", (topic,)):
         raise TopicConflict(f"topic {topic!r} is in the catalogue already; nothing was changed")
     _check(session, topic)
-    for lane in BY_URGENCY:
-        _upgrade_messages(session, tables.messages(topic, lane))
+    for priority in BY_URGENCY:
+        _upgrade_messages(session, tables.messages(topic, priority))
     _upgrade_cursors(session, tables.cursors(topic))
     for table, statement in (
         (tables.claims(topic), tables.claims_table(topic)),
@@ -46,7 +46,10 @@ def adopt(session: DbConnection, topic: str) -> None:
     ):
         if not _columns(session, table):
             session.run(statement)
-    ends = {lane.label: _close_holes(session, tables.messages(topic, lane)) for lane in BY_URGENCY}
+    ends = {
+        priority.label: _close_holes(session, tables.messages(topic, priority))
+        for priority in BY_URGENCY
+    }
     _move_offsets(session, topic, {label: stable for label, (stable, _) in ends.items()})
     with session.transaction():
         make_states(session, topic, ends)
@@ -62,7 +65,7 @@ def adopt(session: DbConnection, topic: str) -> None:
 
 def _check(session: DbConnection, topic: str) -> None:
     """All of the original tables and columns, and nothing in them that does not fit."""
-    wanted = {tables.messages(topic, lane): _SEED_MESSAGES for lane in BY_URGENCY}
+    wanted = {tables.messages(topic, priority): _SEED_MESSAGES for priority in BY_URGENCY}
     wanted[tables.cursors(topic)] = _SEED_CURSORS
     for table, its in wanted.items():
         found = _columns(session, table)
@@ -243,7 +246,7 @@ def _move_offsets(session: DbConnection, topic: str, ends: dict[str, int]) -> No
 
 
 def positions(session: DbConnection, topic: str) -> dict[tuple[str, str, Priority], int]:
-    """Group, token and lane of every row, with its offset: for the operator to look at."""
+    """Group, token and priority of every row, with its offset: for the operator to look at."""
     rows = session.rows(
         f"SELECT group_key,token,priority,`offset` FROM {tables.cursors(topic)} ORDER BY id"
     )

@@ -29,7 +29,7 @@ UNKNOWN: Final = (
     "a message_id by which consumers can tell"
 )
 _ROW_BYTES: Final = 64  # quotes, commas and numbers of a row
-_IN_FLIGHT: Final = 2  # statements of one lane at a time
+_IN_FLIGHT: Final = 2  # statements of one priority at a time
 _PLACES: Final = "(" + ",".join(["%s"] * len(COLUMNS.split(","))) + ")"
 
 
@@ -69,7 +69,7 @@ class _PendingRows:
 
 
 class PriorityAppender:
-    """The appends of one lane of one topic. May be used from any thread.
+    """The appends of one priority of one topic. May be used from any thread.
 
     There are at most two leaders. Each sends one portion and makes another waiting thread the
     leader, so nobody works for the others for long.
@@ -163,13 +163,13 @@ class PriorityAppender:
 
 
 class RowWriter:
-    """Stores rows of one lane: one statement, or several in one transaction."""
+    """Stores rows of one priority: one statement, or several in one transaction."""
 
-    def __init__(self, pool: Pool, topic: CatalogTopic, lane: Priority, packet: int) -> None:
+    def __init__(self, pool: Pool, topic: CatalogTopic, priority: Priority, packet: int) -> None:
         self._pool = pool
         self._topic = topic
-        self._lane = lane
-        self._table = tables.messages(topic.name, lane)
+        self._priority = priority
+        self._table = tables.messages(topic.name, priority)
         # Escaping at most doubles what is sent.
         self.max_bytes = max(1024, min(MAX_BYTES, (packet - (64 << 10)) // 2))
 
@@ -207,7 +207,7 @@ class RowWriter:
             f"WHERE topic=%s AND priority=%s; "
             f"INSERT INTO {self._table} (id,{COLUMNS}) VALUES {places}; COMMIT"
         )
-        values: list[object] = [self._topic.name, self._lane.label]
+        values: list[object] = [self._topic.name, self._priority.label]
         values += [value for row in rows for value in row]
         try:
             last = session.script(sql, values)[1]
@@ -222,7 +222,7 @@ class RowWriter:
         last = session.insert(
             "UPDATE `msg_topic_state` SET last_id=LAST_INSERT_ID(last_id+%s) "
             "WHERE topic=%s AND priority=%s",
-            (count, self._topic.name, self._lane.label),
+            (count, self._topic.name, self._priority.label),
         )
         number = first = last - count + 1
         for part in parts:

@@ -197,7 +197,9 @@ class TopicCatalog:
         ):
             session.run(statement)
         first = options.first_id
-        make_states(session, spec.name, {lane.label: (first - 1, first) for lane in BY_URGENCY})
+        make_states(
+            session, spec.name, {priority.label: (first - 1, first) for priority in BY_URGENCY}
+        )
         session.run("UPDATE `msg_topic` SET state='ready' WHERE topic=%s", (spec.name,))
 
     def locked(self, name: str, work: Callable[[DbConnection, str], None]) -> None:
@@ -236,7 +238,7 @@ class TopicCatalog:
 
 
 def make_states(session: DbConnection, name: str, ends: Mapping[str, tuple[int, int]]) -> None:
-    """Stable and lowest id of each lane."""
+    """Stable and lowest id of each priority."""
     for label, (stable, low) in ends.items():
         session.run(
             "REPLACE INTO `msg_topic_state` (topic,priority,stable_id,low_id,last_id) "

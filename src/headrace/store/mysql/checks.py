@@ -47,6 +47,6 @@ def checked_positions(
     if any(position < 0 for position in positions.values()):
         raise BadTopicValue("a position is from 0 on")
     return {
-        lane: min(max(position, bounds[lane].low - 1), bounds[lane].stable)
-        for lane, position in positions.items()
+        priority: min(max(position, bounds[priority].low - 1), bounds[priority].stable)
+        for priority, position in positions.items()
     }

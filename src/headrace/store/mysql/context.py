@@ -1,4 +1,4 @@
-"""What every part of the engine stands on: connections, topics found, lanes advanced."""
+"""What every part of the engine stands on: connections, topics found, priorities advanced."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class MySqlEngine(Extras):
     def __init__(self, url: str | MySqlSettings, *, lazily: bool = False) -> None:
         super().__init__(url, lazily=lazily)
         self._lock = threading.Lock()
-        self._lanes: dict[tuple[str, Priority], PriorityAppender] = {}
+        self._priorities: dict[tuple[str, Priority], PriorityAppender] = {}
         self._turns = itertools.count()
 
     # -- topics ----------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ class MySqlEngine(Extras):
     def delete(self, topic: str) -> None:
         self._catalogue.delete(topic)
         with self._lock:
-            self._lanes.clear()
+            self._priorities.clear()
 
     def describe(self, topic: str) -> TopicInfo:
         found = self._catalogue.look(topic)
@@ -87,14 +87,14 @@ class MySqlEngine(Extras):
         bounds = self._bounds(session, topic)
         parts = tuple(
             Part(
-                lane,
+                priority,
                 0,
                 its.low,
                 its.stable + 1,
-                progress.time_after(session, topic.name, lane, its.low - 1, its.stable),
-                progress.last_time(session, topic.name, lane, its),
+                progress.time_after(session, topic.name, priority, its.low - 1, its.stable),
+                progress.last_time(session, topic.name, priority, its),
             )
-            for lane, its in sorted(bounds.items())
+            for priority, its in sorted(bounds.items())
         )
         return TopicInfo(
             topic.name, topic.uuid, self.name, topic.queues, topic.retention, topic.created_at,
@@ -105,31 +105,31 @@ class MySqlEngine(Extras):
 
     def append(self, topic: str, entries: Sequence[Entry]) -> list[int]:
         found = self._catalogue.get(topic)
-        lanes: dict[Priority, list[int]] = {}
+        priorities: dict[Priority, list[int]] = {}
         rows = []
         for number, entry in enumerate(entries):
             rows.append(values_of(entry, self._queue(entry, found.queues), self.max_body))
-            lanes.setdefault(entry.lane, []).append(number)
+            priorities.setdefault(entry.priority, []).append(number)
         ids = [0] * len(rows)
-        for lane, numbers in lanes.items():
-            given = self._append(found, lane, [rows[number] for number in numbers])
+        for priority, numbers in priorities.items():
+            given = self._append(found, priority, [rows[number] for number in numbers])
             for number, one in zip(numbers, given, strict=True):
                 ids[number] = one
         return ids
 
-    def _append(self, topic: CatalogTopic, lane: Priority, rows: Sequence[Values]) -> list[int]:
+    def _append(self, topic: CatalogTopic, priority: Priority, rows: Sequence[Values]) -> list[int]:
         try:
-            return self._appender(topic, lane).append(rows)
+            return self._appender(topic, priority).append(rows)
         except Fault as fault:
             raise self._without_table(topic.name, fault) from None
 
-    def _appender(self, topic: CatalogTopic, lane: Priority) -> PriorityAppender:
-        key = (topic.uuid, lane)
+    def _appender(self, topic: CatalogTopic, priority: Priority) -> PriorityAppender:
+        key = (topic.uuid, priority)
         with self._lock:
-            found = self._lanes.get(key)
+            found = self._priorities.get(key)
             if found is None:
-                writer = RowWriter(self._writers, topic, lane, self._catalogue.prepare())
-                found = self._lanes[key] = PriorityAppender(writer, writer.max_bytes)
+                writer = RowWriter(self._writers, topic, priority, self._catalogue.prepare())
+                found = self._priorities[key] = PriorityAppender(writer, writer.max_bytes)
         return found
 
     def _queue(self, entry: Entry, queues: int) -> int:
@@ -228,8 +228,8 @@ class MySqlEngine(Extras):
         def work(session: DbConnection) -> None:
             bounds = self._bounds(session, found)
             target = {
-                lane: offset_reset.position_at(session, topic, lane, its, time_ms)
-                for lane, its in bounds.items()
+                priority: offset_reset.position_at(session, topic, priority, its, time_ms)
+                for priority, its in bounds.items()
             } if time_ms is not None else checked_positions(positions or {}, bounds)  # fmt: skip
             group_rows.find_or_make_cursors(session, topic, reader, bounds)
             if reader.group is None:

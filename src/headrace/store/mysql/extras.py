@@ -58,13 +58,13 @@ class Extras(MySqlContext):
         )
 
     def first_ids_at(self, topic: str, time_ms: int) -> dict[Priority, int]:
-        """The id of the first message of each lane stored at that time or later."""
+        """The id of the first message of each priority stored at that time or later."""
         found = self._catalogue.get(topic)
 
         def work(session: DbConnection) -> dict[Priority, int]:
             return {
-                lane: offset_reset.position_at(session, topic, lane, its, time_ms) + 1
-                for lane, its in self._bounds(session, found).items()
+                priority: offset_reset.position_at(session, topic, priority, its, time_ms) + 1
+                for priority, its in self._bounds(session, found).items()
             }
 
         return self._on(topic, work, repeatable=True)
@@ -74,7 +74,7 @@ class Extras(MySqlContext):
         return self._writers.call(work, unknown="it may have been done", repeatable=repeatable)
 
     def pinned(self, topic: str, query: str, token: str = "query") -> dict[Priority, int]:
-        """The ids that the query has done with, by lane; empty when it has no pin."""
+        """The ids that the query has done with, by priority; empty when it has no pin."""
         return self._on(
             topic, lambda session: pins.pinned(session, topic, query, token), repeatable=True
         )
@@ -84,7 +84,7 @@ class Extras(MySqlContext):
         self._on(topic, lambda session: pins.unpin(session, topic, query, token), repeatable=True)
 
     def lease_queue(
-        self, topic: str, reader: ConsumerSpec, lane: Priority, queue: int
+        self, topic: str, reader: ConsumerSpec, priority: Priority, queue: int
     ) -> QueueLease | None:
         """Orderly reading: the queue, when no other member of the group holds it."""
         check_reader(reader)
@@ -93,8 +93,8 @@ class Extras(MySqlContext):
             raise BadTopicValue(f"topic {topic!r} has the queues 0 to {found.queues - 1}")
 
         def work(session: DbConnection) -> QueueLease | None:
-            bounds = self._bounds(session, found)[lane]
-            return queue_leases.lease(session, topic, reader, lane, queue, bounds)
+            bounds = self._bounds(session, found)[priority]
+            return queue_leases.lease(session, topic, reader, priority, queue, bounds)
 
         return self._on(topic, work, repeatable=True)
 
@@ -108,7 +108,7 @@ class Extras(MySqlContext):
         return self._on(
             topic,
             lambda session: queue_leases.read(
-                session, topic, held, position, self._bounds(session, found)[held.lane], batch
+                session, topic, held, position, self._bounds(session, found)[held.priority], batch
             ),
             repeatable=True,
         )

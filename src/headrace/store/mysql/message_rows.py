@@ -81,14 +81,14 @@ def _props(entry: Entry) -> bytes | None:
     return packed
 
 
-def message_of(row: tuple[Any, ...], lane: Priority, attempts: int) -> StoredMessage:
+def message_of(row: tuple[Any, ...], priority: Priority, attempts: int) -> StoredMessage:
     """The message of a row of SELECTED."""
     number, body, address, token, key, queue, _flags, props, time_ms = row
     found = json.loads(props) if props else {}
     return StoredMessage(
         id=number,
-        lane=lane,
-        partition=queue,
+        priority=priority,
+        partition_index=queue,
         time=time_ms,
         body=body,
         token=token,

@@ -27,8 +27,15 @@ def pin(
 ) -> None:
     """The query is about to read the ids above ``start`` up to ``end``."""
     values: list[object] = []
-    for lane in BY_URGENCY:
-        values += [PREFIX + query, token, lane.label, start.get(lane, 0), end.get(lane, 0), _MARK]
+    for priority in BY_URGENCY:
+        values += [
+            PREFIX + query,
+            token,
+            priority.label,
+            start.get(priority, 0),
+            end.get(priority, 0),
+            _MARK,
+        ]
     with session.transaction():
         session.run(
             f"INSERT INTO {tables.cursors(topic)} (group_id,token,priority,`offset`,claimed,owner) "
@@ -40,7 +47,7 @@ def pin(
 
 
 def pinned(session: DbConnection, topic: str, query: str, token: str) -> dict[Priority, int]:
-    """What the query has done with, by lane."""
+    """What the query has done with, by priority."""
     rows = session.rows(
         f"SELECT priority,`offset` FROM {tables.cursors(topic)} "
         "WHERE group_key=%s AND token=%s AND owner=%s",

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from headrace.model.retention import Retention, RetentionChunk, over_limit, pairs, removable_to
-from headrace.model.topics.message_priority import BY_URGENCY, Priority, lane_named
+from headrace.model.topics.message_priority import BY_URGENCY, Priority, priority_named
 from headrace.store.mysql import tables
 from headrace.store.mysql.catalog import CatalogTopic
 from headrace.store.mysql.connection import DbConnection
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 BATCH: Final = 1000  # rows of one DELETE: some 14 ms here
 CHUNK: Final = 100  # ids whose bytes are counted together
 STEP: Final = 5000  # ids counted by one statement
-FEW: Final = 2000  # messages of a lane that are counted one by one, each time
+FEW: Final = 2000  # messages of a priority that are counted one by one, each time
 MANY: Final = 50_000  # chunks
 
 
@@ -42,17 +42,20 @@ class ByteCounts:
         bounds: Mapping[Priority, Bounds],
         limit: int,
     ) -> dict[Priority, int]:
-        """Up to which id each lane must go."""
-        found = {lane: self._lane(session, topic, lane, bounds[lane]) for lane in BY_URGENCY}
+        """Up to which id each priority must go."""
+        found = {
+            priority: self._priority(session, topic, priority, bounds[priority])
+            for priority in BY_URGENCY
+        }
         return over_limit(found, limit)
 
-    def _lane(
-        self, session: DbConnection, topic: CatalogTopic, lane: Priority, bounds: Bounds
+    def _priority(
+        self, session: DbConnection, topic: CatalogTopic, priority: Priority, bounds: Bounds
     ) -> list[RetentionChunk]:
-        table = tables.messages(topic.name, lane)
+        table = tables.messages(topic.name, priority)
         if bounds.stable - bounds.low < FEW:
             return _count(session, table, bounds.low - 1, bounds.stable, 1)
-        known = self._chunks.get((topic.uuid, lane), [])
+        known = self._chunks.get((topic.uuid, priority), [])
         found = [one for one in known if one.end >= bounds.low]
         at = found[-1].end if found else bounds.low - 1
         while at < bounds.stable:
@@ -60,7 +63,7 @@ class ByteCounts:
             found += _count(session, table, at, end, CHUNK)
             at = end
         # The last chunk may grow; far too many are counted by twos.
-        self._chunks[topic.uuid, lane] = pairs(found[:-1]) if len(found) > MANY else found[:-1]
+        self._chunks[topic.uuid, priority] = pairs(found[:-1]) if len(found) > MANY else found[:-1]
         return found
 
 
@@ -82,25 +85,25 @@ def apply(
     bounds: Mapping[Priority, Bounds],
     counts: ByteCounts,
 ) -> dict[Priority, int]:
-    """Remove what the policy gives up; how many ids of each lane went."""
+    """Remove what the policy gives up; how many ids of each priority went."""
     retention = topic.retention
-    wanted = {lane: bounds[lane].low - 1 for lane in BY_URGENCY}
+    wanted = {priority: bounds[priority].low - 1 for priority in BY_URGENCY}
     if retention is not None:
-        for lane, end in _policy(session, topic, bounds, counts, retention).items():
-            wanted[lane] = max(wanted[lane], end)
+        for priority, end in _policy(session, topic, bounds, counts, retention).items():
+            wanted[priority] = max(wanted[priority], end)
     holds = held(session, topic)
     removed = {}
-    for lane, its in bounds.items():
-        end = removable_to(wanted[lane], its.stable, holds.get(lane, ()))
+    for priority, its in bounds.items():
+        end = removable_to(wanted[priority], its.stable, holds.get(priority, ()))
         if end >= its.low:
-            raise_low(session, topic.name, lane, end + 1)
-            removed[lane] = end + 1 - its.low
+            raise_low(session, topic.name, priority, end + 1)
+            removed[priority] = end + 1 - its.low
         low = max(its.low, end + 1)
         if topic.partition_rows:
-            keep_ahead(session, topic, lane, its.stable)
-            drop_below(session, topic.name, lane, low)
+            keep_ahead(session, topic, priority, its.stable)
+            drop_below(session, topic.name, priority, low)
         else:
-            delete_below(session, topic.name, lane, low)
+            delete_below(session, topic.name, priority, low)
     return removed
 
 
@@ -111,23 +114,23 @@ def _policy(
     counts: ByteCounts,
     retention: Retention,
 ) -> dict[Priority, int]:
-    ends = {lane: its.low - 1 for lane, its in bounds.items()}
+    ends = {priority: its.low - 1 for priority, its in bounds.items()}
     if retention.ms is not None:
         [(now,)] = session.rows(f"SELECT {NOW}")
-        for lane, its in bounds.items():
-            ends[lane] = offset_reset.position_at(
-                session, topic.name, lane, its, int(now) - retention.ms
+        for priority, its in bounds.items():
+            ends[priority] = offset_reset.position_at(
+                session, topic.name, priority, its, int(now) - retention.ms
             )
     if retention.size is not None:
-        for lane, end in counts.over(session, topic, bounds, retention.size).items():
-            ends[lane] = max(ends[lane], end)
+        for priority, end in counts.over(session, topic, bounds, retention.size).items():
+            ends[priority] = max(ends[priority], end)
     return ends
 
 
 def held(session: DbConnection, topic: CatalogTopic) -> dict[Priority, list[int]]:
     """What nobody may remove: ranges that outside readers have pinned; when the topic keeps what
     is unread, everything behind the slowest reader."""
-    found: dict[Priority, list[int]] = {lane: [] for lane in BY_URGENCY}
+    found: dict[Priority, list[int]] = {priority: [] for priority in BY_URGENCY}
     cursors, claims = tables.cursors(topic.name), tables.claims(topic.name)
     pins = "group_id IS NOT NULL AND token NOT IN ('','#q')"
     which = "" if topic.keep_unread else f"WHERE {pins} AND owner='pin'"
@@ -135,34 +138,35 @@ def held(session: DbConnection, topic: CatalogTopic) -> dict[Priority, list[int]
         f"SELECT priority,MIN(CASE WHEN group_id IS NOT NULL AND token='' THEN claimed "
         f"ELSE `offset` END) FROM {cursors} {which} GROUP BY priority"
     ):
-        found[lane_named(label)].append(int(position))
+        found[priority_named(label)].append(int(position))
     if topic.keep_unread:
         for label, first in session.rows(
             f"SELECT priority,MIN(start_id) FROM {claims} WHERE end_id>0 GROUP BY priority "
             "UNION ALL "
             f"SELECT priority,MIN(msg_id) FROM {tables.retries(topic.name)} GROUP BY priority"
         ):
-            found[lane_named(label)].append(int(first) - 1)
+            found[priority_named(label)].append(int(first) - 1)
     return found
 
 
-def raise_low(session: DbConnection, topic: str, lane: Priority, low: int) -> None:
+def raise_low(session: DbConnection, topic: str, priority: Priority, low: int) -> None:
     session.run(
         "UPDATE `msg_topic_state` SET low_id=%s WHERE topic=%s AND priority=%s AND low_id<%s",
-        (low, topic, lane.label, low),
+        (low, topic, priority.label, low),
     )
     session.run(
-        f"DELETE FROM {tables.retries(topic)} WHERE priority=%s AND msg_id<%s", (lane.label, low)
+        f"DELETE FROM {tables.retries(topic)} WHERE priority=%s AND msg_id<%s",
+        (priority.label, low),
     )
     session.run(
         f"UPDATE {tables.claims(topic)} SET {FREE} WHERE priority=%s AND end_id>0 AND end_id<%s",
-        (lane.label, low),
+        (priority.label, low),
     )
 
 
-def delete_below(session: DbConnection, topic: str, lane: Priority, low: int) -> int:
+def delete_below(session: DbConnection, topic: str, priority: Priority, low: int) -> int:
     """In small statements: none holds its locks for long."""
-    table = tables.messages(topic, lane)
+    table = tables.messages(topic, priority)
     removed = 0
     while True:
         count = session.run(f"DELETE FROM {table} WHERE id<%s ORDER BY id LIMIT {BATCH}", (low,))
@@ -175,20 +179,20 @@ AHEAD: Final = 2  # empty ones kept ready
 _LAST: Final = "pmax"
 
 
-def bounds_of(session: DbConnection, topic: str, lane: Priority) -> list[int]:
+def bounds_of(session: DbConnection, topic: str, priority: Priority) -> list[int]:
     """The ids at which partitions end, without the last one."""
     rows = session.rows(
         "SELECT PARTITION_NAME FROM information_schema.PARTITIONS WHERE TABLE_SCHEMA=DATABASE() "
         "AND TABLE_NAME=%s AND PARTITION_NAME IS NOT NULL",
-        (tables.messages(topic, lane).strip("`"),),
+        (tables.messages(topic, priority).strip("`"),),
     )
     return sorted(int(name[1:]) for (name,) in rows if name != _LAST)
 
 
-def keep_ahead(session: DbConnection, topic: CatalogTopic, lane: Priority, stable: int) -> None:
+def keep_ahead(session: DbConnection, topic: CatalogTopic, priority: Priority, stable: int) -> None:
     """Split the last partition while it is empty, which costs next to nothing."""
     assert topic.partition_rows
-    known = bounds_of(session, topic.name, lane)
+    known = bounds_of(session, topic.name, priority)
     bound = known[-1] if known else stable + 1
     wanted = []
     while bound - stable <= AHEAD * topic.partition_rows:
@@ -197,18 +201,18 @@ def keep_ahead(session: DbConnection, topic: CatalogTopic, lane: Priority, stabl
     if wanted:
         _alter(
             session,
-            f"ALTER TABLE {tables.messages(topic.name, lane)} REORGANIZE PARTITION {_LAST} INTO "
-            f"({', '.join(wanted)}, PARTITION {_LAST} VALUES LESS THAN MAXVALUE)",
+            f"ALTER TABLE {tables.messages(topic.name, priority)} REORGANIZE PARTITION {_LAST} "
+            f"INTO ({', '.join(wanted)}, PARTITION {_LAST} VALUES LESS THAN MAXVALUE)",
         )
 
 
-def drop_below(session: DbConnection, topic: str, lane: Priority, low: int) -> int:
+def drop_below(session: DbConnection, topic: str, priority: Priority, low: int) -> int:
     """Drop partitions of which everything lies below; how many went."""
-    old = [bound for bound in bounds_of(session, topic, lane) if bound <= low]
+    old = [bound for bound in bounds_of(session, topic, priority) if bound <= low]
     if not old:
         return 0
     names = ", ".join(f"p{bound}" for bound in old)
-    done = _alter(session, f"ALTER TABLE {tables.messages(topic, lane)} DROP PARTITION {names}")
+    done = _alter(session, f"ALTER TABLE {tables.messages(topic, priority)} DROP PARTITION {names}")
     return len(old) if done else 0
 
 

@@ -1,4 +1,4 @@
-"""Consumers on their own: a position per lane, moved by commit and never backwards but by seek."""
+"""Single consumers: a position per priority, moved by commit; only a reset moves it back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from headrace.errors import ClaimLost
-from headrace.model.topics.message_priority import BY_URGENCY, Priority, lane_named, shares
+from headrace.model.topics.message_priority import BY_URGENCY, Priority, priority_named, shares
 from headrace.store.mysql import tables
 from headrace.store.mysql.bodies import BodyReader
 from headrace.store.mysql.connection import DbConnection
@@ -32,27 +32,29 @@ def read(
     """The next messages; the position stays until they are committed."""
     found = group_rows.find_or_make_cursors(session, topic, reader, bounds)
     positions = {
-        lane: overtaken(topic, reader.token, lane, cursor.offset, bounds[lane])
-        for lane, cursor in found.items()
+        priority: overtaken(topic, reader.token, priority, cursor.offset, bounds[priority])
+        for priority, cursor in found.items()
     }
-    late = {lane: at for lane, at in positions.items() if at > found[lane].offset}
+    late = {priority: at for priority, at in positions.items() if at > found[priority].offset}
     if late:  # told once, not with every read
         _move(session, topic, reader, late)
     rows = _fill(session, topic, positions, bounds, batch, reader.min_share, bodies)
-    messages = tuple(message_of(row, lane, 1) for lane in BY_URGENCY for row in rows[lane])
+    messages = tuple(
+        message_of(row, priority, 1) for priority in BY_URGENCY for row in rows[priority]
+    )
     if not messages:
         return Taken()
     # Nothing but tombstones is left behind a lane's last message when there was room for more.
     ends = {
-        lane: bounds[lane].stable
+        priority: bounds[priority].stable
         if len(messages) < batch and not bodies.is_full
-        else (its[-1][0] if its else positions[lane])
-        for lane, its in rows.items()
+        else (its[-1][0] if its else positions[priority])
+        for priority, its in rows.items()
     }
     moved = [
-        [lane.label, end, found[lane].epoch]
-        for lane, end in ends.items()
-        if end > found[lane].offset
+        [priority.label, end, found[priority].epoch]
+        for priority, end in ends.items()
+        if end > found[priority].offset
     ]
     return Taken(messages, (KIND, reader.token, moved))
 
@@ -66,35 +68,37 @@ def _fill(
     min_share: int,
     bodies: BodyReader,
 ) -> dict[Priority, list[tuple[Any, ...]]]:
-    """Rows of each lane. Tombstones make a lane seem fuller than it is: then others get more."""
-    rows: dict[Priority, list[tuple[Any, ...]]] = {lane: [] for lane in BY_URGENCY}
-    waiting = {lane: max(0, bounds[lane].stable - positions[lane]) for lane in BY_URGENCY}
+    """Rows of each priority. One with tombstones has fewer than it seems: others get more then."""
+    rows: dict[Priority, list[tuple[Any, ...]]] = {priority: [] for priority in BY_URGENCY}
+    waiting = {
+        priority: max(0, bounds[priority].stable - positions[priority]) for priority in BY_URGENCY
+    }
     while True:
         wanted = shares(waiting, room, min_share)
-        short = [lane for lane in BY_URGENCY if wanted[lane] > len(rows[lane])]
+        short = [priority for priority in BY_URGENCY if wanted[priority] > len(rows[priority])]
         if not short or bodies.is_full:
             return rows
-        for lane in short:
-            its = rows[lane]
+        for priority in short:
+            its = rows[priority]
             more = bodies.after(
                 session,
-                tables.messages(topic, lane),
-                its[-1][0] if its else positions[lane],
-                bounds[lane].stable,
-                wanted[lane] - len(its),
+                tables.messages(topic, priority),
+                its[-1][0] if its else positions[priority],
+                bounds[priority].stable,
+                wanted[priority] - len(its),
             )
             its += more
-            if len(its) < wanted[lane]:
-                waiting[lane] = len(its)
+            if len(its) < wanted[priority]:
+                waiting[priority] = len(its)
 
 
-def overtaken(topic: str, who: str, lane: Priority, position: int, bounds: Bounds) -> int:
+def overtaken(topic: str, who: str, priority: Priority, position: int, bounds: Bounds) -> int:
     """The position, or where reading goes on when retention was faster."""
     if position >= bounds.low - 1:
         return position
     logger.warning(
-        "topic %s, lane %s: %s had read up to %s, but everything before %s was removed by "
-        "retention", topic, lane.label, who, position, bounds.low,
+        "topic %s, priority %s: %s had read up to %s, but everything before %s was removed by "
+        "retention", topic, priority.label, who, position, bounds.low,
     )  # fmt: skip
     return bounds.low - 1
 
@@ -104,18 +108,18 @@ def _move(
 ) -> None:
     """Forward only."""
     with session.transaction():
-        for lane, position in positions.items():
+        for priority, position in positions.items():
             session.run(
                 f"UPDATE {tables.cursors(topic)} SET `offset`=GREATEST(`offset`,%s) "
                 "WHERE group_key='' AND token=%s AND queue_id=0 AND priority=%s",
-                (position, reader.token, lane.label),
+                (position, reader.token, priority.label),
             )
 
 
 def commit(
     session: DbConnection, topic: str, reader: ConsumerSpec, claim: Sequence[object]
 ) -> None:
-    """All lanes in one statement of one transaction; a late commit lowers nothing."""
+    """All priorities in one statement of one transaction; a late commit lowers nothing."""
     moved = _parse(claim, reader)
     choices = " ".join(["WHEN %s THEN %s"] * len(moved))
     known = " OR ".join(["(priority=%s AND epoch=%s)"] * len(moved))
@@ -136,8 +140,8 @@ def commit(
 def renew(session: DbConnection, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
     """Nobody takes anything away from a consumer on its own; ClaimLost as for commit."""
     found = {
-        lane.label: one.epoch
-        for lane, one in group_rows.find_cursors(session, topic, reader).items()
+        priority.label: one.epoch
+        for priority, one in group_rows.find_cursors(session, topic, reader).items()
     }
     if any(found.get(label) != epoch for label, _, epoch in _parse(claim, reader)):
         raise _lost(topic, reader)
@@ -153,16 +157,16 @@ def _lost(topic: str, reader: ConsumerSpec) -> ClaimLost:
 def _parse(claim: Sequence[object], reader: ConsumerSpec) -> list[tuple[str, int, int]]:
     match claim:
         case [kind, token, [_, *_] as moved] if kind == KIND and token == reader.token:
-            return [_lane(one) for one in moved]
+            return [_priority(one) for one in moved]
     raise ClaimLost(
         f"the claim is not one of {reader.token!r} reading alone; nothing was committed"
     )
 
 
-def _lane(one: object) -> tuple[str, int, int]:
+def _priority(one: object) -> tuple[str, int, int]:
     match one:
         case [str(label), int(end), int(epoch)]:
-            return lane_named(label).label, end, epoch
+            return priority_named(label).label, end, epoch
     raise ClaimLost("the claim is none that a read has given; nothing was committed")
 
 
@@ -176,9 +180,9 @@ def seek(
             "WHERE group_key='' AND token=%s AND queue_id=0",
             (reader.token,),
         )
-        for lane, position in positions.items():
+        for priority, position in positions.items():
             session.run(
                 f"UPDATE {tables.cursors(topic)} SET `offset`=%s "
                 "WHERE group_key='' AND token=%s AND queue_id=0 AND priority=%s",
-                (position, reader.token, lane.label),
+                (position, reader.token, priority.label),
             )

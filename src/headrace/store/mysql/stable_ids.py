@@ -1,4 +1,4 @@
-"""How far each lane may be read: `stable_id`, the end of the ids without a hole.
+"""How far each priority may be read: `stable_id`, the end of the ids without a hole.
 
 A missing id is on its way or dead. Nobody guesses by time which of the two: a tombstone is
 inserted at it (fencing). When its owner is still at work that waits for it; when the owner is gone
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.errors import BrokerError
-from headrace.model.topics.message_priority import BY_URGENCY, Priority, lane_named
+from headrace.model.topics.message_priority import BY_URGENCY, Priority, priority_named
 from headrace.store.mysql import tables
 from headrace.store.mysql.catalog import CatalogTopic
 from headrace.store.mysql.connection import DbConnection
@@ -27,14 +27,14 @@ from headrace.store.mysql.pool import Pool
 logger = logging.getLogger(__name__)
 
 WINDOW: Final = 5000
-MAX_WINDOWS: Final = 4  # of one lane at a time: the next read goes on
+MAX_WINDOWS: Final = 4  # of one priority at a time: the next read goes on
 MAX_FENCE: Final = 1000
 MAX_HOLE: Final = 100_000  # larger ones are an accident that an operator must look at
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What may be read of a lane: ids from ``low`` to ``stable``."""
+    """What may be read of a priority: ids from ``low`` to ``stable``."""
 
     stable: int
     low: int
@@ -54,39 +54,39 @@ def load(session: DbConnection, topic: str) -> dict[Priority, Bounds]:
     rows = session.rows(
         "SELECT priority,stable_id,low_id FROM `msg_topic_state` WHERE topic=%s", (topic,)
     )
-    return {lane_named(label): Bounds(stable, low) for label, stable, low in rows}
+    return {priority_named(label): Bounds(stable, low) for label, stable, low in rows}
 
 
 def look(
     session: DbConnection, topic: CatalogTopic, found: dict[Priority, Bounds]
 ) -> dict[Priority, HoleScan]:
-    """Where the ids end without a hole, in one statement for all lanes.
+    """Where the ids end without a hole, in one statement for all priorities.
 
-    While a hole is right behind the stable id its lane costs two dives into the index and nothing
-    is counted: every read comes here, and a hole may stay for as long as its producer likes.
+    While a hole follows the stable id its priority costs two lookups in the index and nothing is
+    counted: every read comes here, and a hole may stay for as long as its producer likes.
     """
     counts = " UNION ALL ".join(
         f"SELECT %s,(SELECT MIN(id) FROM {table} WHERE id>%s),(SELECT MAX(id) FROM {table}),"
         f"COUNT(*),MAX(id) FROM {table} WHERE id>%s AND id<=%s "
         f"AND EXISTS (SELECT 1 FROM {table} WHERE id=%s)"
-        for table in (tables.messages(topic.name, lane) for lane in found)
+        for table in (tables.messages(topic.name, priority) for priority in found)
     )
     values: list[object] = []
-    for lane, bounds in found.items():
+    for priority, bounds in found.items():
         stable = bounds.stable
-        values += [lane.label, stable, stable, stable + WINDOW, stable + 1]
+        values += [priority.label, stable, stable, stable + WINDOW, stable + 1]
     looks = {}
     for label, first, end, count, last in session.rows(counts, values):
-        lane = lane_named(label)
-        bounds = found[lane]
+        priority = priority_named(label)
+        bounds = found[priority]
         if first is None:
-            looks[lane] = HoleScan(bounds)
+            looks[priority] = HoleScan(bounds)
         elif first > bounds.stable + 1:
-            looks[lane] = HoleScan(bounds, Hole(bounds.stable + 1, first - 1))
+            looks[priority] = HoleScan(bounds, Hole(bounds.stable + 1, first - 1))
         elif count and count == last - bounds.stable:
-            looks[lane] = HoleScan(Bounds(last, bounds.low), is_full=end > last)
+            looks[priority] = HoleScan(Bounds(last, bounds.low), is_full=end > last)
         else:
-            looks[lane] = _look_closely(session, tables.messages(topic.name, lane), bounds)
+            looks[priority] = _look_closely(session, tables.messages(topic.name, priority), bounds)
     return looks
 
 
@@ -108,12 +108,14 @@ def _look_closely(session: DbConnection, table: str, bounds: Bounds) -> HoleScan
 
 def keep(session: DbConnection, topic: str, stable: Mapping[Priority, int]) -> None:
     """Write them down; they only grow. One statement, because each is a sync of the server."""
-    values: list[object] = [value for lane, one in stable.items() for value in (lane.label, one)]
+    values: list[object] = [
+        value for priority, one in stable.items() for value in (priority.label, one)
+    ]
     session.run(
         "UPDATE `msg_topic_state` SET stable_id=GREATEST(stable_id,CASE priority "
         f"{' '.join(['WHEN %s THEN %s'] * len(stable))} END) "
         f"WHERE topic=%s AND priority IN ({','.join(['%s'] * len(stable))})",
-        [*values, topic, *(lane.label for lane in stable)],
+        [*values, topic, *(priority.label for priority in stable)],
     )
 
 
@@ -132,19 +134,19 @@ class StableIds:
                 break
             looks = look(session, topic, left)
             moved = {
-                lane: seen.bounds.stable
-                for lane, seen in looks.items()
-                if seen.bounds.stable > bounds[lane].stable
+                priority: seen.bounds.stable
+                for priority, seen in looks.items()
+                if seen.bounds.stable > bounds[priority].stable
             }
             if moved:
                 keep(session, topic.name, moved)
-            for lane, seen in looks.items():
-                bounds[lane] = seen.bounds
+            for priority, seen in looks.items():
+                bounds[priority] = seen.bounds
                 # With a counter there are no dead ids: what is missing will be seen soon.
                 if seen.hole is not None and topic.append_mode == "auto":
-                    self._fencer.noticed(topic.name, lane, seen.hole)
-            left = {lane: bounds[lane] for lane, seen in looks.items() if seen.is_full}
-        return {lane: bounds[lane] for lane in BY_URGENCY if lane in bounds}
+                    self._fencer.noticed(topic.name, priority, seen.hole)
+            left = {priority: bounds[priority] for priority, seen in looks.items() if seen.is_full}
+        return {priority: bounds[priority] for priority in BY_URGENCY if priority in bounds}
 
 
 class Fencer:
@@ -162,14 +164,14 @@ class Fencer:
         self._holes: dict[tuple[str, Priority], tuple[Hole, float]] = {}
         self._thread: threading.Thread | None = None
 
-    def noticed(self, topic: str, lane: Priority, hole: Hole) -> None:
+    def noticed(self, topic: str, priority: Priority, hole: Hole) -> None:
         if self._pid != os.getpid():
             self._reset()  # a forked child has none of its parent's threads
         with self._changed:
-            known = self._holes.get((topic, lane))
+            known = self._holes.get((topic, priority))
             if self._is_closed or (known is not None and known[0].first == hole.first):
                 return
-            self._holes[topic, lane] = (hole, time.monotonic() + self._grace_s)
+            self._holes[topic, priority] = (hole, time.monotonic() + self._grace_s)
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name="headrace-mysql-fencer", daemon=True
@@ -186,15 +188,17 @@ class Fencer:
 
     def _run(self) -> None:
         while (job := self._next()) is not None:
-            (topic, lane), hole = job
+            (topic, priority), hole = job
             try:
                 with self._pool.session() as session:
-                    close_hole(session, topic, lane, hole)
+                    close_hole(session, topic, priority, hole)
             except (BrokerError, Fault) as error:
                 # Its owner is at work, or there is no connection: whoever reads notices it again.
-                logger.debug("hole %s of %s %s stays for now: %s", hole, topic, lane.label, error)
+                logger.debug(
+                    "hole %s of %s %s stays for now: %s", hole, topic, priority.label, error
+                )
             except Exception:  # a driver may raise anything; without this thread nobody reads on
-                logger.exception("hole %s of %s %s stays for now", hole, topic, lane.label)
+                logger.exception("hole %s of %s %s stays for now", hole, topic, priority.label)
 
     def _next(self) -> tuple[tuple[str, Priority], Hole] | None:
         with self._changed:
@@ -212,20 +216,21 @@ class Fencer:
         return None
 
 
-def close_hole(session: DbConnection, topic: str, lane: Priority, hole: Hole) -> int:
+def close_hole(session: DbConnection, topic: str, priority: Priority, hole: Hole) -> int:
     """Tombstones at ids that are missing. How many were set; look again before believing it."""
     if len(hole) > MAX_HOLE:
         logger.error(
-            "topic %s, lane %s: the ids %s to %s are missing, more than any crash explains; "
+            "topic %s, priority %s: the ids %s to %s are missing, more than any crash explains; "
             "nothing behind them is read. If no producer is at work, insert rows with flags=1 "
             "there, or set stable_id in msg_topic_state to %s",
-            topic, lane.label, hole.first, hole.last, hole.last,
+            topic, priority.label, hole.first, hole.last, hole.last,
         )  # fmt: skip
         return 0
     ids = fence(hole, MAX_FENCE)
     values = ",".join(f"({number},'','',{TOMBSTONE})" for number in ids)
     return session.run(
-        f"INSERT IGNORE INTO {tables.messages(topic, lane)} (id,body,token,flags) VALUES {values}"
+        f"INSERT IGNORE INTO {tables.messages(topic, priority)} (id,body,token,flags) "
+        f"VALUES {values}"
     )
 
 

@@ -50,8 +50,8 @@ def stage(
 ) -> None:
     places = ",".join(["(%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s)"] * len(rows))
     values: list[object] = []
-    for lane, row in rows:
-        values += [query, batch, attempt, topic, lane.label, *row]
+    for priority, row in rows:
+        values += [query, batch, attempt, topic, priority.label, *row]
     session.run(
         f"INSERT INTO `msg_staged` (query,batch,attempt,topic,priority,{COLUMNS}) VALUES {places}",
         values,
@@ -71,8 +71,8 @@ def publish(
                 "SELECT 1 FROM `msg_topic` WHERE topic=%s AND append_mode='counter'", (topic,)
             )
             append = _append_counted if is_counted else _append
-            for lane in BY_URGENCY:
-                append(session, topic, lane, query, batch, attempts)
+            for priority in BY_URGENCY:
+                append(session, topic, priority, query, batch, attempts)
         session.run("DELETE FROM `msg_staged` WHERE query=%s AND batch=%s", (query, batch))
     return bool(new)
 
@@ -80,14 +80,14 @@ def publish(
 def _append(
     session: DbConnection,
     topic: str,
-    lane: Priority,
+    priority: Priority,
     query: str,
     batch: int,
     attempts: Sequence[str],
 ) -> None:
     """In portions: a statement of unknown length takes 1, 2, 4 ... ids at a time and leaves what
     it does not use as holes, which have to be fenced. Whole portions leave none."""
-    which, values = _chosen(topic, lane, query, batch, attempts)
+    which, values = _chosen(topic, priority, query, batch, attempts)
     last = 0
     while True:
         [(upto,)] = session.rows(
@@ -98,7 +98,7 @@ def _append(
         if upto is None:
             return
         session.run(
-            f"INSERT INTO {tables.messages(topic, lane)} ({COLUMNS}) SELECT {COLUMNS} "
+            f"INSERT INTO {tables.messages(topic, priority)} ({COLUMNS}) SELECT {COLUMNS} "
             f"FROM `msg_staged` WHERE {which} AND id>%s AND id<=%s ORDER BY id",
             (*values, last, upto),
         )
@@ -108,34 +108,34 @@ def _append(
 def _append_counted(
     session: DbConnection,
     topic: str,
-    lane: Priority,
+    priority: Priority,
     query: str,
     batch: int,
     attempts: Sequence[str],
 ) -> None:
     """With ids of the topic's counter: others would collide with what is appended next."""
-    which, values = _chosen(topic, lane, query, batch, attempts)
+    which, values = _chosen(topic, priority, query, batch, attempts)
     [(count,)] = session.rows(f"SELECT COUNT(*) FROM `msg_staged` WHERE {which}", values)
     if not count:
         return
     last = session.insert(
         "UPDATE `msg_topic_state` SET last_id=LAST_INSERT_ID(last_id+%s) "
         "WHERE topic=%s AND priority=%s",
-        (count, topic, lane.label),
+        (count, topic, priority.label),
     )
     session.run(
-        f"INSERT INTO {tables.messages(topic, lane)} (id,{COLUMNS}) "
+        f"INSERT INTO {tables.messages(topic, priority)} (id,{COLUMNS}) "
         f"SELECT %s+ROW_NUMBER() OVER (ORDER BY id),{COLUMNS} FROM `msg_staged` WHERE {which}",
         (last - count, *values),
     )
 
 
 def _chosen(
-    topic: str, lane: Priority, query: str, batch: int, attempts: Sequence[str]
+    topic: str, priority: Priority, query: str, batch: int, attempts: Sequence[str]
 ) -> tuple[str, tuple[object, ...]]:
     chosen = ",".join(["%s"] * len(attempts))
     which = f"query=%s AND batch=%s AND attempt IN ({chosen}) AND topic=%s AND priority=%s"
-    return which, (query, batch, *attempts, topic, lane.label)
+    return which, (query, batch, *attempts, topic, priority.label)
 
 
 def discard(session: DbConnection, query: str, batch: int) -> None:

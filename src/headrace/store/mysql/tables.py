@@ -1,6 +1,6 @@
 """The tables. Names are made from checked topic names only, and always stand in backticks.
 
-Tables and columns keep their original names: `msg_p_<topic>_<lane>` and `msg_c_<topic>`.
+Tables and columns keep their original names: `msg_p_<topic>_<priority>` and `msg_c_<topic>`.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _SHARED: Final = (
 # -- names -----------------------------------------------------------------------------------
 
 
-def messages(topic: str, lane: Priority) -> str:
-    return f"`msg_p_{check_topic(topic)}_{lane.label}`"
+def messages(topic: str, priority: Priority) -> str:
+    return f"`msg_p_{check_topic(topic)}_{priority.label}`"
 
 
 def cursors(topic: str) -> str:
@@ -61,8 +61,8 @@ def retries(topic: str) -> str:
 
 
 def tables(topic: str) -> list[str]:
-    lanes = [messages(topic, lane) for lane in BY_URGENCY]
-    return [*lanes, cursors(topic), claims(topic), retries(topic)]
+    priorities = [messages(topic, priority) for priority in BY_URGENCY]
+    return [*priorities, cursors(topic), claims(topic), retries(topic)]
 
 
 # -- statements ------------------------------------------------------------------------------
@@ -88,18 +88,19 @@ def make_shared(session: DbConnection) -> int:
 def topic_statements(
     topic: str, *, has_queues: bool, first_id: int, partition_rows: int | None
 ) -> list[str]:
-    lanes = [
-        _messages_table(topic, lane, has_queues, first_id, partition_rows) for lane in BY_URGENCY
+    priorities = [
+        _messages_table(topic, priority, has_queues, first_id, partition_rows)
+        for priority in BY_URGENCY
     ]
-    return [*lanes, cursors_table(topic), claims_table(topic), retries_table(topic)]
+    return [*priorities, cursors_table(topic), claims_table(topic), retries_table(topic)]
 
 
 def _messages_table(
-    topic: str, lane: Priority, has_queues: bool, first_id: int, partition_rows: int | None
+    topic: str, priority: Priority, has_queues: bool, first_id: int, partition_rows: int | None
 ) -> str:
     by_queue = ", KEY ix_queue (queue_id, id)" if has_queues else ""
     parts = f"\n{partitions(first_id, partition_rows)}" if partition_rows else ""
-    return f"""CREATE TABLE {messages(topic, lane)} (
+    return f"""CREATE TABLE {messages(topic, priority)} (
   id BIGINT NOT NULL AUTO_INCREMENT,
   body MEDIUMBLOB NOT NULL,
   source_ip VARBINARY(16) NULL,

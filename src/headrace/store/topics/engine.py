@@ -1,12 +1,12 @@
 """What every topic engine does: the storage SPI. The same contract tests run on each engine.
 
 Calls block until what they say is safe; they may be made from any thread. A message is known by
-its lane and id: ids rise within a lane (and a partition of it) and are never given twice.
+its priority and id: ids rise within a priority (and a partition of it) and are never reused.
 
-Reading. A consumer on its own (no group) has one position per lane, moved by commit. Members of a
-group share one progress: read() hands out ranges as a claim with a lease, commit() of a claim is
-accepted once, from the member it was given to, while its lease has not been taken over. A token
-that reads both alone and in a group has two positions that know nothing of each other.
+Reading. A single consumer (no group) has one position per priority, moved by commit. Members of a
+group share one progress: read() hands out ranges as a claim with a lease; commit() of a claim is
+accepted once, from the member that read it, until another member has taken the claim over. A token
+that reads both alone and in a group has two independent positions.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class TopicEngine(Protocol):
     def topics(self) -> list[TopicInfo]: ...
 
     def append(self, topic: str, entries: Sequence[Entry]) -> list[int]:
-        """Their ids, in order, when all are safe. All or nothing per lane."""
+        """Their ids, in order, when all are safe. All or nothing per priority."""
 
     def read(self, topic: str, reader: ConsumerSpec, batch: int) -> Taken:
         """At most ``batch`` messages: high, then middle, then low. Exactly that many when there
         are enough. Does not wait for messages to come."""
 
     def commit(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
-        """All lanes of the claim, in one step. Raises ClaimLost, and changes nothing, when the
+        """All priorities of the claim, in one step. Raises ClaimLost, and changes nothing, when the
         claim is not this reader's (any more)."""
 
     def nack(
@@ -86,7 +86,7 @@ class TopicEngine(Protocol):
         time or later. Claims that are out become void."""
 
     def lag(self, topic: str, reader: ConsumerSpec) -> list[PriorityLag]:
-        """One per lane, high first. Does not make the reader known."""
+        """One per priority, high first. Does not make the reader known."""
 
     def groups(self, topic: str) -> list[GroupInfo]: ...
 

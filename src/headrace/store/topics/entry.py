@@ -167,12 +167,23 @@ def tags_of(content: bytes) -> str | None:
 
 
 def message_of(
-    content: bytes, *, lane: Priority, partition: int, offset: int, time: int, attempts: int = 1
+    content: bytes,
+    *,
+    priority: Priority,
+    partition_index: int,
+    offset: int,
+    time: int,
+    attempts: int = 1,
 ) -> StoredMessage:
     """An entry as it is read back."""
     parts = decode_entry(content)
     return StoredMessage(
-        message_id(partition, offset), lane, partition, time, *parts, attempts=attempts
+        message_id(partition_index, offset),
+        priority,
+        partition_index,
+        time,
+        *parts,
+        attempts=attempts,
     )
 
 

@@ -14,13 +14,15 @@ from headrace.errors import BadTopicValue, ClaimLost
 from headrace.model.intervals import Intervals
 from headrace.model.topics.claims import GroupClaims, ProgressChanges
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
-from headrace.model.topics.partitions import MAX_OFFSET, Bound, Bounds, Track, place_of
+from headrace.model.topics.partitions import MAX_OFFSET, Bound, Bounds, Partition, place_of
 from headrace.model.topics.positions import ConsumerPositions
 from headrace.model.topics.retries import Place, Retry
 from headrace.store.topics.reads import READ_BYTES, DeliveredEntries, TopicLog, read_plan
 from headrace.store.topics.types import LATEST, ConsumerSpec, GroupInfo, PriorityLag
 
-FIRST_TRACK: Track = (Priority.MIDDLE, 0)  # noted for every reader, so that it is known
+FIRST_PARTITION: Partition = Partition(
+    Priority.MIDDLE, 0
+)  # noted for every reader, so that it is known
 
 
 class ReaderKey(NamedTuple):
@@ -31,7 +33,7 @@ class ReaderKey(NamedTuple):
 
 
 class PartitionCursor(NamedTuple):
-    """Progress in one track: everything below ``floor`` is done, and these ranges."""
+    """Progress in one partition: everything below ``floor`` is done, and these ranges."""
 
     floor: int
     ranges: tuple[tuple[int, int], ...] = ()
@@ -41,7 +43,7 @@ class PartitionCursor(NamedTuple):
 class ProgressStore(Protocol):
     """Keeps what must survive a restart."""
 
-    def cursor(self, name: ReaderKey, track: Track, cursor: PartitionCursor) -> None: ...
+    def cursor(self, name: ReaderKey, partition: Partition, cursor: PartitionCursor) -> None: ...
 
     def retry(self, group: str, place: Place, retry: Retry | None) -> None:
         """None: it is not to be tried again."""
@@ -113,7 +115,9 @@ class TopicGroups:
                 break
         if not read.pieces:
             return Given([], ())
-        stops = tuple((int(span.track[0]), span.track[1], span.stop) for span in read.spans)
+        stops = tuple(
+            (int(span.partition.priority), span.partition.index, span.stop) for span in read.spans
+        )
         return Given(read.pieces, ("s", self._uuid, reader.token, alone.epoch, *stops))
 
     # -- what readers say ------------------------------------------------------------------------
@@ -127,8 +131,8 @@ class TopicGroups:
             self._note(reader.group, group, group.commit(number, reader.token, now))
             return
         alone, stops = self._claimed_alone(reader.token, claim)
-        for track in alone.commit(alone.epoch, stops, self._shelf.bounds()):
-            self._note_alone(reader.token, alone, track)
+        for partition in alone.commit(alone.epoch, stops, self._shelf.bounds()):
+            self._note_alone(reader.token, alone, partition)
 
     def nack(
         self,
@@ -145,7 +149,7 @@ class TopicGroups:
         if ids is None:
             nack = partial(group.nack_all, number, reader.token)
         else:
-            places = [_place(lane, one) for lane, one in ids]
+            places = [_place(priority, one) for priority, one in ids]
             nack = partial(group.nack, number, reader.token, places)
         changed = nack(due=now + delay_ms, now=now, max_attempts=reader.max_attempts, reason=reason)
         self._note(reader.group, group, changed)
@@ -168,14 +172,16 @@ class TopicGroups:
         bounds = self._shelf.bounds()
         if (positions is None) == (time_ms is None):
             raise BadTopicValue("seek to either positions or a time")
-        targets: dict[Track, int] = {}
-        for track, bound in bounds.items():
+        targets: dict[Partition, int] = {}
+        for partition, bound in bounds.items():
             if time_ms is not None:
-                targets[track] = self._shelf.offset_at(track, time_ms)
-            elif positions is not None and track[0] in positions:
-                offset = _offset_after(positions[track[0]], track[1], self._shelf.queues)
+                targets[partition] = self._shelf.offset_at(partition, time_ms)
+            elif positions is not None and partition.priority in positions:
+                offset = _offset_after(
+                    positions[partition.priority], partition.index, self._shelf.queues
+                )
                 if offset is not None:
-                    targets[track] = min(max(offset, bound.first), bound.end)
+                    targets[partition] = min(max(offset, bound.first), bound.end)
         if reader.group:
             name = reader.group
             group = self._groups.get(name) or self._new_group(name, reader.start)
@@ -183,8 +189,8 @@ class TopicGroups:
             return
         alone = self._alone.get(reader.token) or self._new_alone(reader.token, reader.start)
         alone.seek(targets)
-        for track in {FIRST_TRACK, *targets}:
-            self._note_alone(reader.token, alone, track)
+        for partition in {FIRST_PARTITION, *targets}:
+            self._note_alone(reader.token, alone, partition)
 
     def forget(self, reader: ConsumerSpec) -> None:
         """The reader's progress is deleted."""
@@ -204,7 +210,7 @@ class TopicGroups:
 
     def _claimed_alone(
         self, token: str, claim: Sequence[object]
-    ) -> tuple[ConsumerPositions, list[tuple[Track, int]]]:
+    ) -> tuple[ConsumerPositions, list[tuple[Partition, int]]]:
         alone = self._alone.get(token)
         match list(claim):
             case ["s", self._uuid, str(owner), int(epoch), *stops] if (
@@ -216,16 +222,16 @@ class TopicGroups:
     # -- what is known ---------------------------------------------------------------------------
 
     def lag(self, reader: ConsumerSpec, now: int) -> list[PriorityLag]:
-        """One per lane, high first. Does not make the reader known."""
+        """One per priority, high first. Does not make the reader known."""
         if reader.group:
             group = self._groups.get(reader.group)
             if group is None:
                 group = self._begun(GroupClaims(), reader.start)
-            return [self._group_lag(group, lane, now) for lane in BY_URGENCY]
+            return [self._group_lag(group, priority, now) for priority in BY_URGENCY]
         alone = self._alone.get(reader.token) or self._begun_alone(
             ConsumerPositions(), reader.start
         )
-        return [self._alone_lag(alone, lane) for lane in BY_URGENCY]
+        return [self._alone_lag(alone, priority) for priority in BY_URGENCY]
 
     def groups(self, now: int) -> list[GroupInfo]:
         found = [
@@ -244,9 +250,11 @@ class TopicGroups:
             return []
         dead = [(one.due, place, one) for place, one in claims.retries.items() if one.dead]
         found: list[tuple[DeliveredEntries, str]] = []
-        for _, (track, offset), one in sorted(dead, key=lambda item: item[:2])[:limit]:
-            loaded, _ = self._shelf.load(track, offset, offset + 1, READ_BYTES)
-            found += [(DeliveredEntries(track, one.attempts, *each), one.reason) for each in loaded]
+        for _, (partition, offset), one in sorted(dead, key=lambda item: item[:2])[:limit]:
+            loaded, _ = self._shelf.load(partition, offset, offset + 1, READ_BYTES)
+            found += [
+                (DeliveredEntries(partition, one.attempts, *each), one.reason) for each in loaded
+            ]
         return found
 
     def next_event(self, reader: ConsumerSpec) -> int | None:
@@ -254,97 +262,103 @@ class TopicGroups:
         group = self._groups.get(reader.group) if reader.group else None
         return None if group is None else group.next_event()
 
-    def _group_lag(self, group: GroupClaims, lane: Priority, now: int) -> PriorityLag:
-        retrying, dead = group.retries.counts(lane)
+    def _group_lag(self, group: GroupClaims, priority: Priority, now: int) -> PriorityLag:
+        retrying, dead = group.retries.counts(priority)
         position = end = messages = 0
-        oldest = group.retries.oldest(lane)
+        oldest = group.retries.oldest(priority)
         open_places: list[Place] = [] if oldest is None else [oldest]
-        for track, bound in self._of_lane(lane):
-            progress = group.tracks.get(track)
+        for partition, bound in self._of_priority(priority):
+            progress = group.partitions.get(partition)
             done = progress.done if progress is not None else Intervals()
             floor = max(done.floor, bound.first)
             position += floor
             end += bound.end
             for low, high in done.missing(floor, bound.end):
                 messages += high - low
-                open_places.append((track, low))
+                open_places.append((partition, low))
         return PriorityLag(
-            lane,
+            priority,
             position,
             end + 1,
             messages + retrying,
-            group.claimed(lane, now),
+            group.claimed(priority, now),
             retrying,
             dead,
             self._oldest(open_places),
         )
 
-    def _alone_lag(self, alone: ConsumerPositions, lane: Priority) -> PriorityLag:
+    def _alone_lag(self, alone: ConsumerPositions, priority: Priority) -> PriorityLag:
         position = end = 0
         open_places: list[Place] = []
-        for track, bound in self._of_lane(lane):
-            at = max(alone.tracks.get(track, 0), bound.first)
+        for partition, bound in self._of_priority(priority):
+            at = max(alone.partitions.get(partition, 0), bound.first)
             position += at
             end += bound.end
             if at < bound.end:
-                open_places.append((track, at))
+                open_places.append((partition, at))
         return PriorityLag(
-            lane, position, end + 1, end - position, oldest_time=self._oldest(open_places)
+            priority, position, end + 1, end - position, oldest_time=self._oldest(open_places)
         )
 
-    def _of_lane(self, lane: Priority) -> list[tuple[Track, Bound]]:
-        return [(track, one) for track, one in self._shelf.bounds().items() if track[0] == lane]
+    def _of_priority(self, priority: Priority) -> list[tuple[Partition, Bound]]:
+        return [
+            (partition, one)
+            for partition, one in self._shelf.bounds().items()
+            if partition.priority == priority
+        ]
 
     def _oldest(self, places: Iterable[Place]) -> int | None:
-        times = [self._shelf.time_at(track, offset) for track, offset in places]
+        times = [self._shelf.time_at(partition, offset) for partition, offset in places]
         return min((time for time in times if time is not None), default=None)
 
     # -- beginning and noting --------------------------------------------------------------------
 
     def _new_group(self, name: str, start: str) -> GroupClaims:
         group = self._groups[name] = self._begun(GroupClaims(), start)
-        self._note(name, group, ProgressChanges({FIRST_TRACK, *self._shelf.bounds()}))
+        self._note(name, group, ProgressChanges({FIRST_PARTITION, *self._shelf.bounds()}))
         return group
 
     def _new_alone(self, token: str, start: str) -> ConsumerPositions:
         alone = self._alone[token] = self._begun_alone(ConsumerPositions(), start)
-        for track in {FIRST_TRACK, *self._shelf.bounds()}:
-            self._note_alone(token, alone, track)
+        for partition in {FIRST_PARTITION, *self._shelf.bounds()}:
+            self._note_alone(token, alone, partition)
         return alone
 
     def _begun(self, group: GroupClaims, start: str) -> GroupClaims:
-        for track, offset in _starts(self._shelf.bounds(), start).items():
-            group.begin(track, offset)
+        for partition, offset in _starts(self._shelf.bounds(), start).items():
+            group.begin(partition, offset)
         return group
 
     def _begun_alone(self, alone: ConsumerPositions, start: str) -> ConsumerPositions:
-        alone.tracks.update(_starts(self._shelf.bounds(), start))
+        alone.partitions.update(_starts(self._shelf.bounds(), start))
         return alone
 
     def _note(self, name: str, group: GroupClaims, changed: ProgressChanges) -> None:
         for place in changed.retries:
             self._notes.retry(name, place, group.retries.get(place))
-        for track in changed.tracks:
-            progress = group.tracks.get(track)
+        for partition in changed.partitions:
+            progress = group.partitions.get(partition)
             cursor = PartitionCursor(0)
             if progress is not None:
                 cursor = PartitionCursor(progress.done.floor, tuple(progress.done.ranges()))
-            self._notes.cursor(ReaderKey(name, ""), track, cursor)
+            self._notes.cursor(ReaderKey(name, ""), partition, cursor)
 
-    def _note_alone(self, token: str, alone: ConsumerPositions, track: Track) -> None:
-        cursor = PartitionCursor(alone.tracks.get(track, 0), epoch=alone.epoch)
-        self._notes.cursor(ReaderKey("", token), track, cursor)
+    def _note_alone(self, token: str, alone: ConsumerPositions, partition: Partition) -> None:
+        cursor = PartitionCursor(alone.partitions.get(partition, 0), epoch=alone.epoch)
+        self._notes.cursor(ReaderKey("", token), partition, cursor)
 
     # -- at start --------------------------------------------------------------------------------
 
-    def restore_cursor(self, name: ReaderKey, track: Track, cursor: PartitionCursor) -> None:
+    def restore_cursor(
+        self, name: ReaderKey, partition: Partition, cursor: PartitionCursor
+    ) -> None:
         """As it was noted."""
         if name.group:
             group = self._groups.setdefault(name.group, GroupClaims())
-            group.restore(track, cursor.floor, cursor.ranges)
+            group.restore(partition, cursor.floor, cursor.ranges)
         else:
             alone = self._alone.setdefault(name.token, ConsumerPositions())
-            alone.tracks[track] = cursor.floor
+            alone.partitions[partition] = cursor.floor
             alone.epoch = max(alone.epoch, cursor.epoch)
 
     def restore_retry(self, group: str, place: Place, retry: Retry) -> None:
@@ -354,22 +368,22 @@ class TopicGroups:
         """After a restart: what groups have not done may have been handed out before."""
         bounds = self._shelf.bounds()
         for group in self._groups.values():
-            for track, bound in bounds.items():
-                group.suspect(track, bound.end)
+            for partition, bound in bounds.items():
+                group.suspect(partition, bound.end)
 
 
-def _starts(bounds: Bounds, start: str) -> dict[Track, int]:
+def _starts(bounds: Bounds, start: str) -> dict[Partition, int]:
     return {t: one.end if start == LATEST else one.first for t, one in bounds.items()}
 
 
-def _place(lane: Priority, identity: int) -> Place:
+def _place(priority: Priority, identity: int) -> Place:
     if identity < 1:
         raise BadTopicValue(f"{identity} is no message id")
-    partition, offset = place_of(identity)
-    return (lane, partition), offset
+    index, offset = place_of(identity)
+    return Partition(priority, index), offset
 
 
-def _offset_after(position: int, partition: int, queues: int) -> int | None:
+def _offset_after(position: int, index: int, queues: int) -> int | None:
     """Where a partition goes on behind an id; None: the id is of another partition. An id above
     those of all partitions is behind everything, as 0 is before."""
     if position < 0:
@@ -379,11 +393,11 @@ def _offset_after(position: int, partition: int, queues: int) -> int | None:
     named, offset = place_of(position)
     if named >= queues:
         return MAX_OFFSET
-    return offset + 1 if named == partition else None
+    return offset + 1 if named == index else None
 
 
-def _stop(given: object) -> tuple[Track, int]:
+def _stop(given: object) -> tuple[Partition, int]:
     match given:
-        case [int(lane), int(partition), int(stop)] if lane in Priority.__members__.values():
-            return (Priority(lane), partition), stop
+        case [int(priority), int(index), int(stop)] if priority in Priority.__members__.values():
+            return Partition(Priority(priority), index), stop
     raise ClaimLost("that is no claim of this topic; read again")

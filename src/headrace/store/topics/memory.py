@@ -17,7 +17,7 @@ from headrace.errors import BadTopicValue, BodyTooLarge, NoSuchTopic, TopicConfl
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.names import check_topic
-from headrace.model.topics.partitions import Bound, Track, message_id
+from headrace.model.topics.partitions import Bound, Partition, message_id
 from headrace.model.topics.retries import Place, Retry
 from headrace.store.topics.entry import encode_entries, message_of
 from headrace.store.topics.groups import PartitionCursor, ReaderKey, TopicGroups
@@ -41,7 +41,7 @@ MAX_BODY: Final = 16 << 20
 class _NoProgressStore:
     """Nothing survives, so nothing is noted."""
 
-    def cursor(self, name: ReaderKey, track: Track, cursor: PartitionCursor) -> None:
+    def cursor(self, name: ReaderKey, partition: Partition, cursor: PartitionCursor) -> None:
         return
 
     def retry(self, group: str, place: Place, retry: Retry | None) -> None:
@@ -52,7 +52,7 @@ class _NoProgressStore:
 
 
 class _MemoryPartition:
-    """Messages of one partition of one lane; those before ``first`` are removed."""
+    """Messages of one partition of one priority; those before ``first`` are removed."""
 
     def __init__(self) -> None:
         self.first = 0
@@ -75,7 +75,7 @@ class _Topic:
         self.spec = spec
         self.uuid = str(uuid4())
         self.created_at = now
-        self.tracks: dict[Track, _MemoryPartition] = {}
+        self.partitions: dict[Partition, _MemoryPartition] = {}
         self.readers = TopicGroups(self.uuid, self, _NoProgressStore(), boot, number)
         self._turn = 0
         self._last_time = 0
@@ -86,45 +86,47 @@ class _Topic:
 
     def info(self, engine: str) -> TopicInfo:
         parts = tuple(
-            self._part(track)
-            for lane in BY_URGENCY
-            for track in sorted(self.tracks)
-            if track[0] == lane
+            self._part(partition)
+            for priority in BY_URGENCY
+            for partition in sorted(self.partitions)
+            if partition.priority == priority
         )
         spec = self.spec
         return TopicInfo(
             spec.name, self.uuid, engine, spec.queues, spec.retention, self.created_at, parts
         )
 
-    def _part(self, track: Track) -> Part:
-        known = self.tracks[track]
+    def _part(self, partition: Partition) -> Part:
+        known = self.partitions[partition]
         times = (known.times[0], known.times[-1]) if known.times else ()
-        first, end = (message_id(track[1], offset) for offset in (known.first, known.end))
-        return Part(track[0], track[1], first, end, *times)
+        first, end = (message_id(partition.index, offset) for offset in (known.first, known.end))
+        return Part(partition.priority, partition.index, first, end, *times)
 
     def append(self, entries: Sequence[Entry], now: int) -> list[int]:
         contents = encode_entries(entries)
         now = self._last_time = max(now, self._last_time)
         ids = []
         for entry, content in zip(entries, contents, strict=True):
-            partition = self._partition_of(entry.key)
-            track = self.tracks.setdefault((entry.lane, partition), _MemoryPartition())
-            ids.append(message_id(partition, track.end))
-            track.times.append(now)
-            track.contents.append(content)
+            index = self._index_of(entry.key)
+            stored = self.partitions.setdefault(
+                Partition(entry.priority, index), _MemoryPartition()
+            )
+            ids.append(message_id(index, stored.end))
+            stored.times.append(now)
+            stored.contents.append(content)
         return ids
 
-    def _partition_of(self, key: str | None) -> int:
+    def _index_of(self, key: str | None) -> int:
         if key is not None:
             return crc32(key.encode()) % self.spec.queues
         self._turn += 1
         return self._turn % self.spec.queues
 
     def expire(self, retention: Retention, now: int) -> None:
-        kept = sum(len(one) for track in self.tracks.values() for one in track.contents)
+        kept = sum(len(one) for partition in self.partitions.values() for one in partition.contents)
         while True:
-            filled = [track for track in self.tracks.values() if track.times]
-            oldest = min(filled, key=lambda track: track.times[0], default=None)
+            filled = [partition for partition in self.partitions.values() if partition.times]
+            oldest = min(filled, key=lambda partition: partition.times[0], default=None)
             if oldest is None:
                 return
             if not retention.ends(stored_at=oldest.times[0], now=now, kept=kept):
@@ -134,13 +136,13 @@ class _Topic:
 
     # -- for readers -----------------------------------------------------------------------------
 
-    def bounds(self) -> Mapping[Track, Bound]:
-        return {track: Bound(one.first, one.end) for track, one in self.tracks.items()}
+    def bounds(self) -> Mapping[Partition, Bound]:
+        return {partition: Bound(one.first, one.end) for partition, one in self.partitions.items()}
 
     def load(
-        self, track: Track, start: int, stop: int, max_bytes: int
+        self, partition: Partition, start: int, stop: int, max_bytes: int
     ) -> tuple[list[LoadedEntries], int]:
-        known = self.tracks[track]
+        known = self.partitions[partition]
         low, high = max(start - known.first, 0), max(stop - known.first, 0)
         loaded = [
             LoadedEntries(known.times[at], [known.first + at], [known.contents[at]])
@@ -148,12 +150,12 @@ class _Topic:
         ]
         return loaded, stop
 
-    def offset_at(self, track: Track, time_ms: int) -> int:
-        known = self.tracks[track]
+    def offset_at(self, partition: Partition, time_ms: int) -> int:
+        known = self.partitions[partition]
         return known.first + bisect_left(known.times, time_ms)
 
-    def time_at(self, track: Track, offset: int) -> int | None:
-        known = self.tracks[track]
+    def time_at(self, partition: Partition, offset: int) -> int | None:
+        known = self.partitions[partition]
         at = offset - known.first
         return known.times[at] if 0 <= at < len(known.times) else None
 
@@ -283,12 +285,12 @@ class MemoryEngine:
 
 
 def _messages(piece: DeliveredEntries) -> Iterator[StoredMessage]:
-    lane, partition = piece.track
+    priority, index = piece.partition
     for offset, content in zip(piece.offsets, piece.contents, strict=True):
         yield message_of(
             content,
-            lane=lane,
-            partition=partition,
+            priority=priority,
+            partition_index=index,
             offset=offset,
             time=piece.time,
             attempts=piece.attempts,

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
-from headrace.model.topics.partitions import Bounds, OffsetRange, Track
+from headrace.model.topics.partitions import Bounds, OffsetRange, Partition
 
 READ_BYTES = 16 << 20  # of one read, unless a single message has more
 
 
 class LoadedEntries(NamedTuple):
-    """Entries of one track that were stored at one time."""
+    """Entries of one partition that were stored at one time."""
 
     time: int
     offsets: Sequence[int]
@@ -22,7 +22,7 @@ class LoadedEntries(NamedTuple):
 class DeliveredEntries(NamedTuple):
     """The same, handed out to a reader."""
 
-    track: Track
+    partition: Partition
     attempts: int
     time: int
     offsets: Sequence[int]
@@ -34,20 +34,20 @@ class TopicLog(Protocol):
 
     @property
     def queues(self) -> int:
-        """Partitions of each lane."""
+        """Partitions of each priority."""
 
     def bounds(self) -> Bounds:
-        """What can be read now, by track."""
+        """What can be read now, by partition."""
 
     def load(
-        self, track: Track, start: int, stop: int, max_bytes: int
+        self, partition: Partition, start: int, stop: int, max_bytes: int
     ) -> tuple[list[LoadedEntries], int]:
         """Messages of start .. stop - 1, about ``max_bytes`` of them, and where to go on."""
 
-    def offset_at(self, track: Track, time_ms: int) -> int:
+    def offset_at(self, partition: Partition, time_ms: int) -> int:
         """The first offset stored at that time or later; the end when there is none."""
 
-    def time_at(self, track: Track, offset: int) -> int | None:
+    def time_at(self, partition: Partition, offset: int) -> int | None:
         """When the message was stored."""
 
 
@@ -103,9 +103,9 @@ def _read_span(
 def _pieces(shelf: TopicLog, span: OffsetRange, max_bytes: int) -> Iterator[DeliveredEntries]:
     at = span.start
     while at < span.stop:
-        loaded, at = shelf.load(span.track, at, span.stop, max_bytes)
+        loaded, at = shelf.load(span.partition, at, span.stop, max_bytes)
         for one in loaded:
-            yield DeliveredEntries(span.track, span.attempts, *one)
+            yield DeliveredEntries(span.partition, span.attempts, *one)
 
 
 def _fitting(contents: Sequence[bytes], room: int) -> int:

@@ -39,10 +39,10 @@ def refuse_options(spec: TopicSpec, engine: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One partition of one lane: what can be read from it."""
+    """One partition of one priority: what can be read from it."""
 
-    lane: Priority
-    partition: int
+    priority: Priority
+    partition_index: int
     first: int  # the lowest id from which everything is there
     end: int  # one behind the last id that is safe to read
     first_time: int | None = None  # stored at, ms since 1970
@@ -66,7 +66,7 @@ class Entry(NamedTuple):
     """A message to be appended. A tuple: there are many of them."""
 
     body: bytes
-    lane: Priority = Priority.MIDDLE
+    priority: Priority = Priority.MIDDLE
     token: str = ""
     key: str | None = None  # ref_key: what it is about, e.g. an order number
     tags: str | None = None
@@ -80,13 +80,13 @@ class UniformEntries(Sequence[Entry]):
     """Entries that have a body and are alike in everything else: the usual batch. Those who know
     it need not look at each; for the others it is a sequence like any."""
 
-    __slots__ = ("bodies", "lane", "token")
+    __slots__ = ("bodies", "priority", "token")
 
     def __init__(
-        self, bodies: Sequence[bytes], lane: Priority = Priority.MIDDLE, token: str = ""
+        self, bodies: Sequence[bytes], priority: Priority = Priority.MIDDLE, token: str = ""
     ) -> None:
         self.bodies = bodies
-        self.lane = lane
+        self.priority = priority
         self.token = token
 
     def __len__(self) -> int:
@@ -98,11 +98,11 @@ class UniformEntries(Sequence[Entry]):
     def __getitem__(self, at: slice) -> UniformEntries: ...
     def __getitem__(self, at: int | slice) -> Entry | UniformEntries:
         if isinstance(at, slice):
-            return UniformEntries(self.bodies[at], self.lane, self.token)
-        return Entry(self.bodies[at], self.lane, self.token)
+            return UniformEntries(self.bodies[at], self.priority, self.token)
+        return Entry(self.bodies[at], self.priority, self.token)
 
     def __iter__(self) -> Iterator[Entry]:
-        return (Entry(body, self.lane, self.token) for body in self.bodies)
+        return (Entry(body, self.priority, self.token) for body in self.bodies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,8 @@ class StoredMessage:
     """A message read back."""
 
     id: int
-    lane: Priority
-    partition: int
+    priority: Priority
+    partition_index: int
     time: int  # stored at, ms since 1970
     body: bytes
     token: str = ""
@@ -132,7 +132,7 @@ class ConsumerSpec:
     group: str | None = None
     start: str = EARLIEST  # where a new reader or group begins
     lease_ms: int = DEFAULT_LEASE_MS
-    min_share: int = 0  # percent of a batch that lower lanes get at least
+    min_share: int = 0  # percent of a batch that lower priorities get at least
     max_attempts: int = MAX_ATTEMPTS  # handed out more often than that: dead
 
 
@@ -150,9 +150,9 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class PriorityLag:
-    """How far a reader is behind in one lane."""
+    """How far a reader is behind in one priority."""
 
-    lane: Priority
+    priority: Priority
     position: int  # the last id that is done with everything before it
     end: int
     messages: int  # not yet done with: unread, claimed, or waiting to be tried again

@@ -22,7 +22,7 @@ class Rows:
 
 def test_a_stored_position_is_never_behind_the_end_of_the_log() -> None:
     rows: Any = Rows()
-    assigned = AssignedOffsets(rows, "uuid", lambda track: Bound(0, 10))
+    assigned = AssignedOffsets(rows, "uuid", lambda partition: Bound(0, 10))
 
     for offset in (4, 10, 1 << 50):
         assigned.set("g", (Priority.MIDDLE, 0), offset)

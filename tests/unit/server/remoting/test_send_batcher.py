@@ -12,13 +12,13 @@ from headrace.core.loop_turn import LoopTurn
 from headrace.core.topics.log_topic import LogTopic
 from headrace.errors import BrokerError, NoSuchTopic, PreconditionFailed
 from headrace.model.topics.message_priority import Priority
-from headrace.model.topics.partitions import Track
+from headrace.model.topics.partitions import Partition
 from headrace.server.remoting import long_polls as polling
 from headrace.server.remoting.long_polls import LongPolls, PullRequest
 from headrace.server.remoting.send_batcher import AppendedRange, TurnAppends
 from support.fake_loop import HandLoop
 
-TRACK: Track = (Priority.MIDDLE, 0)
+PARTITION: Partition = Partition(Priority.MIDDLE, 0)
 
 
 class Topic:
@@ -30,14 +30,14 @@ class Topic:
         self.error = error
         self.appended: list[list[bytes]] = []
 
-    def append_to(self, track: Track, contents: list[bytes]) -> tuple[int, int]:
+    def append_to(self, partition: Partition, contents: list[bytes]) -> tuple[int, int]:
         if self.error is not None:
             raise self.error
         first = sum(map(len, self.appended))
         self.appended.append(contents)
         return first, 100 * len(self.appended)
 
-    def number_of(self, track: Track) -> int:
+    def number_of(self, partition: Partition) -> int:
         return 7
 
 
@@ -50,7 +50,7 @@ class Desk:
     def send(self, topic: Topic, *contents: bytes) -> None:
         self.appends.add(
             cast(LogTopic, topic),
-            TRACK,
+            PARTITION,
             contents,
             self.told.append,
             lambda error: self.told.append(str(error)),

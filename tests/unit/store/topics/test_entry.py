@@ -90,10 +90,10 @@ def test_many_are_encoded_as_one_by_one(entries: list[Entry]) -> None:
 
 @given(st.lists(st.binary()), st.sampled_from(Priority), st.text("ab"))
 def test_those_that_are_alike_are_encoded_as_one_by_one(
-    bodies: list[bytes], lane: Priority, token: str
+    bodies: list[bytes], priority: Priority, token: str
 ) -> None:
-    entries = UniformEntries(bodies, lane, token)
-    assert list(entries) == [Entry(body, lane, token) for body in bodies]
+    entries = UniformEntries(bodies, priority, token)
+    assert list(entries) == [Entry(body, priority, token) for body in bodies]
     assert [entries[at] for at in range(len(entries))] == list(entries)
     assert list(entries[1:3]) == list(entries)[1:3]
     assert encode_entries(entries) == [encode_entry(one) for one in entries]

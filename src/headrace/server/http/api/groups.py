@@ -25,7 +25,9 @@ _ENDS = {"earliest": 0, "latest": 1 << 52}  # as times: before and after every m
 
 def _lag_row(lag: PriorityLag, now_ms: int) -> Row:
     behind = None if lag.oldest_time is None else max(0, now_ms - lag.oldest_time) / 1000
-    return {**asdict(lag), "lane": lag.lane.label, "seconds": behind}
+    fields = asdict(lag)
+    del fields["priority"]
+    return {"lane": lag.priority.label, **fields, "seconds": behind}
 
 
 def _group_row(call: ApiRequest, vhost: str, topic: str, info: GroupInfo, queue: str = "") -> Row:

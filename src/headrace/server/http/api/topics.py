@@ -20,7 +20,17 @@ from headrace.store.topics.types import TopicInfo, TopicSpec
 
 
 def _part_rows(info: TopicInfo) -> list[Row]:
-    return [{**asdict(part), "lane": part.lane.label} for part in info.parts]
+    return [
+        {
+            "lane": part.priority.label,
+            "partition": part.partition_index,
+            "first": part.first,
+            "end": part.end,
+            "first_time": part.first_time,
+            "last_time": part.last_time,
+        }
+        for part in info.parts
+    ]
 
 
 def _topic_row(vhost: str, info: TopicInfo) -> Row:
@@ -34,8 +44,8 @@ def _topic_row(vhost: str, info: TopicInfo) -> Row:
         "messages": sum(part.end - part.first for part in info.parts),
         "last_time": max((one.last_time for one in info.parts if one.last_time), default=None),
         "lanes": {
-            lane.label: sum(part.end - part.first for part in info.parts if part.lane is lane)
-            for lane in BY_URGENCY
+            priority.label: sum(p.end - p.first for p in info.parts if p.priority is priority)
+            for priority in BY_URGENCY
         },
         "parts": _part_rows(info),
     }

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from headrace.model.topics.claim_plan import ClaimableWork, ClaimRange, DueRetry, ExpiredRange, plan
-from headrace.model.topics.message_priority import BY_URGENCY, Priority, lane_named
+from headrace.model.topics.message_priority import BY_URGENCY, Priority, priority_named
 from headrace.store.mysql import tables
 from headrace.store.mysql.bodies import BodyReader, is_message
 from headrace.store.mysql.connection import DbConnection
@@ -67,7 +67,7 @@ def take(
 ) -> tuple[list[ClaimedRange], bool]:
     """Commit ``acks`` and hand out ranges with ``room`` ids, in one transaction; whether that is
     all there is. ``counts_messages``: with ``room`` messages, dead ids beside them; it costs
-    another statement for each lane."""
+    another statement for each priority."""
     with session.transaction():
         heads = group_rows.find_cursors(session, topic, reader, for_update=True)
         if len(heads) < len(BY_URGENCY):
@@ -77,16 +77,21 @@ def take(
             end(session, topic, reader, acks)
         found = _find(session, topic, reader, room)
         starts = {
-            lane: overtaken(topic, f"group {reader.group}", lane, heads[lane].claimed, bounds[lane])
-            for lane in BY_URGENCY
+            priority: overtaken(
+                topic, f"group {reader.group}", priority, heads[priority].claimed, bounds[priority]
+            )
+            for priority in BY_URGENCY
         }
-        late = {lane: at for lane, at in starts.items() if at > heads[lane].claimed}
+        late = {priority: at for priority, at in starts.items() if at > heads[priority].claimed}
         _move_heads(session, topic, reader, late)  # told once, not with every read
         work = {
-            lane: ClaimableWork(
-                starts[lane], bounds[lane].stable, found.expired[lane], found.due[lane]
+            priority: ClaimableWork(
+                starts[priority],
+                bounds[priority].stable,
+                found.expired[priority],
+                found.due[priority],
             )
-            for lane in BY_URGENCY
+            for priority in BY_URGENCY
         }
         pieces = plan(work, room, reader.min_share)
         is_all = sum(map(len, pieces)) < room
@@ -110,15 +115,15 @@ def _past_dead_ids(
         if not piece.is_fresh:
             found.append(piece)
             continue
-        stable = bounds[piece.lane].stable
+        stable = bounds[piece.priority].stable
         [(first, last, count)] = session.rows(
             "SELECT MIN(id),MAX(id),COUNT(*) FROM (SELECT id FROM "
-            f"{tables.messages(topic, piece.lane)} WHERE id>=%s AND id<=%s AND flags=0 "
+            f"{tables.messages(topic, piece.priority)} WHERE id>=%s AND id<=%s AND flags=0 "
             f"ORDER BY id LIMIT {len(piece)}) AS following",
             (piece.start, stable),
         )
         if first is None:
-            empty[piece.lane] = stable
+            empty[piece.priority] = stable
             continue
         end = last if count == len(piece) else stable
         furthest = first + max(_MAX_RANGE, len(piece)) - 1
@@ -132,10 +137,10 @@ class _ReclaimableRanges:
     """What there is to hand out again, what of it somebody has set aside, and free rows."""
 
     expired: dict[Priority, list[ExpiredRange]] = field(
-        default_factory=lambda: {lane: [] for lane in Priority}
+        default_factory=lambda: {priority: [] for priority in Priority}
     )
     due: dict[Priority, list[DueRetry]] = field(
-        default_factory=lambda: {lane: [] for lane in Priority}
+        default_factory=lambda: {priority: [] for priority in Priority}
     )
     nacked: dict[int, frozenset[int]] = field(default_factory=dict)
     free: list[int] = field(default_factory=list)
@@ -156,15 +161,15 @@ def _find(session: DbConnection, topic: str, reader: ConsumerSpec, room: int) ->
         (reader.group, reader.group, reader.group, reader.token),
     )
     for kind, label, number, start, last, attempts, epoch, nacked in rows:
-        lane = lane_named(label)
+        priority = priority_named(label)
         if kind == 2:
             found.free.append(number)
         elif kind == 1:
-            found.due[lane].append(DueRetry(number, attempts))
+            found.due[priority].append(DueRetry(number, attempts))
         elif attempts >= reader.max_attempts:
-            retries.bury_range(session, topic, lane, (number, epoch), nacked or "")
+            retries.bury_range(session, topic, priority, (number, epoch), nacked or "")
         else:
-            found.expired[lane].append(ExpiredRange(number, start, last, attempts, epoch))
+            found.expired[priority].append(ExpiredRange(number, start, last, attempts, epoch))
             found.nacked[number] = split_ids(nacked)
     return found
 
@@ -185,8 +190,10 @@ def _hand_out(
             if claimed is not None:
                 taken[piece] = claimed
     retries.remove(session, topic, reader, [piece for piece in new if not piece.is_fresh])
-    _move_heads(session, topic, reader, {one.lane: one.end for one in new if one.is_fresh})
-    rows = [NewClaimRow(one.lane, one.start, one.end, one.attempts, reader.token) for one in new]
+    _move_heads(session, topic, reader, {one.priority: one.end for one in new if one.is_fresh})
+    rows = [
+        NewClaimRow(one.priority, one.start, one.end, one.attempts, reader.token) for one in new
+    ]
     for piece, (number, epoch) in zip(
         new, put(session, topic, reader, rows, found.free), strict=True
     ):
@@ -215,7 +222,7 @@ def _take_over(
     if not count:
         return None
     if piece.end < held.end:
-        rest = NewClaimRow(piece.lane, piece.end + 1, held.end, held.attempts, nacked=nacked)
+        rest = NewClaimRow(piece.priority, piece.end + 1, held.end, held.attempts, nacked=nacked)
         put(session, topic, reader, [rest], free)
     return ClaimedRange(held.id, epoch, piece, nacked)
 
@@ -225,8 +232,10 @@ def _move_heads(
 ) -> None:
     if not ends:
         return
-    values: list[object] = [value for lane, end in ends.items() for value in (lane.label, end)]
-    values += [reader.group, *(lane.label for lane in ends)]
+    values: list[object] = [
+        value for priority, end in ends.items() for value in (priority.label, end)
+    ]
+    values += [reader.group, *(priority.label for priority in ends)]
     session.run(
         f"UPDATE {tables.cursors(topic)} SET "
         f"claimed=CASE priority {' '.join(['WHEN %s THEN %s'] * len(ends))} END "
@@ -255,7 +264,7 @@ def give_back(
             if not count:
                 raise lost(topic, reader)
             rest = NewClaimRow(
-                piece.lane, last + 1, piece.end, piece.attempts - 1, nacked=claimed.nacked
+                piece.priority, last + 1, piece.end, piece.attempts - 1, nacked=claimed.nacked
             )
             put(session, topic, reader, [rest], [])
 
@@ -288,7 +297,7 @@ def read(
         if held:  # nothing but tombstones
             group_rows.commit(session, topic, reader, [(one.id, one.epoch) for one in held])
         return Taken()
-    messages.sort(key=lambda one: BY_URGENCY.index(one.lane))
+    messages.sort(key=lambda one: BY_URGENCY.index(one.priority))
     return Taken(tuple(messages), (group_rows.KIND, reader.group, [one.as_data() for one in held]))
 
 
@@ -304,10 +313,10 @@ def _messages(
     unread: list[tuple[ClaimedRange, int]] = []
     for claimed in tuple(taken):
         piece = claimed.piece
-        table = tables.messages(topic, piece.lane)
+        table = tables.messages(topic, piece.priority)
         rows, end = bodies.range(session, table, piece.start, piece.end)
         found += [
-            message_of(row, piece.lane, piece.attempts)
+            message_of(row, piece.priority, piece.attempts)
             for row in rows
             if is_message(row) and row[0] not in claimed.nacked
         ]

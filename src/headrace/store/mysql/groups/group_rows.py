@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.errors import ClaimLost
-from headrace.model.topics.message_priority import BY_URGENCY, Priority, lane_named
+from headrace.model.topics.message_priority import BY_URGENCY, Priority, priority_named
 from headrace.store.mysql import tables
 from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.stable_ids import Bounds
@@ -52,7 +52,7 @@ def _range(one: object) -> Key:
 class NewClaimRow:
     """A row to be written. Without a token it is anybody's at once."""
 
-    lane: Priority
+    priority: Priority
     start: int
     end: int
     attempts: int
@@ -90,7 +90,7 @@ def put(
 def _row(reader: ConsumerSpec, one: NewClaimRow, epoch: int) -> list[object]:
     lease = reader.lease_ms if one.token else _OVER
     return [
-        reader.group, one.lane.label, one.start, one.end, one.token, epoch, one.attempts, lease,
+        reader.group, one.priority.label, one.start, one.end, one.token, epoch, one.attempts, lease,
         join_ids(one.nacked),
     ]  # fmt: skip
 
@@ -215,7 +215,7 @@ def find_cursors(
         + (" FOR UPDATE" if for_update else ""),
         (reader.group or "", row_token(reader)),
     )
-    return {lane_named(label): GroupCursor(*numbers) for label, *numbers in rows}
+    return {priority_named(label): GroupCursor(*numbers) for label, *numbers in rows}
 
 
 def make_cursors(
@@ -223,9 +223,9 @@ def make_cursors(
 ) -> None:
     """The rows of a new reader; those that are there stay as they are."""
     values: list[object] = []
-    for lane in BY_URGENCY:
-        start = start_of(reader, bounds[lane])
-        values += [reader.group, row_token(reader), lane.label, start, start, new_epoch()]
+    for priority in BY_URGENCY:
+        start = start_of(reader, bounds[priority])
+        values += [reader.group, row_token(reader), priority.label, start, start, new_epoch()]
     session.run(
         f"INSERT IGNORE INTO {tables.cursors(topic)} "
         "(group_id,token,priority,`offset`,claimed,epoch) VALUES "

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.model.topics.message_priority import BY_URGENCY, Priority, lane_named
+from headrace.model.topics.message_priority import BY_URGENCY, Priority, priority_named
 from headrace.store.mysql import tables
 from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.groups import group_rows
@@ -21,7 +21,7 @@ _SPANS: Final = 200  # ranges counted by one statement
 
 @dataclass(slots=True)
 class _GroupBacklog:
-    """What a group has of a lane besides what is unread."""
+    """What a group has of a priority besides what is unread."""
 
     first: int | None = None  # the lowest id that is claimed or to be tried again
     claimed: int = 0
@@ -38,15 +38,15 @@ _Outs = Mapping[tuple[str, Priority], _GroupBacklog]  # by group
 def lag(
     session: DbConnection, topic: str, reader: ConsumerSpec, bounds: Mapping[Priority, Bounds]
 ) -> list[PriorityLag]:
-    """One per lane, high first."""
+    """One per priority, high first."""
     found = group_rows.find_cursors(session, topic, reader)
     heads = {}
-    for lane in BY_URGENCY:
-        cursor = found.get(lane)
+    for priority in BY_URGENCY:
+        cursor = found.get(priority)
         if cursor is None:
-            heads[lane] = group_rows.start_of(reader, bounds[lane])
+            heads[priority] = group_rows.start_of(reader, bounds[priority])
         else:
-            heads[lane] = cursor.offset if reader.group is None else cursor.claimed
+            heads[priority] = cursor.offset if reader.group is None else cursor.claimed
     outs = _outstanding(session, topic, reader.group) if reader.group is not None else {}
     return _DistanceCache(session, topic, bounds).lags(reader.group, heads, outs)
 
@@ -59,7 +59,9 @@ def groups(session: DbConnection, topic: str, bounds: Mapping[Priority, Bounds])
         "WHERE queue_id=0 AND token<>'#q' ORDER BY group_key,token"
     ):
         is_group = group is not None and not token
-        heads.setdefault((group, token), {})[lane_named(label)] = claimed if is_group else offset
+        heads.setdefault((group, token), {})[priority_named(label)] = (
+            claimed if is_group else offset
+        )
     members = defaultdict(list)
     for group, token in session.rows(
         f"SELECT DISTINCT group_id,token FROM {tables.claims(topic)} "
@@ -95,52 +97,58 @@ class _DistanceCache:
 
     def count(self, readers: Iterable[Mapping[Priority, int]]) -> None:
         """What is behind the positions of all these, in one pass."""
-        places = {(lane, self._head(lane, its)) for its in readers for lane in BY_URGENCY}
-        above = {lane: (self._bounds[lane].stable, 0) for lane in BY_URGENCY}
-        for lane, position in sorted(places, reverse=True):
-            end = self._bounds[lane].stable
+        places = {
+            (priority, self._head(priority, its)) for its in readers for priority in BY_URGENCY
+        }
+        above = {priority: (self._bounds[priority].stable, 0) for priority in BY_URGENCY}
+        for priority, position in sorted(places, reverse=True):
+            end = self._bounds[priority].stable
             if end - position > EXACT or end <= position:
-                self._unread[lane, position] = max(0, end - position)
+                self._unread[priority, position] = max(0, end - position)
                 continue
-            last, total = above[lane]
-            total += _count(self._session, self._topic, lane, position, last)
-            above[lane] = (position, total)
-            self._unread[lane, position] = total
+            last, total = above[priority]
+            total += _count(self._session, self._topic, priority, position, last)
+            above[priority] = (position, total)
+            self._unread[priority, position] = total
 
     def lags(
         self, group: str | None, heads: Mapping[Priority, int], outs: _Outs
     ) -> list[PriorityLag]:
-        if any((lane, self._head(lane, heads)) not in self._unread for lane in BY_URGENCY):
+        if any(
+            (priority, self._head(priority, heads)) not in self._unread for priority in BY_URGENCY
+        ):
             self.count([heads])
         nothing = _GroupBacklog()
         return [
-            self._lag(lane, self._head(lane, heads), outs.get((group or "", lane), nothing))
-            for lane in BY_URGENCY
+            self._lag(
+                priority, self._head(priority, heads), outs.get((group or "", priority), nothing)
+            )
+            for priority in BY_URGENCY
         ]
 
-    def _head(self, lane: Priority, heads: Mapping[Priority, int]) -> int:
-        return max(heads.get(lane, 0), self._bounds[lane].low - 1)
+    def _head(self, priority: Priority, heads: Mapping[Priority, int]) -> int:
+        return max(heads.get(priority, 0), self._bounds[priority].low - 1)
 
-    def _lag(self, lane: Priority, head: int, out: _GroupBacklog) -> PriorityLag:
+    def _lag(self, priority: Priority, head: int, out: _GroupBacklog) -> PriorityLag:
         position = head if out.first is None else min(head, out.first - 1)
-        behind = self._unread[lane, head] + out.claimed + out.retrying
+        behind = self._unread[priority, head] + out.claimed + out.retrying
         return PriorityLag(
-            lane,
+            priority,
             position,
-            self._bounds[lane].stable + 1,
+            self._bounds[priority].stable + 1,
             behind,
             out.claimed,
             out.retrying,
             out.dead,
-            self._oldest(lane, position) if behind else None,
+            self._oldest(priority, position) if behind else None,
         )
 
-    def _oldest(self, lane: Priority, position: int) -> int | None:
-        if (lane, position) not in self._times:
-            end = self._bounds[lane].stable
-            time = time_after(self._session, self._topic, lane, position, end)
-            self._times[lane, position] = time
-        return self._times[lane, position]
+    def _oldest(self, priority: Priority, position: int) -> int | None:
+        if (priority, position) not in self._times:
+            end = self._bounds[priority].stable
+            time = time_after(self._session, self._topic, priority, position, end)
+            self._times[priority, position] = time
+        return self._times[priority, position]
 
 
 def _outstanding(session: DbConnection, topic: str, group: str | None = None) -> _Outs:
@@ -152,11 +160,11 @@ def _outstanding(session: DbConnection, topic: str, group: str | None = None) ->
         f"WHERE end_id>0 {which}",
         values,
     )
-    for lane in BY_URGENCY:
-        claims = [row for row in rows if lane_named(row[1]) is lane]
-        counts = _counts(session, topic, lane, [(row[2], row[3]) for row in claims])
+    for priority in BY_URGENCY:
+        claims = [row for row in rows if priority_named(row[1]) is priority]
+        counts = _counts(session, topic, priority, [(row[2], row[3]) for row in claims])
         for (its, _, start, end, nacked), count in zip(claims, counts, strict=True):
-            out = found[its, lane]
+            out = found[its, priority]
             out.begins(start)
             aside = sum(start <= number <= end for number in group_rows.split_ids(nacked))
             out.claimed += count - aside
@@ -165,7 +173,7 @@ def _outstanding(session: DbConnection, topic: str, group: str | None = None) ->
         f"WHERE 1=1 {which} GROUP BY group_id,priority,state",
         values,
     ):
-        out = found[its, lane_named(label)]
+        out = found[its, priority_named(label)]
         if state == "retry":
             out.retrying = count
             out.begins(first)
@@ -175,14 +183,14 @@ def _outstanding(session: DbConnection, topic: str, group: str | None = None) ->
 
 
 def _counts(
-    session: DbConnection, topic: str, lane: Priority, spans: Sequence[tuple[int, int]]
+    session: DbConnection, topic: str, priority: Priority, spans: Sequence[tuple[int, int]]
 ) -> list[int]:
     """Messages of each range of ids. The ranges stand in the statement: joined from their table,
     the server looks at the whole topic for each of them."""
     counts = [0] * len(spans)
     for at in range(0, len(spans), _SPANS):
         portion = spans[at : at + _SPANS]
-        one = f"SELECT %s,COUNT(*) FROM {tables.messages(topic, lane)} "
+        one = f"SELECT %s,COUNT(*) FROM {tables.messages(topic, priority)} "
         one += "WHERE id BETWEEN %s AND %s AND flags=0"
         values = [value for number, span in enumerate(portion, at) for value in (number, *span)]
         for number, count in session.rows(" UNION ALL ".join([one] * len(portion)), values):
@@ -190,30 +198,32 @@ def _counts(
     return counts
 
 
-def _count(session: DbConnection, topic: str, lane: Priority, position: int, end: int) -> int:
+def _count(session: DbConnection, topic: str, priority: Priority, position: int, end: int) -> int:
     [(count,)] = session.rows(
-        f"SELECT COUNT(*) FROM {tables.messages(topic, lane)} WHERE id>%s AND id<=%s AND flags=0",
+        f"SELECT COUNT(*) FROM {tables.messages(topic, priority)} "
+        "WHERE id>%s AND id<=%s AND flags=0",
         (position, end),
     )
     return int(count)
 
 
 def time_after(
-    session: DbConnection, topic: str, lane: Priority, position: int, end: int
+    session: DbConnection, topic: str, priority: Priority, position: int, end: int
 ) -> int | None:
     """When the first message behind the position was stored."""
     rows = session.rows(
         f"SELECT CAST(UNIX_TIMESTAMP(created_at)*1000 AS SIGNED) FROM "
-        f"{tables.messages(topic, lane)} WHERE id>%s AND id<=%s AND flags=0 ORDER BY id LIMIT 1",
+        f"{tables.messages(topic, priority)} WHERE id>%s AND id<=%s AND flags=0 "
+        "ORDER BY id LIMIT 1",
         (position, end),
     )
     return int(rows[0][0]) if rows else None
 
 
-def last_time(session: DbConnection, topic: str, lane: Priority, bounds: Bounds) -> int | None:
+def last_time(session: DbConnection, topic: str, priority: Priority, bounds: Bounds) -> int | None:
     rows = session.rows(
         f"SELECT CAST(UNIX_TIMESTAMP(created_at)*1000 AS SIGNED) FROM "
-        f"{tables.messages(topic, lane)} WHERE id>=%s AND id<=%s AND flags=0 "
+        f"{tables.messages(topic, priority)} WHERE id>=%s AND id<=%s AND flags=0 "
         "ORDER BY id DESC LIMIT 1",
         (bounds.low, bounds.stable),
     )

@@ -19,13 +19,13 @@ _CROSSING: Final = 2000
 
 
 def position_at(
-    session: DbConnection, topic: str, lane: Priority, bounds: Bounds, time_ms: int
+    session: DbConnection, topic: str, priority: Priority, bounds: Bounds, time_ms: int
 ) -> int:
     """The position before the first message stored at that time or later.
 
     A search by halves over the ids: there is no index on the time, it would cost every append.
     """
-    table = tables.messages(topic, lane)
+    table = tables.messages(topic, priority)
     low, high = bounds.low, bounds.stable + 1  # the first id at or after the time is in between
     while low < high:
         middle = (low + high) // 2
@@ -50,23 +50,23 @@ def position_at(
 def seek_group(
     session: DbConnection, topic: str, reader: ConsumerSpec, positions: Mapping[Priority, int]
 ) -> None:
-    """All that is out becomes void; in lanes that stay it is handed out again at once."""
+    """All that is out becomes void; in priorities that stay it is handed out again at once."""
     with session.transaction():
         group_rows.find_cursors(session, topic, reader, for_update=True)
-        for lane, position in positions.items():
+        for priority, position in positions.items():
             session.run(
                 f"UPDATE {tables.claims(topic)} SET {FREE} WHERE group_id=%s AND priority=%s",
-                (reader.group, lane.label),
+                (reader.group, priority.label),
             )
             session.run(
                 f"DELETE FROM {tables.retries(topic)} WHERE group_id=%s AND priority=%s "
                 "AND (state='retry' OR msg_id>%s)",
-                (reader.group, lane.label, position),
+                (reader.group, priority.label, position),
             )
             session.run(
                 f"UPDATE {tables.cursors(topic)} SET `offset`=%s, claimed=%s "
                 "WHERE group_key=%s AND token='' AND queue_id=0 AND priority=%s",
-                (position, position, reader.group, lane.label),
+                (position, position, reader.group, priority.label),
             )
         session.run(
             f"UPDATE {tables.claims(topic)} SET epoch=epoch+1, lease_until_ms=0 "

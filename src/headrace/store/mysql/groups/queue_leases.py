@@ -1,4 +1,4 @@
-"""Orderly reading: a member leases a queue of a lane and reads it alone, in order.
+"""Orderly reading: a member leases a queue of a priority and reads it alone, in order.
 
 Each queue of a group has a row in `msg_c` with owner, epoch and lease. Only who holds it commits.
 """
@@ -24,36 +24,36 @@ _THIS: Final = "group_key=%s AND token='#q' AND queue_id=%s AND priority=%s"
 
 @dataclass(frozen=True, slots=True)
 class QueueLease:
-    """One queue of one lane, held by one member of a group."""
+    """One queue of one priority, held by one member of a group."""
 
     group: str
     token: str
-    lane: Priority
+    priority: Priority
     queue: int
     epoch: int
     position: int
 
     @property
     def row(self) -> tuple[str, int, str]:
-        return self.group, self.queue, self.lane.label
+        return self.group, self.queue, self.priority.label
 
 
 def lease(
     session: DbConnection,
     topic: str,
     reader: ConsumerSpec,
-    lane: Priority,
+    priority: Priority,
     queue: int,
     bounds: Bounds,
 ) -> QueueLease | None:
     """The queue, when nobody else holds it."""
     if reader.group is None:
         raise BadTopicValue("queues are leased by members of a group")
-    row = (reader.group, queue, lane.label)
+    row = (reader.group, queue, priority.label)
     session.run(
         f"INSERT IGNORE INTO {tables.cursors(topic)} "
         "(group_id,token,priority,queue_id,`offset`,epoch) VALUES (%s,%s,%s,%s,%s,%s)",
-        (reader.group, _ROW_TOKEN, lane.label, queue, group_rows.start_of(reader, bounds),
+        (reader.group, _ROW_TOKEN, priority.label, queue, group_rows.start_of(reader, bounds),
          group_rows.new_epoch()),
     )  # fmt: skip
     with session.transaction():
@@ -68,7 +68,7 @@ def lease(
         [(epoch, position)] = session.rows(
             f"SELECT epoch,`offset` FROM {tables.cursors(topic)} WHERE {_THIS}", row
         )
-    return QueueLease(reader.group, reader.token, lane, queue, int(epoch), int(position))
+    return QueueLease(reader.group, reader.token, priority, queue, int(epoch), int(position))
 
 
 def read(
@@ -76,11 +76,11 @@ def read(
 ) -> list[StoredMessage]:
     """The next messages of the queue, in order."""
     rows = session.rows(
-        f"SELECT {SELECTED} FROM {tables.messages(topic, held.lane)} "
+        f"SELECT {SELECTED} FROM {tables.messages(topic, held.priority)} "
         f"WHERE queue_id=%s AND id>%s AND id<=%s AND flags=0 ORDER BY id LIMIT {limit}",
         (held.queue, max(after, bounds.low - 1), bounds.stable),
     )
-    return [message_of(row, held.lane, 1) for row in rows]
+    return [message_of(row, held.priority, 1) for row in rows]
 
 
 def commit(
@@ -95,8 +95,8 @@ def commit(
     )
     if not count:
         raise ClaimLost(
-            f"queue {held.queue} of lane {held.lane.label} in topic {topic!r} is not leased to "
-            f"{held.token!r} any more; nothing was committed"
+            f"{held.token!r} does not hold the lease of queue {held.queue} (priority "
+            f"{held.priority.label}) of topic {topic!r} any more; nothing was committed"
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from headrace.errors import BadTopicValue
 from headrace.model.topics.claim_plan import ClaimRange
-from headrace.model.topics.message_priority import Priority, lane_named
+from headrace.model.topics.message_priority import Priority, priority_named
 from headrace.store.mysql import tables
 from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.groups import group_rows
@@ -40,7 +40,7 @@ def nack(
         if ids is None:
             found = _all_of(session, topic, held)
         else:
-            found = [one for lane, number in ids if (one := held.set_aside(lane, number))]
+            found = [one for priority, number in ids if (one := held.set_aside(priority, number))]
             _check_messages(session, topic, found)
         for at in range(0, len(found), _PORTION):
             _insert(session, topic, reader, found[at : at + _PORTION], delay_ms, reason)
@@ -55,45 +55,47 @@ def nack(
 
 
 class _ClaimContents:
-    """What a claim has of each lane, without what was set aside before. A range that somebody left
-    behind and a message of it that is tried again may be in one claim: only one of them has it.
-    Thousands may be set aside at once, and others wait for the rows."""
+    """What a claim has of each priority, without what was nacked before. An expired range and a
+    retried message of it may be in one claim: only one of them has it. Thousands may be nacked at
+    once, and others wait for the rows."""
 
     def __init__(self, rows: Sequence[tuple[Any, ...]]) -> None:
         self._aside = {row[0]: set(group_rows.split_ids(row[5])) for row in rows}
         self._changed: set[int] = set()
         self._live: dict[Priority, list[_IdRange]] = {}
         for row in rows:
-            self._live.setdefault(lane_named(row[1]), []).extend(
+            self._live.setdefault(priority_named(row[1]), []).extend(
                 _IdRange(start, end, row[0], int(row[4]))
                 for start, end in _without(row[2], row[3], self._aside[row[0]])
             )
         for stretches in self._live.values():
             stretches.sort()
         self._before = {
-            (lane_named(row[1]), number) for row in rows for number in self._aside[row[0]]
+            (priority_named(row[1]), number) for row in rows for number in self._aside[row[0]]
         }
 
-    def set_aside(self, lane: Priority, number: int) -> _Retried | None:
+    def set_aside(self, priority: Priority, number: int) -> _Retried | None:
         """None when that was said before."""
-        live = self._live.get(lane, [])
+        live = self._live.get(priority, [])
         at = bisect_right(live, number, key=_start) - 1
         if at < 0 or number > live[at].end:
-            if (lane, number) in self._before:
+            if (priority, number) in self._before:
                 return None
-            raise BadTopicValue(f"message {number} of lane {lane.label} is not in the claim")
+            raise BadTopicValue(
+                f"message {number} of priority {priority.label} is not in the claim"
+            )
         _, _, claim_id, attempts = live[at]
         if number in self._aside[claim_id]:
             return None
         self._aside[claim_id].add(number)
         self._changed.add(claim_id)
-        return lane, number, attempts
+        return priority, number, attempts
 
     def stretches(self) -> Iterator[tuple[Priority, int, int]]:
-        """What is left of it, tombstones included: lane, first and last id."""
-        for lane, stretches in self._live.items():
+        """What is left of it, tombstones included: priority, first and last id."""
+        for priority, stretches in self._live.items():
             for one in stretches:
-                yield lane, one.start, one.end
+                yield priority, one.start, one.end
 
     def changed(self) -> list[tuple[int, set[int]]]:
         return [(claim_id, self._aside[claim_id]) for claim_id in sorted(self._changed)]
@@ -125,28 +127,28 @@ def _without(start: int, end: int, gone: Iterable[int]) -> Iterator[tuple[int, i
 def _all_of(session: DbConnection, topic: str, held: _ClaimContents) -> list[_Retried]:
     """Every message of the claim, set aside."""
     found = []
-    for lane, start, end in list(held.stretches()):
+    for priority, start, end in list(held.stretches()):
         for (number,) in session.rows(
-            f"SELECT id FROM {tables.messages(topic, lane)} "
+            f"SELECT id FROM {tables.messages(topic, priority)} "
             "WHERE id BETWEEN %s AND %s AND flags=0 ORDER BY id",
             (start, end),
         ):
-            if (one := held.set_aside(lane, number)) is not None:
+            if (one := held.set_aside(priority, number)) is not None:
                 found.append(one)
     return found
 
 
 def _check_messages(session: DbConnection, topic: str, found: Sequence[_Retried]) -> None:
     """A tombstone is no message."""
-    for lane in {one[0] for one in found}:
-        numbers = [number for its, number, _ in found if its is lane]
+    for priority in {one[0] for one in found}:
+        numbers = [number for its, number, _ in found if its is priority]
         rows = session.rows(
-            f"SELECT COUNT(*) FROM {tables.messages(topic, lane)} WHERE flags=0 AND id IN "
+            f"SELECT COUNT(*) FROM {tables.messages(topic, priority)} WHERE flags=0 AND id IN "
             f"({','.join(['%s'] * len(numbers))})",
             numbers,
         )
         if rows[0][0] != len(set(numbers)):
-            raise BadTopicValue(f"not all of these ids of lane {lane.label} are messages")
+            raise BadTopicValue(f"not all of these ids of priority {priority.label} are messages")
 
 
 def _insert(
@@ -158,9 +160,9 @@ def _insert(
     reason: str,
 ) -> None:
     values: list[object] = []
-    for lane, number, attempts in found:
+    for priority, number, attempts in found:
         state = "dead" if attempts >= reader.max_attempts else "retry"
-        values += [reader.group, lane.label, number, attempts, delay_ms, state]
+        values += [reader.group, priority.label, number, attempts, delay_ms, state]
         values.append(reason[:MAX_REASON] or None)
     session.run(
         f"INSERT INTO {tables.retries(topic)} (group_id,priority,msg_id,attempts,due_ms,state,"
@@ -179,7 +181,7 @@ def remove(
         portion = pieces[at : at + _PORTION]
         values: list[object] = [reader.group]
         for piece in portion:
-            values += [piece.lane.label, piece.start, piece.end]
+            values += [piece.priority.label, piece.start, piece.end]
         which = " OR ".join(["(priority=%s AND msg_id BETWEEN %s AND %s)"] * len(portion))
         session.run(
             f"DELETE FROM {tables.retries(topic)} "
@@ -189,7 +191,7 @@ def remove(
 
 
 def bury_range(
-    session: DbConnection, topic: str, lane: Priority, key: group_rows.Key, nacked: str
+    session: DbConnection, topic: str, priority: Priority, key: group_rows.Key, nacked: str
 ) -> None:
     """An expired range that was handed out too often: all its messages are dead."""
     table = tables.claims(topic)
@@ -204,7 +206,7 @@ def bury_range(
     session.run(
         f"INSERT INTO {tables.retries(topic)} (group_id,priority,msg_id,attempts,due_ms,state,"
         f"reason) SELECT l.group_id,l.priority,m.id,l.attempts,{NOW},'dead',%s "
-        f"FROM {table} l JOIN {tables.messages(topic, lane)} m "
+        f"FROM {table} l JOIN {tables.messages(topic, priority)} m "
         f"ON m.id BETWEEN l.start_id AND l.end_id AND m.flags=0{without} WHERE l.id=%s "
         "ON DUPLICATE KEY UPDATE attempts=VALUES(attempts), state='dead', reason=VALUES(reason)",
         (_GIVEN_UP, key[0]),
@@ -223,10 +225,10 @@ def dead(
     )
     found = []
     for label, number, attempts, reason in rows:
-        lane = lane_named(label)
+        priority = priority_named(label)
         its = session.rows(
-            f"SELECT {SELECTED} FROM {tables.messages(topic, lane)} WHERE id=%s", (number,)
+            f"SELECT {SELECTED} FROM {tables.messages(topic, priority)} WHERE id=%s", (number,)
         )
         if its:
-            found.append((message_of(its[0], lane, attempts), str(reason or "")))
+            found.append((message_of(its[0], priority, attempts), str(reason or "")))
     return found
