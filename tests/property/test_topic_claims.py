@@ -13,7 +13,7 @@ from headrace.model.topics.partitions import Bound, ClaimReason, OffsetRange, Pa
 from headrace.model.topics.retries import Place
 
 PARTITIONS: list[Partition] = [
-    (priority, partition) for priority in Priority for partition in (0, 1)
+    Partition(priority, index) for priority in Priority for index in (0, 1)
 ]
 MEMBERS = ("ann", "bob", "cid")
 MAX_ATTEMPTS = 3

@@ -62,7 +62,7 @@ def test_a_commit_outside_the_readable_range_is_refused(stop: int) -> None:
     with pytest.raises(ClaimLost):
         alone.commit(0, [(partition, stop)], {partition: Bound(0, 20)})
     with pytest.raises(ClaimLost):
-        alone.commit(0, [((Priority.LOW, 0), 1)], {partition: Bound(0, 20)})
+        alone.commit(0, [(Partition(Priority.LOW, 0), 1)], {partition: Bound(0, 20)})
 
 
 @given(st.integers(0, 1023), st.integers(0, (1 << 40) - 2))

@@ -18,6 +18,7 @@ from headrace.errors import (
     NoSuchTopic,
 )
 from headrace.model.topics.message_priority import Priority
+from headrace.model.topics.partitions import Partition
 from headrace.store.topics.types import ConsumerSpec, Entry
 from headrace.testing import RunningBroker, wait_for
 from support.access_matrix import Site
@@ -277,7 +278,7 @@ def test_a_group_of_rocketmq_clients_cannot_be_read_by_claims(
 ) -> None:
     def commit(broker: Broker) -> None:
         found = broker.get_vhost("/").topics.log.get(topic)
-        found.assigned.set("theirs", (Priority.MIDDLE, 0), 0)
+        found.assigned.set("theirs", Partition(Priority.MIDDLE, 0), 0)
 
     Site(running).do(commit)
 

@@ -9,10 +9,10 @@ import pytest
 from headrace.model.topics import claims
 from headrace.model.topics.claims import Claim, GroupClaims
 from headrace.model.topics.message_priority import Priority
-from headrace.model.topics.partitions import Bound
+from headrace.model.topics.partitions import Bound, Partition
 from headrace.model.topics.retries import Place
 
-PARTITION = (Priority.MIDDLE, 0)
+PARTITION = Partition(Priority.MIDDLE, 0)
 MANY = 60_000
 
 
@@ -95,7 +95,7 @@ def test_thousands_of_retries_are_nacked_without_a_query_for_each(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each of them is a span of its own: a search through all for each held the broker up."""
-    group, bounds = GroupClaims(), {(Priority.MIDDLE, 0): Bound(0, 5000)}
+    group, bounds = GroupClaims(), {Partition(Priority.MIDDLE, 0): Bound(0, 5000)}
     group.take(1, "m", group.plan(5000, 0, 1, bounds), 1, 30_000)
     group.nack_all(1, "m", due=1, now=1, max_attempts=9)
     group.take(2, "m", group.plan(5000, 0, 2, bounds), 2, 30_000)

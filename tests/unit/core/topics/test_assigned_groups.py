@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.core.topics.assigned_groups import AssignedOffsets
 from headrace.model.topics.message_priority import Priority
-from headrace.model.topics.partitions import Bound
+from headrace.model.topics.partitions import Bound, Partition
 from headrace.store.api.rows import CursorRow
 
 
@@ -25,7 +25,7 @@ def test_a_stored_position_is_never_behind_the_end_of_the_log() -> None:
     assigned = AssignedOffsets(rows, "uuid", lambda partition: Bound(0, 10))
 
     for offset in (4, 10, 1 << 50):
-        assigned.set("g", (Priority.MIDDLE, 0), offset)
+        assigned.set("g", Partition(Priority.MIDDLE, 0), offset)
 
-    assert assigned.get("g", (Priority.MIDDLE, 0)) == 1 << 50  # as its members see it
+    assert assigned.get("g", Partition(Priority.MIDDLE, 0)) == 1 << 50  # as its members see it
     assert [row.floor for row in rows.saved] == [4, 10, 10]
