@@ -86,7 +86,7 @@ entries = st.builds(
 @given(entries)
 def test_an_entry_is_kept_whole(entry: Entry) -> None:
     message = message_of(
-        encode_entry(entry), priority=entry.priority, partition=2, offset=5, time=7
+        encode_entry(entry), priority=entry.priority, partition_index=2, offset=5, time=7
     )
 
     assert message.id == (2 << 40) + 6

@@ -11,7 +11,7 @@ from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.partitions import Bound, Partition, message_id, place_of
 from headrace.model.topics.positions import ConsumerPositions
 
-partitions = st.tuples(st.sampled_from(Priority), st.integers(0, 2))
+partitions = st.builds(Partition, st.sampled_from(Priority), st.integers(0, 2))
 sizes = st.dictionaries(partitions, st.integers(0, 12), max_size=6)
 
 
