@@ -1,6 +1,6 @@
-"""How the page looks: light and dark, wide and narrow. Pictures of all of it are saved.
+"""How the page looks: light and dark, wide and narrow.
 
-HEADRACE_SHOTS names a directory for them; without it they go where pytest keeps temporary files.
+With HEADRACE_SHOTS set to a directory, a picture of each page is saved there.
 """
 
 from __future__ import annotations
@@ -179,17 +179,16 @@ def shop(managed: Broker, api: Api) -> Iterator[None]:
     connection.close()
 
 
-def shots(tmp_path: Path) -> Path:
-    directory = Path(os.environ.get("HEADRACE_SHOTS") or tmp_path)
-    directory.mkdir(parents=True, exist_ok=True)
-    return directory
+def save_picture(console: Console, name: str, *, full_page: bool = False) -> None:
+    if directory := os.environ.get("HEADRACE_SHOTS"):
+        console.page.screenshot(path=Path(directory) / f"{name}.png", full_page=full_page)
 
 
 @pytest.mark.usefixtures("shop")
 @pytest.mark.parametrize("width", [1440, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_page_is_too_wide_overlaps_is_pale_or_has_an_empty_chart(
-    browser: Browser, managed: Broker, tmp_path: Path, scheme: str, width: int
+    browser: Browser, managed: Broker, scheme: str, width: int
 ) -> None:
     context = browser.new_context(
         viewport={"width": width, "height": 900},
@@ -200,7 +199,7 @@ def test_no_page_is_too_wide_overlaps_is_pale_or_has_an_empty_chart(
     console.watch()
     console.page.goto(console.url)
     expect(console.page.get_by_label("Password")).to_be_visible()
-    console.page.screenshot(path=shots(tmp_path) / f"login-{width}-{scheme}.png")
+    save_picture(console, f"login-{width}-{scheme}")
     console.login()
     faults: list[str] = []
     for name, (parts, query) in PAGES.items():
@@ -216,9 +215,7 @@ def test_no_page_is_too_wide_overlaps_is_pale_or_has_an_empty_chart(
         faults += [f"{name}: {wider} pixels too wide"] if wider else []
         faults += [f"{name}: on each other: {one}" for one in console.page.evaluate(OVERLAPS)]
         faults += [f"{name}: pale: {one}" for one in console.page.evaluate(PALE)]
-        console.page.screenshot(
-            path=shots(tmp_path) / f"{name}-{width}-{scheme}.png", full_page=True
-        )
+        save_picture(console, f"{name}-{width}-{scheme}", full_page=True)
     context.close()
     assert faults == []
     assert console.problems == []

@@ -19,9 +19,9 @@ MESSAGE = bytes(1 << 20)
 
 HOLDING_CONSUMER = """
 import sys
-from headrace.verify.amqp_connection import Link
+from headrace.verify.amqp_connection import VerifyConnection
 from headrace.wire.amqp import methods as m
-link = Link(int(sys.argv[1]), heartbeat=1)
+link = VerifyConnection(int(sys.argv[1]), heartbeat=1)
 link.open_channel(1)
 link.call(1, m.BasicConsume(queue="q"), m.BasicConsumeOk)
 while True:

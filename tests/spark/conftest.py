@@ -10,19 +10,24 @@ from typing import Any
 
 import pytest
 
-SRC = Path(__file__).parents[2] / "src"
+from support.spark_lab import sessions
+
+HERE = Path(__file__).parent
 
 
-@pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+@pytest.fixture
+def spark() -> Any:  # noqa: ANN401 - pyspark's own
     if shutil.which("java") is None:
         message = "no Java: apt-get install openjdk-17-jre-headless"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
-    from support.spark_lab.sessions import new_session
+    return sessions.shared_session()
 
-    session = new_session()
-    yield session
-    session.stop()
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """Tests of other folders must not find the threads and sockets of Spark in their process."""
+    if nextitem is None or HERE not in nextitem.path.parents:
+        sessions.end_shared_session()
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +42,6 @@ def _quiet_imports() -> Iterator[None]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A session takes a minute to start on a busy machine, and the first test waits for it."""
-    here = Path(__file__).parent
     for item in items:
-        if here in item.path.parents and item.get_closest_marker("timeout") is None:
+        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(600))

@@ -257,8 +257,9 @@ def _holds(server: MariaDb, database: str, token: str) -> bool:
 
 
 def _start(running: ExitStack, role: str, *args: object) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "PYTHONPATH": str(Path(headrace.__file__).parents[1])}
-    command = [sys.executable, __file__, role, *map(str, args)]
+    roots = (Path(headrace.__file__).parents[1], Path(__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, roots))}
+    command = [sys.executable, "-m", "support.mysql_load", role, *map(str, args)]
     one = subprocess.Popen(command, env=environment)
     running.callback(_end, one)
     return one

@@ -13,8 +13,15 @@ from xdist.workermanage import WorkerController
 RECORDED = Path(__file__).parents[1] / "durations.txt"
 """Seconds that files of tests take, written by `pytest --record-durations`."""
 
-PROGRAMS = ("tests/browser/", "tests/docs/")
-"""Tests that only talk to programs: what else has run in their process does not disturb them."""
+COUNTING = (
+    "tests/integration/client/test_aio.py",
+    "tests/integration/client/test_connection_lifecycle.py",
+    "tests/integration/native/test_locate.py",
+    "tests/integration/native/test_staging.py",
+    "tests/integration/testing/",
+    "tests/unit/",
+)
+"""Tests that count threads, descriptors or memory: not in a process in which Spark has run."""
 
 
 def is_spark(file: str) -> bool:
@@ -25,8 +32,8 @@ class FileScheduling(LoadFileScheduling):
     """One worker runs all tests of a file; the files that take longest are started first.
 
     Half of the workers begin with the tests of Spark, with one session each: a JVM in every worker
-    would need more memory than a laptop has. Such a worker runs little else, because the threads
-    and sockets that Spark leaves would disturb tests that count those of their process.
+    would need more memory than a laptop has. Afterwards they run what does not count the threads
+    and descriptors of its process, because Spark leaves some.
     """
 
     def __init__(self, config: pytest.Config, log: Producer) -> None:
@@ -50,7 +57,7 @@ class FileScheduling(LoadFileScheduling):
         alone = len(self.nodes) == 1
         is_free = len(self._spark_nodes & set(self.nodes)) < self.numnodes // 2
         if node in self._spark_nodes and not alone:
-            files = spark or [file for file in others if file.startswith(PROGRAMS)]
+            files = spark or [file for file in others if not file.startswith(COUNTING)]
         elif alone:
             files = others or spark
         else:

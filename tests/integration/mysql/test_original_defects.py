@@ -117,7 +117,7 @@ def test_05_fails_for_readers_that_take_every_id_above_their_offset(
         return found
 
     monkeypatch.setattr(StableIds, "advance", everything_visible)
-    with pytest.raises(AssertionError, match="both_there was still False"):
+    with pytest.raises(AssertionError, match="both_there: still False"):
         see_that_nothing_is_skipped(engine, sql, group, patience=0.3)
 
 

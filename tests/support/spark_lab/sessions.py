@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
 TESTS = str(Path(__file__).parents[2])
 SRC = str(Path(__file__).parents[3] / "src")
+
+_shared: list[Any] = []
 
 
 def new_session(master: str = "local[2]", **settings: str) -> Any:  # noqa: ANN401 - pyspark's own
@@ -36,3 +40,26 @@ def new_session(master: str = "local[2]", **settings: str) -> Any:  # noqa: ANN4
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     return session
+
+
+def shared_session() -> Any:  # noqa: ANN401
+    """The session of this process: starting one takes longer than most tests."""
+    if not _shared:
+        _shared.append(new_session())
+    return _shared[0]
+
+
+def end_shared_session() -> None:
+    """End it, and the JVM, and let go of every socket to it."""
+    if not _shared:
+        return
+    session = _shared.pop()
+    gateway = session.sparkContext._gateway
+    session.stop()
+    gateway.shutdown()
+    SparkContext = type(session.sparkContext)
+    SparkContext._gateway = SparkContext._jvm = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        del session, gateway
+        gc.collect()
