@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from headrace.bulk.decode.batches import ColumnDecoder, cut
 from headrace.bulk.decode.queue_messages import ContentColumns
-from headrace.bulk.decode.records import Slice, rows_of
+from headrace.bulk.decode.records import Records, rows_of
 from headrace.bulk.decode.schema import COLUMNS
 from headrace.bulk.decode.topic_entries import EntryColumns
+from headrace.model.record_columns import RecordColumns
 from headrace.model.topics.message_priority import Priority
 from headrace.store.api.message_log import RecordDestination
 from headrace.store.log import record as r
@@ -21,9 +22,10 @@ from headrace.store.topics.entry import encode_entry
 from headrace.store.topics.types import Entry
 from headrace.wire.amqp.content import make_content
 from headrace.wire.amqp.properties import HeaderTable, Properties
+from headrace.wire.record_layout import inner_seed, segment_seed
 from support.example_counts import examples
 
-SEED = r.segment_seed(1 << 20)
+SEED = segment_seed(1 << 20)
 Rows = list[dict[str, object]]
 
 short = st.text(max_size=20).filter(lambda text: len(text.encode()) < 100)
@@ -58,14 +60,14 @@ entries = st.builds(
 )
 
 
-def segment(records: list[list[bytes]], grouped: bool) -> tuple[bytes, Slice]:
+def segment(records: list[list[bytes]], grouped: bool) -> tuple[bytes, Records]:
     """Records as they lie in a segment, and where they are."""
     data, positions, firsts, stops, offset = b"", [], [], [], 5
     for contents in records:
         out = r.OutgoingMessages(
             "ex", "a.b", 1, None, contents, [RecordDestination(3, offset, len(contents))], 2
         )
-        seed = r.inner_seed(SEED) if grouped else SEED
+        seed = inner_seed(SEED) if grouped else SEED
         parts, _ = r.messages_parts(out, seed=seed, time=1_700_000_000_123)
         positions.append(len(data))
         firsts.append(offset)
@@ -73,11 +75,11 @@ def segment(records: list[list[bytes]], grouped: bool) -> tuple[bytes, Slice]:
         stops.append(offset)
         data += b"".join(parts)
     columns = [np.array(one, np.int64) for one in (positions, firsts, firsts, stops)]
-    return data, Slice(*columns)
+    return data, RecordColumns(0, SEED, *columns)
 
 
-def decoded(data: bytes, part: Slice, decode: ColumnDecoder) -> Rows:
-    rows, damaged = rows_of(np.frombuffer(data, np.uint8), SEED, part)
+def decoded(data: bytes, part: Records, decode: ColumnDecoder) -> Rows:
+    rows, damaged = rows_of(np.frombuffer(data, np.uint8), part)
     assert not damaged
     found = cut(rows, "src", 7, list(COLUMNS), decode)
     return [row for batch in found for row in batch.to_pylist()]
@@ -143,7 +145,7 @@ def test_a_range_begins_and_ends_within_records(data: st.DataObject) -> None:
     stored, part = segment(contents, False)
     low = data.draw(st.integers(5, 17))
     high = data.draw(st.integers(low, 17))
-    wanted = Slice(
+    wanted = Records(
         part.positions, part.firsts, np.maximum(part.lows, low), np.minimum(part.highs, high)
     )
     rows = decoded(stored, wanted, ContentColumns)
@@ -157,7 +159,7 @@ def test_a_flipped_bit_is_reported_and_never_delivered(place: int, bit: int) -> 
     clean = decoded(stored, part, ContentColumns)
     hurt = bytearray(stored)
     hurt[place % len(hurt)] ^= 1 << bit
-    rows, damaged = rows_of(np.frombuffer(bytes(hurt), np.uint8), SEED, part)
+    rows, damaged = rows_of(np.frombuffer(bytes(hurt), np.uint8), part)
     found = cut(rows, "src", 7, list(COLUMNS), ContentColumns)
     shown = {row["offset"]: row for batch in found for row in batch.to_pylist()}
     assert set(shown) | set(damaged) == {row["offset"] for row in clean}

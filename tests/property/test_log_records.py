@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from headrace.store.api.message_log import RecordDestination
 from headrace.store.log import record as r
 from headrace.store.log.segment import Damage, SegmentRecord, parts_of, used_length, walk
+from headrace.wire.record_layout import inner_seed, segment_seed
 
 u64 = st.integers(0, 2**63)
 bases = st.integers(0, 2**40).map(lambda number: number * 8)
@@ -38,8 +39,8 @@ def encoded(out: r.OutgoingMessages, seed: int, time: int = 7) -> bytes:
 
 @given(out=outgoing, base=bases, time=st.integers(0, 2**50))
 def test_messages_survive_the_round_trip(out: r.OutgoingMessages, base: int, time: int) -> None:
-    data = encoded(out, r.segment_seed(base), time)
-    (step,) = walk(data, base, r.segment_seed(base))
+    data = encoded(out, segment_seed(base), time)
+    (step,) = walk(data, base, segment_seed(base))
     assert isinstance(step, SegmentRecord)
     messages = r.decode_messages(step.data, step.head, step.at)
 
@@ -63,7 +64,7 @@ def test_messages_survive_the_round_trip(out: r.OutgoingMessages, base: int, tim
 @given(ranges=settled, base=bases)
 def test_settlements_survive_the_round_trip(ranges: list[tuple[int, int, int]], base: int) -> None:
     (step,) = walk(
-        r.settled_bytes(ranges, seed=r.segment_seed(base), time=1), base, r.segment_seed(base)
+        r.settled_bytes(ranges, seed=segment_seed(base), time=1), base, segment_seed(base)
     )
 
     assert isinstance(step, SegmentRecord)
@@ -73,7 +74,7 @@ def test_settlements_survive_the_round_trip(ranges: list[tuple[int, int, int]], 
 @given(ranges=returned, base=bases)
 def test_returns_survive_the_round_trip(ranges: list[tuple[int, int, int, int]], base: int) -> None:
     (step,) = walk(
-        r.requeued_bytes(ranges, seed=r.segment_seed(base), time=1), base, r.segment_seed(base)
+        r.requeued_bytes(ranges, seed=segment_seed(base), time=1), base, segment_seed(base)
     )
 
     assert isinstance(step, SegmentRecord)
@@ -84,9 +85,9 @@ def test_returns_survive_the_round_trip(ranges: list[tuple[int, int, int, int]],
 def test_a_record_is_refused_in_another_segment(
     out: r.OutgoingMessages, base: int, other: int
 ) -> None:
-    data = encoded(out, r.segment_seed(base))
+    data = encoded(out, segment_seed(base))
 
-    assert bool(list(walk(data, other, r.segment_seed(other)))) == (
+    assert bool(list(walk(data, other, segment_seed(other)))) == (
         base == other or not used_length(data)
     )
 
@@ -95,14 +96,14 @@ def test_a_record_is_refused_in_another_segment(
 def test_a_flipped_bit_in_the_head_is_noticed(
     out: r.OutgoingMessages, base: int, where: int, bit: int
 ) -> None:
-    data = bytearray(encoded(out, r.segment_seed(base)))
+    data = bytearray(encoded(out, segment_seed(base)))
     head = r.read_head(bytes(data))
     assert head is not None
     data[where % head.head_size] ^= 1 << bit
 
     assert not [
         step
-        for step in walk(bytes(data), base, r.segment_seed(base))
+        for step in walk(bytes(data), base, segment_seed(base))
         if isinstance(step, SegmentRecord)
     ]
 
@@ -111,17 +112,17 @@ def test_a_flipped_bit_in_the_head_is_noticed(
 def test_a_group_holds_its_records_and_hides_them_from_a_walk(
     outs: list[r.OutgoingMessages], ranges: list[tuple[int, int, int]], base: int
 ) -> None:
-    inner = r.inner_seed(r.segment_seed(base))
+    inner = inner_seed(segment_seed(base))
     records = [encoded(out, inner) for out in outs]
     records.append(r.settled_bytes(ranges, seed=inner, time=1))
     body = b"".join(records)
-    data = r.group_head(body, len(records), seed=r.segment_seed(base), time=1) + body
-    (step,) = walk(data, base, r.segment_seed(base))
+    data = r.group_head(body, len(records), seed=segment_seed(base), time=1) + body
+    (step,) = walk(data, base, segment_seed(base))
     assert isinstance(step, SegmentRecord)
 
     assert r.group_is_good(data, step.head)
     assert [data[part.at : part.at + part.head.size] for part in parts_of(step)] == records
-    assert not list(walk(bytes(r.HEAD_SIZE) + body, base, r.segment_seed(base)))
+    assert not list(walk(bytes(r.HEAD_SIZE) + body, base, segment_seed(base)))
 
 
 @given(
@@ -136,12 +137,12 @@ def test_a_flipped_bit_anywhere_in_a_group_is_noticed(
     out = r.OutgoingMessages(
         "x", "k", 0, None, contents, [RecordDestination(1, 0, len(contents))], 2
     )
-    body = encoded(out, r.inner_seed(r.segment_seed(base)))
-    data = bytearray(r.group_head(body, 1, seed=r.segment_seed(base), time=1) + body)
+    body = encoded(out, inner_seed(segment_seed(base)))
+    data = bytearray(r.group_head(body, 1, seed=segment_seed(base), time=1) + body)
     data[where % len(data)] ^= 1 << bit
     steps = [
         step
-        for step in walk(bytes(data), base, r.segment_seed(base))
+        for step in walk(bytes(data), base, segment_seed(base))
         if isinstance(step, SegmentRecord)
     ]
 
@@ -151,7 +152,7 @@ def test_a_flipped_bit_anywhere_in_a_group_is_noticed(
 @given(data=st.binary(max_size=400), base=bases)
 def test_garbage_is_no_record(data: bytes, base: int) -> None:
     assert not [
-        step for step in walk(data, base, r.segment_seed(base)) if not isinstance(step, Damage)
+        step for step in walk(data, base, segment_seed(base)) if not isinstance(step, Damage)
     ]
 
 

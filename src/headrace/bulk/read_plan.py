@@ -7,25 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.store.api.message_log import Stretch
+from headrace.model.record_columns import RecordColumns
 from headrace.wire.native.payloads import pack, unpack_trusted
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Records of one destination in one segment: four columns of 64-bit numbers."""
-
-    base: int
-    seed: int  # of the sums of heads in this segment
-    positions: bytes  # in the whole log
-    firsts: bytes
-    lows: bytes
-    highs: bytes
-
-    @classmethod
-    def of(cls, one: Stretch) -> Piece:
-        columns = (one.positions, one.firsts, one.lows, one.highs)
-        return cls(one.base, one.seed, *(column.tobytes() for column in columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +21,25 @@ class ReadPlan:
     lane: str  # of a topic
     columns: Sequence[str]
     next: int  # the offset at which the client goes on
-    pieces: tuple[Piece, ...]
+    pieces: tuple[RecordColumns[bytes], ...]  # one per segment
 
     def encode(self) -> bytes:
         return pack(
             {
                 **{name: getattr(self, name) for name in _PLAIN},
                 "columns": list(self.columns),
-                "pieces": [[getattr(one, name) for name in _PIECE] for one in self.pieces],
+                "pieces": [list(one) for one in self.pieces],
             }
         )
 
     @classmethod
     def decode(cls, data: bytes) -> ReadPlan:
         fields: dict[str, Any] = unpack_trusted(data)
-        fields["pieces"] = tuple(Piece(*one) for one in fields["pieces"])
+        fields["pieces"] = tuple(RecordColumns(*one) for one in fields["pieces"])
         return cls(**fields)
 
 
 _PLAIN = ("kind", "source", "partition", "lane", "next")
-_PIECE = ("base", "seed", "positions", "firsts", "lows", "highs")
 
 
 @dataclass(frozen=True, slots=True)

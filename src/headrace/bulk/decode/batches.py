@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from headrace.bulk.decode.gather import Bytes, Places, is_constant, pick_text
 from headrace.bulk.decode.queue_messages import ContentColumns
-from headrace.bulk.decode.records import MessageRows, Slice, portions, rows_of
+from headrace.bulk.decode.records import MessageRows, portions, rows_of
 from headrace.bulk.decode.schema import COLUMNS, schema_of
 from headrace.bulk.decode.topic_entries import EntryColumns
-from headrace.bulk.read_plan import Piece, ReadPlan
+from headrace.bulk.read_plan import ReadPlan
 from headrace.errors import StoreError
-from headrace.store.disk import PAGE
-from headrace.store.log.record import HEAD_SIZE
+from headrace.model.record_columns import RecordColumns
+from headrace.wire.record_layout import RECORD_HEAD_SIZE
 
 BATCH_BYTES = 4 << 20
 BATCH_ROWS = 65_536
@@ -89,23 +89,20 @@ _NEAR = 1 << 16  # pages between records are read too if they are not more
 def batches_of(job: ReadPlan, segments: Sequence[int]) -> Iterator[pa.RecordBatch]:
     """In order; StoreError when something is damaged. ``segments`` are descriptors, one per piece;
     they may be closed when the iterator has ended."""
-    for piece, fd in zip(job.pieces, segments, strict=True):
-        yield from _batches(job, piece, fd)
+    for one, fd in zip(job.pieces, segments, strict=True):
+        yield from _batches(job, one, fd)
 
 
-def _batches(job: ReadPlan, piece: Piece, fd: int) -> Iterator[pa.RecordBatch]:
+def _batches(job: ReadPlan, packed: RecordColumns[bytes], fd: int) -> Iterator[pa.RecordBatch]:
     mapping = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
     data: Bytes = np.frombuffer(mapping, np.uint8)
-    columns = [
-        np.frombuffer(one, np.uint64).astype(np.int64)
-        for one in (piece.positions, piece.firsts, piece.lows, piece.highs)
-    ]
-    columns[0] -= piece.base
-    _read_ahead(mapping, columns[0], columns[0] + HEAD_SIZE, job)
-    for part in portions(data, Slice(*columns), PORTION_BYTES):
+    columns = packed.map(lambda one: np.frombuffer(one, np.uint64).astype(np.int64))
+    at = columns.positions - columns.base
+    _read_ahead(mapping, at, at + RECORD_HEAD_SIZE, job)
+    for part in portions(data, columns._replace(positions=at), PORTION_BYTES):
         sizes = data[: len(data) // 4 * 4].view(np.uint32)[part.positions // 4 + 1]
         _read_ahead(mapping, part.positions, part.positions + sizes, job)
-        rows, damaged = rows_of(data, piece.seed, part)
+        rows, damaged = rows_of(data, part)
         if damaged:
             raise StoreError(
                 f"{len(damaged)} messages of {job.source} cannot be read, the first has offset "
@@ -119,7 +116,7 @@ def _read_ahead(mapping: mmap.mmap, starts: Places, stops: Places, job: ReadPlan
     """Map the pages of these bytes. StoreError when the disk cannot read one: to touch it then
     would end the process with SIGBUS."""
     edges = np.flatnonzero(starts[1:] > stops[:-1] + _NEAR) + 1
-    firsts = starts[np.r_[0, edges]] // PAGE * PAGE
+    firsts = starts[np.r_[0, edges]] // mmap.PAGESIZE * mmap.PAGESIZE
     ends = np.minimum(stops[np.r_[edges - 1, len(stops) - 1]], len(mapping))
     for start, stop in zip(firsts.tolist(), ends.tolist(), strict=True):
         try:

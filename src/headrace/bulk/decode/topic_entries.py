@@ -13,15 +13,13 @@ from headrace.bulk.decode.gather import Places, distinct, numbers, pick, pick_te
 from headrace.bulk.decode.records import MessageRows
 from headrace.bulk.decode.schema import COLUMNS, PROPERTIES
 from headrace.bulk.decode.text_maps import PropertyColumn, maps_of
-from headrace.store.topics.entry import HEAD_SIZE, EntryFlags
+from headrace.wire.record_layout import ENTRY_FIELDS, ENTRY_HEAD, ENTRY_HEAD_SIZE, EntryFlags
 
-# The head of an entry, see store/topics/entry.py; lengths are in the order of the fields.
-_LENGTHS = ("key", "tags", "message_id", "token", "source_ip")
+_LENGTHS = ENTRY_FIELDS[2:7]  # of key, tags, message_id, token, source_ip, in their order
+_TYPES = {"B": "u1", "H": "<u2", "I": "<u4", "q": "<i8", "Q": "<u8"}  # NumPy's names of them
 _HEAD = np.dtype(
-    [("version", "u1"), ("flags", "u1"), *((name, "<u2") for name in _LENGTHS),
-     ("properties", "<u4"), ("born", "<i8"), ("spare", "<u8")]
-)  # fmt: skip
-assert _HEAD.itemsize == HEAD_SIZE
+    [(name, _TYPES[code]) for name, code in zip(ENTRY_FIELDS, ENTRY_HEAD.format[1:], strict=True)]
+)
 
 
 class EntryColumns:
@@ -30,7 +28,7 @@ class EntryColumns:
     def __init__(self, rows: MessageRows, lane: str) -> None:
         self._rows = rows
         self._lane = lane
-        self._heads = numbers(rows.data, f"V{HEAD_SIZE}")[rows.starts].view(_HEAD)
+        self._heads = numbers(rows.data, f"V{ENTRY_HEAD_SIZE}")[rows.starts].view(_HEAD)
         self._flags = np.ascontiguousarray(self._heads["flags"])
 
     def make(self, name: str) -> pa.Array:
@@ -87,7 +85,7 @@ class EntryColumns:
     @cached_property
     def _places(self) -> dict[str, PropertyColumn]:
         rows = self._rows
-        at = rows.starts + HEAD_SIZE
+        at = rows.starts + ENTRY_HEAD_SIZE
         found = {}
         for name in _LENGTHS:
             lengths = self._heads[name].astype(np.int64)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.bulk.columns import COLUMNS
-from headrace.bulk.read_plan import FetchRequest, Piece, ReadPlan
+from headrace.bulk.read_plan import FetchRequest, ReadPlan
 from headrace.core.access.user import is_loopback
 from headrace.core.spark_support.pins import PinTarget
 from headrace.errors import (
@@ -25,8 +25,7 @@ from headrace.model.epochs import end_of_epoch
 from headrace.model.permissions import READ
 from headrace.model.topics.partitions import partition_of
 from headrace.server.native.channel import Channel
-from headrace.store.api.message_log import MessageLog, Stretch
-from headrace.store.disk import File
+from headrace.store.api.message_log import MessageLog, SegmentFile
 from headrace.wire.native.payloads import Op, Request
 
 if TYPE_CHECKING:
@@ -152,13 +151,13 @@ def check_seen(
 
 
 def _fetch(session: Session, channel: Channel, request: Request, is_second: bool = False) -> None:
-    job, stretches = _job(session, request)
+    plan, segments = _plan(session, request)
     assert request.ch is not None
-    order = FetchRequest(request.rid, request.ch, job)
+    order = FetchRequest(request.rid, request.ch, plan)
     again = None if is_second else lambda: _fetch(session, channel, request, is_second=True)
     with ExitStack() as lent:
         try:
-            files = [lent.enter_context(one.file.lent()) for one in stretches]
+            files = [lent.enter_context(one.lent()) for one in segments]
         except OSError as error:
             raise StoreError(f"the messages cannot be read now: {error}") from error
         session.fetch(order, files, again)
@@ -171,25 +170,25 @@ def _locate(session: Session, channel: Channel, request: Request) -> None:
     """
     if not is_loopback(session.transport.peer_host):
         raise Unsupported("files are named only to readers on the broker's own machine")
-    job, stretches = _job(session, request)  # checks the permission first
+    plan, segments = _plan(session, request)  # checks the permission first
     if not request.flag("seeds"):
         raise Unsupported("this reader does not know the sums of the files: fetch the messages")
     try:
-        files = [_file(one.file) for one in stretches]
+        files = [_file(one) for one in segments]
         boot = Path(BOOT_ID).read_text().strip()
     except OSError as error:
         raise Unsupported(f"the files cannot be named here: {error}") from None
-    session.respond(request, job=job.encode(), files=files, boot=boot)
+    session.respond(request, job=plan.encode(), files=files, boot=boot)
 
 
-def _file(file: File) -> list[object]:
+def _file(file: SegmentFile) -> list[object]:
     """A file's name, and what tells it from another of that name."""
     with file.lent() as fd:
         known = os.fstat(fd)
         return [os.readlink(f"/proc/self/fd/{fd}"), known.st_dev, known.st_ino]
 
 
-def _job(session: Session, request: Request) -> tuple[ReadPlan, list[Stretch]]:
+def _plan(session: Session, request: Request) -> tuple[ReadPlan, list[SegmentFile]]:
     """What the request wants to read, as far as one answer goes."""
     columns = tuple(request.texts("columns")) or tuple(COLUMNS)
     unknown = [name for name in columns if name not in COLUMNS]
@@ -206,17 +205,17 @@ def _job(session: Session, request: Request) -> tuple[ReadPlan, list[Stretch]]:
         _check_complete(held, partition, start, log.reads.readable_range(number, synced).complete)
     epoch = request.whole("epoch") if "epoch" in request.fields else None
     check_seen(session, held, partition, start if epoch is None else end, epoch)
-    stretches, following = log.reads.locate(number, start, end, synced)
-    job = ReadPlan(
+    found = log.reads.locate(number, start, end, synced)
+    plan = ReadPlan(
         kind=held.kind,
         source=held.name,
         partition=partition,
         lane=lanes[partition],
         columns=columns,
-        next=following,
-        pieces=tuple(map(Piece.of, stretches)),
+        next=found.next_offset,
+        pieces=tuple(one.map(bytes) for one in found.columns),
     )
-    return job, stretches
+    return plan, found.files
 
 
 def _check_complete(held: PinTarget, partition: int, start: int, complete: int) -> None:

@@ -16,8 +16,8 @@ from typing import NamedTuple, Protocol
 from headrace.model.epochs import Epochs
 from headrace.model.histogram import Histogram
 from headrace.model.readable_range import ReadableRange
+from headrace.model.record_columns import RecordColumns
 from headrace.model.retention import Retention
-from headrace.store.disk import File
 
 
 class DurabilityLevel(enum.IntEnum):
@@ -73,17 +73,19 @@ class StoredExtent(NamedTuple):
     size: int  # bytes, about
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """Records of one destination in one segment, as columns of 64-bit numbers."""
+class SegmentFile(Protocol):
+    """A file of the log, for another process that reads it."""
 
-    base: int  # the position at which the segment begins
-    seed: int  # of the sums of heads in it
-    file: File
-    positions: array[int]
-    firsts: array[int]  # the offset of each record's first message
-    lows: array[int]  # which offsets of each record are wanted: lows .. highs - 1
-    highs: array[int]
+    def lent(self) -> AbstractContextManager[int]:
+        """Its descriptor."""
+
+
+class LocatedRecords(NamedTuple):
+    """Where the records of a range are: columns and the file of each segment."""
+
+    columns: list[RecordColumns[array[int]]]
+    files: list[SegmentFile]
+    next_offset: int  # behind what was located
 
 
 class LogReads(Protocol):
@@ -124,10 +126,10 @@ class LogReads(Protocol):
         Damaged messages are reported and left out.
         """
 
-    def locate(self, queue: int, start: int, stop: int, synced: int) -> tuple[list[Stretch], int]:
+    def locate(self, queue: int, start: int, stop: int, synced: int) -> LocatedRecords:
         """The records that hold start .. stop - 1, as far as they are synced and still needed,
-        for a process that maps the segments itself; and the next offset: ``stop``, unless there
-        were too many for one result."""
+        for a process that maps the segments itself; ``next_offset`` is ``stop`` unless there were
+        too many for one result."""
 
 
 class LogSpace(Protocol):

@@ -9,6 +9,7 @@ from headrace.store.log import record as r
 from headrace.store.log.group_commit import Buffer, SegmentWrite
 from headrace.store.log.segment import Segment
 from headrace.store.log.segment_list import SegmentList
+from headrace.wire.record_layout import inner_seed
 
 # Seed and synced bytes of a segment -> the record for it, in pieces, and its size, which does not
 # depend on them.
@@ -120,7 +121,7 @@ class AtomicGroup:
 
     def encode(self, seed: int, time: int, synced: int = 0) -> list[bytes]:
         """The record, once it is measured. The writer's thread does this: it may take long."""
-        inner = r.inner_seed(seed)
+        inner = inner_seed(seed)
         parts: list[bytes] = []
         for out in self.messages:
             parts += r.messages_parts(out, seed=inner, time=time, synced=synced)[0]

@@ -14,6 +14,7 @@ from headrace.model.intervals import Intervals
 from headrace.store.log import record as r
 from headrace.store.log.queue_index import IndexEntry
 from headrace.store.log.segment import Segment
+from headrace.wire.record_layout import MESSAGES, inner_seed
 
 Sound = Callable[[IndexEntry], list[bool]]  # per message of the record: can it be read
 
@@ -70,9 +71,9 @@ def sound_messages(segment: Segment, entry: IndexEntry) -> list[bool]:
     head = r.read_head(start)
     data = segment.read(entry.position, head.size) if head is not None else b""
     nothing = [False] * (entry.stop - entry.first)
-    if head is None or head.kind != r.MESSAGES:
+    if head is None or head.kind != MESSAGES:
         return nothing
-    seeds = (segment.seed, r.inner_seed(segment.seed))
+    seeds = (segment.seed, inner_seed(segment.seed))
     if not any(r.head_is_good(data, head, seed) for seed in seeds):
         return nothing
     return sound_contents(data, head, 0) or nothing
@@ -80,7 +81,7 @@ def sound_messages(segment: Segment, entry: IndexEntry) -> list[bool]:
 
 def sound_contents(data: bytes, head: r.RecordHead, at: int) -> list[bool] | None:
     """Message by message whether its sum is right; None if the head cannot be decoded."""
-    messages = r.decode_messages(data, head, at) if head.kind == r.MESSAGES else None
+    messages = r.decode_messages(data, head, at) if head.kind == MESSAGES else None
     if messages is None:
         return None
     position = at + head.head_size

@@ -6,15 +6,16 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import groupby
+from operator import itemgetter
 
 from headrace.model.epochs import Epochs
 from headrace.model.intervals import Intervals
 from headrace.model.readable_range import ReadableRange
-from headrace.store.api.message_log import StoredExtent, Stretch
-from headrace.store.disk import File
+from headrace.model.record_columns import RecordColumns
+from headrace.store.api.message_log import LocatedRecords, StoredExtent
 from headrace.store.log.log_index import LogIndex
-from headrace.store.log.queue_index import Columns, QueueIndex
 from headrace.store.log.record_reader import RecordReader
+from headrace.store.log.segment import Segment
 from headrace.store.log.segment_list import SegmentList
 
 MAX_RECORDS = 32_768  # of one answer: to find them must not take the loop long
@@ -92,55 +93,50 @@ class CommitLogReads:
         has come in since: their positions say nothing."""
         return position < synced or self._segments.at(position).cold
 
-    def locate(self, queue: int, start: int, stop: int, synced: int) -> tuple[list[Stretch], int]:
-        """The records that hold start .. stop - 1, as far as they are safe and needed by somebody,
-        and the offset at which to go on: ``stop``, unless there were too many."""
+    def locate(self, queue: int, start: int, stop: int, synced: int) -> LocatedRecords:
+        located = LocatedRecords([], [], stop)
         index = self._index.queues.get(queue)
         if index is None:
-            return [], stop
+            return located
         found = index.columns(start, stop, MAX_RECORDS)
-        count = len(found.firsts)
-        following = found.stops[-1] if count == MAX_RECORDS else stop
+        count = len(found.positions)
+        following = found.high_offsets[-1] if count == MAX_RECORDS else stop
         while count and not self._is_safe(found.positions[count - 1], synced):
             count -= 1
-        stretches: list[Stretch] = []
-        for base, low, high in self._by_segment(found.positions[:count]):
-            if len(stretches) == MAX_SEGMENTS:
-                following = found.firsts[low]
+        for segment, low, high in self._by_segment(found.positions[:count]):
+            if len(located.files) == MAX_SEGMENTS:
+                following = found.first_offsets[low]
                 break
-            part = Columns(*(column[low:high] for column in found))
-            stretches.append(self._stretch(index, base, part, start, stop))
-        return stretches, max(start, min(following, stop))
+            assert segment.file is not None, "what is synced has a file"
+            part = found.map(itemgetter(slice(low, high)))
+            part = part._replace(base=segment.base, seed=segment.seed)
+            located.columns.append(_trimmed(part, index.gone, start, stop))
+            located.files.append(segment.file)
+        return located._replace(next_offset=max(start, min(following, stop)))
 
-    def _by_segment(self, positions: array[int]) -> Iterator[tuple[int, int, int]]:
+    def _by_segment(self, positions: array[int]) -> Iterator[tuple[Segment, int, int]]:
+        """(segment, low, high): positions[low:high] are in that segment."""
         bases = self._segments.bases
         low = 0
         for place, group in groupby([bisect_right(bases, one) for one in positions]):
             high = low + len(list(group))
-            yield bases[place - 1], low, high
+            yield self._segments.at(bases[place - 1]), low, high
             low = high
 
-    def _stretch(
-        self, index: QueueIndex, base: int, part: Columns, start: int, stop: int
-    ) -> Stretch:
-        segment = self._segments.at(base)
-        assert segment.file is not None, "what is synced has a file"
-        where = (base, segment.seed, segment.file)
-        if index.gone.highest() <= max(start, part.firsts[0]):
-            lows, highs = part.firsts[:], part.stops[:]
-            lows[0] = max(lows[0], start)
-            highs[-1] = min(highs[-1], stop)
-            return Stretch(*where, part.positions, part.firsts, lows, highs)
-        return _without_gone(index.gone, where, part, start, stop)
 
-
-def _without_gone(
-    gone: Intervals, where: tuple[int, int, File], part: Columns, start: int, stop: int
-) -> Stretch:
-    """Messages that nobody needs may be missing tomorrow: they are not shown today."""
+def _trimmed(
+    part: RecordColumns[array[int]], gone: Intervals, start: int, stop: int
+) -> RecordColumns[array[int]]:
+    """What is wanted of the records: start .. stop - 1 without messages that are not needed any
+    more, which may be missing later."""
+    if gone.highest() <= max(start, part.first_offsets[0]):
+        lows, highs = part.first_offsets[:], part.high_offsets[:]
+        lows[0] = max(lows[0], start)
+        highs[-1] = min(highs[-1], stop)
+        return part._replace(low_offsets=lows, high_offsets=highs)
     columns = [array("Q") for _ in range(4)]
-    for first, end, position in zip(*part, strict=True):
+    for position, first, _, end in zip(*part[2:], strict=True):
         for low, high in gone.missing(max(first, start), min(end, stop)):
             for column, value in zip(columns, (position, first, low, high), strict=True):
                 column.append(value)
-    return Stretch(*where, *columns)
+    return RecordColumns(part.base, part.seed, *columns)

@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from headrace.model.intervals import Intervals
+from headrace.model.record_columns import RecordColumns
 from headrace.model.retention import Retention
 
 _TRIM = 1024
@@ -23,14 +24,6 @@ class IndexEntry(NamedTuple):
     position: int
     weight: int  # bytes that one message holds alive, its share of the record
     time: int
-
-
-class Columns(NamedTuple):
-    """Many entries: one array per field."""
-
-    firsts: array[int]
-    stops: array[int]
-    positions: array[int]
 
 
 def entry_weight(size: int, count: int, destinations: int) -> int:
@@ -123,13 +116,14 @@ class QueueIndex:
             self._times[where],
         )
 
-    def columns(self, start: int, stop: int, limit: int) -> Columns:
+    def columns(self, start: int, stop: int, limit: int) -> RecordColumns[array[int]]:
         """The entries that hold offsets of start .. stop - 1, at most ``limit`` of them."""
         low = max(bisect_right(self._firsts, start, self._head) - 1, self._head)
         if low < len(self._stops) and self._stops[low] <= start:
             low += 1
         high = min(bisect_left(self._firsts, stop, low), low + limit)
-        return Columns(self._firsts[low:high], self._stops[low:high], self._positions[low:high])
+        firsts, stops = self._firsts[low:high], self._stops[low:high]
+        return RecordColumns(0, 0, self._positions[low:high], firsts, firsts, stops)
 
     def release(self) -> None:
         """Forget entries at the head whose messages need not be kept."""

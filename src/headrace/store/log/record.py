@@ -1,54 +1,34 @@
-"""Records of the commit log <-> bytes. No files, no clock.
-
-Little-endian. A record begins at a multiple of 8 and is padded to one:
-
-    0  u32  crc32 of bytes 4 .. head size, seeded with the segment's base: see segment_seed
-    4  u32  size of the whole record
-    8  u32  head size: everything before the contents
-   12  u8   kind       13  u8  level       14  u16  destinations
-   16  u32  count      20  u32  groups: crc32 of everything behind the head; others: how many bytes
-                                of the segment were synced when the record was appended
-   24  u64  time, ms since 1970
-
-    MESSAGES  32  u64  ttl in ms + 1, 0 = none
-              40  u16  channel    42  u8 length of exchange    43  u8 length of key    44  u32  0
-              48  exchange, key, padded to 8
-                  destinations x { u64 queue, u64 first offset, u64 count }
-                  count x u32 length of content, count x u32 crc32 of content
-                  contents end to end
-    SETTLED   32  count x { u64 queue, u64 first, u64 stop }
-    REQUEUED  32  count x { u64 queue, u64 first, u64 stop, u64 deliveries }
-    GROUP     32  count whole records, which apply all or not at all
-
-The seed keeps a record from being taken for one of another segment. Each content has a sum of its
-own, so damage costs one message; a group has one over everything, so it is there or it is not.
-Records inside a group have a seed of their own: what is left of a torn group is no record.
-"""
+"""Records of the commit log <-> bytes; the layout is in wire/record_layout. No files, no clock."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from headrace.store.api.message_log import RecordDestination
+from headrace.wire.record_layout import (
+    DESTINATION,
+    GROUP,
+    MESSAGES,
+    RECORD_HEAD,
+    RECORD_HEAD_SIZE,
+    REQUEUED,
+    ROUTE,
+    SETTLED,
+)
 
-MESSAGES, SETTLED, REQUEUED, GROUP = 1, 2, 3, 4
 KINDS = frozenset((MESSAGES, SETTLED, REQUEUED, GROUP))
+HEAD_SIZE: Final = RECORD_HEAD_SIZE
 
-_HEAD = Struct("<IIIBBHIIQ")
 _AFTER_CRC = Struct("<IIBBHIIQ")
 _CRC = Struct("<I")
-_ROUTE = Struct("<QHBBI")
-_PLACED = Struct("<QQQ")
 _SETTLED = Struct("<QQQ")
 _REQUEUED = Struct("<QQQQ")
-HEAD_SIZE = _HEAD.size
 ALIGN = 8
 AT_ONCE = 4096  # sums of messages between which the writer's thread lets others run
-assert HEAD_SIZE == 32
 assert array("I").itemsize == 4
 
 _PADDING = [bytes(n) for n in range(ALIGN)]
@@ -88,19 +68,6 @@ def _seal(kind: int, head: bytes, *, size: int, seed: int, count: int, time: int
     head_size = HEAD_SIZE + len(head)
     rest = _AFTER_CRC.pack(size, head_size, kind, level, destinations, count, body_crc, time) + head
     return _CRC.pack(crc32(rest, seed)) + rest
-
-
-def segment_seed(base: int, whole_from: int = 0) -> int:
-    """What seeds the sums of the heads in a segment: its base, as if it stood before each head.
-
-    Segments that begin below ``whole_from`` are of version 1 and have the low half of it only.
-    """
-    return crc32(base.to_bytes(8, "little")) if base >= whole_from else base & 0xFFFFFFFF
-
-
-def inner_seed(seed: int) -> int:
-    """What seeds the sums of records inside a group."""
-    return seed ^ 1
 
 
 def padding(size: int) -> bytes:
@@ -165,10 +132,10 @@ def _route(out: OutgoingMessages) -> bytes:
     names = exchange + key
     return b"".join(
         (
-            _ROUTE.pack(ttl, out.channel_number, len(exchange), len(key), 0),
+            ROUTE.pack(ttl, out.channel_number, len(exchange), len(key), 0),
             names,
             padding(len(names)),
-            *[_PLACED.pack(one.queue, one.first, one.count) for one in out.placed],
+            *[DESTINATION.pack(one.queue, one.first, one.count) for one in out.placed],
         )
     )
 
@@ -213,7 +180,7 @@ def read_head(data: bytes, offset: int = 0) -> RecordHead | None:
     """The fixed part at ``offset``; None unless it could be one. The sum is not checked yet."""
     if len(data) - offset < HEAD_SIZE:
         return None
-    head = RecordHead(*_HEAD.unpack_from(data, offset))
+    head = RecordHead(*RECORD_HEAD.unpack_from(data, offset))
     sound = (
         head.kind in KINDS
         and HEAD_SIZE <= head.head_size <= head.size
@@ -233,22 +200,22 @@ def head_is_good(data: bytes, head: RecordHead, seed: int, offset: int = 0) -> b
 
 def decode_messages(data: bytes, head: RecordHead, offset: int = 0) -> MessagesHead | None:
     """A MESSAGES head whose sum is good; None when its parts do not add up all the same."""
-    ttl, channel_number, exchange_length, key_length, _ = _ROUTE.unpack_from(
+    ttl, channel_number, exchange_length, key_length, _ = ROUTE.unpack_from(
         data, offset + HEAD_SIZE
     )
-    at = offset + HEAD_SIZE + _ROUTE.size
+    at = offset + HEAD_SIZE + ROUTE.size
     names = exchange_length + key_length
     exchange = data[at : at + exchange_length].decode("utf-8", "surrogateescape")
     key = data[at + exchange_length : at + names].decode("utf-8", "surrogateescape")
     at += names + (-names % ALIGN)
     table = 4 * head.items
-    if at + head.destinations * _PLACED.size + 2 * table != offset + head.head_size:
+    if at + head.destinations * DESTINATION.size + 2 * table != offset + head.head_size:
         return None
     placed = tuple(
-        RecordDestination(*_PLACED.unpack_from(data, at + index * _PLACED.size))
+        RecordDestination(*DESTINATION.unpack_from(data, at + index * DESTINATION.size))
         for index in range(head.destinations)
     )
-    at += head.destinations * _PLACED.size
+    at += head.destinations * DESTINATION.size
     lengths, crcs = array("I"), array("I")
     lengths.frombytes(data[at : at + table])
     crcs.frombytes(data[at + table : at + 2 * table])

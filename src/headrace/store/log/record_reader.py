@@ -17,6 +17,7 @@ from headrace.store.log.log_index import LogIndex
 from headrace.store.log.queue_index import IndexEntry, QueueIndex
 from headrace.store.log.segment import Segment
 from headrace.store.log.segment_list import SegmentList
+from headrace.wire.record_layout import MESSAGES, inner_seed
 
 logger = logging.getLogger(__name__)
 
@@ -161,12 +162,12 @@ def _read_head(segment: Segment, position: int) -> r.MessagesHead | None:
     """None unless there is a sound head of messages, alone or in a group."""
     data = segment.read(position, 4096)
     head = r.read_head(data)
-    if head is None or head.kind != r.MESSAGES:
+    if head is None or head.kind != MESSAGES:
         return None
     if head.head_size > len(data):
         data = segment.read(position, head.head_size)
     seed = segment.seed
-    if not r.head_is_good(data, head, seed) and not r.head_is_good(data, head, r.inner_seed(seed)):
+    if not r.head_is_good(data, head, seed) and not r.head_is_good(data, head, inner_seed(seed)):
         return None
     return r.decode_messages(data, head)
 

@@ -13,7 +13,6 @@ from itertools import pairwise
 
 from headrace.model.intervals import Intervals
 from headrace.store.disk import Disk
-from headrace.store.log import record as r
 from headrace.store.log.checkpoint import Checkpoint, load_checkpoints
 from headrace.store.log.duplicates import sound_messages, without_duplicates
 from headrace.store.log.queue_index import IndexEntry, QueueIndex
@@ -35,6 +34,7 @@ from headrace.store.log.segment import (
     walk,
 )
 from headrace.store.log.segment_scan import SegmentScan
+from headrace.wire.record_layout import segment_seed
 
 logger = logging.getLogger(__name__)
 
@@ -194,7 +194,7 @@ def find_whole_seed(disk: Disk) -> int | None:
             data = file.read(FIRST_BYTES, 0)
         finally:
             file.close()
-        if any(isinstance(step, SegmentRecord) for step in walk(data, base, r.segment_seed(base))):
+        if any(isinstance(step, SegmentRecord) for step in walk(data, base, segment_seed(base))):
             return base
     return None
 

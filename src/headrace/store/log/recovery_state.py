@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headrace.model.intervals import join_ranges
-from headrace.store.log import record as r
 from headrace.store.log.queue_index import IndexEntry, QueueIndex
 from headrace.store.log.segment import Segment
+from headrace.wire.record_layout import segment_seed
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class RecoveredState:
     def seed(self, base: int) -> int:
         """Of the sums in a segment."""
         whole_from = _NO_POSITION if self.whole_seed_from is None else self.whole_seed_from
-        return r.segment_seed(base, whole_from)
+        return segment_seed(base, whole_from)
 
     def lose(self, place: Lost) -> None:
         self.places.append(place)

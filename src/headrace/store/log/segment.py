@@ -13,6 +13,7 @@ from headrace.store.disk import Disk, File, read_around, temporary_name
 from headrace.store.failpoints import passing
 from headrace.store.log import record as r
 from headrace.store.log.queue_index import IndexEntry
+from headrace.wire.record_layout import GROUP, inner_seed, segment_seed
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class Segment:
         self, base: int, capacity: int, file: File | None = None, *, seed: int | None = None
     ) -> None:
         self.base = base
-        self.seed = r.segment_seed(base) if seed is None else seed  # of the sums of its records
+        self.seed = segment_seed(base) if seed is None else seed  # of the sums of its records
         self.capacity = capacity
         self.file = file
         self.used = 0
@@ -157,12 +158,12 @@ def _next_good(data: bytes, seed: int, at: int, limit: int) -> int | None:
 
 def parts_of(found: SegmentRecord) -> Iterator[SegmentRecord]:
     """The record itself, or the records of a group."""
-    if found.head.kind != r.GROUP:
+    if found.head.kind != GROUP:
         yield found
         return
     at = found.at + found.head.head_size
     stop = found.at + found.head.size
-    inner = r.inner_seed(found.seed)
+    inner = inner_seed(found.seed)
     while at < stop:
         head = r.read_head(found.data, at)
         # Behind a checkpoint the group's own sum does not count, so each part must show its own.

@@ -9,8 +9,8 @@ from collections.abc import Container, Iterator
 
 from headrace.store.disk import Disk
 from headrace.store.failpoints import passing
-from headrace.store.log import record as r
 from headrace.store.log.segment import Segment, index_name, segment_name
+from headrace.wire.record_layout import segment_seed
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class SegmentList:
         An unusually large record gets a segment of its own.
         """
         capacity = max(self._size, size)
-        seed = r.segment_seed(self.next_base, self.whole_seed_from)
+        seed = segment_seed(self.next_base, self.whole_seed_from)
         segment = Segment(self.next_base, capacity, seed=seed)
         self.next_base += segment.capacity
         self._all.append(segment)

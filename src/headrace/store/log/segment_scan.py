@@ -17,6 +17,7 @@ from headrace.store.log import record as r
 from headrace.store.log.queue_index import IndexEntry, QueueIndex, entry_weight
 from headrace.store.log.recovery_state import FOREIGN, Lost, RecoveredState
 from headrace.store.log.segment import Damage, Segment, SegmentRecord, parts_of, used_length, walk
+from headrace.wire.record_layout import GROUP, MESSAGES, REQUEUED, SETTLED
 
 SECTOR = 512
 
@@ -77,18 +78,18 @@ class SegmentScan:
 
     def _is_good(self, step: SegmentRecord, *, is_fresh: bool) -> bool:
         """Behind the checkpoint the parts of a group count one by one, as in the books."""
-        group = step.head.kind == r.GROUP
+        group = step.head.kind == GROUP
         return not (group and is_fresh) or r.group_is_good(self._data, step.head, step.at)
 
     def _take(self, step: SegmentRecord, *, is_fresh: bool) -> None:
         self._used = step.at + step.head.size
         for part in parts_of(step):
-            if part.head.kind != r.GROUP:
+            if part.head.kind != GROUP:
                 self._synced = max(self._synced, part.head.body_crc)
             if is_fresh:
                 _apply(part, self._state)
             self._entries += entries_of(part)
-        if step.head.kind == r.MESSAGES:
+        if step.head.kind == MESSAGES:
             self._unsure.append(step)
         while self._unsure and self._unsure[0].at + self._unsure[0].head.size <= self._synced:
             self._unsure.popleft()
@@ -216,12 +217,12 @@ class SegmentScan:
 
 def _apply(part: SegmentRecord, state: RecoveredState) -> None:
     """Acknowledgements and returns; messages are entered through the index."""
-    if part.head.kind == r.SETTLED:
+    if part.head.kind == SETTLED:
         for queue, first, stop in r.decode_settled(part.data, part.head, part.at):
             index = state.queues.setdefault(queue, QueueIndex())
             index.settled.add(first, stop)
             index.next_offset = max(index.next_offset, stop)
-    elif part.head.kind == r.REQUEUED:
+    elif part.head.kind == REQUEUED:
         for queue, first, stop, count in r.decode_requeued(part.data, part.head, part.at):
             index = state.queues.setdefault(queue, QueueIndex())
             index.requeued.append((first, stop, count))
@@ -230,7 +231,7 @@ def _apply(part: SegmentRecord, state: RecoveredState) -> None:
 
 def entries_of(part: SegmentRecord) -> Iterator[tuple[int, IndexEntry]]:
     """What a record adds to the index, per queue."""
-    if part.head.kind != r.MESSAGES:
+    if part.head.kind != MESSAGES:
         return
     messages = r.decode_messages(part.data, part.head, part.at)
     if messages is None:

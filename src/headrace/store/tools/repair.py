@@ -31,6 +31,7 @@ from headrace.store.sqlite.database import LOST_AND_FOUND
 from headrace.store.tools.findings import DamagedRange, Findings, RepairAction, SegmentFindings
 from headrace.store.tools.fsck import check
 from headrace.store.tools.metadata_repair import repair_metadata
+from headrace.wire.record_layout import inner_seed
 
 _WHOLE_FILES = (RepairAction.COPY, RepairAction.RENAME, RepairAction.MOVE)
 _CHUNK = 1 << 20
@@ -141,7 +142,7 @@ class _Repair:
         body = bytes(place.size - r.HEAD_SIZE)
         seed = self._findings.state.seed(base)
         if _is_nested(data, base, seed, place.offset):
-            seed = r.inner_seed(seed)
+            seed = inner_seed(seed)
         head = r.group_head(body, 0, seed=seed, time=0)
         with path.open("r+b") as file:
             file.seek(place.offset)

@@ -25,6 +25,7 @@ from headrace.store.log.segment import (
 )
 from headrace.store.log.segment_scan import entries_of
 from headrace.store.tools.findings import DamagedRange, Findings, RepairAction, SegmentFindings
+from headrace.wire.record_layout import GROUP, MESSAGES
 
 
 class RecoveredIndex:
@@ -115,7 +116,7 @@ class SegmentCheck:
     # -- records --------------------------------------------------------------------------------
 
     def _check_record(self, step: SegmentRecord) -> None:
-        group = step.head.kind == r.GROUP
+        group = step.head.kind == GROUP
         whole = not group or r.group_is_good(step.data, step.head, step.at)
         if not whole and step.position >= self._findings.position:
             # All or nothing: what is good in it does not count either.
@@ -134,7 +135,7 @@ class SegmentCheck:
             self._damaged(end, left, "records of a group cannot be read here")
 
     def _check_part(self, part: SegmentRecord) -> None:
-        if part.head.kind != r.MESSAGES:
+        if part.head.kind != MESSAGES:
             return  # the sum of the head, which the walk has checked, is over all of it
         entries = list(entries_of(part))
         self._entries.update(entries)

@@ -1,22 +1,8 @@
-"""Entries of topics <-> the bytes that are kept of them. No I/O.
-
-Little-endian, so that a whole batch can be taken apart with gathers on the fixed head:
-
-    0  u8   1, the version       1  u8   which fields are there: 1 key, 2 tags, 4 source ip,
-                                         8 message id, 16 born
-    2  u16  length of the key    4  u16  of the tags     6  u16  of the message id
-    8  u16  of the token        10  u16  of the source ip
-   12  u32  of the properties   16  i64  born, ms since 1970; 0 when it is not there
-   24  u64  0
-   32  key, tags, message id, token, source ip, properties, then the body to the end
-
-Text is UTF-8; the properties are one msgpack map of text to text, or nothing.
-"""
+"""Topic entries <-> bytes; the layout is in wire/record_layout. No I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
 
@@ -26,22 +12,7 @@ from headrace.errors import BadTopicValue, StoreError
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import message_id
 from headrace.store.topics.types import Entry, StoredMessage, UniformEntries
-
-VERSION: Final = 1
-_HEAD: Final = Struct("<BBHHHHHIqQ")
-HEAD_SIZE: Final = _HEAD.size
-assert HEAD_SIZE == 32
-
-
-class EntryFlags:
-    """Which fields an entry has. Plain numbers: an enumeration's would cost more than the rest."""
-
-    KEY: Final = 1
-    TAGS: Final = 2
-    SOURCE_IP: Final = 4
-    MESSAGE_ID: Final = 8
-    BORN: Final = 16
-
+from headrace.wire.record_layout import ENTRY_HEAD, ENTRY_HEAD_SIZE, ENTRY_VERSION, EntryFlags
 
 _LONGEST: Final = 0xFFFF
 _NOTHING: Final[list[object]] = [None] * 5  # no key, tags, source ip, message id, born
@@ -117,25 +88,27 @@ def encode_parts(
         | (EntryFlags.MESSAGE_ID if message_id is not None else 0)
         | (EntryFlags.BORN if born is not None else 0)
     )
-    head = _HEAD.pack(VERSION, flags, *lengths, len(packed), born or 0, 0)
+    head = ENTRY_HEAD.pack(ENTRY_VERSION, flags, *lengths, len(packed), born or 0, 0)
     return b"".join((head, *texts, packed, body))
 
 
 def around_message_id(content: bytes, body_size: int) -> tuple[bytes, bytes]:
     """What stands before the message id and what between it and the body: with another id of the
     same length, and another body, it is another entry."""
-    _, _, key, tags, name, *_ = _HEAD.unpack_from(content)
-    at = HEAD_SIZE + key + tags
+    _, _, key, tags, name, *_ = ENTRY_HEAD.unpack_from(content)
+    at = ENTRY_HEAD_SIZE + key + tags
     return content[:at], content[at + name : len(content) - body_size]
 
 
 def decode_entry(content: bytes) -> EntryFields:
     """The inverse; StoreError when the bytes are no entry."""
     try:
-        version, flags, key, tags, name, token, address, size, born, _ = _HEAD.unpack_from(content)
-        if version != VERSION:
-            raise StoreError(f"an entry has version {version}; this broker knows {VERSION}")
-        at = HEAD_SIZE
+        version, flags, key, tags, name, token, address, size, born, _ = ENTRY_HEAD.unpack_from(
+            content
+        )
+        if version != ENTRY_VERSION:
+            raise StoreError(f"an entry has version {version}; this broker knows {ENTRY_VERSION}")
+        at = ENTRY_HEAD_SIZE
         texts = []
         for length in (key, tags, name, token, address):
             texts.append(content[at : at + length].decode())
@@ -160,10 +133,10 @@ def decode_entry(content: bytes) -> EntryFields:
 
 def tags_of(content: bytes) -> str | None:
     """Only the tags of an entry."""
-    _, flags, key, tags, *_ = _HEAD.unpack_from(content)
+    _, flags, key, tags, *_ = ENTRY_HEAD.unpack_from(content)
     if not flags & EntryFlags.TAGS:
         return None
-    return content[HEAD_SIZE + key : HEAD_SIZE + key + tags].decode()
+    return content[ENTRY_HEAD_SIZE + key : ENTRY_HEAD_SIZE + key + tags].decode()
 
 
 def message_of(

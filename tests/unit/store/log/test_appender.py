@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from headrace.store.log.appender import Appender, Encode
-from headrace.store.log.record import segment_seed
 from headrace.store.log.segment import Segment
 from headrace.store.log.segment_list import SegmentList
+from headrace.wire.record_layout import segment_seed
 from support.faulty_disk import ForgetfulDisk
 
 SEED = b"%d" % segment_seed(0)

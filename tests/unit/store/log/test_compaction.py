@@ -148,8 +148,12 @@ def test_copies_can_be_read_by_offset_as_before(crash: bool, tmp_path: Path) -> 
     def seen() -> tuple[int, set[int]]:
         durable = stage.log.durable
         end = stage.log.reads.readable_range(1, durable).end
-        stretches, _ = stage.log.reads.locate(1, 0, end, durable)
-        pairs = [pair for one in stretches for pair in zip(one.lows, one.highs, strict=True)]
+        located = stage.log.reads.locate(1, 0, end, durable)
+        pairs = [
+            pair
+            for one in located.columns
+            for pair in zip(one.low_offsets, one.high_offsets, strict=True)
+        ]
         return end, {offset for low, high in pairs for offset in range(low, high)}
 
     before = seen()

@@ -8,6 +8,7 @@ from headrace.store.api.message_log import RecordDestination
 from headrace.store.log import record as r
 from headrace.store.log.appender import AtomicGroup, PendingAcks, ranges_of
 from headrace.store.log.segment import SegmentRecord, parts_of, walk
+from headrace.wire.record_layout import MESSAGES, REQUEUED, SETTLED
 from support.faulty_disk import ForgetfulDisk
 from support.storage.log_stage import LogStage
 
@@ -82,5 +83,5 @@ def test_a_group_is_one_record_and_knows_where_its_messages_are() -> None:
     assert (len(data), found.head.items) == (size, 4)
     inside = list(parts_of(found))
     kinds = [one.head.kind for one in inside]
-    assert kinds == [r.MESSAGES, r.MESSAGES, r.SETTLED, r.REQUEUED]
+    assert kinds == [MESSAGES, MESSAGES, SETTLED, REQUEUED]
     assert group.spots == [(one.at, one.head.size) for one in inside[:2]]

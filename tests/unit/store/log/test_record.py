@@ -7,10 +7,11 @@ import pytest
 from headrace.store.api.message_log import RecordDestination
 from headrace.store.log import record as r
 from headrace.store.log.segment import walk
+from headrace.wire.record_layout import inner_seed, segment_seed
 
 BASE = 1 << 20
-SEED = r.segment_seed(BASE)
-INNER = r.inner_seed(SEED)
+SEED = segment_seed(BASE)
+INNER = inner_seed(SEED)
 OUT = r.OutgoingMessages(
     "ex",
     "key",
@@ -73,7 +74,7 @@ def test_every_flipped_bit_of_a_head_is_noticed(data: bytes) -> None:
 @every
 @pytest.mark.parametrize("base", [0, BASE - 8, BASE + 8, BASE << 1, BASE + (1 << 32)])
 def test_a_record_moved_to_another_segment_is_refused(data: bytes, base: int) -> None:
-    assert list(walk(data, base, r.segment_seed(base))) == []
+    assert list(walk(data, base, segment_seed(base))) == []
 
 
 def test_records_of_a_torn_group_are_not_taken_for_records() -> None:

@@ -13,9 +13,10 @@ from headrace.store.log.segment import (
     used_length,
     walk,
 )
+from headrace.wire.record_layout import segment_seed
 
 BASE = 4096
-SEED = r.segment_seed(BASE)
+SEED = segment_seed(BASE)
 ONE = r.settled_bytes([(1, 0, 1)], seed=SEED, time=1)
 SIZE = len(ONE)
 

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from headrace.errors import BadTopicValue, StoreError
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.entry import (
-    HEAD_SIZE,
     decode_entry,
     encode_entries,
     encode_entry,
     tags_of,
 )
 from headrace.store.topics.types import Entry, UniformEntries
+from headrace.wire.record_layout import ENTRY_HEAD_SIZE
 
 WHOLE = Entry(b"body", token="t", key="k", tags="paid", source_ip="::1", message_id="m", born=-5,
               properties={"a": "b"})  # fmt: skip
@@ -24,11 +24,11 @@ WHOLE = Entry(b"body", token="t", key="k", tags="paid", source_ip="::1", message
 def test_the_layout_is_the_documented_one() -> None:
     data = encode_entry(Entry(b"B", token="tok", key="kk", tags="g", message_id="mm", born=258))
 
-    assert data[:HEAD_SIZE] == (
+    assert data[:ENTRY_HEAD_SIZE] == (
         b"\x01\x1b" b"\x02\x00" b"\x01\x00" b"\x02\x00" b"\x03\x00" b"\x00\x00" b"\x00\x00\x00\x00"
         b"\x02\x01\x00\x00\x00\x00\x00\x00" + bytes(8)
     )  # fmt: skip
-    assert data[HEAD_SIZE:] == b"kkgmmtokB"
+    assert data[ENTRY_HEAD_SIZE:] == b"kkgmmtokB"
 
 
 @pytest.mark.parametrize("entry", [Entry(b""), WHOLE, Entry(b"", tags="")], ids=repr)
