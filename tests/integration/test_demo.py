@@ -103,17 +103,17 @@ def test_keep_leaves_a_broker_that_works() -> None:
 def test_a_claim_that_does_not_hold_is_named_and_fails_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def wrong(story: DemoOutput, clients: Clients) -> None:
+    def wrong(output: DemoOutput, clients: Clients) -> None:
         """A bad day"""
-        story.expect("two and two make five", 2 + 2, 5)
+        output.expect("two and two make five", 2 + 2, 5)
 
-    def broken(story: DemoOutput, clients: Clients) -> None:
+    def broken(output: DemoOutput, clients: Clients) -> None:
         """A worse day"""
         clients.connect().channel.queue_declare("missing", passive=True)
 
     monkeypatch.setattr(run, "CHAPTERS", (wrong, broken))
     for name in ("three_ways", "crash"):
-        monkeypatch.setattr(run, name, lambda story, broker: None)
+        monkeypatch.setattr(run, name, lambda output, broker: None)
     monkeypatch.setattr(run, "QUICK", ())
 
     assert main(["demo", "--quick"]) == 1
@@ -127,7 +127,7 @@ def test_a_claim_that_does_not_hold_is_named_and_fails_the_command(
 def only(monkeypatch: pytest.MonkeyPatch, *chapters: Any) -> None:  # noqa: ANN401
     """Tell nothing but these chapters, which start other programs."""
     for name in ("three_ways", "crash"):
-        monkeypatch.setattr(run, name, lambda story, broker: None)
+        monkeypatch.setattr(run, name, lambda output, broker: None)
     for name in ("CHAPTERS", "QUICK"):
         monkeypatch.setattr(run, name, ())
     monkeypatch.setattr(run, "SLOW", chapters)
@@ -212,7 +212,7 @@ sys.exit(main(["demo", "--quick"]))
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "pika is not installed (pip install pika): its order is left out." in done.stdout
-    assert "Twelve chapters are told by pika" in done.stdout
+    assert "Twelve chapters need pika" in done.stdout
     assert len(run.CHAPTERS) + 1 == 12
     held = re.search(r"^(\d+) of (\d+) claims held", done.stdout, re.M)
     assert held is not None
@@ -244,9 +244,9 @@ def test_marks_are_plain_where_the_terminal_knows_no_others(
 ) -> None:
     sink = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", sink)
-    story = DemoOutput()
-    story.check("fine", True)
-    story.check("not fine", False)
+    output = DemoOutput()
+    output.check("fine", True)
+    output.check("not fine", False)
     sink.flush()
 
     lines = sink.buffer.getvalue().decode().splitlines()  # type: ignore[attr-defined]

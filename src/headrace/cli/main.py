@@ -84,7 +84,7 @@ class _LazyGroup(click.Group):
 
 
 def _meant(word: str) -> str:
-    """A question about a misspelt command; click cannot ask it of commands not imported yet."""
+    """Suggest a command for a misspelt one; click cannot suggest commands that are not imported."""
     from difflib import get_close_matches
 
     from headrace.cli import rabbitmqctl
@@ -128,7 +128,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _reader_left() -> int:
-    """Whoever read our output has seen enough (`headrace consume ... | head`): no word about it."""
+    """The reader closed our output (`headrace consume ... | head`): exit without an error."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush
     return FAILED
@@ -140,7 +140,7 @@ def _fail(reason: str, code: int) -> int:
 
 
 def _one_line(text: str) -> str:
-    """Texts may quote names that others chose: nothing in them reaches the terminal as it is."""
+    """Errors may quote names from outside: control characters in them are escaped."""
     joined = " ".join(text.split())
     return joined if joined.isprintable() else escaped(joined)
 
@@ -150,14 +150,14 @@ _PASSWORD = re.compile(r"(://[^/@:\s]*:)[^@\s]+(?=@)")
 
 
 def shown(words: Sequence[str]) -> list[str]:
-    """The words of a command line with stars for passwords."""
+    """The arguments of a command line with stars for passwords."""
     return [_PASSWORD.sub(r"\1***", word) for word in words]
 
 
 def hide_passwords() -> list[str] | None:
-    """The words of the command line; None: they are where they always are.
+    """The arguments, when they were passed in the environment; None: use sys.argv.
 
-    Does not return when it starts the process again.
+    Does not return if it restarts the process.
     """
     given = os.environ.pop(VARIABLE, None)
     if given is not None:

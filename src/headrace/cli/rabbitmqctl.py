@@ -1,7 +1,7 @@
 """rabbitmqctl's verbs: `headrace list_queues` is `headrace queue list`, and so on.
 
-For fingers and scripts that know them. They are not in the list of commands, and do not take
-passwords on the command line, which everybody on the machine can read.
+For users and scripts that know them. They are not listed in --help, and do not take passwords on
+the command line, which every user of the machine can read.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
 def set_permissions(
     client: ManagementClient, user: str, patterns: tuple[str, str, str], vhost: str, as_json: bool
 ) -> int:
-    """Let USER into the vhost, with three patterns in rabbitmqctl's order."""
+    """Grant USER access to the vhost, with three patterns in rabbitmqctl's order."""
     named = dict(zip(("configure", "write", "read"), patterns, strict=True))
     return grant(client, user, vhost, named, as_json=as_json)
 
@@ -63,7 +63,7 @@ def set_permissions(
 @json_option
 @http_options
 def close_connection(client: ManagementClient, name: str, explanation: str, as_json: bool) -> int:
-    """Close the connection NAME; the client is told the EXPLANATION."""
+    """Close the connection NAME; EXPLANATION is sent to the client."""
     return end_connection(client, name, explanation, as_json=as_json)
 
 
@@ -74,7 +74,7 @@ OWN: Final[dict[str, click.Command]] = {
 
 
 def find(verb: str) -> click.Command | None:
-    """The command of a verb, None when rabbitmqctl has no such verb, or we do not."""
+    """The command of a rabbitmqctl verb; None if it is not supported."""
     if verb in OWN:
         return OWN[verb]
     path = VERBS.get(verb)

@@ -1,1 +1,1 @@
-"""The demonstration: a small order shop, told in chapters whose claims are checked as they go."""
+"""The demonstration: a small order shop, in chapters whose claims are checked as they go."""

@@ -30,7 +30,7 @@ _STOP_SECONDS = 10.0
 
 
 class DemoBroker:
-    """Starts when made; call stop(), or leave it running and tell its address."""
+    """Starts when made; call stop(), or leave it running and print its address."""
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="headrace-demo-"))
@@ -104,7 +104,7 @@ class DemoBroker:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,  # Ctrl-C ends the story, which then stops the broker
+                start_new_session=True,  # Ctrl-C ends the demo, which then stops the broker
             )
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> dict[str, int]:
@@ -115,8 +115,8 @@ class DemoBroker:
                 said = self._output.read_text(errors="replace").strip() or "nothing"
                 raise BrokerError(f"the broker did not start; it said: {said}")
             time.sleep(0.005)
-        told = json.loads(self._ready.read_text())
-        return {name: int(told[name]) for name in LISTENERS}
+        ports = json.loads(self._ready.read_text())
+        return {name: int(ports[name]) for name in LISTENERS}
 
 
 def lasting_ports() -> dict[str, int]:

@@ -122,7 +122,7 @@ class Clients:
         served: Iterable[Client] | None = None,
         seconds: float = PATIENCE,
     ) -> bool:
-        """Serve clients (all, unless told) until it has happened; False when it does not."""
+        """Serve clients (default: all) until the condition holds; False if it does not in time."""
         serve = self._all if served is None else list(served)
         deadline = time.monotonic() + seconds
         while not happened():

@@ -27,7 +27,7 @@ class DemoOutput:
     def say(self, text: str) -> None:
         click.echo(f"   {text}")
 
-    def tell(self, text: str) -> None:
+    def remark(self, text: str) -> None:
         """A few sentences, broken into lines."""
         for line in textwrap.wrap(" ".join(text.split()), WIDTH - 3):
             self.say(line)

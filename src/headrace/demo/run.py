@@ -1,4 +1,4 @@
-"""Tells the whole story against one broker; a chapter that fails does not stop the next."""
+"""Tells the whole output against one broker; a chapter that fails does not stop the next."""
 
 from __future__ import annotations
 
@@ -31,39 +31,39 @@ if WITH_PIKA:
     CHAPTERS = (*everyday.CHAPTERS, *trouble.CHAPTERS)
 
 
-def tell(story: DemoOutput, broker: DemoBroker, *, quick: bool = False) -> None:
+def run_chapters(output: DemoOutput, broker: DemoBroker, *, quick: bool = False) -> None:
     """Each chapter is a function; the first line of its docstring is its heading."""
-    with _chapter(story, str(three_ways.__doc__)):
-        three_ways(story, broker)
+    with _chapter(output, str(three_ways.__doc__)):
+        three_ways(output, broker)
     if WITH_PIKA:
-        _tell_with_pika(story, broker)
+        _run_pika_chapters(output, broker)
     for chapter in QUICK:
-        with _chapter(story, str(chapter.__doc__)):
-            chapter(story, broker)
+        with _chapter(output, str(chapter.__doc__)):
+            chapter(output, broker)
     if not quick:
         with DemoDatabase(broker.directory / "mariadb") as database:
             for slow in SLOW:
-                with _chapter(story, str(slow.__doc__)):
-                    slow(story, broker, database)
+                with _chapter(output, str(slow.__doc__)):
+                    slow(output, broker, database)
     if not WITH_PIKA:
-        story.heading("What was left out")
-        story.tell(
-            "Twelve chapters are told by pika, which is not installed: routing, turns, confirms, "
+        output.heading("What was left out")
+        output.remark(
+            "Twelve chapters need pika, which is not installed: routing, turns, confirms, "
             "priorities, dead letters, delays and more. `pip install pika` brings them back."
         )
 
 
-def _tell_with_pika(story: DemoOutput, broker: DemoBroker) -> None:
+def _run_pika_chapters(output: DemoOutput, broker: DemoBroker) -> None:
     for chapter in CHAPTERS:
-        with _chapter(story, str(chapter.__doc__)), Clients(broker.url) as clients:
-            chapter(story, clients)
-    with _chapter(story, str(crash.__doc__)):
-        crash(story, broker)
+        with _chapter(output, str(chapter.__doc__)), Clients(broker.url) as clients:
+            chapter(output, clients)
+    with _chapter(output, str(crash.__doc__)):
+        crash(output, broker)
 
 
 @contextmanager
-def _chapter(story: DemoOutput, heading: str) -> Iterator[None]:
-    story.heading(heading)
+def _chapter(output: DemoOutput, heading: str) -> Iterator[None]:
+    output.heading(heading)
     failures = (
         HeadraceError,
         BrokerError,
@@ -75,4 +75,4 @@ def _chapter(story: DemoOutput, heading: str) -> Iterator[None]:
     try:
         yield
     except failures as error:
-        story.check(f"the chapter came to its end: {type(error).__name__}", False, error)
+        output.check(f"the chapter came to its end: {type(error).__name__}", False, error)

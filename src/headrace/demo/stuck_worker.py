@@ -1,4 +1,4 @@
-"""A worker of the story that takes messages and never acknowledges them, until it is killed.
+"""A worker of the output that takes messages and never acknowledges them, until it is killed.
 
 `python -m headrace.demo.stuck_worker URL QUEUE`
 """

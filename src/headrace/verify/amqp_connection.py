@@ -191,7 +191,7 @@ class VerifyConnection:
             self._events.append(ReceivedMethod(channel, method))
 
     def _answer_close(self) -> None:
-        with suppress(ConnectionLost):  # the close is what matters, and it is told
+        with suppress(ConnectionLost):  # the connection is being closed with an error anyway
             self.send(0, m.ConnectionCloseOk())
 
     # -- ending ---------------------------------------------------------------------------------

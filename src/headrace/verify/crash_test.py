@@ -69,11 +69,11 @@ def run(
     rounds: int,
     seconds: float,
     seed: int,
-    told: Callable[[CrashRound], None] = lambda one: None,
+    on_round: Callable[[CrashRound], None] = lambda one: None,
 ) -> Verdict:
-    """A whole test; ``told`` is called after every round."""
+    """A whole test; ``on_round`` is called after every round."""
     test = CrashTest(node, seed)
     with node:
         for _ in range(rounds):
-            told(test.round(seconds))
+            on_round(test.round(seconds))
         return test.conclude()

@@ -15,7 +15,7 @@ _SHOWN = 5
 
 
 class PublishOutcome(enum.Enum):
-    """What the publisher was told."""
+    """The reply to a publish."""
 
     UNKNOWN = "unknown"
     CONFIRMED = "confirmed"

@@ -38,7 +38,7 @@ def test_without_a_broker(nobody: int, capsys: Capsys, arguments: list[str]) -> 
     assert (done.code, done.out) == (1, "")
     assert done.err == (
         f"headrace: no broker at 127.0.0.1:{nobody} (Connection refused): start one with "
-        "`headrace serve`, or name another with --url or HEADRACE_URL\n"
+        "`headrace serve`, or choose another with --url or HEADRACE_URL\n"
     )
 
 
@@ -46,10 +46,10 @@ def test_without_a_broker(nobody: int, capsys: Capsys, arguments: list[str]) -> 
     ("url", "told"),
     [
         ("amqp://guest:secret@127.0.0.1:5672/", "amqp:// is another protocol"),
-        ("127.0.0.1:9090", "does not begin with headrace://"),
-        ("headrace://me:secret@127.0.0.1:99999", "the host or port is not valid"),
-        ("headrace://me:secret@127.0.0.1:port", "the host or port is not valid"),
-        ("headrace://me:secret@[::1", "the host or port is not valid"),
+        ("127.0.0.1:9090", "must begin with headrace://"),
+        ("headrace://me:secret@127.0.0.1:99999", "invalid host or port"),
+        ("headrace://me:secret@127.0.0.1:port", "invalid host or port"),
+        ("headrace://me:secret@[::1", "invalid host or port"),
         ("headrace://me:secret@h/a/b", "is written %2F"),
         ("headrace://me:secret@h/?x=1", "nothing may follow the vhost"),
     ],
@@ -78,12 +78,12 @@ def test_a_refused_password(site: RunningBroker, capsys: Capsys) -> None:
         f"headrace: the broker at 127.0.0.1:{site.native_port} refused user 'guest': check"
     )
     assert "wrong-one" not in done.err
-    assert "guest is welcome from the broker's own machine only, and after several" in done.err
+    assert "guest may log in from the broker's own machine only, and after several" in done.err
 
 
 def test_who_is_locked_out_can_read_that_it_may_be_so(site: RunningBroker, capsys: Capsys) -> None:
     done = call(capsys, "queue", "list", "--url", f"headrace://ann:x@127.0.0.1:{site.native_port}")
-    assert done.err.endswith("; after several wrong passwords a user is locked for a while\n")
+    assert done.err.endswith("; a user is locked out for a while after several wrong passwords\n")
     assert "guest" not in done.err
 
 
@@ -116,8 +116,7 @@ def test_a_queue_that_is_not_there(
     done = call(capsys, *arguments, "nosuch\x1b[31m")
     assert (done.code, done.out) == (1, "")
     assert done.err == (
-        "headrace: no queue 'nosuch\\x1b[31m' in vhost '/'; "
-        "`headrace queue list` shows those there are\n"
+        "headrace: no queue 'nosuch\\x1b[31m' in vhost '/'; `headrace queue list` lists them\n"
     )
 
 
@@ -141,11 +140,11 @@ def test_a_port_that_speaks_something_else(site: RunningBroker, capsys: Capsys) 
         (["--header", "a:={"], "--header a: '{' is not usable JSON"),
         (["--header", "a:=NaN"], "is not usable JSON"),
         (["--header", "a:=" + "[" * 100_000], "is not usable JSON"),
-        (["--header", "a:=[99999999999999999999]"], "more than 64 bits"),
+        (["--header", "a:=[99999999999999999999]"], "must fit into 64 bits"),
         (["--header", "novalue"], "is not name=text or name:=JSON"),
         (["--header", "=x"], "is not name=text or name:=JSON"),
         (["--property", "colour=red"], "no such property: colour"),
-        (["--property", "timestamp=noon"], "'noon' is no number"),
+        (["--property", "timestamp=noon"], "'noon' is not a number"),
         (["--property", "headers=x"], "give each with --header"),
         (["--file", "/no/such/file"], "cannot read /no/such/file: No such file"),
     ],
@@ -215,6 +214,6 @@ def test_an_exchange_type_that_is_none_lists_those_there_are(
     done = call(capsys, "exchange", "declare", "e", "tpic")
     assert (done.code, done.out) == (1, "")
     assert done.err == (
-        "headrace: invalid exchange type 'tpic'; there are direct, fanout, topic, headers and "
+        "headrace: invalid exchange type 'tpic'; allowed: direct, fanout, topic, headers, "
         "x-delayed-message\n"
     )

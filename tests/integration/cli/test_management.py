@@ -28,7 +28,7 @@ def test_a_user_from_birth_to_end(
     assert call(capsys, "vhost", "add", "v", "--description", "words").code == 0
     made = call(capsys, "user", "add", "u", "--tags", "administrator", "--new-password-file",
                 str(secret))  # fmt: skip
-    assert (made.code, made.out) == (0, "user u is there\n")
+    assert (made.code, made.out) == (0, "added user u\n")
     assert call(capsys, "permission", "set", "u", "--vhost", "v", "--write", "").code == 0
     listed = call(capsys, "permission", "list", "--json")
     assert {"user": "u", "vhost": "v", "configure": ".*", "write": "", "read": ".*"} in json.loads(
@@ -178,23 +178,23 @@ def test_a_new_password_may_come_from_standard_input(
         (
             ("vhost", "delete", "nope", "--yes"),
             1,
-            "there is no vhost 'nope'; `headrace vhost list`",
+            "no vhost 'nope'; `headrace vhost list`",
         ),
-        (("vhost", "set-limits", "nope", "--max-queues", "1"), 1, "there is no vhost 'nope'"),
-        (("user", "delete", "nope"), 1, "there is no user 'nope'; `headrace user list` shows"),
-        (("user", "set-tags", "nope", "management"), 1, "there is no user 'nope'"),
-        (("user", "set-secret", "nope"), 1, "there is no user 'nope'"),
-        (("permission", "set", "nope"), 1, "there is no user 'nope' or no vhost '/'"),
+        (("vhost", "set-limits", "nope", "--max-queues", "1"), 1, "no vhost 'nope'"),
+        (("user", "delete", "nope"), 1, "no user 'nope'; `headrace user list` lists"),
+        (("user", "set-tags", "nope", "management"), 1, "no user 'nope'"),
+        (("user", "set-secret", "nope"), 1, "no user 'nope'"),
+        (("permission", "set", "nope"), 1, "no user 'nope' or no vhost '/'"),
         (("permission", "clear", "nope"), 1, "user 'nope' has no permissions in vhost '/'"),
-        (("policy", "clear", "nope"), 1, "there is no policy 'nope' in vhost '/'"),
-        (("policy", "set", "p", "x", '{"max-length": 1}', "-p", "v"), 1, "there is no vhost 'v'"),
-        (("connection", "close", "nope"), 1, "there is no connection 'nope'"),
-        (("vhost", "delete", "nope"), 2, "there is nobody to ask: say --yes"),
-        (("user", "add", "nope"), 2, "there is nobody to ask for the new password"),
+        (("policy", "clear", "nope"), 1, "no policy 'nope' in vhost '/'"),
+        (("policy", "set", "p", "x", '{"max-length": 1}', "-p", "v"), 1, "no vhost 'v'"),
+        (("connection", "close", "nope"), 1, "no connection 'nope'"),
+        (("vhost", "delete", "nope"), 2, "not a terminal: pass --yes"),
+        (("user", "add", "nope"), 2, "not a terminal: pass the new password"),
         (("policy", "set", "p", "x", "{"), 2, "the definition is not JSON"),
         (("policy", "set", "p", "x", '{"nope": 1}'), 1, "not a recognised policy setting"),
-        (("user", "list", "--url", "ftp://x"), 2, "does not begin with http://"),
-        (("user", "list", "--url", "http://127.0.0.1:1"), 1, "no broker answers HTTP"),
+        (("user", "list", "--url", "ftp://x"), 2, "must begin with http://"),
+        (("user", "list", "--url", "http://127.0.0.1:1"), 1, "no broker at"),
         (("user", "list", "--url", "http://x:y@[::1"), 2, "not valid"),
         (("user", "list", "--password-file", "/no/such"), 2, "cannot read"),
         (("definitions", "import", "/no/such"), 2, "No such file"),
@@ -213,7 +213,7 @@ def test_a_port_of_another_protocol_is_reported_without_its_bytes(
         told = call(capsys, "user", "list", "--url", f"http://127.0.0.1:{port}")
         assert told.code == 1
         assert told.err.startswith(
-            f"headrace: what listens at 127.0.0.1:{port} does not speak HTTP: it may be another "
+            f"headrace: 127.0.0.1:{port} does not speak HTTP: it may be another port of the broker "
         )
         assert told.err.isascii() and told.err.count("\n") == 1
 
@@ -223,8 +223,8 @@ def test_a_tag_that_gives_no_rights_gets_a_remark(
 ) -> None:
     monkeypatch.setenv("HEADRACE_NEW_PASSWORD", "s3cret")
     told = call(capsys, "user", "add", "tagged", "--tags", "admin,monitoring")
-    assert (told.code, told.out) == (0, "user tagged is there\n")
-    assert told.err.startswith("the tag admin means nothing to the broker; those that do are adm")
+    assert (told.code, told.out) == (0, "added user tagged\n")
+    assert told.err.startswith("the tag admin has no effect; tags with an effect: adm")
     assert "admin" in call(capsys, "user", "set-tags", "tagged", "admin").err
     assert call(capsys, "user", "set-tags", "tagged", "administrator").err == ""
     assert call(capsys, "user", "delete", "tagged").code == 0

@@ -73,7 +73,7 @@ def test_a_query_shows_as_a_group_with_its_lag(
     assert done == (0, "let go of queue orders\n", "")
     again = call(capsys, "pin", "delete", "of-orders", "--yes")
     assert again.code == 1
-    assert "nothing is held for 'of-orders'" in again.err
+    assert "no pin for 'of-orders'" in again.err
     assert call(capsys, "group", "delete", "events", "spark.of-events", "--yes").code == 0
     assert call(capsys, "pin", "list").out == ""
     assert bulk.pins() == []

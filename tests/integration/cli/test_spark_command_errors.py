@@ -166,7 +166,7 @@ def test_without_pyspark_the_error_names_the_package_to_install(tmp_path: Path) 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == (
-        "headrace: this command needs Spark, and pyspark is not installed: "
+        "headrace: this command needs Spark, but pyspark is not installed: "
         "pip install 'headrace[spark]'\n"
     )
 
@@ -178,7 +178,7 @@ def test_without_pyspark_the_error_names_the_package_to_install(tmp_path: Path) 
         (["replay", "--from", "soon", "--into", "x"], 2, "--from: wanted e.g. 2026-01-31T12:00"),
         (["replay", "--from", "2026-01-02", "--to", "2026-01-01", "--into", "x"], 2, "before --to"),
         (["replay", "--from", "2026-01-02", "--to", "2990-01-01", "--into", "x"], 2, "the future"),
-        (["replay", "--from", "2026-01-02", "--into", "x"], 2, "say what to replay: --queue"),
+        (["replay", "--from", "2026-01-02", "--into", "x"], 2, "missing source: pass --queue"),
         (["report", "--from", "2026-01-02", "--to", "2026-01-01"], 2, "--from must be before"),
     ],
 )
@@ -215,7 +215,7 @@ def test_a_bad_setting_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFi
     file = tmp_path / "p.toml"
     file.write_text(GOOD)
     assert main(["pipeline", "run", str(file), "--conf", "x", "--state-dir", str(tmp_path)]) == 2
-    assert "--conf x: wanted KEY=VALUE" in capsys.readouterr().err
+    assert "--conf x: expected KEY=VALUE" in capsys.readouterr().err
 
 
 def test_pipelines_are_listed_with_their_state(

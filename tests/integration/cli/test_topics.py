@@ -79,7 +79,7 @@ def test_refusals_are_reported_in_one_line(capsys: pytest.CaptureFixture[str], t
         (("topic", "create", "x", "--engine", "nope"), "engine 'nope' is unknown"),
         (
             ("topic", "append", "nope", "x"),
-            "no topic 'nope' in vhost '/'; `headrace topic list` shows",
+            "no topic 'nope' in vhost '/'; `headrace topic list` lists",
         ),
         (("topic", "append", topic, "x", "--source-ip", "300.1.1.1"), "300.1.1.1"),
         (("topic", "adopt", topic, "--yes"), "not through a broker"),

@@ -18,7 +18,7 @@ def test_queues_are_declared_listed_and_deleted(site: RunningBroker, capsys: Cap
     assert call(capsys, "queue", "list") == (0, "", "")
     arguments = ("--argument", "x-max-length=10", "--argument", "x-queue-type=quorum")
     done = call(capsys, "queue", "declare", "jobs", *arguments)
-    assert done == (0, "queue jobs is there, with 0 messages\n", "")
+    assert done == (0, "declared queue jobs, with 0 messages\n", "")
     assert call(capsys, "queue", "add", "temp", "--transient", "--auto-delete").code == 0
 
     lines = call(capsys, "queue", "list").out.splitlines()

@@ -13,7 +13,7 @@ from support import brokers
 MYSQL = ("pymysql", "MySQLdb")
 SPARK = ("pyspark", "pyarrow", "deltalake", "pandas", "numpy", "connectorx", "fastavro", "yaml")
 NEEDS = (
-    "headrace: this command needs Spark, and {} is not installed: pip install 'headrace[spark]'\n"
+    "headrace: this command needs Spark, but {} is not installed: pip install 'headrace[spark]'\n"
 )
 DATABASE = "mysql://user:password@127.0.0.1:1/shop"
 

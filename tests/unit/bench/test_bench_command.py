@@ -19,7 +19,7 @@ def test_list_shows_the_chosen_cases_and_measures_nothing() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--case", "warp"], "no case 'warp'"),
+        (["--case", "warp"], "unknown case 'warp'"),
         (["--against", "nonsense"], "not HOST:PORT"),
         (["--no-headrace", "--no-rabbitmq"], "nothing to measure"),
         (["--rounds", "0"], "rounds"),

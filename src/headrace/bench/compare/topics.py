@@ -155,10 +155,10 @@ def _group_read(
 def _crowd(target: Callable[..., None], args: tuple[object, ...]) -> float:
     """What the processes did per second, from the first one's start to the last one's end."""
     context = multiprocessing.get_context("spawn")
-    told: Any = context.Queue()
+    results: Any = context.Queue()
     ready, go = context.Semaphore(0), context.Event()
     running = [
-        context.Process(target=target, args=(number, ready, go, told, *args), daemon=True)
+        context.Process(target=target, args=(number, ready, go, results, *args), daemon=True)
         for number in range(CONSUMERS)
     ]
     for one in running:
@@ -166,18 +166,18 @@ def _crowd(target: Callable[..., None], args: tuple[object, ...]) -> float:
     for _ in running:
         ready.acquire()
     go.set()
-    reports = [_report(told, running) for _ in running]
+    reports = [_report(results, running) for _ in running]
     for one in running:
         one.join()
     took = max(end for _, _, end in reports) - min(start for _, start, _ in reports)
     return float(sum(done for done, _, _ in reports) / took)
 
 
-def _report(told: Any, running: list[Any]) -> tuple[int, float, float]:  # noqa: ANN401
+def _report(results: Any, running: list[Any]) -> tuple[int, float, float]:  # noqa: ANN401
     """The next one; at once an error when a process died, whose own words are above."""
     while True:
         try:
-            report: tuple[int, float, float] = told.get(timeout=1)
+            report: tuple[int, float, float] = results.get(timeout=1)
         except queue.Empty:
             if any(one.exitcode for one in running):
                 raise MeasureError("a consumer of the measurement died, see above") from None
@@ -185,7 +185,7 @@ def _report(told: Any, running: list[Any]) -> tuple[int, float, float]:  # noqa:
             return report
 
 
-def _take_ranges(number: int, ready: Any, go: Event, told: Any, url: str, topic: str) -> None:  # noqa: ANN401
+def _take_ranges(number: int, ready: Any, go: Event, results: Any, url: str, topic: str) -> None:  # noqa: ANN401
     engine = MySqlEngine(url)
     reader = ConsumerSpec(f"c{number}", "bench")
     engine.lag(topic, reader)
@@ -196,7 +196,7 @@ def _take_ranges(number: int, ready: Any, go: Event, told: Any, url: str, topic:
     while taken.messages:
         done += len(taken.messages)
         taken = engine.commit_and_read(topic, reader, taken.claim, BATCH)
-    told.put((done, start, time.monotonic()))
+    results.put((done, start, time.monotonic()))
     engine.close()
 
 
@@ -204,7 +204,7 @@ def _take_rows(
     number: int,
     ready: Any,  # noqa: ANN401 - a semaphore of the context
     go: Event,
-    told: Any,  # noqa: ANN401 - a queue of the context
+    results: Any,  # noqa: ANN401 - a queue of the context
     url: str,
     topic: str,
     seconds: float,
@@ -218,7 +218,7 @@ def _take_rows(
     # Refused by a deadlock, as happens when rows are claimed in crowds: again, as ours are.
     while time.monotonic() < start + seconds and (took := session.repeated(take)):
         done += took
-    told.put((done, start, time.monotonic()))
+    results.put((done, start, time.monotonic()))
     session.close()
 
 

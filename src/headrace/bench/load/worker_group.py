@@ -100,7 +100,7 @@ def _work(role: Role, barrier: Barrier, outward: Connection, cores: Collection[i
         loop()
     except threading.BrokenBarrierError:
         pass  # another member failed first and has said why
-    except Exception as error:  # told to the runner, which fails the case with this text
+    except Exception as error:  # reported to the runner, which fails the case with this text
         barrier.abort()
         outward.send(
             f"{error}" if isinstance(error, MeasureError) else f"{type(error).__name__}: {error}"

@@ -6,7 +6,7 @@ import click
 
 from headrace.cli.support.broker_options import Address, broker_options, connected, json_option
 from headrace.cli.support.name_values import arguments_of, arguments_option
-from headrace.cli.support.output import Column, escaped, show, tell
+from headrace.cli.support.output import Column, escaped, print_result, show
 
 COLUMNS = (
     Column("source", "exchange"),
@@ -51,13 +51,15 @@ def declare(
     arguments: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Bind the queue DESTINATION to EXCHANGE with KEY (empty unless told)."""
+    """Bind the queue DESTINATION to EXCHANGE with KEY (default: empty)."""
     given = arguments_of(arguments)
     with connected(address) as channel:
         bind = channel.exchange_bind if to_exchange else channel.queue_bind
         bind(destination, source, key, given)
     text = _sentence("bound", destination, source, key, to_exchange=to_exchange)
-    return tell(text, {"source": source, "destination": destination, "key": key}, as_json=as_json)
+    return print_result(
+        text, {"source": source, "destination": destination, "key": key}, as_json=as_json
+    )
 
 
 @binding.command()
@@ -85,7 +87,9 @@ def delete(
         unbind = channel.exchange_unbind if to_exchange else channel.queue_unbind
         unbind(destination, source, key, given)
     text = _sentence("unbound", destination, source, key, to_exchange=to_exchange)
-    return tell(text, {"source": source, "destination": destination, "key": key}, as_json=as_json)
+    return print_result(
+        text, {"source": source, "destination": destination, "key": key}, as_json=as_json
+    )
 
 
 def _sentence(

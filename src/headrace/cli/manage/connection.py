@@ -6,7 +6,7 @@ import click
 
 from headrace.cli.support.broker_options import json_option
 from headrace.cli.support.http_api import ManagementClient, http_options
-from headrace.cli.support.output import Column, escaped, show, tell
+from headrace.cli.support.output import Column, escaped, print_result, show
 
 COLUMNS = (
     Column("name", "connection"),
@@ -36,7 +36,7 @@ def list_connections(client: ManagementClient, as_json: bool) -> int:
 
 @connection.command()
 @click.argument("name")
-@click.option("--reason", default="closed by an operator", help="What the client is told.")
+@click.option("--reason", default="closed by an operator", help="Reason sent to the client.")
 @json_option
 @http_options
 def close(client: ManagementClient, name: str, reason: str, as_json: bool) -> int:
@@ -45,10 +45,10 @@ def close(client: ManagementClient, name: str, reason: str, as_json: bool) -> in
 
 
 def end_connection(client: ManagementClient, name: str, reason: str, *, as_json: bool) -> int:
-    """Close a connection; the reason goes to the client in a header, so it is plain text."""
+    """Close a connection; the reason travels in an HTTP header, so it is ASCII text."""
     shown = "".join(char if 32 <= ord(char) < 127 else "?" for char in reason)
     client.request("DELETE", ("connections", name), headers={"x-reason": shown})
-    return tell(f"closed connection {escaped(name)}", {"name": name}, as_json=as_json)
+    return print_result(f"closed connection {escaped(name)}", {"name": name}, as_json=as_json)
 
 
 connection.add_command(close, "delete")

@@ -10,7 +10,7 @@ import click
 
 from headrace.cli.support.broker_options import json_option
 from headrace.cli.support.http_api import ManagementClient, http_options
-from headrace.cli.support.output import DONE, escaped, tell
+from headrace.cli.support.output import DONE, escaped, print_result
 from headrace.errors import CommandFailed, ConfigError
 
 _vhost_option = click.option("--vhost", default=None, help="Only this vhost. [all of them]")
@@ -36,13 +36,13 @@ def export_definitions(
         click.echo(text, nl=False)
         return DONE
     try:
-        # Nobody else shall read the hashes, not even for the time of writing.
+        # Only the owner may read the hashes, even while they are being written.
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as output:
             output.write(text)
     except OSError as error:
         raise CommandFailed(f"cannot write {escaped(str(file))}: {error.strerror}") from error
-    return tell(f"wrote {escaped(str(file))}", {"file": str(file)}, as_json=as_json)
+    return print_result(f"wrote {escaped(str(file))}", {"file": str(file)}, as_json=as_json)
 
 
 @definitions.command("import")
@@ -53,7 +53,7 @@ def export_definitions(
 def import_definitions(
     client: ManagementClient, file: click.File, vhost: str | None, as_json: bool
 ) -> int:
-    """Declare everything in FILE, - is standard input. What is there already must agree."""
+    """Declare everything in FILE (- is standard input). Existing objects must be equivalent."""
     try:
         data = json.load(file)  # type: ignore[arg-type]
     except (ValueError, UnicodeDecodeError) as error:
@@ -68,7 +68,7 @@ def import_definitions(
         if isinstance(entries, list) and entries
     }
     shown = ", ".join(_counted(count, kind) for kind, count in counts.items())
-    return tell(f"imported {shown or 'nothing'}", counts, as_json=as_json)
+    return print_result(f"imported {shown or 'nothing'}", counts, as_json=as_json)
 
 
 def _counted(count: int, kind: str) -> str:

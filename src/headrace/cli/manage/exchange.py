@@ -12,7 +12,7 @@ from headrace.cli.support.broker_options import (
     json_option,
 )
 from headrace.cli.support.name_values import arguments_of, arguments_option
-from headrace.cli.support.output import Column, escaped, show, tell
+from headrace.cli.support.output import Column, escaped, print_result, show
 
 COLUMNS = (
     Column("name", "exchange", empty="(default)"),
@@ -33,7 +33,7 @@ def exchange() -> None:
 @json_option
 @broker_options
 def list_exchanges(address: Address, as_json: bool) -> int:
-    """Show the exchanges of the vhost. The one without a name is the default exchange."""
+    """List the exchanges of the vhost. The one without a name is the default exchange."""
     with connected(address) as channel:
         rows = list(channel.rows("exchanges"))
     return show(COLUMNS, rows, as_json=as_json, nothing="no exchanges")
@@ -43,7 +43,7 @@ def list_exchanges(address: Address, as_json: bool) -> int:
 @click.argument("name")
 @click.argument("kind", metavar="TYPE")
 @durable_option
-@click.option("--auto-delete", is_flag=True, help="Gone when its last binding is removed.")
+@click.option("--auto-delete", is_flag=True, help="Delete it when its last binding is removed.")
 @click.option("--internal", is_flag=True, help="Only other exchanges may publish to it.")
 @arguments_option("For example alternate-exchange=others")
 @json_option
@@ -58,9 +58,9 @@ def declare(
     arguments: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Make the exchange NAME of a TYPE: direct, fanout, topic, headers, x-delayed-message.
+    """Declare the exchange NAME of a TYPE: direct, fanout, topic, headers, x-delayed-message.
 
-    It is no error when it exists with the same attributes.
+    Succeeds if it exists with the same attributes.
     """
     given = arguments_of(arguments)
     with connected(address) as channel:
@@ -72,20 +72,20 @@ def declare(
             internal=internal,
             arguments=given,
         )
-    text = f"{escaped(kind)} exchange {escaped(name)} is there"
-    return tell(text, {"name": name, "type": kind}, as_json=as_json)
+    text = f"declared {escaped(kind)} exchange {escaped(name)}"
+    return print_result(text, {"name": name, "type": kind}, as_json=as_json)
 
 
 @exchange.command()
 @click.argument("name")
-@click.option("--if-unused", is_flag=True, help="Refuse while it has bindings.")
+@click.option("--if-unused", is_flag=True, help="Refuse if it has bindings.")
 @json_option
 @broker_options
 def delete(address: Address, name: str, if_unused: bool, as_json: bool) -> int:
     """Delete the exchange NAME and its bindings."""
     with connected(address) as channel:
         channel.exchange_delete(name, if_unused=if_unused)
-    return tell(f"deleted exchange {escaped(name)}", {"name": name}, as_json=as_json)
+    return print_result(f"deleted exchange {escaped(name)}", {"name": name}, as_json=as_json)
 
 
 exchange.add_command(declare, "add")

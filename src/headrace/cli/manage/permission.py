@@ -6,7 +6,7 @@ import click
 
 from headrace.cli.support.broker_options import json_option
 from headrace.cli.support.http_api import ManagementClient, http_options, vhost_option
-from headrace.cli.support.output import Column, escaped, show, tell
+from headrace.cli.support.output import Column, escaped, print_result, show
 
 COLUMNS = (
     Column("user", "user"),
@@ -32,7 +32,7 @@ def list_permissions(client: ManagementClient, as_json: bool) -> int:
 
 @permission.command("set")
 @click.argument("user")
-@click.option("--configure", default=".*", help="Pattern of names to make and delete. [.*]")
+@click.option("--configure", default=".*", help="Pattern of names to declare and delete. [.*]")
 @click.option("--write", default=".*", help="Pattern of names to publish and bind to. [.*]")
 @click.option("--read", default=".*", help="Pattern of names to consume and bind from. [.*]")
 @vhost_option
@@ -47,7 +47,7 @@ def set_permissions(
     vhost: str,
     as_json: bool,
 ) -> int:
-    """Let USER into the vhost; an empty pattern allows nothing."""
+    """Grant USER access to the vhost; an empty pattern allows nothing."""
     patterns = {"configure": configure, "write": write, "read": read}
     return grant(client, user, vhost, patterns, as_json=as_json)
 
@@ -57,7 +57,7 @@ def grant(
 ) -> int:
     client.request("PUT", ("permissions", vhost, user), patterns)
     text = f"user {escaped(user)} may use vhost {escaped(vhost)}"
-    return tell(text, {"user": user, "vhost": vhost, **patterns}, as_json=as_json)
+    return print_result(text, {"user": user, "vhost": vhost, **patterns}, as_json=as_json)
 
 
 @permission.command()
@@ -66,10 +66,10 @@ def grant(
 @json_option
 @http_options
 def clear(client: ManagementClient, user: str, vhost: str, as_json: bool) -> int:
-    """Keep USER out of the vhost; connections there are closed."""
+    """Revoke the access of USER to the vhost; open connections there are closed."""
     client.request("DELETE", ("permissions", vhost, user))
     text = f"user {escaped(user)} may not enter vhost {escaped(vhost)} any more"
-    return tell(text, {"user": user, "vhost": vhost}, as_json=as_json)
+    return print_result(text, {"user": user, "vhost": vhost}, as_json=as_json)
 
 
 permission.add_command(set_permissions, "add")

@@ -8,7 +8,7 @@ import click
 
 from headrace.cli.support.broker_options import json_option
 from headrace.cli.support.http_api import ManagementClient, http_options, vhost_option
-from headrace.cli.support.output import Column, escaped, show, tell
+from headrace.cli.support.output import Column, escaped, print_result, show
 from headrace.errors import ConfigError
 
 COLUMNS = (
@@ -48,7 +48,9 @@ def list_policies(client: ManagementClient, kind: str, as_json: bool) -> int:
 @click.argument("name")
 @click.argument("pattern")
 @click.argument("definition")
-@click.option("--priority", default=0, help="Of several policies the highest counts. [0]")
+@click.option(
+    "--priority", default=0, help="If several policies match, the highest priority applies. [0]"
+)
 @click.option("--apply-to", default="all", help="all, queues or exchanges. [all]")
 @operator_option
 @vhost_option
@@ -65,7 +67,7 @@ def set_policy(
     vhost: str,
     as_json: bool,
 ) -> int:
-    """Give what matches PATTERN the settings of DEFINITION, such as '{"max-length": 1000}'."""
+    """Apply DEFINITION to names that match PATTERN, for example '{"max-length": 1000}'."""
     try:
         settings = json.loads(definition)
     except ValueError as error:
@@ -78,7 +80,7 @@ def set_policy(
     }
     client.request("PUT", (kind, vhost, name), body)
     text = f"policy {escaped(name)} is set in vhost {escaped(vhost)}"
-    return tell(text, {"vhost": vhost, "name": name, **body}, as_json=as_json)
+    return print_result(text, {"vhost": vhost, "name": name, **body}, as_json=as_json)
 
 
 @policy.command()
@@ -91,7 +93,7 @@ def clear(client: ManagementClient, name: str, kind: str, vhost: str, as_json: b
     """Remove the policy NAME."""
     client.request("DELETE", (kind, vhost, name))
     text = f"cleared policy {escaped(name)} of vhost {escaped(vhost)}"
-    return tell(text, {"vhost": vhost, "name": name}, as_json=as_json)
+    return print_result(text, {"vhost": vhost, "name": name}, as_json=as_json)
 
 
 policy.add_command(set_policy, "add")

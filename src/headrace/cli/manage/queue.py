@@ -12,7 +12,7 @@ from headrace.cli.support.broker_options import (
     json_option,
 )
 from headrace.cli.support.name_values import arguments_of, arguments_option
-from headrace.cli.support.output import Column, counted, escaped, show, tell
+from headrace.cli.support.output import Column, counted, escaped, print_result, show
 
 COLUMNS = (
     Column("name", "queue"),
@@ -33,7 +33,7 @@ def queue() -> None:
 @json_option
 @broker_options
 def list_queues(address: Address, as_json: bool) -> int:
-    """Show the queues of the vhost with what is in them."""
+    """List the queues of the vhost with their messages and consumers."""
     with connected(address) as channel:
         rows = list(channel.rows("queues"))
     return show(COLUMNS, rows, as_json=as_json, nothing="no queues")
@@ -42,7 +42,7 @@ def list_queues(address: Address, as_json: bool) -> int:
 @queue.command()
 @click.argument("name")
 @durable_option
-@click.option("--auto-delete", is_flag=True, help="Gone when its last consumer leaves.")
+@click.option("--auto-delete", is_flag=True, help="Delete it when its last consumer is cancelled.")
 @arguments_option("For example x-max-length=1000")
 @json_option
 @broker_options
@@ -54,23 +54,23 @@ def declare(
     arguments: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Make the queue NAME. It is no error when it exists with the same attributes."""
+    """Make the queue NAME. Succeeds if it exists with the same attributes."""
     if not name:
-        raise click.UsageError("a queue needs a name")
+        raise click.UsageError("the queue name must not be empty")
     given = arguments_of(arguments)
     with connected(address) as channel:
         found = channel.queue_declare(
             name, durable=durable, auto_delete=auto_delete, arguments=given
         )
     messages = counted(found.messages, "message")
-    text = f"queue {escaped(found.name)} is there, with {messages}"
-    return tell(text, found._asdict(), as_json=as_json)
+    text = f"declared queue {escaped(found.name)}, with {messages}"
+    return print_result(text, found._asdict(), as_json=as_json)
 
 
 @queue.command()
 @click.argument("name")
-@click.option("--if-empty", is_flag=True, help="Refuse while messages wait in it.")
-@click.option("--if-unused", is_flag=True, help="Refuse while it has consumers.")
+@click.option("--if-empty", is_flag=True, help="Refuse if it has messages.")
+@click.option("--if-unused", is_flag=True, help="Refuse if it has consumers.")
 @json_option
 @broker_options
 def delete(address: Address, name: str, if_empty: bool, if_unused: bool, as_json: bool) -> int:
@@ -78,7 +78,7 @@ def delete(address: Address, name: str, if_empty: bool, if_unused: bool, as_json
     with connected(address) as channel:
         count = channel.queue_delete(name, if_empty=if_empty, if_unused=if_unused)
     text = f"deleted queue {escaped(name)} and {counted(count, 'message')} in it"
-    return tell(text, {"name": name, "messages": count}, as_json=as_json)
+    return print_result(text, {"name": name, "messages": count}, as_json=as_json)
 
 
 queue.add_command(declare, "add")

@@ -15,7 +15,7 @@ from headrace.cli.support.http_api import (
     http_options,
     read_secret,
 )
-from headrace.cli.support.output import Column, escaped, show, tell
+from headrace.cli.support.output import Column, escaped, print_result, show
 
 NEW_PASSWORD_VARIABLE = "HEADRACE_NEW_PASSWORD"
 TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator")
@@ -27,18 +27,17 @@ def _tags(text: str) -> list[str]:
 
 
 def _remark_on(tags: list[str]) -> None:
-    """Any word may be a tag, as in RabbitMQ; one that gives no rights is most often a slip."""
+    """Any word may be a tag, as in RabbitMQ; an unknown one is most often a typing error."""
     for tag in tags:
         if tag not in TAGS:
             click.echo(
-                f"the tag {escaped(tag)} means nothing to the broker; those that do are "
-                f"{', '.join(TAGS)}",
+                f"the tag {escaped(tag)} has no effect; tags with an effect: {', '.join(TAGS)}",
                 err=True,
             )
 
 
 def _new_password(file: Path | None) -> str:
-    """Never from the command line, which everybody on the machine can read."""
+    """Never from the command line, which every user of the machine can read."""
     if file is not None:
         return read_secret(file, "--new-password-file")
     given = os.environ.get(NEW_PASSWORD_VARIABLE)
@@ -46,27 +45,27 @@ def _new_password(file: Path | None) -> str:
         return given
     if not sys.stdin.isatty():
         raise click.UsageError(
-            f"there is nobody to ask for the new password: use --new-password-file, - is standard "
-            f"input, or {NEW_PASSWORD_VARIABLE}"
+            "not a terminal: pass the new password with --new-password-file (- is standard input) "
+            f"or {NEW_PASSWORD_VARIABLE}"
         )
     password: str = click.prompt("New password", hide_input=True, confirmation_prompt=True)
     return password
 
 
-def _told(client: ManagementClient, name: str, text: str, as_json: bool) -> int:
-    """What was done; as JSON the user, without the hash."""
+def _report(client: ManagementClient, name: str, text: str, as_json: bool) -> int:
+    """Report the change; as JSON the user, without the hash."""
     if not as_json:
-        return tell(text, {}, as_json=False)
+        return print_result(text, {}, as_json=False)
     row = client.get("users", name)
     fields = {key: row[key] for key in ("name", "tags", "limits")}
-    return tell(text, fields, as_json=True)
+    return print_result(text, fields, as_json=True)
 
 
 _new_password_option = click.option(
     "--new-password-file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help=f"Read the new password from FILE, - is standard input. [{NEW_PASSWORD_VARIABLE}, or "
+    help=f"Read the new password from FILE (- is standard input). [{NEW_PASSWORD_VARIABLE}, or "
     "asked for]",
 )
 
@@ -97,11 +96,11 @@ def list_users(client: ManagementClient, as_json: bool) -> int:
 def add(
     client: ManagementClient, name: str, tags: str, new_password_file: Path | None, as_json: bool
 ) -> int:
-    """Make the user NAME. It may enter no vhost before `headrace permission set`."""
+    """Create the user NAME. It has no access to any vhost until `headrace permission set`."""
     body = {"password": _new_password(new_password_file), "tags": _tags(tags)}
     client.request("PUT", ("users", name), body)
     _remark_on(_tags(tags))
-    return _told(client, name, f"user {escaped(name)} is there", as_json)
+    return _report(client, name, f"added user {escaped(name)}", as_json)
 
 
 @user.command()
@@ -111,7 +110,7 @@ def add(
 def delete(client: ManagementClient, name: str, as_json: bool) -> int:
     """Delete the user NAME and close its connections."""
     client.request("DELETE", ("users", name))
-    return tell(f"deleted user {escaped(name)}", {"name": name}, as_json=as_json)
+    return print_result(f"deleted user {escaped(name)}", {"name": name}, as_json=as_json)
 
 
 @user.command("set-password")
@@ -122,11 +121,11 @@ def delete(client: ManagementClient, name: str, as_json: bool) -> int:
 def set_password(
     client: ManagementClient, name: str, new_password_file: Path | None, as_json: bool
 ) -> int:
-    """Give the user NAME another password."""
+    """Change the password of the user NAME."""
     tags = client.get("users", name)["tags"]
     body = {"password": _new_password(new_password_file), "tags": tags}
     client.request("PUT", ("users", name), body)
-    return _told(client, name, f"user {escaped(name)} has a new password", as_json)
+    return _report(client, name, f"user {escaped(name)} has a new password", as_json)
 
 
 @user.command("set-tags")
@@ -135,19 +134,21 @@ def set_password(
 @json_option
 @http_options
 def set_tags(client: ManagementClient, name: str, tags: tuple[str, ...], as_json: bool) -> int:
-    """Give the user NAME exactly these TAGS; none takes all away."""
+    """Replace the tags of the user NAME with TAGS; without TAGS all are removed."""
     client.get("users", name)
     chosen = [tag for part in tags for tag in _tags(part)]
     client.request("PUT", ("users", name), {"tags": chosen})
     _remark_on(chosen)
     shown = escaped(" ".join(chosen)) or "no tags"
-    return _told(client, name, f"user {escaped(name)}: {shown}", as_json)
+    return _report(client, name, f"user {escaped(name)}: {shown}", as_json)
 
 
 @user.command("set-limits")
 @click.argument("name")
-@click.option("--max-connections", type=int, help="Connections at a time; negative: no limit.")
-@click.option("--max-channels", type=int, help="Channels of all of them; negative: no limit.")
+@click.option(
+    "--max-connections", type=int, help="Maximum number of connections; negative: no limit."
+)
+@click.option("--max-channels", type=int, help="Maximum number of channels; negative: no limit.")
 @json_option
 @http_options
 def set_limits(
@@ -157,7 +158,7 @@ def set_limits(
     max_channels: int | None,
     as_json: bool,
 ) -> int:
-    """Limit what the user NAME may open; what is open already stays."""
+    """Set the limits of the user NAME; open connections and channels stay open."""
     return change_limits(
         client,
         ("user-limits", name),
@@ -172,25 +173,27 @@ def set_limits(
     "--secret-file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Read the secret from FILE, - is standard input. [one is made and shown]",
+    help="Read the secret from FILE (- is standard input). [a random one is created and printed]",
 )
-@click.option("--clear", is_flag=True, help="Take the secret away.")
+@click.option("--clear", is_flag=True, help="Remove the secret.")
 @json_option
 @http_options
 def set_secret(
     client: ManagementClient, name: str, secret_file: Path | None, clear: bool, as_json: bool
 ) -> int:
-    """Give the user NAME a secret with which RocketMQ clients sign; NAME is their access key."""
+    """Set the secret with which RocketMQ clients sign requests; NAME is their access key."""
     where = ("users", name, "rocketmq-secret")
     if clear:
         client.request("DELETE", where)
-        return tell(f"user {escaped(name)} has no secret", {"access_key": name}, as_json=as_json)
+        return print_result(
+            f"user {escaped(name)} has no secret", {"access_key": name}, as_json=as_json
+        )
     body = {} if secret_file is None else {"secret": read_secret(secret_file, "--secret-file")}
-    told = client.request("PUT", where, body)
+    reply = client.request("PUT", where, body)
     shown = f"access key {escaped(name)}"
-    if "secret" in told:
-        shown += f"\nsecret     {told['secret']}"
-    return tell(shown, told, as_json=as_json)
+    if "secret" in reply:
+        shown += f"\nsecret     {reply['secret']}"
+    return print_result(shown, reply, as_json=as_json)
 
 
 user.add_command(set_tags, "set")

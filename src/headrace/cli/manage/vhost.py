@@ -8,7 +8,7 @@ import click
 
 from headrace.cli.support.broker_options import json_option
 from headrace.cli.support.http_api import ManagementClient, change_limits, http_options
-from headrace.cli.support.output import FAILED, Column, escaped, show, tell
+from headrace.cli.support.output import FAILED, Column, escaped, print_result, show
 
 COLUMNS = (
     Column("name", "vhost"),
@@ -35,38 +35,40 @@ def list_vhosts(client: ManagementClient, as_json: bool) -> int:
 
 @vhost.command()
 @click.argument("name")
-@click.option("--description", default=None, help="What it is for.")
+@click.option("--description", default=None, help="Description of the vhost.")
 @json_option
 @http_options
 def add(client: ManagementClient, name: str, description: str | None, as_json: bool) -> int:
-    """Make the vhost NAME; whoever makes it may use it."""
+    """Create the vhost NAME; its creator gets full permissions in it."""
     body = {} if description is None else {"description": description}
     client.request("PUT", ("vhosts", name), body)
     fields = {"name": name, "description": client.get("vhosts", name)["description"]}
-    return tell(f"vhost {escaped(name)} is there", fields, as_json=as_json)
+    return print_result(f"added vhost {escaped(name)}", fields, as_json=as_json)
 
 
 @vhost.command()
 @click.argument("name")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @http_options
 def delete(client: ManagementClient, name: str, yes: bool, as_json: bool) -> int:
     """Delete the vhost NAME with every queue and message in it."""
     if not yes and not sys.stdin.isatty():
-        raise click.UsageError("there is nobody to ask: say --yes to delete everything in it")
+        raise click.UsageError("not a terminal: pass --yes to confirm")
     question = f"Delete vhost {escaped(name)} and everything in it?"
     if not yes and not click.confirm(question, err=True):
         click.echo("nothing was deleted", err=True)
         return FAILED
     client.request("DELETE", ("vhosts", name))
-    return tell(f"deleted vhost {escaped(name)}", {"name": name}, as_json=as_json)
+    return print_result(f"deleted vhost {escaped(name)}", {"name": name}, as_json=as_json)
 
 
 @vhost.command("set-limits")
 @click.argument("name")
-@click.option("--max-connections", type=int, help="Connections at a time; negative: no limit.")
-@click.option("--max-queues", type=int, help="Queues; negative: no limit.")
+@click.option(
+    "--max-connections", type=int, help="Maximum number of connections; negative: no limit."
+)
+@click.option("--max-queues", type=int, help="Maximum number of queues; negative: no limit.")
 @json_option
 @http_options
 def set_limits(
@@ -76,7 +78,7 @@ def set_limits(
     max_queues: int | None,
     as_json: bool,
 ) -> int:
-    """Limit what the vhost NAME may hold; what is there already stays."""
+    """Set the limits of the vhost NAME; existing connections and queues stay."""
     return change_limits(
         client,
         ("vhost-limits", name),

@@ -22,23 +22,27 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @click.command()
 @click.argument("queue")
-@click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after so many. [no limit]")
+@click.option(
+    "-n", "--count", type=click.IntRange(min=1), help="Stop after this many messages. [no limit]"
+)
 @click.option("-F", "--follow", is_flag=True, help="Wait for more, until Ctrl-C.")
 @click.option(
     "--idle",
     default=0.5,
     type=click.FloatRange(min=0.05),
     metavar="SECONDS",
-    help="Without --follow: stop when nothing came for so long. [0.5]",
+    help="Without --follow: stop after this many seconds without a message. [0.5]",
 )
 @click.option(
     "--prefetch",
     default=_PREFETCH,
     type=click.IntRange(1, 65535),
-    help=f"Messages on their way at a time. [{_PREFETCH}]",
+    help=f"Unacknowledged messages at a time (prefetch). [{_PREFETCH}]",
 )
 @click.option(
-    "--auto-ack", is_flag=True, help="Acknowledge before printing: none twice, some perhaps lost."
+    "--auto-ack",
+    is_flag=True,
+    help="Acknowledge before printing: no duplicates, but messages may be lost.",
 )
 @format_options
 @broker_options

@@ -1,4 +1,4 @@
-"""`headrace get`: one message or a few, taken or only looked at."""
+"""`headrace get`: take the first messages of a queue, or look at them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from headrace.cli.support.output import DONE, FAILED, escaped
 @click.command(short_help="Take a message of a queue, or look at it.")
 @click.argument("queue")
 @click.option(
-    "-n", "--count", default=1, type=click.IntRange(min=1), help="At most so many messages. [1]"
+    "-n", "--count", default=1, type=click.IntRange(min=1), help="Maximum number of messages. [1]"
 )
-@click.option("--requeue", is_flag=True, help="Only look: put them back where they were.")
+@click.option("--requeue", is_flag=True, help="Requeue them after printing.")
 @format_options
 @broker_options
 def get(
     address: Address, queue: str, count: int, requeue: bool, as_json: bool, raw: bool, lines: bool
 ) -> int:
-    """Take the first message of QUEUE and print it; with --requeue only look at it.
+    """Print the first message of QUEUE and acknowledge it; with --requeue it stays.
 
-    The exit code is 1 when the queue is empty. Messages that were put back are marked as
+    The exit code is 1 when the queue is empty. Requeued messages are marked as
     redelivered, and a delivery limit of the queue counts them.
     """
     render = choose(as_json=as_json, raw=raw, lines=lines)

@@ -19,7 +19,7 @@ from headrace.cli.support.broker_options import (
     json_option,
 )
 from headrace.cli.support.name_values import headers_of, properties_of
-from headrace.cli.support.output import counted, escaped, progress_bar, tell
+from headrace.cli.support.output import counted, escaped, print_result, progress_bar
 from headrace.cli.support.sender import PublishTarget, Sender, lines_of, repeated
 from headrace.client import HeadraceError
 from headrace.errors import CommandFailed, ConfigError
@@ -29,7 +29,9 @@ _PERSISTENT = 2
 
 @click.command(short_help="Publish messages, each confirmed.")
 @click.argument("body", required=False)
-@click.option("-q", "--queue", metavar="NAME", help="To this queue; it is made if there is none.")
+@click.option(
+    "-q", "--queue", metavar="NAME", help="To this queue; it is declared if it does not exist."
+)
 @click.option("-e", "--exchange", metavar="NAME", help="To this exchange. [the default exchange]")
 @click.option("-k", "--key", metavar="KEY", help="Routing key. [empty]")
 @click.option(
@@ -40,8 +42,10 @@ _PERSISTENT = 2
     help="Take the body from FILE; - is standard input.",
 )
 @click.option("--lines", is_flag=True, help="One message per line of the input.")
-@click.option("--count", type=click.IntRange(min=1), help="Publish the message so many times. [1]")
-@click.option("--persistent", is_flag=True, help="Keep it over a restart of the broker.")
+@click.option(
+    "--count", type=click.IntRange(min=1), help="Publish the message this many times. [1]"
+)
+@click.option("--persistent", is_flag=True, help="Keep it when the broker restarts.")
 @click.option("--priority", type=click.IntRange(0, 255), help="For queues with x-max-priority.")
 @click.option(
     "--expiration", metavar="MS", type=click.IntRange(min=0), help="Time to live in milliseconds."
@@ -60,8 +64,8 @@ _PERSISTENT = 2
     metavar="NAME=TEXT",
     help="A header; NAME:=JSON for numbers and more; repeatable.",
 )
-@click.option("--no-create", is_flag=True, help="Fail when there is no such queue.")
-@click.option("--unrouted-ok", is_flag=True, help="Do not fail when no queue wants it.")
+@click.option("--no-create", is_flag=True, help="Fail if the queue does not exist.")
+@click.option("--unrouted-ok", is_flag=True, help="Do not fail if a message is unroutable.")
 @json_option
 @broker_options
 def publish(
@@ -109,12 +113,14 @@ def _destination(
 ) -> PublishTarget:
     if queue is not None:
         if exchange is not None or key is not None:
-            raise click.UsageError("--queue goes without --exchange and --key")
+            raise click.UsageError("--queue cannot be combined with --exchange or --key")
         if not queue:
             raise click.UsageError("--queue needs a name")
         return PublishTarget("", queue, queue if create else None)
     if exchange is None and key is None:
-        raise click.UsageError("say where: --queue NAME, or --exchange NAME and --key KEY")
+        raise click.UsageError(
+            "missing destination: pass --queue NAME, or --exchange NAME and --key KEY"
+        )
     return PublishTarget(exchange or "", key or "")
 
 
@@ -177,15 +183,17 @@ def _send(
 
 
 def _tell_made(queue: str) -> None:
-    click.echo(f"there was no queue {escaped(queue)}: made it (durable)", err=True)
+    click.echo(f"there was no queue {escaped(queue)}: declared it (durable)", err=True)
 
 
 def _report(sender: Sender, *, unrouted_ok: bool, as_json: bool) -> int:
     figures = {"confirmed": sender.confirmed, "unrouted": sender.unrouted}
-    done = tell(f"published {counted(sender.confirmed, 'message')}", figures, as_json=as_json)
+    done = print_result(
+        f"published {counted(sender.confirmed, 'message')}", figures, as_json=as_json
+    )
     if sender.unrouted and not unrouted_ok:
         raise CommandFailed(
-            f"{sender.unrouted:,} of them reached no queue and are gone: no binding fits; "
-            "`headrace binding list` shows those there are (--unrouted-ok: do not mind)"
+            f"{sender.unrouted:,} of them unroutable and dropped: no binding matches; "
+            "`headrace binding list` shows the bindings (--unrouted-ok: accept this)"
         )
     return done

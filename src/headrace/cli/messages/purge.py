@@ -1,4 +1,4 @@
-"""`headrace purge`: drop the messages that wait in a queue, after a question."""
+"""`headrace purge`: delete the ready messages of a queue, after a confirmation."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import sys
 import click
 
 from headrace.cli.support.broker_options import Address, broker_options, connected, json_option
-from headrace.cli.support.output import FAILED, counted, escaped, tell
+from headrace.cli.support.output import FAILED, counted, escaped, print_result
 from headrace.client import Channel, NotFound
 
 
 @click.command()
 @click.argument("queue")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @broker_options
 def purge(address: Address, queue: str, yes: bool, as_json: bool) -> int:
-    """Drop all messages that wait in QUEUE. Those delivered and not acknowledged stay."""
+    """Delete all ready messages of QUEUE. Unacknowledged messages stay."""
     if not yes and not sys.stdin.isatty():
-        raise click.UsageError("there is nobody to ask: say --yes to drop the messages")
+        raise click.UsageError("not a terminal: pass --yes to confirm")
     with connected(address) as channel:
         if not yes and not _agrees(channel, queue):
-            click.echo("nothing was dropped", err=True)
+            click.echo("nothing was deleted", err=True)
             return FAILED
         count = channel.queue_purge(queue)
     text = f"dropped {counted(count, 'message')} of queue {escaped(queue)}"
-    return tell(text, {"queue": queue, "purged": count}, as_json=as_json)
+    return print_result(text, {"queue": queue, "purged": count}, as_json=as_json)
 
 
 def _agrees(channel: Channel, queue: str) -> bool:

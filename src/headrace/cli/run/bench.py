@@ -46,7 +46,7 @@ def _cases(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
         return bench_cases.select(values)
     except KeyError as error:
         known = ", ".join([*GROUPS, "sizes", *CASES])
-        raise click.BadParameter(f"no case {error}; there are {known}") from None
+        raise click.BadParameter(f"unknown case {error}; available: {known}") from None
 
 
 @click.group(invoke_without_command=True)
@@ -83,7 +83,7 @@ def _cases(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     multiple=True,
     callback=_addresses,
     metavar="HOST:PORT",
-    help="Measure a broker that runs already (guest/guest, vhost /); repeatable. "
+    help="Measure a running broker (guest/guest, vhost /); repeatable. "
     "Takes the place of RabbitMQ unless --rabbitmq is given.",
 )
 @click.option(
@@ -105,7 +105,9 @@ def _cases(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     show_default=True,
     help="Headrace on the first core, its load on the last; RabbitMQ always has all.",
 )
-@directory_option("Where the brokers keep their data meanwhile. [the system's temporary directory]")
+@directory_option(
+    "Data directory of the brokers during the run. [the system's temporary directory]"
+)
 @file_option("--json", "FILE", "Write every figure of every round.")
 @file_option("--chart", "FILE.svg", "Draw the ratios.")
 @click.option("--list", "list_only", is_flag=True, help="Show the cases and stop.")

@@ -58,9 +58,9 @@ def case_options(command: Command) -> Command:
 
 
 def choose(chosen: Sequence[str], cases: Mapping[str, object]) -> tuple[str, ...]:
-    """The names given, or all."""
+    """The chosen cases, or all."""
     if unknown := [name for name in chosen if name not in cases]:
-        raise click.UsageError(f"no case {unknown[0]!r}; there are {', '.join(cases)}")
+        raise click.UsageError(f"unknown case {unknown[0]!r}; available: {', '.join(cases)}")
     return tuple(chosen) or tuple(cases)
 
 
@@ -116,7 +116,7 @@ def judge(
 
 @click.command("client")
 @case_options
-@directory_option("Where the broker keeps its data. [the system's temporary directory]")
+@directory_option("Data directory of the broker. [the system's temporary directory]")
 def bench_client(
     chosen: tuple[str, ...],
     seconds: float,
@@ -126,12 +126,10 @@ def bench_client(
 ) -> int:
     """Measure our client beside pika on one broker: 100 bytes, persistent, confirmed.
 
-    Exit code 1 when a ratio is not what is wanted.
+    Exit code 1 when a ratio misses its target.
     """
     if find_spec("pika") is None:
-        raise CommandFailed(
-            "pika is what it is compared with, and is not installed: pip install pika"
-        )
+        raise CommandFailed("pika is not installed; the comparison needs it: pip install pika")
     from headrace.bench.brokers import HeadraceBroker
     from headrace.bench.compare.client import CASES
     from headrace.bench.compare.ratio import MeasureSetup
@@ -158,10 +156,10 @@ def bench_client(
 @click.option(
     "--peer",
     metavar="PYTHON",
-    help="Interpreter with the PyPI package rocketmq==0.4.4; without it those cases are left out.",
+    help="Interpreter with the PyPI package rocketmq==0.4.4; without it those cases are skipped.",
 )
 @directory_option(
-    "Where the broker keeps its data. [in memory, if there is a place: both sides then wait for no "
+    "Data directory of the broker. [in memory where possible, so that neither side waits for a "
     "disk]",
     default=None,
 )
@@ -175,7 +173,7 @@ def bench_rocketmq(
 ) -> int:
     """Measure what RocketMQ clients cost and reach, and print ratios.
 
-    Exit code 1 when a ratio is not what is wanted.
+    Exit code 1 when a ratio misses its target.
     """
     from headrace.bench.brokers import HeadraceBroker
     from headrace.bench.compare.ratio import MeasureSetup
@@ -185,7 +183,7 @@ def bench_rocketmq(
     if list_only:
         return list_cases(names, CASES)
     if peer is None and (left_out := [name for name in names if name in NEEDS_PEER]):
-        click.echo(f"without --peer: {', '.join(left_out)} left out", err=True)
+        click.echo(f"without --peer: {', '.join(left_out)} skipped", err=True)
         names = tuple(name for name in names if name not in NEEDS_PEER)
     place = directory or (_MEMORY if os.access(_MEMORY, os.W_OK) else tempfile.gettempdir())
     broker = HeadraceBroker(Path(place), sys.executable, pin=False)
@@ -208,7 +206,7 @@ def bench_topics(
 ) -> int:
     """Measure topics in a private MariaDB and print ratios.
 
-    Needs mariadbd on this machine. Exit code 1 when a ratio is not what is wanted.
+    Needs mariadbd on this machine. Exit code 1 when a ratio misses its target.
     """
     from headrace.bench.compare.topics import CASES, DATABASE
     from headrace.testing.mariadb import run_mariadb

@@ -10,8 +10,9 @@ import click
 from headrace import config
 
 _EPILOG = (
-    f"Every flag is also a key of the --config file (TOML) and a variable {config.ENV_PREFIX}*; "
-    "a flag beats the variable, the variable beats the file."
+    "Every flag is also a key of the --config file (TOML) and an environment variable "
+    f"{config.ENV_PREFIX}*; "
+    "flags override variables, variables override the file."
 )
 
 
@@ -20,7 +21,7 @@ def _run(config_file: str | None, **flags: object) -> int:
     chosen = config_file or os.environ.get(config.ENV_PREFIX + "CONFIG")
     settings = config.load(Path(chosen) if chosen else None, environ=os.environ, flags=flags)
 
-    from headrace.server.app import run  # after the settings: a bad flag is told at once
+    from headrace.server.app import run  # after the settings: a bad flag is reported at once
 
     return run(settings)
 
@@ -49,6 +50,6 @@ serve = click.Command(
     "serve",
     callback=_run,
     params=_flags(),
-    help="Run the broker until it is told to stop (SIGTERM or Ctrl-C).",
+    help="Run the broker until SIGTERM or Ctrl-C.",
     epilog=_EPILOG,
 )

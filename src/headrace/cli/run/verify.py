@@ -1,4 +1,4 @@
-"""`headrace verify`: crash a broker on your own disk, again and again; see what is lost."""
+"""`headrace verify`: kill a broker on your disk repeatedly, and check that nothing is lost."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ _WHAT = (
 
 @click.command()
 @click.argument("directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--rounds", type=click.IntRange(min=1), default=10, help="Kills. [10]")
+@click.option("--rounds", type=click.IntRange(min=1), default=10, help="Number of kills. [10]")
 @click.option(
-    "--seconds", type=click.FloatRange(min=0.1), default=2.0, help="Load before each kill. [2]"
+    "--seconds",
+    type=click.FloatRange(min=0.1),
+    default=2.0,
+    help="Seconds of load before each kill. [2]",
 )
-@click.option("--seed", type=int, help="Repeat the choices of an earlier run. [by chance]")
+@click.option("--seed", type=int, help="Repeat an earlier run. [random]")
 def verify(directory: Path, rounds: int, seconds: float, seed: int | None) -> int:
     """Crash a broker on the disk of DIR and check that nothing confirmed is lost.
 
@@ -36,16 +39,16 @@ def verify(directory: Path, rounds: int, seconds: float, seed: int | None) -> in
 
     place = directory / "headrace-verify"
     if place.exists():
-        raise click.UsageError(f"{place} exists; remove it, or name another directory")
+        raise click.UsageError(f"{place} exists: remove it or choose another directory")
     seed = secrets.randbelow(2**32) if seed is None else seed
     click.echo(f"{rounds} kills in {place}, seed {seed}")
 
-    def told(one: crash_test.CrashRound) -> None:
+    def on_round(one: crash_test.CrashRound) -> None:
         click.echo(f"  kill {one.number:>3}: {one.sent} sent so far, {one.confirmed} confirmed")
 
     started = time.monotonic()
     verdict = crash_test.run(
-        BrokerProcess(place), rounds=rounds, seconds=seconds, seed=seed, told=told
+        BrokerProcess(place), rounds=rounds, seconds=seconds, seed=seed, on_round=on_round
     )
     click.echo(f"{verdict}\nafter {time.monotonic() - started:.0f} s. {_WHAT}")
     if not verdict.is_good:

@@ -1,1 +1,1 @@
-"""The Spark side."""
+"""Commands that run Spark."""

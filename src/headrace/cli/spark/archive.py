@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.support.broker_options import Address, broker_options, json_option
-from headrace.cli.support.output import DONE, counted, tell
+from headrace.cli.support.output import DONE, counted, print_result
 from headrace.cli.support.spark_session import (
     SessionSettings,
     ending,
@@ -31,13 +31,21 @@ if TYPE_CHECKING:
 @lake_option
 @click.option("-q", "--queue", "queues", multiple=True, metavar="NAME", help="Or a pattern, a*.")
 @click.option("-t", "--topic", "topics", multiple=True, metavar="NAME", help="Or a pattern, a*.")
-@click.option("--once", is_flag=True, help="Archive what is there, then end.")
+@click.option("--once", is_flag=True, help="Archive all messages that exist now, then stop.")
 @click.option("--every", metavar="SECONDS", type=click.FloatRange(min=0.1), default=10.0,
-              show_default=True, help="How often to look for new messages.")  # fmt: skip
+              show_default=True, help="Time between two rounds.")  # fmt: skip
 @click.option("--pin-bytes", metavar="BYTES", type=click.IntRange(min=1), default=10 << 30,
-              help="How much the broker may hold for the archive. [10 GiB]")  # fmt: skip
-@click.option("--skip-lost", is_flag=True, help="Go on when messages are gone unarchived.")
-@click.option("--release", is_flag=True, help="End the archive: the broker holds nothing for it.")
+              help="Maximum size of messages kept for the archive. [10 GiB]")  # fmt: skip
+@click.option(
+    "--skip-lost",
+    is_flag=True,
+    help="Continue when messages were removed before they were archived.",
+)
+@click.option(
+    "--release",
+    is_flag=True,
+    help="Remove the pin of this archive: the broker keeps no more messages for it.",
+)
 @json_option
 @spark_options
 @broker_options
@@ -57,8 +65,8 @@ def archive(
 ) -> int:
     """Write the messages of all durable queues and topics, or of those chosen, to a Delta table.
 
-    From the first run on the broker holds acknowledged messages until they are archived, up to
-    --pin-bytes. Stop it with Ctrl-C or SIGTERM; the next run goes on where it was.
+    From the first run on, the broker keeps acknowledged messages until they are archived, up to
+    --pin-bytes. Stop it with Ctrl-C or SIGTERM; the next run continues from there.
     """
     from headrace.spark.archive.archiver import Archiver
     from headrace.spark.archive.sources import ArchiveChoice
@@ -71,20 +79,20 @@ def archive(
                             pin_bytes, skip_lost)  # fmt: skip
         if release:
             archiver.release()
-            click.echo("the broker holds nothing for this archive any more")
+            click.echo("the pin of this archive is removed")
             return DONE
         if not once and sys.stderr.isatty():
             click.echo(f"archiving to {archiver.root}, stop with Ctrl-C", err=True)
-        total = archiver.run(once=once, stop=stop, every=every, tell=_tell(as_json))
+        total = archiver.run(once=once, stop=stop, every=every, report=_reporter(as_json))
     text = f"archived {counted(total, 'message')} to {archiver.root}"
-    return tell(text, {"archived": total, "table": archiver.root}, as_json=as_json)
+    return print_result(text, {"archived": total, "table": archiver.root}, as_json=as_json)
 
 
-def _tell(as_json: bool) -> Callable[[ArchiveRound], None]:
-    def tell(done: ArchiveRound) -> None:
+def _reporter(as_json: bool) -> Callable[[ArchiveRound], None]:
+    def report(done: ArchiveRound) -> None:
         if as_json or not sys.stderr.isatty():
             return
         click.echo(f"{counted(done.rows, 'message')} of {counted(done.sources, 'source')}, "
                    f"{done.waiting:,} waiting", err=True)  # fmt: skip
 
-    return tell
+    return report

@@ -1,4 +1,4 @@
-"""`headrace pipeline`: run a pipeline file on Spark, check one, list those that run."""
+"""`headrace pipeline`: run a pipeline file on Spark, validate it, list running ones."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def pipeline() -> None:
 
 @pipeline.command()
 @file_argument
-@click.option("--once", is_flag=True, help="Read what is there, then end.")
+@click.option("--once", is_flag=True, help="Process all messages that exist now, then stop.")
 @spark_options
 @with_session
 def run(file: Path, once: bool, session: SessionSettings) -> int:
-    """Run the pipeline in FILE until it is told to stop (SIGTERM or Ctrl-C: after the batch).
+    """Run the pipeline in FILE until SIGTERM or Ctrl-C (it finishes the current batch).
 
-    A restart goes on where it stopped; nothing is lost or doubled. Progress is a line on a
+    A restart continues where it stopped; nothing is lost or duplicated. Progress is a line on a
     terminal, and one JSON object per batch on standard error otherwise.
     """
     from headrace.spark import spark_session
@@ -70,11 +70,13 @@ def run(file: Path, once: bool, session: SessionSettings) -> int:
 
 @pipeline.command()
 @file_argument
-@click.option("--no-spark", is_flag=True, help="Check the file only: no SQL, no Java needed.")
+@click.option(
+    "--no-spark", is_flag=True, help="Validate the file only, without SQL: needs no Java."
+)
 @spark_options
 @with_session
 def validate(file: Path, no_spark: bool, session: SessionSettings) -> int:
-    """Check FILE without running it: names, SQL, schemas, sinks. No broker is asked."""
+    """Validate FILE without running it: names, SQL, schemas, sinks. No broker is contacted."""
     from headrace.spark.pipelines.file import load
 
     loaded = load(file)
@@ -99,7 +101,7 @@ def validate(file: Path, no_spark: bool, session: SessionSettings) -> int:
 @debug_option
 @with_spark_errors
 def list_(state_dir: Path | None, as_json: bool, debug: bool) -> int:
-    """Pipelines that run or ran on this machine, and how far they are."""
+    """Pipelines of this machine, running or stopped, and their progress."""
     from headrace.spark.pipelines.status import all_states, state_directory
 
     states = list(all_states(state_directory(state_dir, os.environ)))
@@ -118,4 +120,4 @@ def list_(state_dir: Path | None, as_json: bool, debug: bool) -> int:
         Column("updated_at", "updated"),
         Column("error", "error"),
     ]
-    return show(columns, states, as_json=as_json, nothing="no pipeline ran here")
+    return show(columns, states, as_json=as_json, nothing="no pipeline has run on this machine")

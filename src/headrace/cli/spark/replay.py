@@ -1,4 +1,4 @@
-"""`headrace replay`: messages of the past back into an exchange."""
+"""`headrace replay`: publish stored messages again, to an exchange."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.support.broker_options import Address, broker_options, json_option
-from headrace.cli.support.output import DONE, FAILED, counted, print_json, progress_bar, tell
+from headrace.cli.support.output import (
+    DONE,
+    FAILED,
+    counted,
+    print_json,
+    print_result,
+    progress_bar,
+)
 from headrace.cli.support.spark_session import (
     SessionSettings,
     ending,
@@ -25,19 +32,25 @@ if TYPE_CHECKING:
     from headrace.spark.replay.replay import Preview, Replay
 
 
-@click.command(short_help="Send messages of the past again.")
+@click.command(short_help="Publish stored messages again.")
 @click.option("--lake", metavar="DIR", type=click.Path(path_type=Path, file_okay=False),
-              help="From the archive in DIR. [what the broker still has]")  # fmt: skip
-@click.option("-q", "--queue", "queues", multiple=True, metavar="NAME", help="Of this queue.")
-@click.option("-t", "--topic", "topics", multiple=True, metavar="NAME", help="Of this topic.")
-@click.option("--from", "since", required=True, metavar="TIME", help="Stored then or later.")
+              help="Read from the archive in DIR. [the messages the broker still has]")  # fmt: skip
+@click.option(
+    "-q", "--queue", "queues", multiple=True, metavar="NAME", help="Messages of this queue."
+)
+@click.option(
+    "-t", "--topic", "topics", multiple=True, metavar="NAME", help="Messages of this topic."
+)
+@click.option(
+    "--from", "since", required=True, metavar="TIME", help="Stored at this time or later."
+)
 @click.option("--to", "until", metavar="TIME", help="Stored before. [now]")
-@click.option("--where", metavar="SQL", help="Only messages for which this is true.")
+@click.option("--where", metavar="SQL", help="Only messages that match this SQL condition.")
 @click.option("--into", required=True, metavar="EXCHANGE", help="'' is the default exchange.")
-@click.option("--routing-key", metavar="KEY", help="Instead of the one they had.")
+@click.option("--routing-key", metavar="KEY", help="Routing key. [the original one]")
 @click.option("--rate", type=click.FloatRange(min=0.1), default=1000.0, show_default=True,
-              help="At most so many messages a second.")  # fmt: skip
-@click.option("-y", "--yes", is_flag=True, help="Send, without asking.")
+              help="Maximum number of messages per second.")  # fmt: skip
+@click.option("-y", "--yes", is_flag=True, help="Publish without asking for confirmation.")
 @json_option
 @spark_options
 @broker_options
@@ -57,10 +70,10 @@ def replay(
     as_json: bool,
     session: SessionSettings,
 ) -> int:
-    """Show which messages would be sent into the exchange, and send them after a question.
+    """Show which messages would be published to the exchange, and publish them after confirmation.
 
-    Each has the header x-replay-of. The same command with the same --to sends each message once,
-    however often it is repeated; one that was interrupted goes on where it was.
+    Each has the header x-replay-of. The same command with the same --to publishes each message
+    once, however often it is repeated; an interrupted run continues where it stopped.
     """
     from headrace.spark.replay.replay import Replay
     from headrace.spark.replay.request import ReplayRequest, moment
@@ -69,11 +82,13 @@ def replay(
     end = moment(until, "--to") if until is not None else now
     begin = moment(since, "--from")
     if end > datetime.now(UTC):
-        raise ConfigError("--to: that is in the future, so a repetition could not be the same")
+        raise ConfigError(
+            "--to must not be in the future: repeating the command would publish other messages"
+        )
     if begin >= end:
         raise ConfigError("--from must be before --to")
     if lake is None and not queues and not topics:
-        raise ConfigError("say what to replay: --queue, --topic, or --lake for the archive")
+        raise ConfigError("missing source: pass --queue, --topic, or --lake for the archive")
     request = ReplayRequest(queues, topics, begin, end, where, into, routing_key)
     needed = address if lake is None else None
     spark = open_session("replay", session, broker=needed)
@@ -93,14 +108,14 @@ def replay(
     earlier = f"; {before:,} were sent before" if before else ""
     text = f"sent {counted(sent, 'message')} into exchange {into or '(default)'}{earlier}"
     figures = {"found": preview.count, "sent": sent, "sent_before": before}
-    return tell(text, figures, as_json=as_json)
+    return print_result(text, figures, as_json=as_json)
 
 
 def _show(preview: Preview, until: datetime) -> None:
     from headrace.spark.row_output import draw
 
     if not preview.count:
-        click.echo("no message fits")
+        click.echo("no message matches")
         return
     draw(["kind", "source", "messages"], preview.by_source)
     draw(preview.columns, preview.sample, title="the first of them")
@@ -111,7 +126,7 @@ def _agreed(preview: Preview, into: str, *, yes: bool, as_json: bool) -> bool:
     if yes:
         return True
     if as_json or not sys.stdin.isatty():
-        click.echo("nothing was sent: this was a dry run, --yes sends", err=True)
+        click.echo("dry run, nothing was published: pass --yes to publish", err=True)
         return False
     question = f"Send {counted(preview.count, 'message')} into exchange {into or '(default)'}?"
     return click.confirm(question, err=True)
@@ -120,16 +135,16 @@ def _agreed(preview: Preview, into: str, *, yes: bool, as_json: bool) -> bool:
 def _send(job: Replay, rate: float, total: int) -> tuple[int, int]:
     done = 0
 
-    def tell(sent: int, before: int) -> None:
+    def report(sent: int, before: int) -> None:
         nonlocal done
         done = sent + before
         progress(done, total)
 
     try:
         with progress_bar("replaying", "messages") as progress:
-            return job.send(rate, tell)
+            return job.send(rate, report)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             f"interrupted after {done:,} of {counted(total, 'message')}: the same command with "
-            f"--to {job.request.until.isoformat()} goes on there"
+            f"--to {job.request.until.isoformat()} continues from there"
         ) from None

@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Throughput, latency, lag, retries, dead letters.")
 @click.option("--lake", metavar="DIR", type=click.Path(path_type=Path, file_okay=False),
-              help="From the archive in DIR. [what the broker still has]")  # fmt: skip
-@click.option("--from", "since", metavar="TIME", help="Begin of the period. [a day before the end]")
+              help="Read from the archive in DIR. [the messages the broker still has]")  # fmt: skip
+@click.option("--from", "since", metavar="TIME", help="Start of the period. [a day before the end]")
 @click.option("--to", "until", metavar="TIME", help="End of the period. [now]")
 @click.option("--window", metavar="TIME", help="Width of a step, '5 minutes'. [fits the period]")
 @click.option("--html", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
               help="Write a page with tables and charts.")  # fmt: skip
 @click.option("--keep-as", metavar="NAME",
-              help="Keep it in the broker under NAME: the management page shows it.")  # fmt: skip
+              help="Store it in the broker as NAME, for the management page.")  # fmt: skip
 @click.option("--http-url", metavar="URL",
-              help=f"Where to keep it. [{URL_VARIABLE}, or port 15672 of the broker]")  # fmt: skip
+              help=f"HTTP API for --keep-as. [{URL_VARIABLE}, or port 15672 there]")  # fmt: skip
 @json_option
 @spark_options
 @broker_options
@@ -63,8 +63,8 @@ def report(
 ) -> int:
     """Report on what went through the broker: per queue, topic and group, and over time.
 
-    The archive knows most: a queue forgets what was acknowledged. Waiting, retries and dead
-    letters are known when the broker runs with --events.
+    The archive has the most data: a queue removes acknowledged messages. Waiting times, retries and
+    dead letters need a broker that runs with --events.
     """
     from headrace.spark.replay.request import moment
     from headrace.spark.reports.report import make
@@ -96,7 +96,7 @@ def report(
 def management_of(
     address: Address, url: str | None, environ: Mapping[str, str]
 ) -> ManagementClient:
-    """The HTTP API of the same broker, with the same login, unless told otherwise."""
+    """By default the HTTP API of the same broker, with the same login."""
     host = f"[{address.host}]" if ":" in address.host else address.host
     chosen = url or environ.get(URL_VARIABLE)
     if chosen is not None:
@@ -105,7 +105,7 @@ def management_of(
 
 
 def kept_form(made: Report) -> dict[str, object]:
-    """What `PUT /api/reports` takes."""
+    """Body of `PUT /api/reports`."""
     from headrace.spark.row_output import plain
 
     return {
@@ -148,7 +148,7 @@ def _draw(made: Report) -> None:
     for note in made.notes:
         click.echo(note)
     for table in made.tables:
-        note = table.note if table.rows else "nothing in this period"
+        note = table.note if table.rows else "no messages in this period"
         draw(table.columns, table.rows, title=table.title, note=note or None)
 
 

@@ -1,4 +1,4 @@
-"""`headrace sql`: questions to the archive."""
+"""`headrace sql`: SQL queries over the archive."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headrace.cli.support.spark_session import (
 @click.argument("query", required=False)
 @lake_option
 @click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True,
-              help="Show at most so many rows.")  # fmt: skip
+              help="Maximum number of rows.")  # fmt: skip
 @json_option
 @spark_options
 @with_session
@@ -33,8 +33,10 @@ def sql(
     as_json: bool,
     session: SessionSettings,
 ) -> int:
-    """Run QUERY over the archive in --lake. Every queue and topic is a table of its name, and all
-    are in `messages`. Without QUERY: the tables there are."""
+    """Run QUERY over the archive in --lake; without QUERY, list the tables.
+
+    Every queue and topic is a table with its name; `messages` has all of them.
+    """
     from headrace.spark.archive.sql_tables import offer, sources_of
     from headrace.spark.archive.sql_tables import query as ask
     from headrace.spark.row_output import show_rows

@@ -1,4 +1,4 @@
-"""`headrace compact`: give back the space of messages that are done with, all of it at once."""
+"""`headrace compact`: free the disk space of all acknowledged messages at once."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from headrace.store.tools.offline import held
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the sizes as JSON.")
 def compact(directory: Path, as_json: bool) -> int:
-    """Compact the log in the data directory DIR of a broker that is not running.
+    """Compact the commit log in the data directory DIR of a broker that is not running.
 
-    A running broker does this by itself, but leaves alone what is not worth the work. Here every
-    segment with dead messages is written again without them.
+    A running broker compacts mostly dead segments by itself. This command rewrites every segment
+    that has dead messages.
     """
     logging.getLogger("headrace.store").addHandler(logging.NullHandler())
     with held(directory, create=True), progress_bar("compacting", "segments") as progress:

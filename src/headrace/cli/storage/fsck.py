@@ -23,7 +23,7 @@ _DAMAGED = 1
     "--repair",
     "wanted",
     is_flag=True,
-    help="Put damaged bytes aside in DIR/lost+found and make the rest consistent.",
+    help="Move damaged bytes to DIR/lost+found and make the rest consistent.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def fsck(directory: Path, wanted: bool, as_json: bool) -> int:
@@ -32,7 +32,7 @@ def fsck(directory: Path, wanted: bool, as_json: bool) -> int:
     Reads every record and compares every checksum. Nothing is changed without --repair. The exit
     code is 0 when nothing is damaged (any more), otherwise 1.
     """
-    # Recovery reports to the log of the broker; here everything is told at the end.
+    # Recovery reports to the log of the broker; here everything is printed at the end.
     logging.getLogger("headrace.store").addHandler(logging.NullHandler())
     done: list[str] = []
     with held(directory, create=wanted, strict=False):
@@ -69,7 +69,7 @@ def _print(findings: Findings) -> None:
     for note in findings.notes:
         click.echo(f"note: {note}")
     for number, count in findings.orphans.items():
-        why = "is not declared; --repair makes a queue of them"
+        why = "is not declared; --repair declares a queue for them"
         why = why if number in findings.kept else "no longer exists"
         click.echo(f"note: {count} messages of queue number {number}, which {why}")
     for place in findings.places:
@@ -86,12 +86,12 @@ def _sum_up(findings: Findings, after: Findings, *, repaired: bool) -> None:
         click.echo(f"sound: {live:,} messages alive in {len(after.segments)} segments")
         return
     count = len(findings.places)
-    told = f"{count} damaged place{'s' * (count != 1)}, {lost:,} messages known to be lost"
+    summary = f"{count} damaged place{'s' * (count != 1)}, {lost:,} messages known to be lost"
     if all(place.remedy is RepairAction.NONE for place in findings.places):
-        click.echo(f"{told}; this cannot be repaired: restore a backup")
+        click.echo(f"{summary}; this cannot be repaired: restore a backup")
     elif not repaired:
-        click.echo(f"{told}; repair with --repair")
+        click.echo(f"{summary}; repair with --repair")
     elif after.is_sound:
-        click.echo(f"{told}; repaired, {live:,} messages alive")
+        click.echo(f"{summary}; repaired, {live:,} messages alive")
     else:
-        click.echo(f"{told}; {len(after.places)} could not be repaired")
+        click.echo(f"{summary}; {len(after.places)} could not be repaired")

@@ -1,4 +1,4 @@
-"""What commands that talk to a broker have in common: options, a channel, errors that help."""
+"""Options and connection of commands that talk to a broker; errors with advice."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from headrace.urls import SHAPE, BrokerUrl, parse_broker_url
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 durable_option = click.option(
-    "--durable/--transient", default=True, help="Whether it is there after a restart. [durable]"
+    "--durable/--transient", default=True, help="Whether it survives a restart. [durable]"
 )
 
 
 def broker_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Adds --url, --vhost and --password-file; the function gets an Address first."""
+    """Adds --url, --vhost and --password-file; the function gets an `Address` as first argument."""
 
     @click.option(
         "--url", metavar="URL", help=f"{SHAPE} [{URL_VARIABLE}, or guest on this machine]"
@@ -70,10 +70,10 @@ def connected(address: Address, *, reconnect: bool = False) -> Iterator[Channel]
 
 
 def _other_reasons(address: Address) -> str:
-    """A right password is refused too; only the broker's log says why."""
-    locked = "after several wrong passwords a user is locked for a while"
+    """Other reasons to refuse a correct password; the broker's log has the real one."""
+    locked = "a user is locked out for a while after several wrong passwords"
     if address.user == "guest":
-        return f"guest is welcome from the broker's own machine only, and {locked}"
+        return f"guest may log in from the broker's own machine only, and {locked}"
     return locked
 
 
@@ -89,17 +89,17 @@ def explain(error: HeadraceError, address: Address) -> str:
         reason = text.rpartition(": ")[2]
         return (
             f"no broker at {address.where} ({reason}): start one with `headrace serve`, "
-            f"or name another with --url or {URL_VARIABLE}"
+            f"or choose another with --url or {URL_VARIABLE}"
         )
     if isinstance(error, RequestTimeout):
         return (
-            f"{address.where}: {text}, so the outcome is unknown; look into the broker's log: "
-            "an alarm holds publishers back. Or it is not a native port (9090 unless told)"
+            f"{address.where}: {text}, so the outcome is unknown; see the broker's log: "
+            "an alarm blocks publishers. Or it is not a native port (default 9090)"
         )
     if isinstance(error, ConnectionClosed | ProtocolViolation):
         return (
-            f"{address.where}: {text}; what was not confirmed may have arrived or not. If this "
-            "happens at once, it may not be a native port (9090 unless told)"
+            f"{address.where}: {text}; unconfirmed messages may or may not have been stored. If "
+            "this happens at once, it may not be a native port (default 9090)"
         )
     return text + _advice(error)
 
@@ -108,13 +108,15 @@ def _advice(error: HeadraceError) -> str:
     if isinstance(error, NotFound):
         for kind in ("queue", "exchange", "binding"):
             if f"no {kind}" in error.text or f"no such {kind}" in error.text:
-                return f"; `headrace {kind} list` shows those there are"
+                return f"; `headrace {kind} list` lists them"
     if isinstance(error, NotAllowed) and "vhost" in error.text:
-        return "; the vhost is the path of the URL, and / unless told"
+        return "; the vhost is the path of the URL, by default /"
     if "invalid exchange type" in error.text:
-        return "; there are direct, fanout, topic, headers and x-delayed-message"
+        return "; available: direct, fanout, topic, headers and x-delayed-message"
     if isinstance(error, PreconditionFailed) and "inequivalent" in error.text:
-        return "; it exists with other attributes: delete it first, or declare it as it is"
+        return (
+            "; it exists with other attributes: delete it first, or declare it with the same ones"
+        )
     return ""
 
 
@@ -142,7 +144,7 @@ class Address:
 def find_address(
     url: str | None, password_file: Path | None, environ: Mapping[str, str]
 ) -> Address:
-    """From the flags and the environment; ConfigError when it cannot be understood.
+    """The address from flags and environment; ConfigError if it is not valid.
 
     The password comes from the first of: the file, the URL, HEADRACE_PASSWORD, `guest`.
     """

@@ -1,4 +1,4 @@
-"""What commands over the HTTP API have in common: options, requests, errors that help."""
+"""Options and requests of commands that use the HTTP API; errors with advice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote, urlsplit
 import click
 
 from headrace.cli.support.broker_options import PASSWORD_VARIABLE
-from headrace.cli.support.output import escaped, tell
+from headrace.cli.support.output import escaped, print_result
 from headrace.errors import CommandFailed, ConfigError
 
 URL_VARIABLE = "HEADRACE_HTTP_URL"
@@ -45,9 +45,9 @@ class ManagementClient:
             parts = urlsplit(url)
             port = parts.port
         except ValueError:
-            raise ConfigError(f"the host or port is not valid; wanted: {SHAPE}") from None
+            raise ConfigError(f"invalid host or port; expected {SHAPE}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"the address does not begin with http://; wanted: {SHAPE}")
+            raise ConfigError(f"the URL must begin with http:// or https://; expected {SHAPE}")
         self._secure = parts.scheme == "https"
         self._host = parts.hostname
         self._port = port or (443 if self._secure else 15672)
@@ -71,14 +71,14 @@ class ManagementClient:
         body: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:  # noqa: ANN401 - JSON
-        """Ask, and return what was answered; CommandFailed with advice when it is a refusal."""
+        """Send a request and return the reply; CommandFailed with advice if it is an error."""
         where = f"{self._prefix}/api/" + "/".join(quote(part, safe="") for part in path)
         status, text = self._exchange(method, where, body, headers or {})
         try:
             answer = json.loads(text) if text else None
         except ValueError:
             raise CommandFailed(
-                f"{self.where} does not answer as a Headrace broker; is it another web server?"
+                f"{self.where} is not a Headrace broker: its reply is not JSON"
             ) from None
         if status >= 400:
             raise CommandFailed(self._explained(method, path, status, answer))
@@ -105,14 +105,14 @@ class ManagementClient:
                 connection.close()
         except http.client.HTTPException as error:
             raise CommandFailed(
-                f"what listens at {self.where} does not speak HTTP: it may be another port of the "
-                f"broker (15672 unless told); name the right one with --url or {URL_VARIABLE}"
+                f"{self.where} does not speak HTTP: it may be another port of the broker "
+                f"(default 15672); choose the HTTP port with --url or {URL_VARIABLE}"
             ) from error
         except OSError as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise CommandFailed(
-                f"no broker answers HTTP at {self.where} ({reason}): start one with "
-                f"`headrace serve`, or name another with --url or {URL_VARIABLE}"
+                f"no broker at {self.where} ({reason}): start one with "
+                f"`headrace serve`, or choose another with --url or {URL_VARIABLE}"
             ) from error
 
     def _connection(self) -> http.client.HTTPConnection:
@@ -132,36 +132,33 @@ class ManagementClient:
                 f"name and password (--url, --password-file, {PASSWORD_VARIABLE})"
             )
         if error == "not_authorised":
-            return f"user '{escaped(self.user)}' may not do this: {reason}"
+            return f"user '{escaped(self.user)}' has no permission: {reason}"
         if error == "Object Not Found":
             return _missing(method, path)
         return reason
 
 
 def _missing(method: str, path: tuple[str, ...]) -> str:
-    """What is not there, told by the request that did not find it."""
+    """Name the object that a request did not find."""
     kind, *names = path
     if kind in ("permissions", "policies") and len(names) == 2:
         vhost, name = names
         if kind == "permissions" and method == "PUT":
             return (
-                f"there is no user '{name}' or no vhost '{vhost}'; `headrace user list` and "
-                "`headrace vhost list` show those there are"
+                f"no user '{name}' or no vhost '{vhost}'; `headrace user list` and "
+                "`headrace vhost list` list them"
             )
         if kind == "permissions":
             return (
                 f"user '{name}' has no permissions in vhost '{vhost}'; `headrace permission list` "
-                "shows those there are"
+                "lists them"
             )
         if method != "PUT":
-            return (
-                f"there is no policy '{name}' in vhost '{vhost}'; `headrace policy list` shows "
-                "those there are"
-            )
+            return f"no policy '{name}' in vhost '{vhost}'; `headrace policy list` lists them"
     noun = _NOUNS.get(kind)
     if noun is None or not names:
-        return "there is no such thing; the `list` command shows what there is"
-    return f"there is no {noun} '{names[0]}'; `headrace {noun} list` shows those there are"
+        return "not found; the `list` command shows existing names"
+    return f"no {noun} '{names[0]}'; `headrace {noun} list` lists them"
 
 
 def http_options(function: Callable[..., int]) -> Callable[..., int]:
@@ -216,4 +213,6 @@ def change_limits(
     rows = client.get(*path)
     left = {key: one for row in rows for key, one in row["value"].items()}
     shown = ", ".join(f"{key} {one}" for key, one in left.items()) or "no limits"
-    return tell(f"{escaped(path[1])}: {shown}", {"name": path[1], "limits": left}, as_json=as_json)
+    return print_result(
+        f"{escaped(path[1])}: {shown}", {"name": path[1], "limits": left}, as_json=as_json
+    )

@@ -19,14 +19,14 @@ Render = Callable[[Delivery], bytes]
 
 _SHOWN = 2000  # characters of a body on a terminal
 
-# Told elsewhere in the object; with delivery_mode they are what every delivery has.
+# Shown elsewhere in the object; with delivery_mode they are what every delivery has.
 _ELSEWHERE = ("message_id", "routing_key")
 _ALWAYS = len(_ELSEWHERE) + 1
 _quote = json.encoder.encode_basestring
 
 _FORMATS = (
     click.option("--json", "as_json", is_flag=True, help="One JSON object per line."),
-    click.option("--raw", is_flag=True, help="Only the bodies, as they are, nothing between them."),
+    click.option("--raw", is_flag=True, help="Only the bodies, unchanged, without separators."),
     click.option("--lines", is_flag=True, help="Only the bodies, each followed by a newline."),
 )
 
@@ -52,10 +52,10 @@ def choose(*, as_json: bool, raw: bool, lines: bool) -> Render:
 
 
 def write(chunks: Iterable[bytes]) -> None:
-    """Everything at once, and past Python's buffers: what is written is the reader's.
+    """Write all chunks and flush: what was written reaches the reader.
 
-    With PYTHONUNBUFFERED, as in many containers, a write may take a part only, or nothing when
-    whoever shares the terminal has made it non-blocking.
+    With PYTHONUNBUFFERED, as in many containers, a write may be partial, or take nothing if
+    another program has made the terminal non-blocking.
     """
     output = sys.stdout.buffer
     left = memoryview(b"".join(chunks))
@@ -92,7 +92,7 @@ def as_terminal_line(delivery: Delivery) -> bytes:
 
 
 def _styled(text: str, **style: Any) -> str:  # noqa: ANN401 - those of click
-    """Colours, unless somebody minds (no-color.org)."""
+    """Colours, unless NO_COLOR is set (no-color.org)."""
     return text if os.environ.get("NO_COLOR") else click.style(text, **style)
 
 
@@ -129,7 +129,7 @@ def _dump(document: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """For what headers may have and JSON has not."""
+    """Header values that JSON does not have."""
     if isinstance(value, bytes):
         return {"base64": b64encode(value).decode()}
     return str(value)

@@ -71,7 +71,7 @@ def _split(pair: str, option: str) -> tuple[str, object]:
         _check(value)
     except (ValueError, RecursionError) as error:
         raise ConfigError(
-            f"{option} {escaped(name)}: {escaped(text[:80])!r} is not usable JSON ({error}); "
+            f"{option} {escaped(name)}: {escaped(text[:80])!r} is not valid JSON ({error}); "
             f"text is written {escaped(name)}=text"
         ) from None
     return name, value
@@ -87,17 +87,17 @@ def _number(name: str, value: object) -> int:
     try:
         return int(str(value))
     except ValueError:
-        raise ConfigError(f"--property {name}: {escaped(str(value))!r} is no number") from None
+        raise ConfigError(f"--property {name}: {escaped(str(value))!r} is not a number") from None
 
 
 def _refuse(constant: str) -> object:
-    raise ValueError(f"{constant} is no number")
+    raise ValueError(f"{constant} is not a number")
 
 
 def _check(value: object) -> None:
     """Numbers must fit into 64 bits; looks into lists and objects."""
     if isinstance(value, int) and not _SMALLEST <= value <= _LARGEST:
-        raise ValueError("a number has more than 64 bits")
+        raise ValueError("numbers must fit into 64 bits")
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     for one in inner:
         _check(one)

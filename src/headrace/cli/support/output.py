@@ -25,7 +25,7 @@ class Column:
     title: str
     is_number: bool = False
     empty: str = ""
-    """What stands for an empty value on a terminal."""
+    """Placeholder for an empty value on a terminal."""
 
 
 def show(columns: Sequence[Column], rows: Iterable[Row], *, as_json: bool, nothing: str) -> int:
@@ -43,7 +43,7 @@ def show(columns: Sequence[Column], rows: Iterable[Row], *, as_json: bool, nothi
     return DONE
 
 
-def tell(text: str, fields: Mapping[str, object], *, as_json: bool) -> int:
+def print_result(text: str, fields: Mapping[str, object], *, as_json: bool) -> int:
     """Print what was done: a sentence, or the fields as JSON. Returns the exit code."""
     if as_json:
         print_json(fields)
@@ -100,7 +100,7 @@ def _drawn(value: object) -> str:
 def progress_bar(
     what: str, unit: str, *, wanted: bool = True
 ) -> Iterator[Callable[[int, int | None], None]]:
-    """Gives a function that takes how much is done, of how much (None: nobody knows)."""
+    """Yields a function that takes the work done and the total (None: unknown)."""
     if not wanted or not sys.stderr.isatty():
         yield lambda done, total: None
         return

@@ -1,4 +1,4 @@
-"""Many messages to one place: batches under way, confirms counted. Used by `headrace publish`."""
+"""Publishes many messages in batches and counts confirms. Used by `headrace publish`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _READ = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class PublishTarget:
-    """Where messages go; ``queue`` is set when it was named as a queue that may be made."""
+    """Where messages go; ``queue`` is set when --queue was used: it may be declared."""
 
     exchange: str
     key: str
@@ -26,7 +26,7 @@ class PublishTarget:
 
 
 class Sender:
-    """Publishes bodies with the same properties, and counts what became of them."""
+    """Publishes bodies with the same properties, and counts confirmed and unroutable ones."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Sender:
         properties: dict[str, object],
         made: Callable[[str], None],
     ) -> None:
-        """``made`` is called with the name of the queue when there was none."""
+        """``made`` is called with the name of a queue that had to be declared."""
         self.confirmed = 0
         self.unrouted = 0
         self._channel = channel
@@ -95,9 +95,9 @@ def repeated(body: bytes, count: int) -> Iterator[list[bytes]]:
 
 
 def lines_of(stream: BinaryIO) -> Iterator[list[bytes]]:
-    """The lines of a stream without their newlines, as many at a time as are there.
+    """The lines of a stream without their newlines, as many at a time as can be read.
 
-    Whoever types, or follows a log, sees each line go at once; a file goes in large pieces.
+    Lines that are typed or appended to a log are sent at once; a file is read in large chunks.
     """
     pieces: list[bytes] = []
     while data := stream.read1(_READ):  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What the commands of the Spark side have in common: options, a session, errors in one line."""
+"""Options and session of the Spark commands; errors in one line."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ lake_option = click.option(
     default=Path("headrace-lake"),
     envvar="HEADRACE_LAKE",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where the archive lies. [HEADRACE_LAKE, or ./headrace-lake]",
+    help="Directory of the archive. [HEADRACE_LAKE, or ./headrace-lake]",
 )
 
 
@@ -110,7 +110,7 @@ def with_session(function: Callable[..., int]) -> Callable[..., int]:
 
 @contextmanager
 def spark_errors(debug: bool) -> Iterator[None]:
-    """One line for what went wrong: exit 2 when the user's input is wrong, else 1."""
+    """Turn failures into one line: exit code 2 for invalid input, else 1."""
     try:
         import pyspark  # noqa: F401 - before the others: it is what people know
         from deltalake.exceptions import DeltaError
@@ -125,16 +125,16 @@ def spark_errors(debug: bool) -> Iterator[None]:
             traceback.print_exc()
         lacking = (error.name or "a package").partition(".")[0]
         raise CommandFailed(
-            f"this command needs Spark, and {lacking} is not installed: "
+            f"this command needs Spark, but {lacking} is not installed: "
             "pip install 'headrace[spark]'"
         ) from None
     # EOFError is what pyspark makes of a Java that is gone while it is read from.
-    told = (errors.SparkError, PySparkException, Py4JError, DeltaError, ArrowException, OSError,
+    expected = (errors.SparkError, PySparkException, Py4JError, DeltaError, ArrowException, OSError,
             EOFError)  # fmt: skip
     cut_off = (Py4JError, ConnectionError, EOFError)
     try:
         yield
-    except told as error:
+    except expected as error:
         if debug:
             traceback.print_exc()
         if isinstance(error, errors.BadPipeline | errors.BadOption):
@@ -147,10 +147,10 @@ def spark_errors(debug: bool) -> Iterator[None]:
 
 
 def with_spark_errors(function: Callable[..., int]) -> Callable[..., int]:
-    """For commands with --debug. SIGTERM ends them as Ctrl-C does, unless they see to it."""
+    """For commands with --debug. SIGTERM ends them as Ctrl-C does, unless they handle it."""
 
     @functools.wraps(function)
-    def told(*args: object, debug: bool, **rest: object) -> int:
+    def with_errors(*args: object, debug: bool, **rest: object) -> int:
         with _signals_kept(), spark_errors(debug):
             on_signals(_interrupt)
             try:
@@ -158,18 +158,18 @@ def with_spark_errors(function: Callable[..., int]) -> Callable[..., int]:
             except KeyboardInterrupt as error:
                 raise CommandFailed(str(error) or "interrupted") from None
 
-    return told
+    return with_errors
 
 
 def on_signals(call: Callable[[], None]) -> None:
     """What SIGTERM and Ctrl-C do from now on."""
 
-    def told(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         call()
 
     if threading.current_thread() is threading.main_thread():
         for number in SIGNALS:
-            signal.signal(number, told)
+            signal.signal(number, on_signal)
 
 
 def _interrupt() -> None:
@@ -192,7 +192,7 @@ def _signals_kept() -> Iterator[None]:
 @contextmanager
 def ending(spark: SparkSession) -> Iterator[None]:
     """The session ends with the block. An interrupted one may be in the middle of a call, which
-    would have to end first: then Java is ended. One that is dead needs no farewell."""
+    would have to end first: then Java is killed. A dead session needs no shutdown."""
     from headrace.spark import spark_session
 
     try:
@@ -212,7 +212,7 @@ def settings_of(conf: tuple[str, ...]) -> dict[str, str]:
     pairs = [one.partition("=") for one in conf]
     for key, sign, _ in pairs:
         if not sign or not key:
-            raise click.UsageError(f"--conf {key}: wanted KEY=VALUE")
+            raise click.UsageError(f"--conf {key}: expected KEY=VALUE")
     return {key: value for key, _, value in pairs}
 
 
@@ -223,9 +223,9 @@ def open_session(
     python_path: Path | None = None,
     broker: Address | None = None,
 ) -> SparkSession:
-    """A session whose chatter goes to a file.
+    """A session whose log goes to a file.
 
-    A ``broker`` that does not answer is told at once: Spark takes a while to start.
+    An unreachable ``broker`` is reported before Spark starts, which takes a while.
     """
     from headrace.spark import spark_session
     from headrace.spark.spark_session import start_session

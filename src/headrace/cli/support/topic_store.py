@@ -1,4 +1,4 @@
-"""What commands about topics have in common: where the topics are, in a database or a broker."""
+"""Options of the topic commands: a broker, or a database."""
 
 from __future__ import annotations
 
@@ -66,9 +66,7 @@ def store_options(function: Callable[..., int]) -> Callable[..., int]:
             try:
                 return function(opened, **rest)
             except NoSuchTopic as error:
-                raise CommandFailed(
-                    f"{error}; `headrace topic list` shows those there are"
-                ) from error
+                raise CommandFailed(f"{error}; `headrace topic list` lists them") from error
 
     for option in reversed(_OPTIONS):
         with_store = option(with_store)
@@ -84,7 +82,7 @@ def _open(
         store = os.environ.get(STORE_VARIABLE) or None
     if store is not None:
         if not store.startswith("mysql:"):
-            raise ConfigError("--store: wanted mysql://user:password@host:port/database")
+            raise ConfigError("--store: expected mysql://user:password@host:port/database")
         return open_store(store)
     address = find_address(url, password_file, os.environ)
     if vhost is not None:
@@ -97,11 +95,11 @@ def _open(
 
 
 def confirmed(question: str, yes: bool) -> None:
-    """Ask before something that cannot be undone; without a terminal --yes is needed."""
+    """Ask for confirmation; without a terminal --yes is required."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError(f"{question} Say --yes to do it without being asked")
+        raise click.UsageError("not a terminal: pass --yes to confirm")
     if not click.confirm(question, err=True):
         raise CommandFailed("nothing was done")
 

@@ -1,4 +1,4 @@
-"""`headrace group`: who reads a topic, how far behind, and setting them to another position."""
+"""`headrace group`: consumer groups of a topic, their lag, and offset reset."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import click
 
 from headrace.cli.support.broker_options import json_option
-from headrace.cli.support.output import DONE, Column, escaped, show, tell
+from headrace.cli.support.output import DONE, Column, escaped, print_result, show
 from headrace.cli.support.topic_store import confirmed, fields_of, store_options
 from headrace.errors import CommandFailed, ConfigError
 from headrace.topics import Consumer, Store
@@ -35,13 +35,13 @@ LAG_COLUMNS = (
     Column("oldest", "oldest"),
 )
 _alone = click.option(
-    "--alone", is_flag=True, help="GROUP is the token of a consumer that reads alone."
+    "--alone", is_flag=True, help="GROUP is the token of a consumer without a group."
 )
 
 
 @click.group()
 def group() -> None:
-    """Readers of topics: list them, see their lag, set them back."""
+    """Consumer groups: list, lag, offset reset."""
 
 
 @group.command("list")
@@ -49,9 +49,9 @@ def group() -> None:
 @json_option
 @store_options
 def list_groups(store: Store, topic: str, as_json: bool) -> int:
-    """Show the groups and single consumers of TOPIC, with what they have still to do."""
+    """List the groups and single consumers of TOPIC with their lag."""
     rows = [fields_of(one) for one in store.groups(topic)]
-    return show(COLUMNS, rows, as_json=as_json, nothing="no readers")
+    return show(COLUMNS, rows, as_json=as_json, nothing="no groups")
 
 
 @group.command()
@@ -61,7 +61,7 @@ def list_groups(store: Store, topic: str, as_json: bool) -> int:
 @json_option
 @store_options
 def lag(store: Store, topic: str, group: str, alone: bool, as_json: bool) -> int:
-    """Show how far GROUP is behind in each priority of TOPIC."""
+    """Show the lag of GROUP for each priority of TOPIC."""
     found = _known(store, topic, group, alone).lag().values()
     rows = [{**asdict(one), "oldest": one.oldest and one.oldest.isoformat()} for one in found]
     return show(LAG_COLUMNS, rows, as_json=as_json, nothing="")
@@ -72,21 +72,21 @@ def lag(store: Store, topic: str, group: str, alone: bool, as_json: bool) -> int
 @click.argument("group")
 @_alone
 @click.option(
-    "--to", type=click.Choice(["earliest", "latest"]), help="The first message, or behind the last."
+    "--to", type=click.Choice(["earliest", "latest"]), help="The first message, or the end."
 )
 @click.option(
     "--time",
     metavar="TIME",
-    help="What was stored at TIME or later: 2026-11-16T08:00:00+00:00; without a zone, local time.",
+    help="Stored at TIME or later, for example 2026-11-16T08:00:00+00:00; default zone: local.",
 )
 @click.option(
     "--offset",
     "offsets",
     multiple=True,
     metavar="PRIORITY=ID",
-    help="Go on behind this id; repeatable.",
+    help="Continue after this id; repeatable.",
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @store_options
 def reset(
@@ -100,9 +100,9 @@ def reset(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Set GROUP to another position of TOPIC. What its members have claimed becomes void."""
+    """Reset the offsets of GROUP in TOPIC. Claims of its members become invalid."""
     if (to is not None) + (time is not None) + bool(offsets) != 1:
-        raise click.UsageError("say where to: one of --to, --time and --offset")
+        raise click.UsageError("pass one of --to, --time and --offset")
     at = None if time is None else _time(time)
     positions = None if not offsets else dict(map(_offset, offsets))
     if to is not None:  # by time, because that moves all queues of a topic
@@ -113,17 +113,17 @@ def reset(
     consumer.seek(positions, time=at)
     behind = sum(one.messages for one in consumer.lag().values())
     text = f"{escaped(group)} has {behind:,} messages of topic {topic} before it now"
-    return tell(text, {"topic": topic, "group": group, "messages": behind}, as_json=as_json)
+    return print_result(text, {"topic": topic, "group": group, "messages": behind}, as_json=as_json)
 
 
 @group.command()
 @click.argument("topic")
 @click.argument("group")
 @_alone
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @store_options
 def delete(store: Store, topic: str, group: str, alone: bool, yes: bool) -> int:
-    """Forget how far GROUP has read TOPIC: it begins anew when it comes back."""
+    """Delete GROUP and its positions in TOPIC; if it returns, it starts as a new group."""
     reader = _known(store, topic, group, alone).reader
     confirmed(f"Forget the position of {group} in topic {topic}?", yes)
     store.engine.forget_group(topic, reader)
@@ -132,15 +132,14 @@ def delete(store: Store, topic: str, group: str, alone: bool, yes: bool) -> int:
 
 
 def _known(store: Store, topic: str, name: str, alone: bool) -> Consumer:
-    """A reader that is there: a name with a slip of the keyboard is no new group."""
+    """The group, which must exist: a misspelt name does not create one."""
     for one in store.groups(topic):
         if name == (one.token if alone else one.group) and bool(one.group) != alone:
             token = name if alone else "headrace-cli"
             return store.consumer(topic, token, None if alone else name)
     kind = "consumer" if alone else "group"
     raise CommandFailed(
-        f"topic '{topic}' has no {kind} '{escaped(name)}'; `headrace group list {topic}` shows "
-        "those there are"
+        f"topic '{topic}' has no {kind} '{escaped(name)}'; `headrace group list {topic}` shows them"
     )
 
 
@@ -148,11 +147,15 @@ def _time(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigError(f"--time: {escaped(text)!r} is no time like 2026-11-16T08:00") from None
+        raise ConfigError(
+            f"--time: {escaped(text)!r} is not a time; expected for example 2026-11-16T08:00"
+        ) from None
 
 
 def _offset(text: str) -> tuple[str, int]:
     name, sign, number = text.partition("=")
     if not sign or name not in ("high", "middle", "low") or not number.isdecimal():
-        raise ConfigError(f"--offset: {escaped(text)!r} is not like high=17")
+        raise ConfigError(
+            f"--offset: {escaped(text)!r} is not PRIORITY=ID; expected for example high=17"
+        )
     return name, int(number)

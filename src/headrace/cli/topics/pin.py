@@ -1,4 +1,4 @@
-"""`headrace pin`: what the broker holds for readers outside, such as Spark queries."""
+"""`headrace pin`: messages kept for external readers such as Spark queries."""
 
 from __future__ import annotations
 
@@ -28,31 +28,29 @@ COLUMNS = (
 
 @click.group()
 def pin() -> None:
-    """Pins: messages held for readers outside, such as Spark queries."""
+    """Pins: messages kept for external readers such as Spark queries."""
 
 
 @pin.command("list")
 @json_option
 @broker_options
 def list_pins(address: Address, as_json: bool) -> int:
-    """Show for whom messages are held, and how far behind they are."""
+    """List the pins and the lag of their readers."""
     with _connected(address) as connection:
         rows = [_row(one) for one in _told(address, connection)]
-    return show(COLUMNS, rows, as_json=as_json, nothing="nothing is held for anybody")
+    return show(COLUMNS, rows, as_json=as_json, nothing="no pins")
 
 
 @pin.command()
 @click.argument("query")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @broker_options
 def delete(address: Address, query: str, yes: bool) -> int:
-    """Hold nothing for QUERY any more. If it comes back it may find that messages are gone."""
+    """Delete the pin of QUERY. If the query returns, messages may have been removed."""
     with _connected(address) as connection:
         found = [one for one in _told(address, connection) if one.query == query]
         if not found:
-            raise CommandFailed(
-                f"nothing is held for '{escaped(query)}'; `headrace pin list` shows who there is"
-            )
+            raise CommandFailed(f"no pin for '{escaped(query)}'; `headrace pin list` lists them")
         names = ", ".join(f"{one.kind} {escaped(one.name)}" for one in found)
         confirmed(f"Hold nothing of {names} for {escaped(query)} any more?", yes)
         connection.unpin(query)

@@ -1,4 +1,4 @@
-"""`headrace topic`: make, look at, fill, read and delete topics, in a broker or in MySQL."""
+"""`headrace topic`: create, describe, append, read and delete topics, in a broker or in MySQL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from headrace.cli.support.broker_options import json_option
 from headrace.cli.support.name_values import arguments_of
-from headrace.cli.support.output import DONE, Column, escaped, print_json, show, tell
+from headrace.cli.support.output import DONE, Column, escaped, print_json, print_result, show
 from headrace.cli.support.topic_store import confirmed, fields_of, lines_in, printer, store_options
 from headrace.errors import CommandFailed
 from headrace.store.mysql.engine import MySqlEngine
@@ -30,7 +30,7 @@ _priority = click.option(
     "--priority",
     default="middle",
     type=click.Choice(["high", "middle", "low"]),
-    help="Which lane. [middle]",
+    help="Priority. [middle]",
 )
 
 
@@ -41,9 +41,16 @@ def topic() -> None:
 
 @topic.command()
 @click.argument("name")
-@click.option("--queues", default=1, type=click.IntRange(1, 1024), help="For orderly use. [1]")
-@click.option("--retention", metavar="KEEP", help="7d, 500MB, or 7d,500MB. [for ever]")
-@click.option("--engine", metavar="NAME", help="Of a broker: log, or one of its --engine names.")
+@click.option(
+    "--queues",
+    default=1,
+    type=click.IntRange(1, 1024),
+    help="Number of partitions per priority, for ordered reading. [1]",
+)
+@click.option("--retention", metavar="KEEP", help="7d, 500MB, or 7d,500MB. [unlimited]")
+@click.option(
+    "--engine", metavar="NAME", help="Engine of the broker: log, or a name given with --engine."
+)
 @click.option(
     "--argument",
     "options",
@@ -62,20 +69,20 @@ def create(
     options: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Make the topic NAME. It is no error when it exists with the same settings."""
+    """Create the topic NAME. Succeeds if it exists with the same settings."""
     given = arguments_of(options)
     if engine is not None:
         given["engine"] = engine
     found = store.create(name, queues=queues, retention=retention, **given)
-    text = f"topic {found.name} is there, in engine {found.engine}"
-    return tell(text, _row(found), as_json=as_json)
+    text = f"created topic {found.name} in engine {found.engine}"
+    return print_result(text, _row(found), as_json=as_json)
 
 
 @topic.command("list")
 @json_option
 @store_options
 def list_topics(store: Store, as_json: bool) -> int:
-    """Show the topics with the number of ids that can be read."""
+    """List the topics with the number of readable ids."""
     return show(COLUMNS, [_row(one) for one in store.list()], as_json=as_json, nothing="no topics")
 
 
@@ -84,7 +91,7 @@ def list_topics(store: Store, as_json: bool) -> int:
 @json_option
 @store_options
 def describe(store: Store, name: str, as_json: bool) -> int:
-    """Show one topic: its settings, and what can be read of it."""
+    """Describe a topic: its settings and readable ranges."""
     found = store.describe(name)
     row = {
         "name": found.name,
@@ -127,11 +134,11 @@ def _contents(found: Topic, priority: str, count: int) -> str:
     help="One message per line of FILE; - is standard input.",
 )
 @_priority
-@click.option("--key", metavar="KEY", help="ref_key: what it is about, order-17 for example.")
+@click.option("--key", metavar="KEY", help="ref_key: business key, for example order-17.")
 @click.option("--tags", metavar="TAGS", help="For selectors.")
-@click.option("--token", default=_TOKEN, metavar="TOKEN", help=f"Who appends. [{_TOKEN}]")
+@click.option("--token", default=_TOKEN, metavar="TOKEN", help=f"Token of the producer. [{_TOKEN}]")
 @click.option("--source-ip", metavar="ADDRESS", help="IPv4 or IPv6.")
-@click.option("--count", type=click.IntRange(min=1), help="Append BODY so many times. [1]")
+@click.option("--count", type=click.IntRange(min=1), help="Append BODY this many times. [1]")
 @json_option
 @store_options
 def append(
@@ -164,7 +171,9 @@ def append(
     messages = "1 message" if stored == 1 else f"{stored:,} messages"
     last = f", the last one has id {ids[-1]}" if ids else ""
     text = f"appended {messages} to {name} ({priority}){last}"
-    return tell(text, {"appended": stored, "last_id": ids[-1] if ids else None}, as_json=as_json)
+    return print_result(
+        text, {"appended": stored, "last_id": ids[-1] if ids else None}, as_json=as_json
+    )
 
 
 def _parts(count: int, size: int = 1000) -> list[int]:
@@ -173,17 +182,25 @@ def _parts(count: int, size: int = 1000) -> list[int]:
 
 @topic.command()
 @click.argument("name")
-@click.option("-n", "--count", default=10, type=click.IntRange(1, 100_000), help="At most. [10]")
-@click.option("--token", default=_TOKEN, metavar="TOKEN", help=f"Who reads. [{_TOKEN}]")
-@click.option("--group", metavar="GROUP", help="As a member of this group. [alone]")
-@click.option("--wait", default=0.0, metavar="SECONDS", help="For the first message. [0]")
+@click.option(
+    "-n",
+    "--count",
+    default=10,
+    type=click.IntRange(1, 100_000),
+    help="Maximum number of messages. [10]",
+)
+@click.option("--token", default=_TOKEN, metavar="TOKEN", help=f"Token of the consumer. [{_TOKEN}]")
+@click.option("--group", metavar="GROUP", help="As a member of this group. [single consumer]")
+@click.option(
+    "--wait", default=0.0, metavar="SECONDS", help="Seconds to wait for the first message. [0]"
+)
 @click.option(
     "--start",
     default="earliest",
     type=click.Choice(["earliest", "latest"]),
-    help="Where a new reader begins. [earliest]",
+    help="Where a new group starts. [earliest]",
 )
-@click.option("--peek", is_flag=True, help="Show them and commit nothing.")
+@click.option("--peek", is_flag=True, help="Print them without committing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 @click.option("--lines", is_flag=True, help="Only the bodies, each followed by a newline.")
 @store_options
@@ -201,8 +218,8 @@ def read(
 ) -> int:
     """Print messages of the topic NAME, high priority first, and commit them.
 
-    They are committed after they were printed. With --peek the position stays where it is (of a
-    group: they are handed out again after a second), and no new reader is left behind.
+    They are committed after they were printed. With --peek nothing is committed (a
+    group gets them again after a second), and no new group is left behind.
     """
     write = printer(as_json=as_json, lines=lines)
     lease = 1.0 if peek else 30.0
@@ -228,7 +245,7 @@ def _has_reader(store: Store, topic: str, token: str, group: str | None) -> bool
 
 @topic.command()
 @click.argument("name")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @store_options
 def delete(store: Store, name: str, yes: bool) -> int:
     """Delete the topic NAME with all its messages and positions."""
@@ -242,25 +259,27 @@ def delete(store: Store, name: str, yes: bool) -> int:
 
 @topic.command()
 @click.argument("name")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @store_options
 def adopt(store: Store, name: str, yes: bool, as_json: bool) -> int:
-    """Make the topic NAME out of tables of the old kind, in place (only with --store).
+    """Turn tables of the original layout into the topic NAME, in place (only with --store).
 
     The tables msg_p_NAME_low, _middle, _high and msg_c_NAME keep their messages, ids and offsets.
-    Stop the programs that use them, and make a backup, before.
+    Stop the programs that use them and make a backup first.
     """
     engine = store.engine
     if not isinstance(engine, MySqlEngine):
-        raise CommandFailed("tables are adopted with --store mysql://..., not through a broker")
+        raise CommandFailed(
+            "adopting tables needs --store mysql://...; it does not work through a broker"
+        )
     confirmed(f"Change the tables of {name} in {engine.settings.place}?", yes)
     engine.adopt(name)
     found = store.describe(name)
     readers = [{**fields_of(one), "topic": name} for one in store.groups(name)]
     total = sum(found.counts.values())
     text = f"adopted topic {name}: {total:,} messages, {len(readers)} readers"
-    return tell(text, {**_row(found), "readers": readers}, as_json=as_json)
+    return print_result(text, {**_row(found), "readers": readers}, as_json=as_json)
 
 
 def _row(found: Topic) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Last chapter: the broker is killed in the middle of the work; a ledger tells the outcome."""
+"""Last chapter: the broker is killed in the middle of the work; a ledger has the outcome."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class _Publisher(threading.Thread):
                     self.far_enough.set()
 
 
-def crash(story: DemoOutput, broker: DemoBroker) -> None:
+def crash(output: DemoOutput, broker: DemoBroker) -> None:
     """The broker is killed with -9, and nothing is lost"""
-    story.tell("A publisher keeps a ledger of what was confirmed while the broker is killed.")
+    output.remark("A publisher keeps a ledger of what was confirmed while the broker is killed.")
     with Clients(broker.url) as clients:
         clients.connect().queue(QUEUE)
     publisher = _Publisher(broker.url)
@@ -50,9 +50,9 @@ def crash(story: DemoOutput, broker: DemoBroker) -> None:
     publisher.far_enough.wait(20)
     broker.kill()
     publisher.join(10)
-    story.say(f"killed while publishing: {len(publisher.confirmed)} orders were confirmed")
+    output.say(f"killed while publishing: {len(publisher.confirmed)} orders were confirmed")
     seconds = broker.restart()
-    story.say(f"started again in {seconds:.2f} s")
+    output.say(f"started again in {seconds:.2f} s")
     with Clients(broker.url) as clients:
         reader = clients.connect()
         waiting = reader.ready(QUEUE)
@@ -61,9 +61,9 @@ def crash(story: DemoOutput, broker: DemoBroker) -> None:
         found = reader.bodies()
         redelivered = [one.redelivered for one in reader.inbox]
     lost = set(publisher.confirmed) - set(found)
-    story.check("the publisher was in the middle of it", publisher.far_enough.is_set())
-    story.expect("no confirmed order was lost", len(lost), 0)
-    story.expect("none was found that was never sent", len(set(found) - set(publisher.sent)), 0)
-    story.expect("none was found twice", len(found) - len(set(found)), 0)
-    story.expect("they are in their order", found, publisher.sent[: len(found)])
-    story.check("and all are marked: some may have been delivered before", all(redelivered))
+    output.check("the publisher was in the middle of it", publisher.far_enough.is_set())
+    output.expect("no confirmed order was lost", len(lost), 0)
+    output.expect("none was found that was never sent", len(set(found) - set(publisher.sent)), 0)
+    output.expect("none was found twice", len(found) - len(set(found)), 0)
+    output.expect("they are in their order", found, publisher.sent[: len(found)])
+    output.check("and all are marked: some may have been delivered before", all(redelivered))

@@ -32,7 +32,7 @@ class _Log:
 
 
 class _Producer(threading.Thread):
-    """Publishes until it is told to stop; sends again what was not confirmed."""
+    """Publishes until stopped; publishes unconfirmed messages again."""
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(daemon=True)
@@ -53,9 +53,9 @@ class _Producer(threading.Thread):
             self.error = error
 
 
-def unattended(story: DemoOutput, broker: DemoBroker) -> None:
+def unattended(output: DemoOutput, broker: DemoBroker) -> None:
     """The broker is killed once more, and programs go on by themselves"""
-    story.tell(
+    output.remark(
         "A producer and a consumer of our own client are at work. Nobody restarts them: they "
         "connect again, declare what they had declared, and send again what was not confirmed."
     )
@@ -70,8 +70,8 @@ def unattended(story: DemoOutput, broker: DemoBroker) -> None:
         before = producer.confirmed.wait_until(EACH)
         broker.kill()
         count = len(producer.confirmed.orders)
-        story.say(f"killed after {count:,} confirmed orders")
-        story.say(f"started again in {broker.restart():.2f} s")
+        output.say(f"killed after {count:,} confirmed orders")
+        output.say(f"started again in {broker.restart():.2f} s")
         after = producer.confirmed.wait_until(count + EACH)
         producer.stop.set()
         producer.join(_SECONDS)
@@ -80,12 +80,12 @@ def unattended(story: DemoOutput, broker: DemoBroker) -> None:
     got = received.orders
 
     again = len(got) - len(set(got))
-    story.check("the producer was at work before and after", before and after)
-    story.expect("it never saw an error", producer.error, None)
+    output.check("the producer was at work before and after", before and after)
+    output.expect("it never saw an error", producer.error, None)
     missing = len(confirmed - set(got))
-    story.expect(f"the consumer missed none of {len(confirmed):,} confirmed orders", missing, 0)
-    story.expect("and none that was never sent", len(set(got) - set(producer.sent)), 0)
-    story.tell(
+    output.expect(f"the consumer missed none of {len(confirmed):,} confirmed orders", missing, 0)
+    output.expect("and none that was never sent", len(set(got) - set(producer.sent)), 0)
+    output.remark(
         f"Delivered twice: {again}. An order that is sent again, or whose acknowledgement was "
         "under way, may come twice; consumers must be able to live with it."
     )

@@ -25,41 +25,43 @@ class _Answer(NamedTuple):
     text: str
 
 
-def page(story: DemoOutput, broker: DemoBroker) -> None:
+def page(output: DemoOutput, broker: DemoBroker) -> None:
     """The page shows what is there"""
     found = _get(broker, "")
     parts = _PARTS.findall(found.text)
     if not parts:
-        story.tell(
+        output.remark(
             "The page was not built here (make console, with Node.js 18 or newer). What it shows "
             "comes from the API, which needs no building:"
         )
     else:
-        story.tell(f"At {broker.page_url} there is a page, for user guest with password guest.")
+        output.remark(f"At {broker.page_url} there is a page, for user guest with password guest.")
         missing = [one for one in parts if _get(broker, one).status != 200]
-        story.expect(f"it is served with its {len(parts)} files", missing, [])
+        output.expect(f"it is served with its {len(parts)} files", missing, [])
 
     with ConnectionFactory(port=broker.native_port).new_connection() as connection:
         channel = connection.create_channel()
         channel.queue_declare(QUEUE, durable=True)
         channel.publish_batch([("", QUEUE, {"delivery_mode": 2}, "too late")] * COUNT)
         row = _api(broker, f"queues/%2F/{QUEUE}")
-        story.expect("it counts what was published just now", row["messages"], COUNT)
+        output.expect("it counts what was published just now", row["messages"], COUNT)
         held = channel.basic_get(QUEUE)
         row = _api(broker, f"queues/%2F/{QUEUE}")
         counts = (row["messages_ready"], row["messages_unacknowledged"])
-        story.expect("and what somebody holds in his hands", counts, (COUNT - 1, 1))
+        output.expect("and what somebody holds in his hands", counts, (COUNT - 1, 1))
         if held is not None:
             held.ack()
         clients = [one["client_properties"].get("product") for one in _api(broker, "connections")]
-        story.check("it knows who is connected", "headrace-python" in clients, ", ".join(clients))
+        output.check("it knows who is connected", "headrace-python" in clients, ", ".join(clients))
     topics = {one["name"] for one in _api(broker, "topics")}
-    story.check("topics are there too", {"orders", "jobs"} <= topics, ", ".join(sorted(topics)))
+    output.check("topics are there too", {"orders", "jobs"} <= topics, ", ".join(sorted(topics)))
     status = _get(broker, "api/overview", password="wrong").status
-    story.expect("a wrong password shows nothing", status, 401)
+    output.expect("a wrong password shows nothing", status, 401)
     metrics = _get(broker, "metrics").text
     samples = [line for line in metrics.splitlines() if line and not line.startswith("#")]
-    story.check("Prometheus gets the same as figures", len(samples) > 50, f"{len(samples)} of them")
+    output.check(
+        "Prometheus gets the same as figures", len(samples) > 50, f"{len(samples)} of them"
+    )
 
 
 def _api(broker: DemoBroker, path: str) -> Any:  # noqa: ANN401 - any JSON

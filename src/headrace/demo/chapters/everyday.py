@@ -1,4 +1,4 @@
-"""First half of the story, an ordinary day: routing, sharing work, confirms, answers."""
+"""First half of the demo, an ordinary day: routing, work queues, confirms, replies."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from headrace.demo.clients import Client, Clients
 from headrace.demo.output import DemoOutput
 
 
-def routing(story: DemoOutput, clients: Clients) -> None:
+def routing(output: DemoOutput, clients: Clients) -> None:
     """Orders find their way"""
     shop = clients.connect()
     shop.channel.exchange_declare("orders", "topic", durable=True)
     for queue, pattern in (("europe", "orders.eu.*"), ("ledger", "orders.#")):
         shop.channel.queue_bind(shop.queue(queue), "orders", pattern)
-    story.tell("Each order has a key, and each queue says which keys it wants.")
-    story.say("  europe  orders.eu.*")
-    story.say("  ledger  orders.#")
+    output.remark("Each order has a key, and each queue says which keys it wants.")
+    output.say("  europe  orders.eu.*")
+    output.say("  ledger  orders.#")
 
     keys = ("orders.eu.book", "orders.us.book", "orders.eu.book.used", "orders", "refunds.eu")
     for key in keys:
         shop.publish(key, key, exchange="orders")
 
-    story.expect("europe got orders.eu.book and nothing else", drain(shop, "europe"), [*keys[:1]])
-    story.expect("ledger got all four orders, in order", drain(shop, "ledger"), [*keys[:4]])
+    output.expect("europe got orders.eu.book and nothing else", drain(shop, "europe"), [*keys[:1]])
+    output.expect("ledger got all four orders, in order", drain(shop, "ledger"), [*keys[:4]])
 
 
-def fair_sharing(story: DemoOutput, clients: Clients) -> None:
+def fair_sharing(output: DemoOutput, clients: Clients) -> None:
     """Three workers take turns"""
-    story.tell("Anna, Ben and Clara pack. Whoever has room gets the next order.")
+    output.remark("Anna, Ben and Clara pack. Whoever has room gets the next order.")
     shop = clients.connect()
     queue = shop.queue("packing")
     names = ("anna", "ben", "clara")
@@ -41,13 +41,13 @@ def fair_sharing(story: DemoOutput, clients: Clients) -> None:
 
     counts = [len(worker.inbox) for worker in workers]
     seen = "  ".join(f"{name} {count}" for name, count in zip(names, counts, strict=True))
-    story.check("300 orders, a hundred for each", counts == [100, 100, 100], seen)
-    story.expect("strictly in turn: anna has every third order", workers[0].bodies(), orders[::3])
+    output.check("300 orders, a hundred for each", counts == [100, 100, 100], seen)
+    output.expect("strictly in turn: anna has every third order", workers[0].bodies(), orders[::3])
 
 
-def slow_worker(story: DemoOutput, clients: Clients) -> None:
+def slow_worker(output: DemoOutput, clients: Clients) -> None:
     """A slow worker does not hold up the others"""
-    story.tell("One of two wrappers takes a parcel and never finishes it.")
+    output.remark("One of two wrappers takes a parcel and never finishes it.")
     shop, slow, quick = clients.connect(), clients.connect(), clients.connect()
     queue = shop.queue("wrapping")
     slow.consume(queue, prefetch=1)  # takes one, and never finishes it
@@ -59,26 +59,26 @@ def slow_worker(story: DemoOutput, clients: Clients) -> None:
 
     seen = f"slow {len(slow.inbox)}  quick {len(quick.inbox)}"
     done = (len(slow.inbox), len(quick.inbox)) == (1, 99)
-    story.check("with prefetch 1 the slow one holds 1, the quick one did 99", done, seen)
+    output.check("with prefetch 1 the slow one holds 1, the quick one did 99", done, seen)
 
 
-def confirms(story: DemoOutput, clients: Clients) -> None:
+def confirms(output: DemoOutput, clients: Clients) -> None:
     """The broker confirms, and returns what nobody wants"""
-    story.tell("Invoices must not get lost, so the shop asks for an answer to each.")
+    output.remark("Invoices must not get lost, so the shop asks for an answer to each.")
     shop = clients.connect()
     queue = shop.queue("invoices")
     shop.channel.confirm_delivery()
 
     returned = [shop.is_returned(queue, f"invoice {number}") for number in range(20)]
-    story.expect("20 invoices published and confirmed, none returned", returned, [False] * 20)
-    story.expect("all 20 are in the queue", shop.ready(queue), 20)
+    output.expect("20 invoices published and confirmed, none returned", returned, [False] * 20)
+    output.expect("all 20 are in the queue", shop.ready(queue), 20)
     lost = shop.is_returned("no-such-queue", "invoice 21")
-    story.check("an invoice to a queue that does not exist came back", lost)
+    output.check("an invoice to a queue that does not exist came back", lost)
 
 
-def priorities(story: DemoOutput, clients: Clients) -> None:
+def priorities(output: DemoOutput, clients: Clients) -> None:
     """Express orders go first"""
-    story.tell("Four orders come in at once: a letter, a parcel, flowers and a card.")
+    output.remark("Four orders come in at once: a letter, a parcel, flowers and a card.")
     shop = clients.connect()
     queue = shop.queue("express", {"x-max-priority": 9})
 
@@ -86,14 +86,14 @@ def priorities(story: DemoOutput, clients: Clients) -> None:
         shop.publish(queue, body, priority=priority)
 
     wanted = ["flowers", "parcel", "letter", "card"]
-    story.expect(
+    output.expect(
         "by priority, and in order within one: " + ", ".join(wanted), drain(shop, queue), wanted
     )
 
 
-def answers(story: DemoOutput, clients: Clients) -> None:
+def answers(output: DemoOutput, clients: Clients) -> None:
     """Asking for a price and getting an answer"""
-    story.tell("A buyer sends two questions and goes on; the answers find their way back.")
+    output.remark("A buyer sends two questions and goes on; the answers find their way back.")
     server, buyer = clients.connect(), clients.connect()
     queue = server.queue("prices")
     prices = {"tea": "3.20", "cup": "7.50"}
@@ -113,7 +113,7 @@ def answers(story: DemoOutput, clients: Clients) -> None:
     clients.until(lambda: len(buyer.inbox) >= len(prices))
 
     got = {answer.properties.correlation_id: answer.body for answer in buyer.inbox}
-    story.expect("both answers came straight back, without a reply queue", got, prices)
+    output.expect("both answers came straight back, without a reply queue", got, prices)
 
 
 def drain(client: Client, queue: str) -> list[str]:

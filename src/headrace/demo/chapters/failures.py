@@ -1,4 +1,4 @@
-"""Second half of the story, when something goes wrong or must wait; and how fast it all was."""
+"""Second half of the demo: failures, delays and expiry; and how fast it all was."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ DELAYS_MS = (("later", 400), ("soon", 150), ("now", 0))
 MEASURED = 10_000
 
 
-def poison(story: DemoOutput, clients: Clients) -> None:
+def poison(output: DemoOutput, clients: Clients) -> None:
     """A poisonous order is set aside"""
-    story.tell("One order makes the worker fail, again and again. The queue allows two returns.")
+    output.remark("One order makes the worker fail, again and again. The queue allows two returns.")
     shop, worker = clients.connect(), clients.connect()
     dead = shop.queue("dead-letters")
     queue = shop.queue(
@@ -41,23 +41,23 @@ def poison(story: DemoOutput, clients: Clients) -> None:
         shop.publish(queue, body)
     clients.until(lambda: shop.ready(dead) > 0 and "good as well" in worker.bodies())
 
-    story.expect("the worker refused it three times", worker.bodies().count("poison"), 3)
-    story.check("the order behind it was not held up", "good as well" in worker.bodies())
+    output.expect("the worker refused it three times", worker.bodies().count("poison"), 3)
+    output.check("the order behind it was not held up", "good as well" in worker.bodies())
     found = shop.get(dead)
-    story.check(
+    output.check(
         "then it was in the dead-letter queue", found is not None and found.body == "poison"
     )
     death = _death(found)
-    story.say("its x-death header:")
+    output.say("its x-death header:")
     for name, value in death.items():
-        story.say(f"  {name:<13} {value or '(the default one)'}")
-    told = (death.get("queue"), death.get("reason"), death.get("count"))
-    story.expect("which tells queue and reason", told, (queue, "delivery_limit", 1))
+        output.say(f"  {name:<13} {value or '(the default one)'}")
+    cause = (death.get("queue"), death.get("reason"), death.get("count"))
+    output.expect("x-death has queue and reason", cause, (queue, "delivery_limit", 1))
 
 
-def delayed(story: DemoOutput, clients: Clients) -> None:
+def delayed(output: DemoOutput, clients: Clients) -> None:
     """A reminder for later"""
-    story.tell("Three reminders are sent at once, each with a time to wait.")
+    output.remark("Three reminders are sent at once, each with a time to wait.")
     shop, reader = clients.connect(), clients.connect()
     kind = {"x-delayed-type": "fanout"}
     shop.channel.exchange_declare("reminders", "x-delayed-message", durable=True, arguments=kind)
@@ -71,15 +71,15 @@ def delayed(story: DemoOutput, clients: Clients) -> None:
     clients.until(lambda: len(reader.inbox) >= len(DELAYS_MS))
 
     waited = {one.body: round((one.at - sent[one.body]) * 1000) for one in reader.inbox}
-    story.expect("they arrived as now, soon, later", reader.bodies(), ["now", "soon", "later"])
+    output.expect("they arrived as now, soon, later", reader.bodies(), ["now", "soon", "later"])
     early = [body for body, delay in DELAYS_MS if waited.get(body, 0) < delay]
     seen = "  ".join(f"{body} {ms} ms" for body, ms in waited.items())
-    story.check("none before its time (0, 150, 400 ms)", not early, seen)
+    output.check("none before its time (0, 150, 400 ms)", not early, seen)
 
 
-def expired(story: DemoOutput, clients: Clients) -> None:
+def expired(output: DemoOutput, clients: Clients) -> None:
     """An offer that nobody took"""
-    story.tell("An offer is good for 150 ms, and nobody reads it.")
+    output.remark("An offer is good for 150 ms, and nobody reads it.")
     shop = clients.connect()
     stale = shop.queue("stale-offers")
     dead_letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": stale}
@@ -87,18 +87,18 @@ def expired(story: DemoOutput, clients: Clients) -> None:
 
     begun = time.monotonic()
     shop.publish(queue, "half price", expiration="150")
-    story.expect("the offer waits in its queue", shop.ready(queue), 1)
+    output.expect("the offer waits in its queue", shop.ready(queue), 1)
     clients.until(lambda: shop.ready(stale) > 0)
     waited = round((time.monotonic() - begun) * 1000)
 
-    story.check("after its 150 ms it was gone from there", shop.ready(queue) == 0, f"{waited} ms")
+    output.check("after its 150 ms it was gone from there", shop.ready(queue) == 0, f"{waited} ms")
     reason = _death(shop.get(stale)).get("reason")
-    story.expect("and went to the stale offers, as expired", reason, "expired")
+    output.expect("and went to the stale offers, as expired", reason, "expired")
 
 
-def lost_worker(story: DemoOutput, clients: Clients) -> None:
+def lost_worker(output: DemoOutput, clients: Clients) -> None:
     """A worker dies and another takes over"""
-    story.tell("Ten parcels are handed to a worker, which is then killed.")
+    output.remark("Ten parcels are handed to a worker, which is then killed.")
     shop = clients.connect()
     queue = shop.queue("shipping")
     parcels = [f"parcel {number}" for number in range(10)]
@@ -108,19 +108,19 @@ def lost_worker(story: DemoOutput, clients: Clients) -> None:
     command = [sys.executable, "-m", "headrace.demo.stuck_worker", clients.url, queue]
     with subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL) as worker:
         took = clients.until(lambda: shop.ready(queue) == 0, seconds=10)
-        story.check("the first worker, a process of its own, took all ten", took)
+        output.check("the first worker, a process of its own, took all ten", took)
         worker.kill()
-    story.say(f"its process {worker.pid} was killed before it acknowledged anything")
+    output.say(f"its process {worker.pid} was killed before it acknowledged anything")
 
     second = clients.connect()
     second.consume(queue, then=second.ack)
     clients.until(lambda: len(second.inbox) >= len(parcels))
-    story.expect("the second worker got all ten, in order", second.bodies(), parcels)
+    output.expect("the second worker got all ten, in order", second.bodies(), parcels)
     marked = all(delivery.redelivered for delivery in second.inbox)
-    story.check("each marked as delivered before", marked)
+    output.check("each marked as delivered before", marked)
 
 
-def speed(story: DemoOutput, clients: Clients) -> None:
+def speed(output: DemoOutput, clients: Clients) -> None:
     """How fast was that?"""
     shop, reader = clients.connect(), clients.connect()
     queue = shop.queue("speed")
@@ -135,10 +135,10 @@ def speed(story: DemoOutput, clients: Clients) -> None:
     read = clients.until(lambda: len(reader.inbox) >= MEASURED, [reader], seconds=20)
     done = time.monotonic()
 
-    story.check(f"{MEASURED:,} messages of 100 bytes went in and came out", stored and read)
+    output.check(f"{MEASURED:,} messages of 100 bytes went in and came out", stored and read)
     into, out = MEASURED / (published - begun), MEASURED / (done - published)
-    story.say(f"measured here: {into:,.0f} messages/s in, {out:,.0f} messages/s out,")
-    story.say("with one pika client, which sets the pace: see `headrace bench`")
+    output.say(f"measured here: {into:,.0f} messages/s in, {out:,.0f} messages/s out,")
+    output.say("with one pika client, which sets the pace: see `headrace bench`")
 
 
 def _death(delivery: CollectedMessage | None) -> dict[str, Any]:

@@ -20,9 +20,9 @@ def has_pika() -> bool:
     return find_spec("pika") is not None
 
 
-def three_ways(story: DemoOutput, broker: DemoBroker) -> None:
+def three_ways(output: DemoOutput, broker: DemoBroker) -> None:
     """Orders come in three ways"""
-    story.tell(
+    output.remark(
         "With pika over AMQP, with our own client, and from a shell. All go to the exchange "
         "counter, which sends what begins with order to the queue desk."
     )
@@ -37,40 +37,40 @@ def three_ways(story: DemoOutput, broker: DemoBroker) -> None:
             _order_with_pika(broker)
             wanted.append("a book")
         else:
-            story.tell("pika is not installed (pip install pika): its order is left out.")
+            output.remark("pika is not installed (pip install pika): its order is left out.")
 
         persistent = {"delivery_mode": 2}
         reached = channel.basic_publish(EXCHANGE, "order.native", persistent, "two cups")
         wanted.append("two cups")
-        story.expect("our client learns that its order is on disk, in one queue", reached, 1)
+        output.expect("our client learns that its order is on disk, in one queue", reached, 1)
 
         sent = shell(
-            *(story, broker, "publish", "-e", EXCHANGE, "-k", "order.shell"),
+            *(output, broker, "publish", "-e", EXCHANGE, "-k", "order.shell"),
             *("--persistent", "three candles"),
         )
         wanted.append("three candles")
-        story.expect("the shell is told the same, by exit code 0", sent.returncode, 0)
+        output.expect("the shell command confirms it with exit code 0", sent.returncode, 0)
 
-        taken = shell(story, broker, "consume", QUEUE, "--lines")
-        story.expect("all of them came, in their order", taken.stdout.splitlines(), wanted)
+        taken = shell(output, broker, "consume", QUEUE, "--lines")
+        output.expect("all of them came, in their order", taken.stdout.splitlines(), wanted)
 
         batch = [(EXCHANGE, "order.native", persistent, f"cup {n}") for n in range(BATCH)]
         queues = channel.publish_batch(batch)
-        story.expect(f"{BATCH:,} more at once, each confirmed", queues, [1] * BATCH)
+        output.expect(f"{BATCH:,} more at once, each confirmed", queues, [1] * BATCH)
         bodies = []
         for delivery in channel.deliveries(QUEUE):
             bodies.append(delivery.body.decode())
             delivery.ack()
             if len(bodies) == BATCH:
                 break
-        story.expect("and read back, in order", bodies, [one[3] for one in batch])
-        missing = shell(story, broker, "get", "dusk")
-        story.check("a slip of the pen is explained", "no queue 'dusk'" in missing.stderr)
+        output.expect("and read back, in order", bodies, [one[3] for one in batch])
+        missing = shell(output, broker, "get", "dusk")
+        output.check("a slip of the pen is explained", "no queue 'dusk'" in missing.stderr)
 
 
-def shell(story: DemoOutput, broker: DemoBroker, *args: str) -> subprocess.CompletedProcess[str]:
+def shell(output: DemoOutput, broker: DemoBroker, *args: str) -> subprocess.CompletedProcess[str]:
     """Run a command of ours as a user would, and show it with what it says."""
-    story.say(f"$ headrace {shlex.join(args)}")
+    output.say(f"$ headrace {shlex.join(args)}")
     done = subprocess.run(
         [sys.executable, "-m", "headrace", *args],
         env={**environment(), "HEADRACE_URL": broker.native_url},
@@ -79,7 +79,7 @@ def shell(story: DemoOutput, broker: DemoBroker, *args: str) -> subprocess.Compl
         timeout=_SECONDS,
     )
     for line in (done.stdout + done.stderr).splitlines():
-        story.tell(line)
+        output.remark(line)
     return done
 
 

@@ -58,41 +58,41 @@ Totals = dict[tuple[str, str], tuple[int, int]]
 """Orders and revenue of each shop and door."""
 
 
-def pipeline(story: DemoOutput, broker: DemoBroker, database: DemoDatabase) -> None:
+def pipeline(output: DemoOutput, broker: DemoBroker, database: DemoDatabase) -> None:
     """A Spark pipeline over a queue, a topic and a table of the database"""
     lacking = _lacking()
     if lacking:
-        story.check("Spark can run on this machine", False, lacking)
-        story.tell("The rest holds without it: headrace demo --quick.")
+        output.check("Spark can run on this machine", False, lacking)
+        output.remark("The rest holds without it: headrace demo --quick.")
         return
     doors = {"web": f'queue = "{WEB}"', "counter": f'topic = "{COUNTER}"'}
     if database.is_running:
         doors["post"] = f'url = "${{DATABASE}}"\ntopic = "{POST}"'
     else:
-        story.tell("MariaDB is not installed: the orders by post are left out.")
+        output.remark("MariaDB is not installed: the orders by post are left out.")
     _take_orders(broker, database, doors)
-    story.tell(
+    output.remark(
         f"{ORDERS:,} orders at each of {len(doors)} doors, and one that is broken. Which shop "
         "earns how much, and where? Two steps of SQL, in a file, say it."
     )
     file = broker.directory / "totals.toml"
     file.write_text(pipeline_text(doors))
     begun = time.monotonic()
-    done = _run(story, broker, database)
+    done = _run(output, broker, database)
     seconds = time.monotonic() - begun
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
-        story.check("the pipeline came to its end", False, last[:300])
+        output.check("the pipeline came to its end", False, last[:300])
         return
-    story.check("the pipeline came to its end", True, f"{seconds:.1f} s, Spark's start included")
+    output.check("the pipeline came to its end", True, f"{seconds:.1f} s, Spark's start included")
     with topics.open(broker.native_url) as store:
         messages = store.consumer(TOTALS, token="demo").read(1000)
     found = totals_in(one.body for one in messages)
     for line in table(found, doors):
-        story.say(line)
-    story.expect("these are the totals that plain Python computes", found, expected(doors))
+        output.say(line)
+    output.expect("these are the totals that plain Python computes", found, expected(doors))
     bad = "1 bad record in " in done.stderr
-    story.check("the broken order was set aside, and is not in them", bad)
+    output.check("the broken order was set aside, and is not in them", bad)
 
 
 def _lacking() -> str:
@@ -131,10 +131,10 @@ def _take_orders(broker: DemoBroker, database: DemoDatabase, doors: Mapping[str,
 
 
 def _run(
-    story: DemoOutput, broker: DemoBroker, database: DemoDatabase
+    output: DemoOutput, broker: DemoBroker, database: DemoDatabase
 ) -> subprocess.CompletedProcess[str]:
     command = ["pipeline", "run", "totals.toml", "--once"]
-    story.say(f"$ headrace {shlex.join(command)}")
+    output.say(f"$ headrace {shlex.join(command)}")
     return subprocess.run(
         [sys.executable, "-m", "headrace", *command, "--master", "local[2]"],
         cwd=broker.directory,
@@ -178,7 +178,7 @@ def expected(doors: Iterable[str]) -> Totals:
 
 
 def totals_in(bodies: Iterable[bytes]) -> Totals:
-    """Of each pair the last that came: the pipeline tells what has changed, batch by batch."""
+    """The latest value of each pair: the pipeline emits changes, batch by batch."""
     rows = map(json.loads, bodies)
     return {(row["shop"], row["door"]): (row["orders"], row["revenue"]) for row in rows}
 

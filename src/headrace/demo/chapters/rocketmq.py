@@ -57,9 +57,9 @@ class DemoConsumer:
         return sum(queue.topic == TOPIC for queue in self.consumer.assigned_queues())
 
 
-def rocketmq_group(story: DemoOutput, broker: DemoBroker) -> None:
+def rocketmq_group(output: DemoOutput, broker: DemoBroker) -> None:
     """RocketMQ: a group of consumers, members that come and go, dead letters"""
-    story.tell(
+    output.remark(
         f"The same broker is a RocketMQ: a name server at {broker.namesrv_addr}. Clients in Java, "
         "Go, C++ and Node need no change; this one is headrace.rocketmq."
     )
@@ -70,24 +70,24 @@ def rocketmq_group(story: DemoOutput, broker: DemoBroker) -> None:
         with first.consumer:
             with second.consumer:
                 shared = _soon(lambda: (first.queues, second.queues) == (2, 2))
-                story.check("two members of a group share the four queues of a topic", shared)
+                output.check("two members of a group share the four queues of a topic", shared)
                 for number in range(COUNT):
                     producer.send_async(Message(TOPIC, f"parcel {number}".encode(), tags="box"))
                 _soon(lambda: (first.done + second.done).total() >= COUNT)
                 done = first.done + second.done
                 wanted = Counter(f"parcel {number}" for number in range(COUNT))
                 claim = f"{COUNT} parcels are packed, each once; another tag is left alone"
-                story.check(claim, done == wanted, (first.done.total(), second.done.total()))
+                output.check(claim, done == wanted, (first.done.total(), second.done.total()))
             alone = _soon(lambda: first.queues == 4)
-            story.check("one member leaves, and its queues go to the other at once", alone)
+            output.check("one member leaves, and its queues go to the other at once", alone)
             producer.send(Message(TOPIC, b"a bomb", tags="box"))
             dead = _dead_letters(broker.namesrv_addr)
-    story.expect("what cannot be done ends in the dead letters, %DLQ%packers", dead, [b"a bomb"])
+    output.expect("what cannot be done ends in the dead letters, %DLQ%packers", dead, [b"a bomb"])
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The log tells of the dead letter, and so does the story."""
+    """The dead letter is logged; the demo prints it itself."""
     log = logging.getLogger("headrace.rocketmq")
     before = log.level
     log.setLevel(logging.CRITICAL)

@@ -13,33 +13,33 @@ COUNT = 300
 LANES = ("low", "middle", "high")
 
 
-def in_the_broker(story: DemoOutput, broker: DemoBroker) -> None:
+def in_the_broker(output: DemoOutput, broker: DemoBroker) -> None:
     """Topics: what is urgent goes first, and nothing is forgotten"""
-    story.tell(
+    output.remark(
         "A topic keeps its messages. Readers have positions: alone, or together as a group that "
         "shares the work."
     )
     with topics.open(broker.native_url) as store:
-        _priorities(story, store)
-        _group(story, store)
+        _priorities(output, store)
+        _group(output, store)
         again = store.consumer("jobs", token="late").read(COUNT)
-        story.expect("who comes late still reads everything", len(again), COUNT)
+        output.expect("who comes late still reads everything", len(again), COUNT)
 
 
-def in_a_database(story: DemoOutput, broker: DemoBroker, database: DemoDatabase) -> None:
+def in_a_database(output: DemoOutput, broker: DemoBroker, database: DemoDatabase) -> None:
     """The same topics in MariaDB, without a broker"""
     if (lacking := missing()) is not None:
-        story.tell(f"{lacking}: left out.")
+        output.remark(f"{lacking}: left out.")
         return
     database.start()
     with topics.open(database.url) as store:
-        _priorities(story, store)
-        _group(story, store)
+        _priorities(output, store)
+        _group(output, store)
         rows = database.query("SELECT COUNT(*) FROM msg_p_jobs_middle WHERE flags=0")
-        story.expect("every message is a row that SQL can read", rows, [(COUNT,)])
+        output.expect("every message is a row that SQL can read", rows, [(COUNT,)])
 
 
-def _priorities(story: DemoOutput, store: topics.Store) -> None:
+def _priorities(output: DemoOutput, store: topics.Store) -> None:
     store.create("orders")
     producer = store.producer("orders", token="appid-1;sid-shop")
     for lane in LANES:
@@ -48,14 +48,14 @@ def _priorities(story: DemoOutput, store: topics.Store) -> None:
     consumer = store.consumer("orders", token="appid-1;sid-packer")
     batch = consumer.read(4)
     wanted = [b"high 0", b"high 1", b"middle 0", b"middle 1"]
-    story.expect("a batch is filled high, then middle, then low", [m.body for m in batch], wanted)
+    output.expect("a batch is filled high, then middle, then low", [m.body for m in batch], wanted)
     consumer.commit(batch)
     producer.append("a fire", priority="high")
     rest = [one.body for one in consumer.read(10)]
-    story.expect("a new urgent one overtakes the rest", rest, [b"a fire", b"low 0", b"low 1"])
+    output.expect("a new urgent one overtakes the rest", rest, [b"a fire", b"low 0", b"low 1"])
 
 
-def _group(story: DemoOutput, store: topics.Store) -> None:
+def _group(output: DemoOutput, store: topics.Store) -> None:
     store.create("jobs")
     store.producer("jobs", token="appid-1").append_many([str(n) for n in range(COUNT)])
     members = [store.consumer("jobs", token=f"worker-{n}", group="workers") for n in range(3)]
@@ -68,6 +68,6 @@ def _group(story: DemoOutput, store: topics.Store) -> None:
             if batch:
                 member.commit(batch)
     once = done == Counter(str(n).encode() for n in range(COUNT))
-    story.check(f"three workers share {COUNT} jobs, each job done once", once, shares)
+    output.check(f"three workers share {COUNT} jobs, each job done once", once, shares)
     lag = sum(one.messages for one in members[0].lag().values())
-    story.expect("and the group has nothing left to do", lag, 0)
+    output.expect("and the group has nothing left to do", lag, 0)

@@ -77,9 +77,9 @@ class Archiver:
         once: bool,
         stop: threading.Event,
         every: float = 10.0,
-        tell: Callable[[ArchiveRound], None] = lambda done: None,
+        report: Callable[[ArchiveRound], None] = lambda done: None,
     ) -> int:
-        """Until it is told to stop, or until everything is archived; returns how many rows."""
+        """Run until ``stop`` is set, or until everything is archived; returns how many rows."""
         total = 0
         self.lake.mkdir(parents=True, exist_ok=True)
         with _alone(self.lake):
@@ -87,7 +87,7 @@ class Archiver:
                 done = self.round()
                 total += done.rows
                 if done.rows:
-                    tell(done)
+                    report(done)
                 if not done.waiting:
                     if once:
                         break

@@ -111,7 +111,7 @@ class Replay:
         by_source = [(row["kind"], row["source"], row["count"]) for row in counted]
         return Preview(sum(one[2] for one in by_source), by_source, columns, [*map(tuple, sample)])
 
-    def send(self, rate: float, tell: Callable[[int, int], None]) -> tuple[int, int]:
+    def send(self, rate: float, report: Callable[[int, int], None]) -> tuple[int, int]:
         """At most ``rate`` messages a second; returns how many were sent now, and before."""
         key = self.request.key(self._origin())
         sent = before = 0
@@ -125,7 +125,7 @@ class Replay:
                         pause_until = time.monotonic() + block.rows / rate
                     else:
                         before += block.rows
-                    tell(sent, before)
+                    report(sent, before)
         return sent, before
 
     def _staged(self, key: str, rate: float) -> Iterator[Iterator[StagedBlock]]:

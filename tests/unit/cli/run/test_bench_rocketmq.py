@@ -18,7 +18,7 @@ def test_the_cases_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_unknown_case_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "rocketmq", "--case", "nonsense"]) == 2
-    assert "no case 'nonsense'; there are cpu-send-1" in capsys.readouterr().err
+    assert "unknown case 'nonsense'; available: cpu-send-1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
