@@ -27,11 +27,11 @@ def parse_broker_url(url: str) -> BrokerUrl:
     parts = split_url(url)
     if parts.scheme not in PORTS:
         hint = "amqp:// is another protocol, on another port; " if "amqp" in parts.scheme else ""
-        raise ValueError(f"does not begin with headrace:// or headraces://; {hint}expected {SHAPE}")
+        raise ValueError(f"must begin with headrace:// or headraces://; {hint}expected {SHAPE}")
     if parts.query or parts.fragment:
-        raise ValueError("nothing may follow the vhost (write ? and # as %3F and %23)")
+        raise ValueError("unexpected text after the vhost (write ? as %3F and # as %23)")
     if "/" in parts.path.removeprefix("/"):
-        raise ValueError("a / in the name of a vhost is written %2F")
+        raise ValueError("write / in the name of a vhost as %2F")
     return BrokerUrl(
         host=parts.hostname or "127.0.0.1",
         port=PORTS[parts.scheme] if parts.port is None else parts.port,
@@ -48,5 +48,5 @@ def split_url(url: str) -> SplitResult:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - parsed only when it is read
     except ValueError:
-        raise ValueError("the host or port is not valid") from None
+        raise ValueError("invalid host or port") from None
     return parts

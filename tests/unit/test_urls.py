@@ -47,9 +47,9 @@ def test_options_go_over_the_url() -> None:
 @pytest.mark.parametrize(
     ("url", "text"),
     [
-        ("headrace://mq:port/", "url: the host or port is not valid"),
-        ("mysql://[::1/db", "url: the host or port is not valid"),
-        ("headrace://mq/a/b", "url: a / in the name of a vhost is written %2F"),
+        ("headrace://mq:port/", "url: invalid host or port"),
+        ("mysql://[::1/db", "url: invalid host or port"),
+        ("headrace://mq/a/b", "url: write / in the name of a vhost as %2F"),
         ("http://mq", "url: expected one of headrace://, headraces://, mysql://"),
     ],
 )

@@ -22,7 +22,7 @@ def made() -> object:
         since=BEGIN,
         until=BEGIN + timedelta(days=1),
         window="1 hour",
-        tables=(model.Table("Latency", ("queue", "p95", "first"), [("q", 1.5, BEGIN)]),),
+        tables=(model.ReportTable("Latency", ("queue", "p95", "first"), [("q", 1.5, BEGIN)]),),
         charts=(model.Chart("In", "1/s", {"q": [(at.replace(tzinfo=None), 2) for at in hours]}),),
         notes=("a note",),
     )

@@ -195,7 +195,7 @@ def test_a_new_password_may_come_from_standard_input(
         (("policy", "set", "p", "x", '{"nope": 1}'), 1, "not a recognised policy setting"),
         (("user", "list", "--url", "ftp://x"), 2, "must begin with http://"),
         (("user", "list", "--url", "http://127.0.0.1:1"), 1, "no broker at"),
-        (("user", "list", "--url", "http://x:y@[::1"), 2, "not valid"),
+        (("user", "list", "--url", "http://x:y@[::1"), 2, "invalid host or port"),
         (("user", "list", "--password-file", "/no/such"), 2, "cannot read"),
         (("definitions", "import", "/no/such"), 2, "No such file"),
     ],

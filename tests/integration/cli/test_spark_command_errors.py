@@ -120,7 +120,7 @@ def test_an_invalid_address_is_reported_with_its_line(
     file = tmp_path / "p.toml"
     file.write_text(f'url = "{url}"\n' + GOOD.replace("queue", "topic"))
     assert main(["pipeline", "run", str(file)]) == 2
-    assert told(capsys) == f"{file}:2: url: the host or port is not valid"
+    assert told(capsys) == f"{file}:2: url: invalid host or port"
 
 
 def test_a_replay_up_to_now_prints_how_to_repeat_it(

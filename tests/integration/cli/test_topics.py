@@ -36,7 +36,7 @@ def test_a_topic_with_several_queues_is_counted_and_shown_whole(
         call(capsys, "topic", "describe", topic).out
     )
     told = call(capsys, "topic", "delete", topic)
-    assert told.code == 2 and "with 10 messages?" in told.err and "Say --yes" in told.err
+    assert told.code == 2 and "with 10 messages?" in told.err and "pass --yes" in told.err
     assert call(capsys, "topic", "delete", topic, "--yes").code == 0
     assert f"no topic '{topic}'" in call(capsys, "topic", "describe", topic).err
 
@@ -59,7 +59,7 @@ def test_a_group_is_moved_in_all_queues(
     assert (row["group"], row["messages"]) == ("g", 3)
     assert call(capsys, "group", "list", topic).out == "g\t\theadrace-cli\t3\t0\t0\t0\n"
     told = call(capsys, "group", "reset", topic, "g", *where)
-    assert told.code == 2 and "Say --yes" in told.err
+    assert told.code == 2 and "pass --yes" in told.err
     assert (
         f"g has {left} messages" in call(capsys, "group", "reset", topic, "g", *where, "--yes").out
     )
@@ -82,7 +82,7 @@ def test_refusals_are_reported_in_one_line(capsys: pytest.CaptureFixture[str], t
             "no topic 'nope' in vhost '/'; `headrace topic list` lists",
         ),
         (("topic", "append", topic, "x", "--source-ip", "300.1.1.1"), "300.1.1.1"),
-        (("topic", "adopt", topic, "--yes"), "not through a broker"),
+        (("topic", "adopt", topic, "--yes"), "does not work through a broker"),
         (("group", "lag", topic, "nobody"), "no group 'nobody'"),
     ):
         told = call(capsys, *args)

@@ -128,5 +128,5 @@ def test_something_else_under_the_same_name(site: RunningBroker, capsys: Capsys)
     other = call(capsys, "queue", "declare", "q", "--transient")
     assert other.code == 1
     assert "inequivalent arg 'durable'" in other.err
-    assert "delete it first, or declare it as it is" in other.err
+    assert "delete it first, or declare it with" in other.err
     assert len(other.err.splitlines()) == 1

@@ -112,7 +112,7 @@ def _advice(error: HeadraceError) -> str:
     if isinstance(error, NotAllowed) and "vhost" in error.text:
         return "; the vhost is the path of the URL, by default /"
     if "invalid exchange type" in error.text:
-        return "; available: direct, fanout, topic, headers and x-delayed-message"
+        return "; allowed: direct, fanout, topic, headers, x-delayed-message"
     if isinstance(error, PreconditionFailed) and "inequivalent" in error.text:
         return (
             "; it exists with other attributes: delete it first, or declare it with the same ones"

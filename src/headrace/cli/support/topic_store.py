@@ -99,7 +99,7 @@ def confirmed(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError("not a terminal: pass --yes to confirm")
+        raise click.UsageError(f"{question} Not a terminal: pass --yes to confirm")
     if not click.confirm(question, err=True):
         raise CommandFailed("nothing was done")
 
