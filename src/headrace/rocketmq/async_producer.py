@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
-from typing import Self
 
 from headrace.rocketmq.message import Message
-from headrace.rocketmq.metrics import State
+from headrace.rocketmq.net.lifecycle import AsyncClient
 from headrace.rocketmq.net.routes import KnownTopic
 from headrace.rocketmq.producing.base_producer import BaseProducer
 from headrace.rocketmq.producing.producer_core import ProducerCore
@@ -17,38 +15,8 @@ from headrace.rocketmq.producing.send_requests import EncodedSend, SendResult
 from headrace.wire.remoting.message_queue import MessageQueue
 
 
-class AsyncProducer(BaseProducer):
+class AsyncProducer(AsyncClient, BaseProducer):
     """Sends messages from the event loop it was started on."""
-
-    async def start(self) -> None:
-        """NameServerError when no name server answers. Twice = no effect."""
-        if not self._life.begin():
-            return
-        loop = asyncio.get_running_loop()
-        core = ProducerCore(loop, self.config, self.client_id, self.metrics)
-        try:
-            await core.start()
-        except BaseException:
-            await core.instance.close()
-            self._life.failed()
-            raise
-        self._core = core
-        self._life.on_fork = core.instance.remoting.abandon
-        self._life.state = State.RUNNING
-
-    async def shutdown(self) -> None:
-        if not self._life.end():
-            return
-        assert self._core is not None
-        await self._core.stop()
-        self._life.ended()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.shutdown()
 
     async def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
         """Returns when the broker has the message; send_timeout is for all attempts."""

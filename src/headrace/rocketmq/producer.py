@@ -7,14 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from threading import BoundedSemaphore
-from typing import Self
 
 from headrace.rocketmq.config import ProducerConfig
 from headrace.rocketmq.consuming.runners import ThreadPool
 from headrace.rocketmq.errors import InvalidMessageError, RequestTimeoutError, RocketMQError
 from headrace.rocketmq.message import Message
-from headrace.rocketmq.metrics import State
-from headrace.rocketmq.net.lifecycle import LoopThread
+from headrace.rocketmq.net.lifecycle import BlockingClient
 from headrace.rocketmq.net.routes import KnownTopic
 from headrace.rocketmq.producing.async_send import AsyncSend
 from headrace.rocketmq.producing.base_producer import BaseProducer
@@ -28,64 +26,23 @@ logger = logging.getLogger(__name__)
 Callback = Callable[[SendResult | None, Exception | None], None]
 
 
-class Producer(BaseProducer):
+class Producer(BlockingClient, BaseProducer):
     """Sends messages and waits for the broker, or not."""
 
     def __init__(self, config: ProducerConfig) -> None:
         super().__init__(config)
-        self._thread: LoopThread | None = None
         self._room = BoundedSemaphore(config.max_pending)
         self._callbacks = ThreadPool(f"rocketmq-{config.producer_group}-callback", 1, 4)
 
-    # -- life --------------------------------------------------------------------------------
-
-    def start(self) -> None:
-        """NameServerError when no name server answers. Twice = no effect."""
-        with self._life.lock:
-            if not self._life.begin():
-                return
-            thread = LoopThread(f"rocketmq-{self.config.producer_group}")
-            core = ProducerCore(thread.loop, self.config, self.client_id, self.metrics)
-            try:
-                thread.run(core.start())
-            except BaseException:
-                thread.run(core.instance.close())
-                thread.stop()
-                self._life.failed()
-                raise
-            self._thread, self._core = thread, core
-            self._prepare(core)
-            self._life.on_fork = core.instance.remoting.abandon
-            self._life.state = State.RUNNING
-
-    def _prepare(self, core: ProducerCore) -> None:
-        """For kinds of producers that listen to brokers."""
-
-    def shutdown(self) -> None:
-        """Wait for messages under way, then close. Twice = no effect."""
-        with self._life.lock:
-            if not self._life.end():
-                return
-            assert self._thread is not None and self._core is not None
-            self._wait_for_pending()
-            self._thread.run(self._core.stop())
-            self._thread.stop()
-            self._callbacks.stop(self.config.send_timeout / 1000)
-            self._life.ended()
-
-    def _wait_for_pending(self) -> None:
+    def _drain(self) -> None:
         deadline = time.monotonic() + self.config.send_timeout / 1000
         for _ in range(self.config.max_pending):
             if not self._room.acquire(timeout=max(0.0, deadline - time.monotonic())):
-                logger.warning("%s ends with messages under way", self._life.what)
+                logger.warning("%s is shut down with sends under way", self._life.what)
                 return
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.shutdown()
+    def _stop_threads(self) -> None:
+        self._callbacks.stop(self.config.send_timeout / 1000)
 
     # -- sends -------------------------------------------------------------------------------
 

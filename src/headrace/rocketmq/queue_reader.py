@@ -10,13 +10,11 @@ from typing import Self
 
 from headrace.rocketmq.errors import (
     BrokerError,
-    ConfigurationError,
     MessagesGoneError,
     RequestTimeoutError,
     TopicNotFoundError,
 )
 from headrace.rocketmq.message import MessageExt, messages_in
-from headrace.rocketmq.metrics import State
 from headrace.rocketmq.net import checks
 from headrace.rocketmq.net.client_instance import ClientInstance, client_id
 from headrace.rocketmq.net.lifecycle import Lifecycle, LoopThread
@@ -51,14 +49,13 @@ class QueueReader:
     ) -> None:
         servers = checks.addresses_of("namesrv_addr", namesrv_addr)
         checks.check_group("group", group)
-        if bool(access_key) is not bool(secret_key):
-            raise ConfigurationError("access_key and secret_key are given both or not at all")
-        self._life = Lifecycle("the QueueReader")
+        checks.check_keys(access_key, secret_key)
+        self._life = Lifecycle("the QueueReader", "rocketmq-reader")
         self._life.begin()
         self._group = group
         self._seconds = request_timeout / 1000
         name = client_id()
-        self._thread = LoopThread("rocketmq-reader")
+        self._thread = LoopThread(self._life.thread_name)
         self._instance = ClientInstance(
             self._thread.loop,
             name,
@@ -69,8 +66,7 @@ class QueueReader:
             tls=checks.tls_context(tls),
         )
         self._broker_offsets = BrokerOffsets(self._instance, group, self._seconds)
-        self._life.on_fork = self._instance.remoting.abandon
-        self._life.state = State.RUNNING
+        self._life.started(self._instance.remoting.abandon)
 
     def close(self) -> None:
         """Twice = no effect."""

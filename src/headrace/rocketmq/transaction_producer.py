@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -69,11 +70,14 @@ class TransactionProducer(Producer):
             f"rocketmq-{config.producer_group}-check", 1, config.check_threads
         )
 
-    def _prepare(self, core: ProducerCore) -> None:
-        core.instance.handlers[RequestCode.CHECK_TRANSACTION_STATE] = self._asked
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
+        on_fork = await super()._open(loop)
+        assert self._core is not None
+        self._core.instance.handlers[RequestCode.CHECK_TRANSACTION_STATE] = self._check_requested
+        return on_fork
 
-    def shutdown(self) -> None:
-        super().shutdown()
+    def _stop_threads(self) -> None:
+        super()._stop_threads()
         self._checkers.stop(self.config.send_timeout / 1000)
 
     def send_in_transaction(self, message: Message, arg: object = None) -> TransactionSendResult:
@@ -127,7 +131,7 @@ class TransactionProducer(Producer):
         except RocketMQError as error:
             logger.warning("the end of a transaction was not told, the broker will ask: %s", error)
 
-    async def _asked(self, connection: Connection, command: Command) -> None:
+    async def _check_requested(self, connection: Connection, command: Command) -> None:
         """The broker wants to know; the answer comes from a thread, as it may take long."""
         header = CheckTransaction.take(command.ext)
         message = message_in(command.body, header.broker_name or "")

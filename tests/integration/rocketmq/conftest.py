@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from headrace.rocketmq import ConsumerConfig, Producer, ProducerConfig
-from headrace.rocketmq.consumers import BlockingConsumer
+from headrace.rocketmq.consumers import ConcurrentConsumer
 from headrace.rocketmq.consuming.listeners import Listener
 from support.rocketmq.fake_server import Fake
 
@@ -49,10 +49,10 @@ def produce(fake: Fake, stack: ExitStack) -> Callable[..., Producer]:
 
 
 @pytest.fixture
-def consume(fake: Fake, stack: ExitStack) -> Callable[..., BlockingConsumer]:
+def consume(fake: Fake, stack: ExitStack) -> Callable[..., ConcurrentConsumer]:
     def make(
-        kind: type[BlockingConsumer], listener: Listener, selector: str = "*", **settings: object
-    ) -> BlockingConsumer:
+        kind: type[ConcurrentConsumer], listener: Listener, selector: str = "*", **settings: object
+    ) -> ConcurrentConsumer:
         values = {"namesrv_addr": fake.address, **QUICK, **settings}
         made = kind(ConsumerConfig(**values))  # type: ignore[arg-type]
         made.subscribe("T", selector)

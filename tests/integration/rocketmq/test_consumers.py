@@ -23,7 +23,6 @@ from headrace.rocketmq import (
     State,
     StateError,
 )
-from headrace.rocketmq.consumers import BlockingConsumer
 from headrace.rocketmq.consuming import concurrent
 from headrace.testing import wait_for
 from headrace.wire.remoting.codes import RequestCode
@@ -34,7 +33,7 @@ from support.remoting_bodies import message_bytes
 from support.rocketmq.fake_server import BROKER, Fake, Peer
 
 SUCCESS, LATER = ConsumeResult.SUCCESS, ConsumeResult.RECONSUME_LATER
-Consume = Callable[..., BlockingConsumer]
+Consume = Callable[..., ConcurrentConsumer]
 KINDS = [ConcurrentConsumer, OrderlyConsumer]
 KEY = ("g", "T", 0)
 
@@ -67,7 +66,7 @@ def listener() -> Listener:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_messages_are_consumed_and_offsets_committed(
-    fake: Fake, consume: Consume, listener: Listener, kind: type[BlockingConsumer]
+    fake: Fake, consume: Consume, listener: Listener, kind: type[ConcurrentConsumer]
 ) -> None:
     fake.put("T", b"a", b"b")
     fake.put("T", b"c", queue=1)
@@ -87,7 +86,7 @@ def test_messages_are_consumed_and_offsets_committed(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_lost_connection_is_opened_again_and_greeted_first(
-    fake: Fake, consume: Consume, listener: Listener, kind: type[BlockingConsumer]
+    fake: Fake, consume: Consume, listener: Listener, kind: type[ConcurrentConsumer]
 ) -> None:
     consumer = consume(kind, listener)
     fake.everybody(Peer.close)
@@ -101,7 +100,7 @@ def test_a_lost_connection_is_opened_again_and_greeted_first(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_broker_that_comes_back_is_used_again(
-    fake: Fake, consume: Consume, listener: Listener, kind: type[BlockingConsumer]
+    fake: Fake, consume: Consume, listener: Listener, kind: type[ConcurrentConsumer]
 ) -> None:
     consumer = consume(kind, listener)
     fake.call(fake.deaf())
@@ -132,7 +131,7 @@ def test_an_unknown_subscription_is_announced_again(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_offset_that_is_gone_moves_on(
-    fake: Fake, consume: Consume, listener: Listener, kind: type[BlockingConsumer]
+    fake: Fake, consume: Consume, listener: Listener, kind: type[ConcurrentConsumer]
 ) -> None:
     fake.put("T", b"a", b"b", b"c")
     fake.offsets[KEY] = 0
@@ -567,7 +566,7 @@ def test_a_message_is_consumed_on_request(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_operator_resets_the_offset(
-    fake: Fake, consume: Consume, listener: Listener, kind: type[BlockingConsumer]
+    fake: Fake, consume: Consume, listener: Listener, kind: type[ConcurrentConsumer]
 ) -> None:
     fake.put("T", b"a", b"b")
     consume(kind, listener)

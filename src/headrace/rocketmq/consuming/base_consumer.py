@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Sequence
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
 
 from headrace.rocketmq.config import ConsumerConfig
 from headrace.rocketmq.consuming.broker_requests import ConsumerRequests
-from headrace.rocketmq.consuming.consumer_core import ConsumerCore, ConsumeService
+from headrace.rocketmq.consuming.concurrent import ConcurrentService
+from headrace.rocketmq.consuming.consumer_core import ConsumerCore
 from headrace.rocketmq.consuming.listeners import Listener, ListenerAdapter
+from headrace.rocketmq.consuming.orderly import OrderlyService
 from headrace.rocketmq.consuming.runners import ListenerRunner
-from headrace.rocketmq.enums import ConsumeResult
 from headrace.rocketmq.errors import ConfigurationError, StateError
 from headrace.rocketmq.metrics import ConsumerMetrics, Health, State
 from headrace.rocketmq.net.client_instance import client_id
-from headrace.rocketmq.net.lifecycle import Lifecycle
+from headrace.rocketmq.net.lifecycle import Client, Lifecycle
 from headrace.rocketmq.offsets import OffsetStore
 from headrace.rocketmq.selector import MessageSelector, selector_of
 from headrace.rocketmq.subscriptions import SubscriptionManager
@@ -26,10 +27,10 @@ from headrace.wire.remoting.message_queue import MessageQueue
 logger = logging.getLogger(__name__)
 
 
-class BaseConsumer(ABC):
+class BaseConsumer(Client):
     """Subscriptions, listener, state and numbers of a consumer."""
 
-    allowed: ClassVar[Sequence[ConsumeResult]]
+    service_type: ClassVar[type[ConcurrentService | OrderlyService]]
 
     def __init__(self, config: ConsumerConfig, offset_store: OffsetStore | None = None) -> None:
         if not isinstance(config, ConsumerConfig):
@@ -42,7 +43,8 @@ class BaseConsumer(ABC):
         self._adapter: ListenerAdapter | None = None
         self._offset_store = offset_store
         self._core: ConsumerCore | None = None
-        self._life = Lifecycle(f"{type(self).__name__} of group {config.consumer_group!r}")
+        group = config.consumer_group
+        self._life = Lifecycle(f"{type(self).__name__} of group {group!r}", f"rocketmq-{group}")
 
     @abstractmethod
     def start(self) -> Awaitable[None] | None:
@@ -66,7 +68,7 @@ class BaseConsumer(ABC):
         """An object with consume_message(), a function or a coroutine function."""
         if self._life.state is not State.CREATED:
             raise StateError("the listener of a consumer cannot be changed after start()")
-        self._adapter = ListenerAdapter(listener, self.allowed)
+        self._adapter = ListenerAdapter(listener, self.service_type.results)
         self.message_listener = listener
 
     def suspend(self) -> None:
@@ -77,10 +79,6 @@ class BaseConsumer(ABC):
         self._running_core().suspended = False
 
     # -- questions ---------------------------------------------------------------------------
-
-    @property
-    def running(self) -> bool:
-        return self._life.state is State.RUNNING
 
     @property
     def state(self) -> State:
@@ -121,12 +119,6 @@ class BaseConsumer(ABC):
     def _runner(self) -> ListenerRunner:
         """Where listeners run."""
 
-    @abstractmethod
-    def _service(
-        self, core: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner
-    ) -> ConsumeService:
-        """How messages are consumed."""
-
     def _running_core(self) -> ConsumerCore:
         self._life.check_running()
         assert self._core is not None
@@ -139,7 +131,8 @@ class BaseConsumer(ABC):
             raise StateError("no subscription; call subscribe() before start()")
         return self._adapter
 
-    async def _start_core(self, loop: asyncio.AbstractEventLoop) -> None:
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
+        """Returns when brokers know the consumer and its first queues are being pulled."""
         adapter = self._check_ready()
         core = ConsumerCore(
             loop,
@@ -151,23 +144,19 @@ class BaseConsumer(ABC):
         )
         self._core = core
         runner = self._runner()
-        core.service = self._service(core, adapter, runner)
+        core.service = self.service_type(core, adapter, runner)
         ConsumerRequests(core, adapter, runner)
         self.subscription_manager.on_change = core.subscriptions_changed
         await core.start()
+        return core.instance.remoting.abandon
 
-    def _running(self) -> None:
-        assert self._core is not None
-        self._life.on_fork = self._core.instance.remoting.abandon
-        self._life.state = State.RUNNING
-
-    async def _stop_core(self) -> None:
+    async def _close(self) -> None:
+        """Stop pulling, wait for listeners, store offsets."""
         self.subscription_manager.on_change = None
         assert self._core is not None
         await self._core.stop()
 
     async def _abort(self) -> None:
-        """start() has failed: leave nothing behind."""
         self.subscription_manager.on_change = None
         if self._core is not None:
             await self._core.service.stop(0.0)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-RESULTS = (ConsumeResult.SUCCESS, ConsumeResult.RECONSUME_LATER)
 _LOCAL_RETRY = 5.0
 _LATE_LEVEL = 3
 _SWEEP = 60.0
@@ -29,6 +28,7 @@ class ConcurrentService:
     """Feeds listeners and settles what they have done."""
 
     is_orderly = False
+    results = (ConsumeResult.SUCCESS, ConsumeResult.RECONSUME_LATER)
 
     def __init__(
         self, core: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner

@@ -71,7 +71,7 @@ class ConsumerCore:
             config.name_servers,
             heartbeat=lambda: self.members.heartbeat(),
             request_timeout=config.request_timeout / 1000,
-            credentials=(config.access_key, config.secret_key) if config.access_key else None,
+            credentials=config.credentials,
             tls=checks.tls_context(config.tls),
             talks_to_slaves=True,
         )

@@ -120,13 +120,6 @@ def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
 
 logger = logging.getLogger(__name__)
 
-RESULTS = (
-    ConsumeResult.SUCCESS,
-    ConsumeResult.RECONSUME_LATER,
-    ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT,
-    ConsumeResult.COMMIT,
-    ConsumeResult.ROLLBACK,
-)
 _LOCK_PAUSE = 0.05
 _LEAVE_SECONDS = 0.5  # seconds a rebalance waits for a listener
 
@@ -135,6 +128,13 @@ class OrderlyService:
     """A worker per queue."""
 
     is_orderly = True
+    results = (
+        ConsumeResult.SUCCESS,
+        ConsumeResult.RECONSUME_LATER,
+        ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT,
+        ConsumeResult.COMMIT,
+        ConsumeResult.ROLLBACK,
+    )
 
     def __init__(
         self, core: ConsumerCore, adapter: ListenerAdapter, runner: ListenerRunner

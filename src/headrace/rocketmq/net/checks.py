@@ -82,6 +82,11 @@ def check_bool(name: str, value: object) -> None:
         raise ConfigurationError(f"{name} is {value!r}; allowed: True or False")
 
 
+def check_keys(access_key: str, secret_key: str) -> None:
+    if bool(access_key) is not bool(secret_key):
+        raise ConfigurationError("only one of access_key and secret_key is set; set both or none")
+
+
 def tls_context(value: object) -> ssl.SSLContext | None:
     """None = plain text."""
     if isinstance(value, ssl.SSLContext):

@@ -7,9 +7,10 @@ import concurrent.futures
 import logging
 import os
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from threading import RLock, Thread, get_ident
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import uvloop
 
@@ -24,8 +25,9 @@ _live: weakref.WeakSet[Lifecycle] = weakref.WeakSet()
 class Lifecycle:
     """The state of one producer or consumer."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, thread_name: str) -> None:
         self.what = what
+        self.thread_name = thread_name
         self.state = State.CREATED
         self.lock = RLock()
         self.on_fork: Callable[[], None] | None = None
@@ -42,6 +44,10 @@ class Lifecycle:
         self._pid = os.getpid()
         _live.add(self)
         return True
+
+    def started(self, on_fork: Callable[[], None]) -> None:
+        self.on_fork = on_fork
+        self.state = State.RUNNING
 
     def failed(self) -> None:
         """start() did not succeed and may be tried again."""
@@ -131,3 +137,100 @@ class LoopThread:
         self.loop.call_soon_threadsafe(self.loop.stop)
         if self._thread.ident != get_ident():
             self._thread.join()
+
+
+class Client(ABC):
+    """A producer or consumer without its way to wait."""
+
+    _life: Lifecycle
+
+    @property
+    def running(self) -> bool:
+        return self._life.state is State.RUNNING
+
+    @abstractmethod
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
+        """Connect; returns what a forked child has to call."""
+
+    @abstractmethod
+    async def _close(self) -> None: ...
+
+    @abstractmethod
+    async def _abort(self) -> None:
+        """start() has failed: leave nothing behind."""
+
+
+class BlockingClient(Client):
+    """start() and shutdown() block; a thread with an event loop does the network."""
+
+    _thread: LoopThread | None = None
+
+    def start(self) -> None:
+        """Connect; raises the reason when that fails. Twice = no effect."""
+        with self._life.lock:
+            if not self._life.begin():
+                return
+            thread = self._thread = LoopThread(self._life.thread_name)
+            try:
+                on_fork = thread.run(self._open(thread.loop))
+            except BaseException:
+                thread.run(self._abort())
+                thread.stop()
+                self._life.failed()
+                raise
+            self._life.started(on_fork)
+
+    def shutdown(self) -> None:
+        """Finish what is under way, then disconnect. Twice = no effect."""
+        with self._life.lock:
+            if not self._life.end():
+                return
+            assert self._thread is not None
+            self._drain()
+            self._thread.run(self._close())
+            self._thread.stop()
+            self._stop_threads()
+            self._life.ended()
+
+    def _drain(self) -> None:
+        """Wait for what is under way."""
+
+    def _stop_threads(self) -> None:
+        """Stop threads besides that of the loop."""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+
+
+class AsyncClient(Client):
+    """start() and shutdown() are awaited; everything happens on the loop of start()."""
+
+    async def start(self) -> None:
+        """Connect; raises the reason when that fails. Twice = no effect."""
+        if not self._life.begin():
+            return
+        try:
+            on_fork = await self._open(asyncio.get_running_loop())
+        except BaseException:
+            await self._abort()
+            self._life.failed()
+            raise
+        self._life.started(on_fork)
+
+    async def shutdown(self) -> None:
+        """Finish what is under way, then disconnect. Twice = no effect."""
+        if not self._life.end():
+            return
+        await self._close()
+        self._life.ended()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.shutdown()

@@ -24,7 +24,6 @@ class AsyncSend:
         self._attempts = attempts
         self._future = future
         self._address = ""
-        self._began = time.monotonic()
 
     def begin(self) -> None:
         attempts, core = self._attempts, self._core
@@ -59,7 +58,7 @@ class AsyncSend:
         if result is None:
             self._retry()
             return
-        self._core.metrics.sent((now - self._began) * 1000, self._attempts.message.count)
+        self._core.metrics.sent((now - self._attempts.started) * 1000, self._attempts.message.count)
         self._future.set_result(result)
 
     def _retry(self) -> None:

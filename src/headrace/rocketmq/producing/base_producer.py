@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
 from headrace.rocketmq.config import ProducerConfig
 from headrace.rocketmq.errors import ConfigurationError
 from headrace.rocketmq.metrics import Health, ProducerMetrics, State
 from headrace.rocketmq.net.client_instance import client_id
-from headrace.rocketmq.net.lifecycle import Lifecycle
+from headrace.rocketmq.net.lifecycle import Client, Lifecycle
 from headrace.rocketmq.producing.producer_core import ProducerCore
 
 
-class BaseProducer:
+class BaseProducer(Client):
     """A producer without its way to wait."""
 
     def __init__(self, config: ProducerConfig) -> None:
@@ -19,12 +22,9 @@ class BaseProducer:
         self.config = config
         self.client_id = client_id(config.instance_name)
         self.metrics = ProducerMetrics()
-        self._life = Lifecycle(f"{type(self).__name__} of group {config.producer_group!r}")
+        group = config.producer_group
+        self._life = Lifecycle(f"{type(self).__name__} of group {group!r}", f"rocketmq-{group}")
         self._core: ProducerCore | None = None
-
-    @property
-    def running(self) -> bool:
-        return self._life.state is State.RUNNING
 
     def health(self) -> Health:
         if self._core is None or not self.running:
@@ -38,3 +38,18 @@ class BaseProducer:
         self._life.check_running()
         assert self._core is not None
         return self._core
+
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
+        """NameServerError when no name server answers."""
+        self._core = core = ProducerCore(loop, self.config, self.client_id, self.metrics)
+        await core.start()
+        return core.instance.remoting.abandon
+
+    async def _close(self) -> None:
+        assert self._core is not None
+        await self._core.stop()
+
+    async def _abort(self) -> None:
+        if self._core is not None:
+            await self._core.instance.close()
+            self._core = None

@@ -23,6 +23,7 @@ from headrace.rocketmq.producing.send_requests import (
     encode_batch,
     encode_message,
 )
+from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.groups import Heartbeat
 from headrace.wire.remoting.message_queue import MessageQueue
 from headrace.wire.remoting.names import CLIENT_INNER_PRODUCER
@@ -52,7 +53,7 @@ class ProducerCore:
             config.name_servers,
             heartbeat=lambda: Heartbeat(client_id, groups),
             request_timeout=config.request_timeout / 1000,
-            credentials=(config.access_key, config.secret_key) if config.access_key else None,
+            credentials=config.credentials,
             tls=checks.tls_context(config.tls),
         )
         self._faults = BrokerFaults(by_latency=config.send_latency_fault_enable)
@@ -137,7 +138,7 @@ class ProducerCore:
         choose: Chooser | None = None,
         retries: int | None = None,
     ) -> SendAttempts:
-        config = self.config
+        config, now = self.config, time.monotonic()
         turn = self._next_queue.get(sent.topic)
         if turn is None:
             turn = self._next_queue.setdefault(
@@ -149,7 +150,8 @@ class ProducerCore:
             self._faults,
             place=next(turn),
             most=1 + (config.retry_times_when_send_failed if retries is None else retries),
-            deadline=time.monotonic() + self.seconds(seconds),
+            started=now,
+            deadline=now + self.seconds(seconds),
             fixed=choose(known.write_queues) if choose is not None else None,
             strict_store=config.retry_another_broker_when_not_store_ok,
         )
@@ -160,52 +162,62 @@ class ProducerCore:
     def address(self, queue: MessageQueue) -> str:
         found = self.instance.routes.master(queue.broker_name)
         if found is None:
-            raise TopicNotFoundError(f"the master of broker {queue.broker_name!r} is not known")
+            raise TopicNotFoundError(
+                f"no address of the master of broker {queue.broker_name!r} is known; is it running?"
+            )
         return found
 
     async def send(self, attempts: SendAttempts) -> SendResult:
-        """On the loop: try until it works or cannot work."""
-        began = time.monotonic()
-        while True:
+        """On the loop: send until it succeeds or cannot succeed."""
+        result = None
+        while result is None:
             queue, left = self._next(attempts)
+            found: Command | RocketMQError
+            address = ""
             try:
                 address, command = self.address(queue), attempts.message.command(queue)
-                answer = await self.instance.remoting.ask(address, command, left)
-                result = attempts.answered(answer, address, time.monotonic())
+                found = await self.instance.remoting.ask(address, command, left)
             except RocketMQError as error:
-                attempts.failed(error, time.monotonic())
-                result = None
-            if result is not None:
-                return self._sent(attempts, result, began)
-            self._retry(attempts)
+                found = error
+            result = self._settle(attempts, found, address)
+        return result
 
     def send_blocking(self, attempts: SendAttempts) -> SendResult:
         """In a thread of the program: the same, without a detour over the loop."""
-        began = time.monotonic()
-        while True:
+        result = None
+        while result is None:
             queue, left = self._next(attempts)
+            found: Command | RocketMQError
+            address = ""
             try:
                 address, command = self.address(queue), attempts.message.command(queue)
-                answer = self.instance.remoting.ask_blocking(address, command, left)
-                result = attempts.answered(answer, address, time.monotonic())
+                found = self.instance.remoting.ask_blocking(address, command, left)
             except RocketMQError as error:
-                attempts.failed(error, time.monotonic())
-                result = None
-            if result is not None:
-                return self._sent(attempts, result, began)
-            self._retry(attempts)
+                found = error
+            result = self._settle(attempts, found, address)
+        return result
 
     def _next(self, attempts: SendAttempts) -> tuple[MessageQueue, float]:
+        """The queue of the next attempt, and the seconds it may take; SendError after the last."""
         try:
             return attempts.next(time.monotonic())
         except RocketMQError:
             self.metrics.add("failed", attempts.message.count)
             raise
 
-    def _sent(self, attempts: SendAttempts, result: SendResult, began: float) -> SendResult:
-        self.metrics.sent((time.monotonic() - began) * 1000, attempts.message.count)
+    def _settle(
+        self, attempts: SendAttempts, found: Command | RocketMQError, address: str
+    ) -> SendResult | None:
+        """The result of an attempt; None when the message is to be sent again."""
+        now = time.monotonic()
+        result = None
+        if isinstance(found, Command):
+            result = attempts.answered(found, address, now)
+        else:
+            attempts.failed(found, now)
+        if result is not None:
+            self.metrics.sent((now - attempts.started) * 1000, attempts.message.count)
+        else:
+            self.metrics.add("retries")
+            self.refresh_route(attempts.message.topic)
         return result
-
-    def _retry(self, attempts: SendAttempts) -> None:
-        self.metrics.add("retries")
-        self.refresh_route(attempts.message.topic)

@@ -67,7 +67,7 @@ class BrokerFaults:
         return turn[0]
 
 
-# Another try, with another broker if there is one, may help.
+# Another attempt, with another broker if there is one, may help.
 RETRIED = frozenset(
     {
         ResponseCode.SYSTEM_ERROR,
@@ -99,11 +99,13 @@ class SendAttempts:
         place: int,
         most: int,
         deadline: float,
+        started: float = 0.0,
         fixed: MessageQueue | None = None,
         strict_store: bool = False,
     ) -> None:
         self.message = message
         self.count = 0
+        self.started = started
         self._queues = queues
         self._faults = faults
         self._place = place
@@ -118,7 +120,7 @@ class SendAttempts:
         self._queue: MessageQueue | None = None
 
     def next(self, now: float) -> tuple[MessageQueue, float]:
-        """The queue of the next try and the seconds it may take; SendError when it is over."""
+        """The queue of the next attempt and the seconds it may take; SendError after the last."""
         left = self._deadline - now
         if self.count >= self._most or left <= 0 or not self._may_retry():
             self._give_up(left)
@@ -139,10 +141,10 @@ class SendAttempts:
     def _give_up(self, left: float) -> None:
         if self.count == 1 and self._cause is not None:
             raise self._cause
-        reason = "its time is over" if left <= 0 else f"{self.count} attempts have failed"
+        reason = "its timeout is over" if left <= 0 else f"{self.count} attempts have failed"
         raise SendError(
             f"the message to {self.message.topic!r} was not confirmed, {reason}; it may have been "
-            f"stored all the same (its id is {self.message.msg_id})",
+            f"stored nevertheless (its id is {self.message.msg_id})",
             tuple(self._attempts),
         ) from self._cause
 
@@ -155,7 +157,7 @@ class SendAttempts:
             self._faults.failed(self._queue.broker_name, now)
 
     def answered(self, answer: Command, address: str, now: float) -> SendResult | None:
-        """The result, or None when the send is to be tried again."""
+        """The result, or None when the message is to be sent again."""
         assert self._queue is not None
         try:
             result = result_of(self.message, self._queue, answer, address)

@@ -90,10 +90,10 @@ def test_what_is_no_configuration() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 def test_use_in_a_forked_child_raises_an_error(recwarn: pytest.WarningsRecorder) -> None:
-    life = Lifecycle("Producer of group 'g'")
+    life = Lifecycle("Producer of group 'g'", "rocketmq-g")
     assert life.begin()
     life.state = State.RUNNING
-    told = Lifecycle("never started")
+    told = Lifecycle("never started", "rocketmq-g")
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

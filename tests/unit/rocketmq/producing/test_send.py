@@ -119,7 +119,7 @@ def test_the_time_is_for_all_tries_together() -> None:
     job.failed(RequestTimeoutError("slow"), 0.9)
     assert job.next(0.9)[1] == pytest.approx(0.1)
     job.failed(RequestTimeoutError("slow"), 1.0)
-    with pytest.raises(SendError, match="time is over"):
+    with pytest.raises(SendError, match="timeout is over"):
         job.next(1.0)
 
 
