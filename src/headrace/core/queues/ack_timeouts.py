@@ -60,6 +60,7 @@ class AckTimeouts:
             self._timer = self._timers.at(leases[0][0], self._due)
 
     def close(self) -> None:
+        self._give_back = lambda parts: None  # or the queue would be a cycle, left to the collector
         self._leases.clear()
         if self._timer is not None:
             self._timer.cancel()

@@ -671,6 +671,7 @@ class Queue:
             self.consumers.remove(consumer)
             consumer.channel.cancelled(consumer)
         self.backlog.clear()
+        self.backlog = Backlog()  # the other refers to the queue: see AckTimeouts.close
         if self._log is not None:
             self._log.space.delete_queue(self.number or 0)
         self._ack_timeouts.close()
