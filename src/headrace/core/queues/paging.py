@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import chain
 
 from headrace.model.message import STASHED, Route, Run
 from headrace.store.api.message_log import MessageLog, StoredRun
@@ -41,8 +42,8 @@ class _ScratchRun:
 class QueueTail:
     """See model.backlog.Tail. ``journal`` None: nothing of this queue is stored."""
 
-    __slots__ = ("_expiry", "_items", "_log", "_queue", "_routes", "_scratch", "count", "size",
-                 "suspect_below")  # fmt: skip
+    __slots__ = ("_expiry", "_grouped", "_items", "_log", "_queue", "_routes", "_scratch",
+                 "count", "size", "suspect_below")  # fmt: skip
 
     def __init__(
         self,
@@ -56,6 +57,8 @@ class QueueTail:
         self._queue = queue
         self._expiry = expiry
         self._items: deque[_StoredRange | _ScratchRun | Run] = deque()
+        # Behind them: everything from the first message of a group that is not complete yet.
+        self._grouped: deque[_ScratchRun | Run] = deque()
         self._routes: dict[tuple[str, str], Route] = {}
         self.count = 0
         self.size = 0
@@ -69,28 +72,44 @@ class QueueTail:
             self.size += size
 
     def push(self, run: Run) -> None:
-        n = len(run)
-        self.count += n
+        self.count += len(run)
         self.size += run.size
-        last = self._items[-1] if self._items else None
-        if self._is_stored(run):
-            first, stop = run.offsets[0], run.offsets[-1] + 1
-            if isinstance(last, _StoredRange):
-                last.stop = stop
-                last.count += n
-                last.size += run.size
+        is_stored, log = self._is_stored(run), self._log
+        if is_stored and log is not None and log.is_grouping:
+            # It can be read from the log once the group is complete.
+            if not self._grouped:
+                log.after_group(self._end_group)
+            self._grouped.append(run)
+        elif self._grouped:
+            self._grouped.append(self._put_aside(run))
+        elif is_stored:
+            self._add_to_range(run)
+        else:
+            self._items.append(self._put_aside(run))
+
+    def _end_group(self) -> None:
+        for item in self._grouped:
+            if isinstance(item, Run) and self._is_stored(item):
+                self._add_to_range(item)
             else:
-                self._items.append(_StoredRange(first, stop, n, run.size))
-            return
-        self._items.append(self._put_aside(run))
+                self._items.append(item)
+        self._grouped.clear()
+
+    def _add_to_range(self, run: Run) -> None:
+        n, stop = len(run), run.offsets[-1] + 1
+        last = self._items[-1] if self._items else None
+        if isinstance(last, _StoredRange):
+            last.stop = stop
+            last.count += n
+            last.size += run.size
+        else:
+            self._items.append(_StoredRange(run.offsets[run.start], stop, n, run.size))
 
     def _is_stored(self, run: Run) -> bool:
         if self._log is None or not run.persistent or run.priority:
             return False
-        # A span stands for every live message in it, so a run must be without holes; and it may
-        # be read at once, which a message of an unfinished group cannot be.
-        whole = run.offsets[-1] - run.offsets[0] + 1 == len(run.offsets)
-        return whole and not self._log.is_grouping
+        # A range stands for every live message in it, so a run must be without holes.
+        return run.offsets[-1] - run.offsets[0] + 1 == len(run.offsets)
 
     def _put_aside(self, run: Run) -> _ScratchRun | Run:
         if self._scratch is None:
@@ -105,10 +124,11 @@ class QueueTail:
         return _ScratchRun(run, slot)
 
     def pull(self) -> list[Run]:
-        item = self._items[0]
+        items = self._items or self._grouped
+        item = items[0]
         if isinstance(item, _StoredRange):
             return self._pull_span(item)
-        self._items.popleft()
+        items.popleft()
         run = item.run if isinstance(item, _ScratchRun) else item
         if isinstance(item, _ScratchRun):
             assert self._scratch is not None
@@ -178,7 +198,7 @@ class QueueTail:
     def clear(self) -> list[Run]:
         runs: list[Run] = []
         nowhere = Route("", "")
-        for item in self._items:
+        for item in chain(self._items, self._grouped):
             if isinstance(item, _StoredRange):
                 offsets = range(item.start, item.stop)
                 runs.append(Run(nowhere, STASHED, offsets, 0, persistent=True))
@@ -189,6 +209,7 @@ class QueueTail:
             else:
                 runs.append(item)
         self._items.clear()
+        self._grouped.clear()
         self.count = self.size = 0
         return runs
 

@@ -168,6 +168,9 @@ class MessageLog(Protocol):
     failed: Exception | None
     is_grouping: bool  # inside atomic(): what is appended cannot be read yet
 
+    def after_group(self, callback: Callable[[], None]) -> None:
+        """Inside atomic(): call back when what is appended can be read."""
+
     @property
     def reads(self) -> LogReads: ...
 

@@ -98,9 +98,10 @@ class PendingAcks:
 class AtomicGroup:
     """What happens inside atomic(): one record, found again as a whole or not at all."""
 
-    __slots__ = ("messages", "notes", "settled", "spots")
+    __slots__ = ("afterwards", "messages", "notes", "settled", "spots")
 
     def __init__(self) -> None:
+        self.afterwards: list[Callable[[], None]] = []
         self.messages: list[r.OutgoingMessages] = []
         self.notes = PendingAcks()
         self.spots: list[tuple[int, int]] = []  # once measured: where the messages are, their sizes

@@ -232,6 +232,13 @@ class CommitLog:
             self.is_grouping = False
             self._notes = self._pending
             self._append_group(group)
+            for callback in group.afterwards:
+                callback()
+
+    def after_group(self, callback: Callable[[], None]) -> None:
+        """Inside atomic(): call back when what is appended can be read."""
+        assert self._group is not None
+        self._group.afterwards.append(callback)
 
     def _append_group(self, group: AtomicGroup) -> None:
         if not group.messages:

@@ -219,3 +219,42 @@ def test_stored_messages_with_a_priority_are_kept_apart_from_spans(stage: TailSt
     (pulled,) = stage.tail.pull()
 
     assert (pulled.priority, pulled.contents) == (5, [b"a"])
+
+
+def test_stored_messages_of_a_group_are_not_copied(
+    stage: TailStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal has them: a large transaction would be written twice, and in one loop step."""
+    copied: list[int] = []
+    write = stage.scratch.write
+
+    def noting(contents: list[bytes]) -> object:
+        copied.append(len(contents))
+        return write(contents)
+
+    monkeypatch.setattr(stage.scratch, "write", noting)
+    stage.push(b"before", stored=True)
+    with stage.journal.log.atomic():
+        for number in range(10):
+            stage.push(b"%d" % number * 100, stored=True)
+            if number == 5:
+                stage.push(b"transient", stored=False)
+        assert messages(stage.tail.pull()) == [(0, b"before")]
+        assert [offset for offset, _ in messages(stage.tail.pull())] == [1]  # from memory
+
+    assert copied == [1]  # the transient one
+    assert not stage.tail._grouped
+    stage.push(b"after", stored=True)
+    found = messages(stage.pull_all())
+    assert [offset for offset, _ in found] == list(range(2, 13))
+    assert found[5] == (7, b"transient")
+    assert (stage.tail.count, stage.tail.size) == (0, 0)
+
+
+def test_a_queue_cleared_inside_a_group_is_empty_behind_it(stage: TailStage) -> None:
+    with stage.journal.log.atomic():
+        stage.push(b"a", stored=True)
+        assert [list(run.offsets) for run in stage.tail.clear()] == [[0]]
+    assert stage.tail.count == 0
+    stage.push(b"b", stored=True)
+    assert messages(stage.pull_all()) == [(1, b"b")]
