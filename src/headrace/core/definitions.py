@@ -6,9 +6,10 @@ Users, permissions and limits; vhosts, parameters and policies; exchanges, queue
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -220,7 +221,10 @@ def _tags(given: str | Iterable[str]) -> list[str]:
 
 
 def export_definitions(broker: Broker, version: str) -> dict[str, Any]:
-    """All of it; ``version`` is the RabbitMQ version that reads it."""
+    """All of it; ``version`` is the RabbitMQ version that reads it.
+
+    There may be very many queues and bindings: their entries are made while they are read.
+    """
     access = export_access(broker.users)
     vhosts = [vhost for _, vhost in sorted(broker.vhosts.items())]
     parts = [_contents(vhost) for vhost in vhosts]
@@ -245,7 +249,7 @@ def export_definitions(broker: Broker, version: str) -> dict[str, Any]:
         "global_parameters": [
             {"name": name, "value": value} for name, value in broker.parameters.globals().items()
         ],
-        **{kind: [entry for part in parts for entry in part[kind]] for kind in _KINDS},
+        **{kind: chain.from_iterable([part[kind] for part in parts]) for kind in _KINDS},
     }
 
 
@@ -253,8 +257,7 @@ def export_vhost(broker: Broker, vhost: Vhost, version: str) -> dict[str, Any]:
     """What one vhost holds; its name is left out, so that it fits into any other."""
     parts = _contents(vhost)
     for kind in ("queues", "exchanges", "bindings"):
-        for entry in parts[kind]:
-            del entry["vhost"]
+        parts[kind] = map(_without_vhost, parts[kind])
     return {
         "rabbit_version": version,
         "parameters": [
@@ -276,21 +279,21 @@ def _parameters(broker: Broker, vhost: Vhost) -> list[Parameter]:
 _KINDS = ("policies", "queues", "exchanges", "bindings")
 
 
-def _contents(vhost: Vhost) -> dict[str, list[dict[str, Any]]]:
+def _contents(vhost: Vhost) -> dict[str, Iterator[dict[str, Any]]]:
     return {
-        "policies": [
+        "policies": (
             {"vhost": vhost.name, "name": name, **policy.as_json()}
             for name, policy in sorted(vhost.policies.items())
-        ],
-        "queues": [
+        ),
+        "queues": (
             _exported_queue(queue) for _, queue in sorted(vhost.queues.items()) if _is_kept(queue)
-        ],
-        "exchanges": [
+        ),
+        "exchanges": (
             _exported_exchange(vhost, exchange)
             for name, exchange in sorted(vhost.exchanges.items())
             if name and not name.startswith("amq.")
-        ],
-        "bindings": [
+        ),
+        "bindings": (
             {
                 "source": exchange.name,
                 "vhost": vhost.name,
@@ -302,8 +305,13 @@ def _contents(vhost: Vhost) -> dict[str, list[dict[str, Any]]]:
             for _, exchange in sorted(vhost.exchanges.items())
             for binding in exchange.bindings
             if _is_kept(binding.target)
-        ],
+        ),
     }
+
+
+def _without_vhost(entry: dict[str, Any]) -> dict[str, Any]:
+    del entry["vhost"]
+    return entry
 
 
 def _is_kept(thing: object) -> bool:

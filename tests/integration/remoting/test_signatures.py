@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,6 +45,10 @@ def do(broker: RunningBroker, work: object) -> None:
         work(core(server))  # type: ignore[operator]
 
     broker._running().call(run)
+
+
+def as_text(definitions: dict[str, object]) -> str:
+    return json.dumps(definitions, default=list)
 
 
 def add_clerk(broker: Broker) -> None:
@@ -162,7 +167,12 @@ def test_secrets_survive_a_restart_and_are_in_no_export(tmp_path: Path) -> None:
         broker.restart()
         with Link(Ours(broker).broker_address, credentials=(KEY, SECRET)) as link:
             accepted(link.ask(GetMaxOffset("T1", 0)))
-        do(broker, lambda broker: exported.append(repr(export_definitions(broker, "3.10"))))
+        do(
+            broker,
+            lambda broker: exported.append(
+                json.dumps(export_definitions(broker, "3.10"), default=list)
+            ),
+        )
         do(broker, lambda broker: exported.append(repr(broker.users.list_users())))
 
     assert (tmp_path / "data" / "meta.db").stat().st_mode & 0o077 == 0

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from email.utils import formatdate
 from urllib.parse import urlsplit
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from headrace.core.access import audit
@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 BODY_SECONDS = 30.0
 STRANGERS_BODY = 8192  # bytes, of somebody who is not logged in
+SENT_AT_ONCE = 1 << 20  # bytes of an answer
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 _SECURITY = {
@@ -73,8 +74,7 @@ class Application:
             text = {"error": "internal_error", "reason": "unexpected failure; see the broker's log"}
             reply = replies.data(text, 500)
         headers = {**_SECURITY, "date": formatdate(usegmt=True), **reply.headers}
-        response = Response(reply.body, reply.status, headers, media_type=reply.content_type)
-        await response(scope, receive, send)
+        await _response(reply, headers)(scope, receive, send)
 
     # -- the way of a request -------------------------------------------------------------------
 
@@ -164,6 +164,24 @@ class Application:
         if route.rule.tag is None:
             return STRANGERS_BODY
         return min(config.http_max_body, route.largest(config))
+
+
+def _response(reply: Reply, headers: dict[str, str]) -> Response:
+    body = reply.body
+    if isinstance(body, list):
+        size = sum(map(len, body))
+        if size > SENT_AT_ONCE:
+            headers["content-length"] = str(size)
+            return StreamingResponse(_in_turns(body), reply.status, headers, reply.content_type)
+        body = b"".join(body)
+    return Response(body, reply.status, headers, media_type=reply.content_type)
+
+
+async def _in_turns(parts: list[bytes]) -> AsyncIterator[bytes]:
+    """Other clients get a turn after each part, however fast this one reads."""
+    for part in parts:
+        yield part
+        await asyncio.sleep(0)
 
 
 async def _body(request: Request, limit: int) -> bytes:

@@ -135,7 +135,7 @@ async def listed(call: ApiRequest, things: Sequence[T], fields: ListColumns[T]) 
         "page_size": size,
         "total_count": total,
     }
-    items = await _encoded(shown, fields, columns)
+    items = b"".join(await _encoded(shown, fields, columns))
     return Reply(200, replies.encode(head)[:-1] + b',"items":' + items + b"}", replies.JSON)
 
 
@@ -149,11 +149,15 @@ async def in_slices(things: Iterable[T]) -> list[T]:
     return found
 
 
-async def _encoded(things: Sequence[T], fields: ListColumns[T], columns: _Columns | None) -> bytes:
-    parts: list[bytes] = []
+async def _encoded(
+    things: Sequence[T], fields: ListColumns[T], columns: _Columns | None
+) -> list[bytes]:
+    """The rows as parts of one JSON array."""
+    parts = [b"["]
     wanted = columns.keys() if columns is not None else None
     for start in range(0, len(things), SLICE):
         if start:
+            parts.append(b",")
             await asyncio.sleep(0)
         part = things[start : start + SLICE]
         if columns is None and fields.groups:
@@ -163,7 +167,7 @@ async def _encoded(things: Sequence[T], fields: ListColumns[T], columns: _Column
         if columns is not None:
             rows = [_reduced(row, columns) for row in rows]
         parts.append(replies.encode(rows)[1:-1])
-    return b"[" + b",".join(parts) + b"]"
+    return [*parts, b"]"]
 
 
 # -- filter --------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ class Reply:
     """What goes back to the caller."""
 
     status: int = 200
-    body: bytes = b""
+    body: bytes | list[bytes] = b""  # a list: parts that are sent one by one
     content_type: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 

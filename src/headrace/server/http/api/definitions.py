@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+from itertools import islice
 from typing import Any
 
 from headrace.config import Config
@@ -19,6 +21,7 @@ from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.context import RABBITMQ_VERSION
 from headrace.server.http.durability import until_durable
 from headrace.server.http.json_body import read_object
+from headrace.server.http.listing import SLICE
 from headrace.server.http.replies import Reply
 from headrace.server.http.router import ADMINISTRATOR, ApiRoute
 
@@ -26,8 +29,22 @@ AT_ONCE = 200  # declarations; answers to all clients wait until what is declare
 MAX_ENTRIES = 500_000
 
 
-def _attachment(call: ApiRequest, value: object) -> Reply:
-    body = json.dumps(value, indent=1, default=str).encode("ascii")
+async def _attachment(call: ApiRequest, value: dict[str, Any]) -> Reply:
+    """Members of the object are texts and iterables of entries; one entry to a line."""
+    body = [b"{"]
+    for name, entries in value.items():
+        body.append(b'%s\n"%s": ' % (b"," if len(body) > 1 else b"", name.encode("ascii")))
+        if isinstance(entries, str):
+            body.append(json.dumps(entries).encode("ascii"))
+            continue
+        body.append(b"[")
+        stream = iter(entries)
+        while part := list(islice(stream, SLICE)):
+            lines = ",\n  ".join([json.dumps(one, default=str) for one in part])
+            body.append((b",\n  " if body[-1] != b"[" else b"\n  ") + lines.encode("ascii"))
+            await asyncio.sleep(0)
+        body.append(b"]")
+    body.append(b"\n}\n")
     name = "".join(
         char for char in call.query.get("download", "") if char.isalnum() or char in "-_."
     )
@@ -36,11 +53,11 @@ def _attachment(call: ApiRequest, value: object) -> Reply:
 
 
 async def _export(call: ApiRequest) -> Reply:
-    return _attachment(call, export_definitions(call.broker, RABBITMQ_VERSION))
+    return await _attachment(call, export_definitions(call.broker, RABBITMQ_VERSION))
 
 
 async def _export_vhost(call: ApiRequest) -> Reply:
-    return _attachment(call, export_vhost(call.broker, call.vhost, RABBITMQ_VERSION))
+    return await _attachment(call, export_vhost(call.broker, call.vhost, RABBITMQ_VERSION))
 
 
 def _uploaded(call: ApiRequest) -> bytes:
