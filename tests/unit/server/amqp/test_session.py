@@ -25,7 +25,7 @@ BEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 class Wire:
     """A link that goes nowhere, with a clock of its own."""
 
-    peer, name, is_paused, certificate = "127.0.0.1", "test", False, None
+    peer_host, name, is_paused, certificate = "127.0.0.1", "test", False, None
 
     def __init__(self) -> None:
         self.now = 0.0
