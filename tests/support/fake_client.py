@@ -9,7 +9,7 @@ from typing import Any
 
 import msgpack
 
-from headrace.client.core.channel_core import ChannelRequests
+from headrace.client.core.channel_core import ChannelCore
 from headrace.client.core.channel_state import ChannelState
 from headrace.client.core.connection_core import ConnectionCore
 from headrace.client.core.requests import ClientRequest
@@ -25,13 +25,13 @@ Request = tuple[int, dict[str, Any]]
 class Box:
     """A sink that keeps what it gets."""
 
-    def __init__(self, ledger: UnsettledDeliveries) -> None:
-        self._ledger = ledger
+    def __init__(self, unsettled: UnsettledDeliveries) -> None:
+        self._unsettled = unsettled
         self.deliveries: list[Delivery] = []
         self.endings: list[HeadraceError | None] = []
 
     def deliver(self, batch: Batch) -> None:
-        self.deliveries += [Delivery(self._ledger, tag, "c", row) for tag, row in batch.items()]
+        self.deliveries += [Delivery(self._unsettled, tag, "c", row) for tag, row in batch.items()]
 
     def end(self, error: HeadraceError | None) -> None:
         self.endings.append(error)
@@ -98,9 +98,9 @@ class Desk:
         self.answer(self.said()[-1], **reply)
         return future.result(0)
 
-    def open_channel(self) -> tuple[ChannelState, ChannelRequests[Delivery]]:
+    def open_channel(self) -> tuple[ChannelState, ChannelCore[Delivery]]:
         state = self.core.new_channel()
-        calls = ChannelRequests(self.core, state, Delivery)
+        calls = ChannelCore(self.core, state, Delivery)
         self.run(state, calls.open())
         return state, calls
 

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.client.core import requests
 from headrace.client.core.callback_failures import Callback, DeliveryHandler, OnCancel
-from headrace.client.core.channel_core import ChannelCore, ChannelRequests
+from headrace.client.core.channel_core import ChannelCore
 from headrace.client.core.channel_state import ChannelState
 from headrace.client.core.requests import REPLY_TO, Arguments, ClientRequest, Message, QueueInfo
 from headrace.client.core.unsettled import Delivery
@@ -30,26 +29,31 @@ T = TypeVar("T")
 _PATIENCE = 5.0  # seconds for a running callback when its channel closes
 
 
-class Channel(ChannelCore[Delivery]):
+class Channel:
     """Made by `Connection.create_channel()`. Failures raise; see `headrace.client.errors`."""
-
-    connection: Connection
-    _lane: CallbackQueue | None
 
     def __init__(
         self,
         connection: Connection,
         state: ChannelState,
-        calls: ChannelRequests[Delivery],
-        dispatcher: CallbackThreads,
+        core: ChannelCore[Delivery],
+        threads: CallbackThreads,
     ) -> None:
-        super().__init__(state, calls)
         self.connection = connection
-        self._dispatcher = dispatcher
-        self._lane = None
+        self.state = state
+        self._core = core
+        self._threads = threads
+        self._callbacks: CallbackQueue | None = None
 
-    def _call(self, call: ClientRequest[T]) -> T:
-        return self.connection.call(self.state, call)
+    @property
+    def is_open(self) -> bool:
+        return self.state.closed is None and self.connection.is_open
+
+    def __repr__(self) -> str:
+        return f"<Channel {self.state.id}: {self.state.closed or 'open'}>"
+
+    def _wait(self, request: ClientRequest[T]) -> T:
+        return self.connection.call(self.state, request)
 
     # -- exchanges, queues, bindings -------------------------------------------------------------
 
@@ -65,11 +69,11 @@ class Channel(ChannelCore[Delivery]):
     ) -> None:
         """Success when it exists with the same attributes; PreconditionFailed with others."""
         flags = (durable, auto_delete, internal)
-        self._call(self.calls.exchange_declare(name, type, *flags, arguments))
+        self._wait(self._core.exchange_declare(name, type, *flags, arguments))
 
     def exchange_delete(self, name: str, *, if_unused: bool = False) -> None:
         """NotFound when there is none."""
-        self._call(self.calls.exchange_delete(name, if_unused))
+        self._wait(self._core.exchange_delete(name, if_unused))
 
     def queue_declare(
         self,
@@ -82,43 +86,43 @@ class Channel(ChannelCore[Delivery]):
     ) -> QueueInfo:
         """Without a name the broker gives one, which is in the answer."""
         flags = (durable, exclusive, auto_delete)
-        return self._call(self.calls.queue_declare(name, *flags, arguments))
+        return self._wait(self._core.queue_declare(name, *flags, arguments))
 
     def queue_delete(self, name: str, *, if_unused: bool = False, if_empty: bool = False) -> int:
         """The number of messages that went with it; NotFound when there is none."""
-        return self._call(self.calls.queue_delete(name, if_unused, if_empty))
+        return self._wait(self._core.queue_delete(name, if_unused, if_empty))
 
     def queue_purge(self, name: str) -> int:
         """Drop the messages that wait; how many there were."""
-        return self._call(self.calls.queue_purge(name))
+        return self._wait(self._core.queue_purge(name))
 
     def queue_bind(
         self, queue: str, exchange: str, key: str = "", arguments: Arguments = None
     ) -> None:
         """The same binding twice is one binding."""
-        self._call(self.calls.bind("queue", queue, exchange, key, arguments))
+        self._wait(self._core.bind("queue", queue, exchange, key, arguments))
 
     def queue_unbind(
         self, queue: str, exchange: str, key: str | None = None, arguments: Arguments = None
     ) -> None:
         """Without a key: all bindings of the pair."""
-        self._call(self.calls.unbind("queue", queue, exchange, key, arguments))
+        self._wait(self._core.unbind("queue", queue, exchange, key, arguments))
 
     def exchange_bind(
         self, destination: str, source: str, key: str = "", arguments: Arguments = None
     ) -> None:
-        self._call(self.calls.bind("exchange", destination, source, key, arguments))
+        self._wait(self._core.bind("exchange", destination, source, key, arguments))
 
     def exchange_unbind(
         self, destination: str, source: str, key: str | None = None, arguments: Arguments = None
     ) -> None:
-        self._call(self.calls.unbind("exchange", destination, source, key, arguments))
+        self._wait(self._core.unbind("exchange", destination, source, key, arguments))
 
     def rows(self, kind: str) -> Iterator[dict[str, object]]:
         """What the broker has of a kind: queues, exchanges, bindings or consumers."""
         page, more = 0, True
         while more:
-            rows, more = self._call(self.calls.rows(kind, page))
+            rows, more = self._wait(self._core.rows(kind, page))
             yield from rows
             page += 1
 
@@ -138,7 +142,7 @@ class Channel(ChannelCore[Delivery]):
         ``retry=True``: when the connection is lost before the confirm, it is sent again on the
         next one, so it arrives at least once. Otherwise ConnectionClosed is raised.
         """
-        return self._call(self._publication(exchange, key, properties, body, retry))
+        return self._wait(self._core.publish(exchange, key, properties, body, retry))
 
     def publish_async(
         self,
@@ -150,8 +154,8 @@ class Channel(ChannelCore[Delivery]):
         retry: bool | None = None,
     ) -> Future[int]:
         """The same without waiting: the future is done when the message is confirmed."""
-        call = self._publication(exchange, key, properties, body, retry)
-        return self.connection.submit(self.state, call)
+        request = self._core.publish(exchange, key, properties, body, retry)
+        return self.connection.submit(self.state, request)
 
     def publish_batch(self, messages: Iterable[Message], *, retry: bool | None = None) -> list[int]:
         """Publish many (exchange, key, properties, body); returns when all are confirmed."""
@@ -165,15 +169,14 @@ class Channel(ChannelCore[Delivery]):
         self, messages: Iterable[Message], *, retry: bool | None = None
     ) -> list[Future[list[int]]]:
         """One future for each request that it takes."""
-        calls = requests.publish_batches(messages, self._retries(retry))
-        return [self.connection.submit(self.state, call) for call in calls]
+        requests = self._core.publish_batches(messages, retry)
+        return [self.connection.submit(self.state, request) for request in requests]
 
     # -- consuming -------------------------------------------------------------------------------
 
     def basic_qos(self, prefetch: int) -> None:
         """At most so many unacknowledged messages for each consumer started later; 0: no limit."""
-        self._call(self.calls.qos(prefetch))
-        self._has_prefetch = True
+        self._wait(self._core.qos(prefetch))
 
     def basic_consume(
         self,
@@ -195,17 +198,17 @@ class Channel(ChannelCore[Delivery]):
         logged, and ``on_failure`` says what becomes of the message. ``on_cancel(consumer_tag,
         error)`` is called when the consumer ends without having been asked to.
         """
-        if self._lane is None:
-            self._lane = CallbackQueue(self._dispatcher)
+        if self._callbacks is None:
+            self._callbacks = self._core.callbacks = CallbackQueue(self._threads)
         sink = ConsumerCallback(
-            self._lane,
-            self.state.ledger,
+            self._callbacks,
+            self.state.unsettled,
             callback,
             auto_ack=auto_ack or queue == REPLY_TO,
             on_failure=OnFailure(on_failure or self.connection.settings.on_failure),
             on_cancel=on_cancel,
         )
-        sink.consumer_tag = consumer_tag or self.calls.new_tag()
+        sink.consumer_tag = consumer_tag or self._core.new_tag()
         return self._consume(queue, sink, exclusive, arguments)
 
     def deliveries(
@@ -222,9 +225,9 @@ class Channel(ChannelCore[Delivery]):
         ``auto_ack=True``: acknowledged when the next one is asked for.
         """
         stream = DeliveryStream(
-            self.state.ledger, auto_ack=auto_ack or queue == REPLY_TO, idle_timeout=idle_timeout
+            self.state.unsettled, auto_ack=auto_ack or queue == REPLY_TO, idle_timeout=idle_timeout
         )
-        stream.consumer_tag = tag = self.calls.new_tag()
+        stream.consumer_tag = tag = self._core.new_tag()
         self._consume(queue, stream, exclusive, arguments)
         stream.cancel = lambda: self.basic_cancel(tag)
         return stream
@@ -236,18 +239,18 @@ class Channel(ChannelCore[Delivery]):
         exclusive: bool,
         arguments: Arguments,
     ) -> str:
-        if not self._has_prefetch:
+        if self.state.prefetch is None:
             self.basic_qos(self.connection.settings.prefetch)
-        call = self.calls.consume(queue, sink.consumer_tag, sink, exclusive, arguments)
-        return self._call(call)
+        tag = sink.consumer_tag
+        return self._wait(self._core.consume(queue, tag, sink, exclusive, arguments))
 
     def basic_cancel(self, consumer_tag: str) -> None:
         """No more messages; those delivered already may still be settled."""
-        self._call(self.calls.cancel(consumer_tag))
+        self._wait(self._core.cancel(consumer_tag))
 
     def basic_get(self, queue: str, auto_ack: bool = False) -> Delivery | None:
         """One message, or None when the queue is empty."""
-        return self._call(self.calls.get(queue, auto_ack))
+        return self._wait(self._core.get(queue, auto_ack))
 
     # -- settling --------------------------------------------------------------------------------
 
@@ -266,11 +269,9 @@ class Channel(ChannelCore[Delivery]):
         others; then only mistakes that can be seen here raise. Unless it is said, a callback
         does not wait for the acknowledgement of its message, and everybody else does.
         """
-        if wait is None and tag is None and not multiple and self._acked(queue, message_id):
-            return
-        call = self._settlement(queue, message_id, tag, multiple, wait, requeue=None)
-        if call is not None:
-            self._call(call)
+        request = self._core.settle(queue, message_id, tag, multiple, wait)
+        if request is not None:
+            self._wait(request)
 
     def basic_nack(
         self,
@@ -283,9 +284,9 @@ class Channel(ChannelCore[Delivery]):
         wait: bool | None = None,
     ) -> None:
         """Give it back, or (``requeue=False``) give it up."""
-        call = self._settlement(queue, message_id, tag, multiple, wait, requeue)
-        if call is not None:
-            self._call(call)
+        request = self._core.settle(queue, message_id, tag, multiple, wait, requeue)
+        if request is not None:
+            self._wait(request)
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -295,15 +296,19 @@ class Channel(ChannelCore[Delivery]):
             return
         self.quiesce(_PATIENCE)
         with contextlib.suppress(HeadraceError):  # channel or connection gone: closed as well
-            self._call(self.calls.close())
+            self._wait(self._core.close())
         self.state.closed = ChannelClosed("the channel is closed")
         self.connection.forget(self)
         self.state.end(None)
 
+    def send_close(self) -> Future[None]:
+        """Send the request that closes it, for a connection that closes all its channels."""
+        return self.connection.submit(self.state, self._core.close())
+
     def quiesce(self, timeout: float) -> None:
         """No more callbacks; wait for the one that runs, so that its acknowledgement is sent."""
-        if self._lane is not None:
-            self._lane.stop(timeout)
+        if self._callbacks is not None:
+            self._callbacks.stop(timeout)
 
     def __enter__(self) -> Channel:
         return self

@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from headrace.client.channel import Channel
-from headrace.client.core.channel_core import ChannelRequests, ConnectionBase
+from headrace.client.core.channel_core import ChannelCore
 from headrace.client.core.channel_state import ChannelState
 from headrace.client.core.requests import ClientRequest
 from headrace.client.core.unsettled import Delivery
@@ -77,17 +77,15 @@ def _known(name: str) -> str:
     return name
 
 
-class Connection(ConnectionBase):
+class Connection:
     """One socket, many channels. All methods may be called from any thread."""
 
-    _transport: Transport
-
     def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
+        self.settings = settings
         name = f"headrace-{next(_numbers)}"
         self._pid = os.getpid()
         self._transport = Transport(settings, name)
-        self._dispatcher = CallbackThreads(settings.callback_threads, name)
+        self._threads = CallbackThreads(settings.callback_threads, name)
         self._channels: set[Channel] = set()
         self._transport.start()
         _living.add(self)
@@ -100,13 +98,23 @@ class Connection(ConnectionBase):
 
     # -- for programs ----------------------------------------------------------------------------
 
+    @property
+    def is_open(self) -> bool:
+        """True until it is closed for good; also while it is reconnecting."""
+        return self._transport.core.is_open
+
+    @property
+    def is_connected(self) -> bool:
+        """True when requests are sent at once."""
+        return self._transport.core.is_ready
+
     def create_channel(self) -> Channel:
         with self._transport.lock:
             core = self._transport.core
             state = core.new_channel()
-        calls = ChannelRequests(core, state, Delivery)
-        self.call(state, calls.open())
-        channel = Channel(self, state, calls, self._dispatcher)
+        requests = ChannelCore(core, state, Delivery)
+        self.call(state, requests.open())
+        channel = Channel(self, state, requests, self._threads)
         self._channels.add(channel)
         return channel
 
@@ -118,7 +126,7 @@ class Connection(ConnectionBase):
         if self.is_connected:
             for channel in tuple(self._channels):
                 channel.quiesce(max(0.0, deadline - time.monotonic()))
-            closing = [self.submit(one.state, one.calls.close()) for one in tuple(self._channels)]
+            closing = [one.send_close() for one in tuple(self._channels)]
             for future in closing:
                 with contextlib.suppress(HeadraceError, FutureTimeout):
                     future.result(max(0.0, deadline - time.monotonic()))
@@ -131,7 +139,7 @@ class Connection(ConnectionBase):
         if hand_over is not None:
             hand_over()
         self._transport.stop(_GRACE)
-        self._dispatcher.stop(_GRACE)
+        self._threads.stop(_GRACE)
         self._channels.clear()
         _living.discard(self)
 
@@ -144,7 +152,7 @@ class Connection(ConnectionBase):
     # -- for channels ----------------------------------------------------------------------------
 
     def submit(
-        self, channel: ChannelState | None, call: ClientRequest[T], timeout: float | None = None
+        self, channel: ChannelState | None, request: ClientRequest[T], timeout: float | None = None
     ) -> Future[T]:
         """Send a request; its result comes with the future."""
         if self._pid != os.getpid():
@@ -153,9 +161,9 @@ class Connection(ConnectionBase):
         transport = self._transport
         deadline = time.monotonic() + (timeout or self.settings.request_timeout)
         with transport.lock:
-            if call.op == Op.PUBLISH and not transport.is_reader():
+            if request.op == Op.PUBLISH and not transport.is_reader():
                 transport.wait_for_room(deadline)
-            transport.core.submit(channel, call, future, deadline)
+            transport.core.submit(channel, request, future, deadline)
             transport.flush()
             hand_over = transport.core.requests.take_results()
         if hand_over is not None:
@@ -163,12 +171,12 @@ class Connection(ConnectionBase):
         return future
 
     def call(
-        self, channel: ChannelState | None, call: ClientRequest[T], timeout: float | None = None
+        self, channel: ChannelState | None, request: ClientRequest[T], timeout: float | None = None
     ) -> T:
         """Send a request and wait for its result."""
         if self._transport.is_reader():
             raise RuntimeError("a future's callback must not wait for the broker")
-        future = self.submit(channel, call, timeout)
+        future = self.submit(channel, request, timeout)
         try:
             return future.result(timeout or self.settings.request_timeout)
         except FutureTimeout:

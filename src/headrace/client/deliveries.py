@@ -15,7 +15,7 @@ from itertools import islice
 from queue import Empty, SimpleQueue
 from threading import Condition, Lock, Thread, get_ident
 
-from headrace.client.core.callback_failures import BaseSink
+from headrace.client.core.callback_failures import BaseConsumerCallback
 from headrace.client.core.unsettled import Batch, Delivery, Row, UnsettledDeliveries
 from headrace.client.errors import HeadraceError
 from headrace.client.properties import received_properties
@@ -101,11 +101,11 @@ class CallbackThreads:
         self._lock = Lock()
         self._stopped = False
 
-    def offer(self, lane: CallbackQueue) -> None:
+    def offer(self, callbacks: CallbackQueue) -> None:
         with self._lock:
             if not self._threads and not self._stopped:
                 self._start()
-        self._ready.put(lane)
+        self._ready.put(callbacks)
 
     def _start(self) -> None:
         for number in range(self._size):
@@ -115,8 +115,8 @@ class CallbackThreads:
             thread.start()
 
     def _run(self) -> None:
-        while (lane := self._ready.get()) is not None:
-            lane.work()
+        while (callbacks := self._ready.get()) is not None:
+            callbacks.work()
 
     def stop(self, timeout: float) -> None:
         """End the threads; they finish what they are at."""
@@ -131,10 +131,10 @@ class CallbackThreads:
                 thread.join(max(0.0, deadline - time.monotonic()))
 
 
-class ConsumerCallback(BaseSink[None]):
+class ConsumerCallback(BaseConsumerCallback[None]):
     """Hands the deliveries of one consumer to its callback."""
 
-    def _tell(self, error: HeadraceError) -> None:
+    def _notify_cancelled(self, error: HeadraceError) -> None:
         assert self._on_cancel is not None
         try:
             self._on_cancel(self.consumer_tag, error)
@@ -142,10 +142,10 @@ class ConsumerCallback(BaseSink[None]):
             logger.exception("on_cancel of consumer %s failed", self.consumer_tag)
 
     def _run(self, tag: int, row: Row) -> None:
-        ledger = self._ledger
-        if tag not in ledger.outstanding:  # of a lost connection: it comes again
+        unsettled = self._unsettled
+        if tag not in unsettled.outstanding:  # of a lost connection: it comes again
             return
-        ledger.current = tag
+        unsettled.current = tag
         try:
             self._callback(self.consumer_tag, received_properties(row, tag), row["body"])
         except BaseException:  # sys.exit() in a callback must not end a thread of ours either
@@ -153,7 +153,7 @@ class ConsumerCallback(BaseSink[None]):
         else:
             self._failures.succeeded(row)
             if self._auto_ack:
-                ledger.ack_unless_settled(tag)
+                unsettled.ack_unless_settled(tag)
 
 
 class _StreamEnd:
@@ -170,11 +170,11 @@ class DeliveryStream:
     """
 
     def __init__(
-        self, ledger: UnsettledDeliveries, *, auto_ack: bool, idle_timeout: float | None
+        self, unsettled: UnsettledDeliveries, *, auto_ack: bool, idle_timeout: float | None
     ) -> None:
         self.consumer_tag = ""
         self.cancel: Callable[[], None] | None = None
-        self._ledger = ledger
+        self._unsettled = unsettled
         self._auto_ack = auto_ack
         self._idle_timeout = idle_timeout
         self._arrived: SimpleQueue[Batch | _StreamEnd] = SimpleQueue()
@@ -201,10 +201,10 @@ class DeliveryStream:
         """
         with contextlib.closing(self._arrivals()) as arrivals:
             for batch in arrivals:
-                ledger, consumer_tag = self._ledger, self.consumer_tag
-                outstanding = ledger.outstanding
+                unsettled, consumer_tag = self._unsettled, self.consumer_tag
+                outstanding = unsettled.outstanding
                 alive = [
-                    Delivery(ledger, tag, consumer_tag, row)
+                    Delivery(unsettled, tag, consumer_tag, row)
                     for tag, row in batch.items()
                     if tag in outstanding  # not of a lost connection: it comes again
                 ]
@@ -212,7 +212,7 @@ class DeliveryStream:
                     if alive:
                         yield alive
                 except GeneratorExit:
-                    ledger.give_back(batch)
+                    unsettled.requeue(batch)
                     raise
 
     def _arrivals(self) -> Generator[Batch, None, None]:
@@ -232,17 +232,17 @@ class DeliveryStream:
             self.close()
 
     def _each(self, batch: Batch) -> Iterator[Delivery]:
-        ledger, consumer_tag, auto_ack = self._ledger, self.consumer_tag, self._auto_ack
-        outstanding, rest = ledger.outstanding, iter(batch.items())
+        unsettled, consumer_tag, auto_ack = self._unsettled, self.consumer_tag, self._auto_ack
+        outstanding, rest = unsettled.outstanding, iter(batch.items())
         try:
             for tag, row in rest:
                 if tag not in outstanding:
                     continue  # of a lost connection: it comes again
-                yield Delivery(ledger, tag, consumer_tag, row)
+                yield Delivery(unsettled, tag, consumer_tag, row)
                 if auto_ack:
-                    ledger.ack_unless_settled(tag)
+                    unsettled.ack_unless_settled(tag)
         except GeneratorExit:
-            ledger.give_back(tag for tag, _ in rest)
+            unsettled.requeue(tag for tag, _ in rest)
             raise
 
     def close(self) -> None:
@@ -255,7 +255,7 @@ class DeliveryStream:
         while not self._arrived.empty():
             batch = self._arrived.get()
             if not isinstance(batch, _StreamEnd):
-                self._ledger.give_back(batch)
+                self._unsettled.requeue(batch)
         self._arrived.put(_StreamEnd(None))
 
     def __enter__(self) -> DeliveryStream:

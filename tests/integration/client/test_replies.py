@@ -76,7 +76,7 @@ def test_answers_come_to_the_channel_that_asked(
     assert [others.get(timeout=10) for _ in range(50)] == [
         (f"c{number}", b"%d" % number * 2) for number in range(0, 100, 2)
     ]
-    wait_for(lambda: not channel.state.ledger.outstanding)
+    wait_for(lambda: not channel.state.unsettled.outstanding)
 
 
 def test_answers_do_not_disturb_acknowledgements(

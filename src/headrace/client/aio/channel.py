@@ -13,9 +13,8 @@ from headrace.client.aio.deliveries import (
     Delivery,
     DeliveryStream,
 )
-from headrace.client.core import requests
 from headrace.client.core.callback_failures import Callback, DeliveryHandler, OnCancel
-from headrace.client.core.channel_core import ChannelCore, ChannelRequests
+from headrace.client.core.channel_core import ChannelCore
 from headrace.client.core.channel_state import ChannelState
 from headrace.client.core.requests import REPLY_TO, Arguments, ClientRequest, Message, QueueInfo
 from headrace.client.errors import ChannelClosed, HeadraceError
@@ -29,21 +28,26 @@ T = TypeVar("T")
 _PATIENCE = 5.0  # seconds for a running callback when its channel closes
 
 
-class Channel(ChannelCore[Delivery]):
+class Channel:
     """Made by `Connection.create_channel()`. Failures raise; see `headrace.client.errors`."""
 
-    connection: Connection
-    _lane: CallbackQueue | None
-
     def __init__(
-        self, connection: Connection, state: ChannelState, calls: ChannelRequests[Delivery]
+        self, connection: Connection, state: ChannelState, core: ChannelCore[Delivery]
     ) -> None:
-        super().__init__(state, calls)
         self.connection = connection
-        self._lane = None
+        self.state = state
+        self._core = core
+        self._callbacks: CallbackQueue | None = None
 
-    async def _call(self, call: ClientRequest[T]) -> T:
-        return await self.connection.call(self.state, call)
+    @property
+    def is_open(self) -> bool:
+        return self.state.closed is None and self.connection.is_open
+
+    def __repr__(self) -> str:
+        return f"<Channel {self.state.id}: {self.state.closed or 'open'}>"
+
+    async def _send(self, request: ClientRequest[T]) -> T:
+        return await self.connection.call(self.state, request)
 
     # -- exchanges, queues, bindings -------------------------------------------------------------
 
@@ -59,11 +63,11 @@ class Channel(ChannelCore[Delivery]):
     ) -> None:
         """Success when it exists with the same attributes; PreconditionFailed with others."""
         flags = (durable, auto_delete, internal)
-        await self._call(self.calls.exchange_declare(name, type, *flags, arguments))
+        await self._send(self._core.exchange_declare(name, type, *flags, arguments))
 
     async def exchange_delete(self, name: str, *, if_unused: bool = False) -> None:
         """NotFound when there is none."""
-        await self._call(self.calls.exchange_delete(name, if_unused))
+        await self._send(self._core.exchange_delete(name, if_unused))
 
     async def queue_declare(
         self,
@@ -76,45 +80,45 @@ class Channel(ChannelCore[Delivery]):
     ) -> QueueInfo:
         """Without a name the broker gives one, which is in the answer."""
         flags = (durable, exclusive, auto_delete)
-        return await self._call(self.calls.queue_declare(name, *flags, arguments))
+        return await self._send(self._core.queue_declare(name, *flags, arguments))
 
     async def queue_delete(
         self, name: str, *, if_unused: bool = False, if_empty: bool = False
     ) -> int:
         """The number of messages that went with it; NotFound when there is none."""
-        return await self._call(self.calls.queue_delete(name, if_unused, if_empty))
+        return await self._send(self._core.queue_delete(name, if_unused, if_empty))
 
     async def queue_purge(self, name: str) -> int:
         """Drop the messages that wait; how many there were."""
-        return await self._call(self.calls.queue_purge(name))
+        return await self._send(self._core.queue_purge(name))
 
     async def queue_bind(
         self, queue: str, exchange: str, key: str = "", arguments: Arguments = None
     ) -> None:
         """The same binding twice is one binding."""
-        await self._call(self.calls.bind("queue", queue, exchange, key, arguments))
+        await self._send(self._core.bind("queue", queue, exchange, key, arguments))
 
     async def queue_unbind(
         self, queue: str, exchange: str, key: str | None = None, arguments: Arguments = None
     ) -> None:
         """Without a key: all bindings of the pair."""
-        await self._call(self.calls.unbind("queue", queue, exchange, key, arguments))
+        await self._send(self._core.unbind("queue", queue, exchange, key, arguments))
 
     async def exchange_bind(
         self, destination: str, source: str, key: str = "", arguments: Arguments = None
     ) -> None:
-        await self._call(self.calls.bind("exchange", destination, source, key, arguments))
+        await self._send(self._core.bind("exchange", destination, source, key, arguments))
 
     async def exchange_unbind(
         self, destination: str, source: str, key: str | None = None, arguments: Arguments = None
     ) -> None:
-        await self._call(self.calls.unbind("exchange", destination, source, key, arguments))
+        await self._send(self._core.unbind("exchange", destination, source, key, arguments))
 
     async def rows(self, kind: str) -> AsyncIterator[dict[str, object]]:
         """What the broker has of a kind: queues, exchanges, bindings or consumers."""
         page, more = 0, True
         while more:
-            rows, more = await self._call(self.calls.rows(kind, page))
+            rows, more = await self._send(self._core.rows(kind, page))
             for row in rows:
                 yield row
             page += 1
@@ -136,7 +140,7 @@ class Channel(ChannelCore[Delivery]):
         next one, so it arrives at least once. Otherwise ConnectionClosed is raised.
         """
         await self.connection.room()
-        return await self._call(self._publication(exchange, key, properties, body, retry))
+        return await self._send(self._core.publish(exchange, key, properties, body, retry))
 
     async def publish_async(
         self,
@@ -149,25 +153,24 @@ class Channel(ChannelCore[Delivery]):
     ) -> Future[int]:
         """The same without waiting: the future is done when the message is confirmed."""
         await self.connection.room()
-        call = self._publication(exchange, key, properties, body, retry)
-        return self.connection.submit(self.state, call)
+        request = self._core.publish(exchange, key, properties, body, retry)
+        return self.connection.submit(self.state, request)
 
     async def publish_batch(
         self, messages: Iterable[Message], *, retry: bool | None = None
     ) -> list[int]:
         """Publish many (exchange, key, properties, body); returns when all are confirmed."""
         pending = []
-        for call in requests.publish_batches(messages, self._retries(retry)):
+        for request in self._core.publish_batches(messages, retry):
             await self.connection.room()
-            pending.append(self.connection.submit(self.state, call))
+            pending.append(self.connection.submit(self.state, request))
         return [count for counts in await gather(*pending) for count in counts]
 
     # -- consuming -------------------------------------------------------------------------------
 
     async def basic_qos(self, prefetch: int) -> None:
         """At most so many unacknowledged messages for each consumer started later; 0: no limit."""
-        await self._call(self.calls.qos(prefetch))
-        self._has_prefetch = True
+        await self._send(self._core.qos(prefetch))
 
     async def basic_consume(
         self,
@@ -189,17 +192,17 @@ class Channel(ChannelCore[Delivery]):
         logged, and ``on_failure`` says what becomes of the message. ``on_cancel(consumer_tag,
         error)`` is called when the consumer ends without having been asked to.
         """
-        if self._lane is None:
-            self._lane = CallbackQueue()
+        if self._callbacks is None:
+            self._callbacks = self._core.callbacks = CallbackQueue()
         sink = ConsumerCallback(
-            self._lane,
-            self.state.ledger,
+            self._callbacks,
+            self.state.unsettled,
             callback,
             auto_ack=auto_ack or queue == REPLY_TO,
             on_failure=OnFailure(on_failure or self.connection.settings.on_failure),
             on_cancel=on_cancel,
         )
-        sink.consumer_tag = consumer_tag or self.calls.new_tag()
+        sink.consumer_tag = consumer_tag or self._core.new_tag()
         return await self._consume(queue, sink, exclusive, arguments)
 
     def deliveries(
@@ -220,13 +223,13 @@ class Channel(ChannelCore[Delivery]):
             return await self._consume(queue, stream, exclusive, arguments)
 
         stream = DeliveryStream(
-            self.state.ledger,
+            self.state.unsettled,
             subscribe,
             self.basic_cancel,
             auto_ack=auto_ack or queue == REPLY_TO,
             idle_timeout=idle_timeout,
         )
-        stream.consumer_tag = self.calls.new_tag()
+        stream.consumer_tag = self._core.new_tag()
         return stream
 
     async def _consume(
@@ -236,18 +239,18 @@ class Channel(ChannelCore[Delivery]):
         exclusive: bool,
         arguments: Arguments,
     ) -> str:
-        if not self._has_prefetch:
+        if self.state.prefetch is None:
             await self.basic_qos(self.connection.settings.prefetch)
-        call = self.calls.consume(queue, sink.consumer_tag, sink, exclusive, arguments)
-        return await self._call(call)
+        tag = sink.consumer_tag
+        return await self._send(self._core.consume(queue, tag, sink, exclusive, arguments))
 
     async def basic_cancel(self, consumer_tag: str) -> None:
         """No more messages; those delivered already may still be settled."""
-        await self._call(self.calls.cancel(consumer_tag))
+        await self._send(self._core.cancel(consumer_tag))
 
     async def basic_get(self, queue: str, auto_ack: bool = False) -> Delivery | None:
         """One message, or None when the queue is empty."""
-        return await self._call(self.calls.get(queue, auto_ack))
+        return await self._send(self._core.get(queue, auto_ack))
 
     # -- settling --------------------------------------------------------------------------------
 
@@ -266,11 +269,9 @@ class Channel(ChannelCore[Delivery]):
         others; then only mistakes that can be seen here raise. Unless it is said, a callback
         does not wait for the acknowledgement of its message, and everybody else does.
         """
-        if wait is None and tag is None and not multiple and self._acked(queue, message_id):
-            return
-        call = self._settlement(queue, message_id, tag, multiple, wait, requeue=None)
-        if call is not None:
-            await self._call(call)
+        request = self._core.settle(queue, message_id, tag, multiple, wait)
+        if request is not None:
+            await self._send(request)
 
     async def basic_nack(
         self,
@@ -283,9 +284,9 @@ class Channel(ChannelCore[Delivery]):
         wait: bool | None = None,
     ) -> None:
         """Give it back, or (``requeue=False``) give it up."""
-        call = self._settlement(queue, message_id, tag, multiple, wait, requeue)
-        if call is not None:
-            await self._call(call)
+        request = self._core.settle(queue, message_id, tag, multiple, wait, requeue)
+        if request is not None:
+            await self._send(request)
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -295,15 +296,15 @@ class Channel(ChannelCore[Delivery]):
             return
         await self.quiesce(_PATIENCE)
         with contextlib.suppress(HeadraceError):  # channel or connection gone: closed as well
-            await self._call(self.calls.close())
+            await self._send(self._core.close())
         self.state.closed = ChannelClosed("the channel is closed")
         self.connection.forget(self)
         self.state.end(None)
 
     async def quiesce(self, within: float) -> None:
         """No more callbacks; wait for the one that runs, so that its acknowledgement is sent."""
-        if self._lane is not None:
-            await self._lane.stop(within)
+        if self._callbacks is not None:
+            await self._callbacks.stop(within)
 
     async def __aenter__(self) -> Channel:
         return self

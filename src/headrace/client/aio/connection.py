@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from headrace.client.aio.channel import Channel
 from headrace.client.aio.deliveries import Delivery
 from headrace.client.aio.transport import Transport
-from headrace.client.core.channel_core import ChannelRequests, ConnectionBase
+from headrace.client.core.channel_core import ChannelCore
 from headrace.client.core.channel_state import ChannelState
 from headrace.client.core.requests import ClientRequest
 from headrace.client.errors import HeadraceError, RequestTimeout
@@ -65,13 +65,11 @@ class PendingConnection:
             await self._connection.close()
 
 
-class Connection(ConnectionBase):
+class Connection:
     """One socket, many channels."""
 
-    _transport: Transport
-
     def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
+        self.settings = settings
         self._transport = Transport(settings)
         self._channels: set[Channel] = set()
 
@@ -85,12 +83,22 @@ class Connection(ConnectionBase):
             await self._transport.stop()
             raise
 
+    @property
+    def is_open(self) -> bool:
+        """True until it is closed for good; also while it is reconnecting."""
+        return self._transport.core.is_open
+
+    @property
+    def is_connected(self) -> bool:
+        """True when requests are sent at once."""
+        return self._transport.core.is_ready
+
     async def create_channel(self) -> Channel:
         core = self._transport.core
         state = core.new_channel()
-        calls = ChannelRequests(core, state, Delivery)
-        await self.call(state, calls.open())
-        channel = Channel(self, state, calls)
+        requests = ChannelCore(core, state, Delivery)
+        await self.call(state, requests.open())
+        channel = Channel(self, state, requests)
         self._channels.add(channel)
         return channel
 
@@ -112,23 +120,23 @@ class Connection(ConnectionBase):
     # -- for channels ----------------------------------------------------------------------------
 
     def submit(
-        self, channel: ChannelState | None, call: ClientRequest[T], timeout: float | None = None
+        self, channel: ChannelState | None, request: ClientRequest[T], timeout: float | None = None
     ) -> asyncio.Future[T]:
         """Send a request; its result comes with the future."""
         transport = self._transport
         transport.check()
         future: asyncio.Future[T] = transport.loop.create_future()
         deadline = transport.loop.time() + (timeout or self.settings.request_timeout)
-        transport.core.submit(channel, call, future, deadline)
+        transport.core.submit(channel, request, future, deadline)
         transport.wake()
         return future
 
     async def call(
-        self, channel: ChannelState | None, call: ClientRequest[T], within: float | None = None
+        self, channel: ChannelState | None, request: ClientRequest[T], within: float | None = None
     ) -> T:
         """Send a request and wait for its result."""
         limit = within or self.settings.request_timeout
-        future = self.submit(channel, call, within)
+        future = self.submit(channel, request, within)
         try:
             # Not wait_for(): before Python 3.12 it may swallow a cancellation.
             async with asyncio.timeout(limit):

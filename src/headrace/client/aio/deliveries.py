@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from types import CoroutineType
 
-from headrace.client.core.callback_failures import BaseSink
+from headrace.client.core.callback_failures import BaseConsumerCallback
 from headrace.client.core.unsettled import Batch, ReceivedDelivery, Row, UnsettledDeliveries
 from headrace.client.errors import HeadraceError
 from headrace.client.properties import received_properties
@@ -27,11 +27,11 @@ class Delivery(ReceivedDelivery):
 
     async def ack(self) -> None:
         """Done with. It is sent soon, together with others, and before the channel's next call."""
-        self._ledger.ack(self.tag)
+        self._unsettled.ack(self.tag)
 
     async def nack(self, requeue: bool = True) -> None:
         """Give it back, or give it up (``requeue=False``: to the dead-letter exchange if any)."""
-        self._ledger.nack(self.tag, requeue)
+        self._unsettled.nack(self.tag, requeue)
 
 
 class CallbackQueue:
@@ -76,10 +76,10 @@ class CallbackQueue:
             await asyncio.wait({task}, timeout=within)
 
 
-class ConsumerCallback(BaseSink[Awaitable[None]]):
+class ConsumerCallback(BaseConsumerCallback[Awaitable[None]]):
     """Hands the deliveries of one consumer to its callback, a function or a coroutine function."""
 
-    async def _tell(self, error: HeadraceError) -> None:
+    async def _notify_cancelled(self, error: HeadraceError) -> None:
         assert self._on_cancel is not None
         try:
             result = self._on_cancel(self.consumer_tag, error)
@@ -89,10 +89,10 @@ class ConsumerCallback(BaseSink[Awaitable[None]]):
             logger.exception("on_cancel of consumer %s failed", self.consumer_tag)
 
     async def _run(self, tag: int, row: Row) -> None:
-        ledger = self._ledger
-        if tag not in ledger.outstanding:  # of a lost connection: it comes again
+        unsettled = self._unsettled
+        if tag not in unsettled.outstanding:  # of a lost connection: it comes again
             return
-        ledger.current = tag
+        unsettled.current = tag
         try:
             result = self._callback(self.consumer_tag, received_properties(row, tag), row["body"])
             if result is not None and (
@@ -104,7 +104,7 @@ class ConsumerCallback(BaseSink[Awaitable[None]]):
         else:
             self._failures.succeeded(row)
             if self._auto_ack:
-                ledger.ack_unless_settled(tag)
+                unsettled.ack_unless_settled(tag)
 
 
 class DeliveryStream:
@@ -117,7 +117,7 @@ class DeliveryStream:
 
     def __init__(
         self,
-        ledger: UnsettledDeliveries,
+        unsettled: UnsettledDeliveries,
         subscribe: Callable[[DeliveryStream], Awaitable[str]],
         cancel: Callable[[str], Awaitable[None]],
         *,
@@ -125,7 +125,7 @@ class DeliveryStream:
         idle_timeout: float | None,
     ) -> None:
         self.consumer_tag = ""
-        self._ledger = ledger
+        self._unsettled = unsettled
         self._subscribe = subscribe
         self._cancel = cancel
         self._auto_ack = auto_ack
@@ -154,11 +154,11 @@ class DeliveryStream:
         try:
             while await self._wait():
                 tag, row = self._arrived.popleft()
-                if tag not in self._ledger.outstanding:
+                if tag not in self._unsettled.outstanding:
                     continue  # of a lost connection: it comes again
-                yield Delivery(self._ledger, tag, self.consumer_tag, row)
+                yield Delivery(self._unsettled, tag, self.consumer_tag, row)
                 if self._auto_ack:
-                    self._ledger.ack_unless_settled(tag)
+                    self._unsettled.ack_unless_settled(tag)
         finally:
             await self.close()
 
@@ -184,7 +184,7 @@ class DeliveryStream:
         self._has_ended = True
         with contextlib.suppress(HeadraceError):  # gone is gone
             await self._cancel(self.consumer_tag)
-        self._ledger.give_back(tag for tag, _ in self._arrived)
+        self._unsettled.requeue(tag for tag, _ in self._arrived)
         self._arrived.clear()
 
     async def __aenter__(self) -> DeliveryStream:

@@ -22,7 +22,7 @@ OnCancel = Callable[[str, HeadraceError], Any]
 ATTEMPTS = 16
 FIRST_PAUSE = 0.1  # seconds; each further one is twice as long
 LAST_PAUSE = 30.0
-_REMEMBERED = 10_000  # messages; the oldest are forgotten, as others may have consumed them
+_REMEMBERED = 10_000  # messages; the oldest are dropped, as others may have consumed them
 
 
 class DeliveryHandler(Protocol):
@@ -44,8 +44,8 @@ def callback_of(consumer: Callback | DeliveryHandler) -> Callback:
 class Failures:
     """Settles the messages of one consumer whose callback failed."""
 
-    def __init__(self, ledger: UnsettledDeliveries, on_failure: OnFailure) -> None:
-        self._ledger = ledger
+    def __init__(self, unsettled: UnsettledDeliveries, on_failure: OnFailure) -> None:
+        self._unsettled = unsettled
         self._on_failure = on_failure
         self._attempts: dict[tuple[str, str], int] = {}
 
@@ -72,9 +72,9 @@ class Failures:
             )  # fmt: skip
         with contextlib.suppress(AlreadySettled):  # the callback had settled it before it failed
             if is_last:
-                self._ledger.nack(tag, requeue=False, keep=True)
+                self._unsettled.nack(tag, requeue=False, keep=True)
             elif self._on_failure is OnFailure.DROP:
-                self._ledger.nack(tag, requeue=False)
+                self._unsettled.nack(tag, requeue=False)
             elif self._on_failure is OnFailure.REQUEUE:
                 self._again(tag, name, attempt)
 
@@ -82,22 +82,22 @@ class Failures:
         if len(self._attempts) >= _REMEMBERED:
             del self._attempts[next(iter(self._attempts))]
         self._attempts[name] = attempt
-        self._ledger.nack_later(tag, min(FIRST_PAUSE * 2 ** (attempt - 1), LAST_PAUSE))
+        self._unsettled.nack_later(tag, min(FIRST_PAUSE * 2 ** (attempt - 1), LAST_PAUSE))
 
 
-class Lane(Protocol[Taken]):
-    """Where the callbacks of a channel run, one after the other."""
+class Callbacks(Protocol[Taken]):
+    """Runs the callbacks of a channel, one after the other."""
 
     def add(self, job: Iterator[Taken], /) -> None: ...
 
 
-class BaseSink(ABC, Generic[Step]):
+class BaseConsumerCallback(ABC, Generic[Step]):
     """Hands the deliveries of one consumer to its callback."""
 
     def __init__(
         self,
-        lane: Lane[Step],
-        ledger: UnsettledDeliveries,
+        callbacks: Callbacks[Step],
+        unsettled: UnsettledDeliveries,
         callback: Callback | DeliveryHandler,
         *,
         auto_ack: bool,
@@ -105,25 +105,25 @@ class BaseSink(ABC, Generic[Step]):
         on_cancel: OnCancel | None,
     ) -> None:
         self.consumer_tag = ""
-        self._lane = lane
-        self._ledger = ledger
+        self._callbacks = callbacks
+        self._unsettled = unsettled
         self._callback = callback_of(callback)
         self._auto_ack = auto_ack
-        self._failures = Failures(ledger, on_failure)
+        self._failures = Failures(unsettled, on_failure)
         self._on_cancel = on_cancel
 
     def deliver(self, batch: Batch) -> None:
-        self._lane.add(map(self._run, batch, batch.values()))
+        self._callbacks.add(map(self._run, batch, batch.values()))
 
     def end(self, error: HeadraceError | None) -> None:
         if error is None:
             return  # as the program wanted
         logger.warning("consumer %s has ended: %s", self.consumer_tag, error)
         if self._on_cancel is not None:
-            self._lane.add(map(self._tell, (error,)))
+            self._callbacks.add(map(self._notify_cancelled, (error,)))
 
     @abstractmethod
-    def _tell(self, error: HeadraceError) -> Step:
+    def _notify_cancelled(self, error: HeadraceError) -> Step:
         """Call ``on_cancel``."""
 
     @abstractmethod

@@ -5,28 +5,46 @@ Both clients build their calls here; they differ only in how they wait.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import count
-from typing import Any, Generic, Protocol
+from typing import Generic, Protocol
 
 from headrace.client.core import requests
 from headrace.client.core.channel_state import ChannelState, ConsumerState, DeliverySink
 from headrace.client.core.checks import checked_table
-from headrace.client.core.connection_core import ConnectionCore, ConnectionState
-from headrace.client.core.requests import Arguments, ClientRequest, QueueInfo, Reply, nothing
+from headrace.client.core.connection_core import ConnectionCore
+from headrace.client.core.requests import (
+    Arguments,
+    ClientRequest,
+    Message,
+    QueueInfo,
+    Reply,
+    nothing,
+)
 from headrace.client.core.unsettled import D
 from headrace.client.errors import ConnectionClosed, NotFound
 from headrace.client.properties import Properties
-from headrace.client.settings import ExchangeType, Settings
+from headrace.client.settings import ExchangeType
 from headrace.wire.native.payloads import Op
 
 
-class ChannelRequests(Generic[D]):
-    """Builds the calls of one channel. Records change when the broker has agreed."""
+class CallbackContext(Protocol):
+    """Where callbacks of a channel run."""
 
-    def __init__(self, core: ConnectionCore, state: ChannelState, delivery_class: type[D]) -> None:
-        self._core = core
+    def is_here(self) -> bool:
+        """True in a callback of this channel."""
+
+
+class ChannelCore(Generic[D]):
+    """Builds the requests of one channel. Records change when the broker has agreed."""
+
+    def __init__(
+        self, connection: ConnectionCore, state: ChannelState, delivery_class: type[D]
+    ) -> None:
+        self.callbacks: CallbackContext | None = None
+        self._connection = connection
         self._state = state
-        self._topology = core.topology
+        self._topology = connection.topology
         self._delivery_class = delivery_class
         self._numbers = count(1)
 
@@ -34,7 +52,7 @@ class ChannelRequests(Generic[D]):
 
     def open(self) -> ClientRequest[None]:
         def finish(reply: Reply) -> None:
-            self._core.channels[self._state.id] = self._state
+            self._connection.channels[self._state.id] = self._state
 
         return ClientRequest(Op.CHANNEL_OPEN, {}, finish, repeatable=True)
 
@@ -44,7 +62,7 @@ class ChannelRequests(Generic[D]):
     def qos(self, prefetch: int) -> ClientRequest[None]:
         def finish(reply: Reply) -> None:
             self._state.prefetch = prefetch
-            self._state.ledger.expect(prefetch)
+            self._state.unsettled.expect(prefetch)
 
         return ClientRequest(Op.QOS, {"prefetch": prefetch}, finish, repeatable=True)
 
@@ -136,6 +154,27 @@ class ChannelRequests(Generic[D]):
 
         return ClientRequest(Op.LIST, fields, finish, repeatable=True)
 
+    # -- publishing ------------------------------------------------------------------------------
+
+    def publish(
+        self,
+        exchange: str | None,
+        key: str,
+        properties: Properties,
+        body: bytes | str,
+        retry: bool | None,
+    ) -> ClientRequest[int]:
+        fields = requests.message_fields(exchange, key, properties, body)
+        return requests.publish(fields, self._is_repeatable(retry))
+
+    def publish_batches(
+        self, messages: Iterable[Message], retry: bool | None
+    ) -> Iterator[ClientRequest[list[int]]]:
+        return requests.publish_batches(messages, self._is_repeatable(retry))
+
+    def _is_repeatable(self, retry: bool | None) -> bool:
+        return self._connection.settings.retry_publishes if retry is None else retry
+
     # -- consuming -------------------------------------------------------------------------------
 
     def new_tag(self) -> str:
@@ -172,7 +211,7 @@ class ChannelRequests(Generic[D]):
             if consumer is None:
                 return
             consumers.pop(tag, None)
-            others = (one for state in self._core.channels.values() for one in state.queues())
+            others = (one for state in self._connection.channels.values() for one in state.queues())
             if consumer.queue not in others:
                 self._topology.last_consumer_left(consumer.queue)
 
@@ -184,16 +223,16 @@ class ChannelRequests(Generic[D]):
         return ClientRequest(Op.CANCEL, {"consumer_tag": tag}, finish, failed=failed)
 
     def get(self, queue: str, auto_ack: bool) -> ClientRequest[D | None]:
-        ledger = self._state.ledger
+        unsettled = self._state.unsettled
 
         def finish(reply: Reply) -> D | None:
             row = reply.get("message")
             if row is None:
                 return None
             if auto_ack:
-                return self._delivery_class(ledger, ledger.settled_already(row), "", row)
-            (tag,) = ledger.register((row,))
-            return self._delivery_class(ledger, tag, "", row)
+                return self._delivery_class(unsettled, unsettled.settled_already(row), "", row)
+            (tag,) = unsettled.register((row,))
+            return self._delivery_class(unsettled, tag, "", row)
 
         return ClientRequest(Op.GET, {"queue": queue, "auto_ack": auto_ack}, finish)
 
@@ -204,137 +243,62 @@ class ChannelRequests(Generic[D]):
         queue: str | None,
         message_id: str | None,
         tag: int | None,
-        *,
         multiple: bool,
-        requeue: bool | None,
+        wait: bool | None,
+        requeue: bool | None = None,
     ) -> ClientRequest[None] | None:
-        """An ack, or a nack when ``requeue`` is not None. None: its connection is gone."""
-        ledger = self._state.ledger
+        """An ack, or a nack when ``requeue`` is not None. None: there is nothing to wait for."""
+        here = self.callbacks is not None and self.callbacks.is_here()
+        is_plain = wait is None and tag is None and not multiple and requeue is None
+        # What nearly all callbacks do: acknowledge the message they are at.
+        if here and is_plain and self._state.unsettled.ack_current(queue, message_id):
+            return None
         if tag is None and (queue is None or message_id is None):
             raise TypeError("name the message by queue and message_id, or by tag")
-        if tag is not None and ledger.is_stale(tag):
+        if multiple or wait or (wait is None and not here):
+            return self._settlement(queue or "", message_id or "", tag, multiple, requeue)
+        self._settle_later(queue or "", message_id or "", tag, requeue)
+        return None
+
+    def _settlement(
+        self, queue: str, message_id: str, tag: int | None, multiple: bool, requeue: bool | None
+    ) -> ClientRequest[None] | None:
+        """The request to wait for. None: its connection is gone."""
+        unsettled = self._state.unsettled
+        if tag is not None and unsettled.is_stale(tag):
             return None
         fields: requests.Fields = {"multiple": multiple}
         if requeue is not None:
             fields["requeue"] = requeue
 
         def prepare() -> None:
-            number = tag if tag is not None else self.find(queue or "", message_id or "")
-            if number is None:  # let the broker say so
+            number = tag if tag is not None else self._find(queue, message_id)
+            if number is None:  # the broker refuses it
                 fields.update(queue=queue, message_id=message_id)
                 return
-            if ledger.is_stale(number):
-                raise ConnectionClosed("not connected any more; the message comes again")
-            fields["tag"] = ledger.wire_tag(number)
-            ledger.claim(number, multiple)
+            if unsettled.is_stale(number):
+                raise ConnectionClosed("the connection was lost; the message is redelivered")
+            fields["tag"] = unsettled.wire_tag(number)
+            unsettled.claim(number, multiple)
 
-        number = Op.ACK if requeue is None else Op.NACK
-        return ClientRequest(number, fields, nothing, waits=False, prepare=prepare)
+        op = Op.ACK if requeue is None else Op.NACK
+        return ClientRequest(op, fields, nothing, waits=False, prepare=prepare)
 
-    def settle_later(
-        self, queue: str | None, message_id: str | None, tag: int | None, requeue: bool | None
+    def _settle_later(
+        self, queue: str, message_id: str, tag: int | None, requeue: bool | None
     ) -> None:
-        """The same without waiting for the broker's word."""
+        """Settle without waiting for the broker's reply."""
         if tag is None:
-            if queue is None or message_id is None:
-                raise TypeError("name the message by queue and message_id, or by tag")
-            tag = self.find(queue, message_id)
-            if tag is None:
-                raise NotFound(f"no unacknowledged message {message_id!r} of queue {queue!r} here")
+            tag = self._find(queue, message_id)
+        if tag is None:
+            raise NotFound(
+                f"this channel has no unacknowledged message {message_id!r} of queue {queue!r}"
+            )
         if requeue is None:
-            self._state.ledger.ack(tag)
+            self._state.unsettled.ack(tag)
         else:
-            self._state.ledger.nack(tag, requeue)
+            self._state.unsettled.nack(tag, requeue)
 
-    def find(self, queue: str, message_id: str) -> int | None:
+    def _find(self, queue: str, message_id: str) -> int | None:
         name = self._topology.aliases.get(queue, queue)
-        return self._state.ledger.find(name, message_id)
-
-
-class Transport(Protocol):
-    """A socket that drives a core."""
-
-    core: ConnectionCore
-
-
-class ConnectionBase:
-    """What connections of both clients know of themselves."""
-
-    _transport: Transport
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-
-    @property
-    def is_open(self) -> bool:
-        """True until it is closed for good; also while it is reconnecting."""
-        return self._transport.core.state is not ConnectionState.CLOSED
-
-    @property
-    def is_connected(self) -> bool:
-        """True when requests are sent at once."""
-        return self._transport.core.state is ConnectionState.READY
-
-
-class CallbackContext(Protocol):
-    """Where callbacks of a channel run."""
-
-    def is_here(self) -> bool:
-        """True in a callback of this channel."""
-
-
-class ChannelCore(Generic[D]):
-    """Builds the calls which depend on the settings or on where they are made."""
-
-    connection: ConnectionBase
-    _lane: CallbackContext | None
-
-    def __init__(self, state: ChannelState, calls: ChannelRequests[D]) -> None:
-        self.state = state
-        self.calls = calls
-        self._has_prefetch = False
-
-    @property
-    def is_open(self) -> bool:
-        return self.state.closed is None and self.connection.is_open
-
-    def __repr__(self) -> str:
-        state: Any = self.state.closed or "open"
-        return f"<Channel {self.state.id}: {state}>"
-
-    def _publication(
-        self,
-        exchange: str | None,
-        key: str,
-        properties: Properties,
-        body: bytes | str,
-        retry: bool | None,
-    ) -> ClientRequest[int]:
-        fields = requests.message_fields(exchange, key, properties, body)
-        return requests.publish(fields, self._retries(retry))
-
-    def _retries(self, retry: bool | None) -> bool:
-        return self.connection.settings.retry_publishes if retry is None else retry
-
-    def _acked(self, queue: str | None, message_id: str | None) -> bool:
-        """What nearly all callbacks do: acknowledge the message they are at. False: not done."""
-        lane = self._lane
-        here = lane is not None and lane.is_here()
-        return here and self.state.ledger.ack_current(queue, message_id)
-
-    def _settlement(
-        self,
-        queue: str | None,
-        message_id: str | None,
-        tag: int | None,
-        multiple: bool,
-        wait: bool | None,
-        requeue: bool | None,
-    ) -> ClientRequest[None] | None:
-        """The request to wait for; None when there is nothing to wait for."""
-        if wait is None:
-            wait = self._lane is None or not self._lane.is_here()
-        if not wait and not multiple:
-            self.calls.settle_later(queue, message_id, tag, requeue)
-            return None
-        return self.calls.settle(queue, message_id, tag, multiple=multiple, requeue=requeue)
+        return self._state.unsettled.find(name, message_id)

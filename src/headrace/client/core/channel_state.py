@@ -40,7 +40,7 @@ class ChannelState:
     """What is known of a channel, whatever connection it is on."""
 
     id: int
-    ledger: UnsettledDeliveries
+    unsettled: UnsettledDeliveries
     prefetch: int | None = None
     consumers: dict[str, ConsumerState] = field(default_factory=dict)
     closed: HeadraceError | None = None

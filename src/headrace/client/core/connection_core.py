@@ -89,11 +89,21 @@ class ConnectionCore:
 
     # -- for programs ----------------------------------------------------------------------------
 
+    @property
+    def is_open(self) -> bool:
+        """True until it is closed for good; also while it is reconnecting."""
+        return self.state is not ConnectionState.CLOSED
+
+    @property
+    def is_ready(self) -> bool:
+        """True when requests are sent at once."""
+        return self.state is ConnectionState.READY
+
     def new_channel(self) -> ChannelState:
         """A channel that is not open yet."""
         self._last_channel += 1
-        ledger = UnsettledDeliveries(lambda urgent: self._touched(channel, urgent), self._later)
-        channel = ChannelState(self._last_channel, ledger)
+        unsettled = UnsettledDeliveries(lambda urgent: self._touched(channel, urgent), self._later)
+        channel = ChannelState(self._last_channel, unsettled)
         return channel
 
     def _touched(self, channel: ChannelState, urgent: bool) -> None:
@@ -150,7 +160,7 @@ class ConnectionCore:
         self._output.append(frame(number, packed))
 
     def _settle(self, channel: ChannelState) -> None:
-        for one in channel.ledger.take_settlements():
+        for one in channel.unsettled.take_settlements():
             fields: dict[str, Any] = {"tag": one.tag, "multiple": one.multiple}
             if one.requeue is None:
                 self._say(Op.ACK, _SETTLE, channel.id, fields)
@@ -232,7 +242,7 @@ class ConnectionCore:
         self.state, self._plan = ConnectionState.CONNECTING, None
         self._output = []
         for channel in self.channels.values():
-            channel.ledger.reset()
+            channel.unsettled.reset()
         if not isinstance(error, ConnectionClosed):
             error = ConnectionClosed(str(error))
         self.requests.lost(error)
@@ -280,12 +290,12 @@ class ConnectionCore:
     def _delivered(self, channel: ChannelState, fields: Mapping[str, Any]) -> None:
         rows, tag = fields.get("batch") or (fields,), fields["consumer_tag"]
         consumer = channel.consumers.get(tag)
-        forgotten = consumer is not None and consumer.fields["auto_ack"]
-        batch = channel.ledger.register(rows, forgotten=forgotten)
+        untracked = consumer is not None and consumer.fields["auto_ack"]
+        batch = channel.unsettled.register(rows, untracked=untracked)
         if consumer is not None:
             consumer.sink.deliver(batch)
         else:  # it was cancelled while these were under way
-            channel.ledger.give_back(batch)
+            channel.unsettled.requeue(batch)
 
     # -- greeting and recovery -------------------------------------------------------------------
 

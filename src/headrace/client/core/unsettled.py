@@ -22,10 +22,12 @@ _MANY = 256
 class ReceivedDelivery:
     """One message, as it came, without the means to settle it, which differ."""
 
-    __slots__ = ("_ledger", "_row", "body", "consumer_tag", "tag")
+    __slots__ = ("_row", "_unsettled", "body", "consumer_tag", "tag")
 
-    def __init__(self, ledger: UnsettledDeliveries, tag: int, consumer_tag: str, row: Row) -> None:
-        self._ledger = ledger
+    def __init__(
+        self, unsettled: UnsettledDeliveries, tag: int, consumer_tag: str, row: Row
+    ) -> None:
+        self._unsettled = unsettled
         self._row = row
         self.tag = tag
         self.consumer_tag = consumer_tag
@@ -34,7 +36,7 @@ class ReceivedDelivery:
     @property
     def is_settled(self) -> bool:
         """True when it needs no ack any more; also when its connection is gone."""
-        return self.tag not in self._ledger.outstanding
+        return self.tag not in self._unsettled.outstanding
 
     @property
     def properties(self) -> BasicProperties:
@@ -81,11 +83,11 @@ class Delivery(ReceivedDelivery):
 
     def ack(self) -> None:
         """Done with. It is sent soon, together with others, and before the channel's next call."""
-        self._ledger.ack(self.tag)
+        self._unsettled.ack(self.tag)
 
     def nack(self, requeue: bool = True) -> None:
         """Give it back, or give it up (``requeue=False``: to the dead-letter exchange if any)."""
-        self._ledger.nack(self.tag, requeue)
+        self._unsettled.nack(self.tag, requeue)
 
 
 D = TypeVar("D", bound=ReceivedDelivery)
@@ -128,21 +130,21 @@ class UnsettledDeliveries:
         self._last = 0
         self._acks: list[int] = []
         self._nacks: list[tuple[int, bool, bool]] = []
-        self._forgotten: set[int] = set()
+        self._untracked: set[int] = set()
         self._by_id: dict[tuple[str, str], int] | None = None  # made when first asked for
         self._lock = Lock()
 
-    def register(self, rows: Sequence[Row], *, forgotten: bool = False) -> Batch:
+    def register(self, rows: Sequence[Row], *, untracked: bool = False) -> Batch:
         """Note what came and may be settled.
 
-        ``forgotten``: the broker forgot it when it sent it, so settling it stays here.
+        ``untracked``: the broker forgot it when it sent it, so settling it stays here.
         """
         with self._lock:
             base = self._base
             found = {base + row["tag"]: row for row in rows}
             self.outstanding.update(found)
-            if forgotten:
-                self._forgotten.update(found)
+            if untracked:
+                self._untracked.update(found)
             self._last = max(self._last, next(reversed(found)))
             if self._by_id is not None:
                 self._by_id.update((name_of(row), tag) for tag, row in found.items())
@@ -158,7 +160,7 @@ class UnsettledDeliveries:
         with self._lock:
             row = self.outstanding.pop(tag, None)
             # Nearly always there is nothing more to it; this is done for every message.
-            if (row is None or self._by_id is not None or self._forgotten) and not self._settled(
+            if (row is None or self._by_id is not None or self._untracked) and not self._settled(
                 tag, row
             ):
                 return
@@ -189,7 +191,7 @@ class UnsettledDeliveries:
     def nack_later(self, tag: int, seconds: float) -> None:
         """Requeue the message after a pause, unless it is settled by then."""
         if tag in self.outstanding:
-            self._later(seconds, lambda: self.give_back((tag,)))
+            self._later(seconds, lambda: self.requeue((tag,)))
 
     def expect(self, prefetch: int) -> None:
         """How many messages the broker sends without an acknowledgement; 0 = no limit."""
@@ -203,12 +205,12 @@ class UnsettledDeliveries:
             raise AlreadySettled(f"delivery {tag} is not outstanding on this channel")
         if self._by_id is not None:
             self._by_id.pop(name_of(row), None)
-        if tag in self._forgotten:
-            self._forgotten.discard(tag)
+        if tag in self._untracked:
+            self._untracked.discard(tag)
             return False
         return True
 
-    def give_back(self, tags: Iterable[int]) -> None:
+    def requeue(self, tags: Iterable[int]) -> None:
         """Requeue those which nobody has settled."""
         for tag in tags:
             if tag in self.outstanding:
@@ -280,6 +282,6 @@ class UnsettledDeliveries:
         with self._lock:
             self._base = self._last
             self.outstanding.clear()
-            self._forgotten.clear()
+            self._untracked.clear()
             self._acks, self._nacks = [], []
             self._by_id = None

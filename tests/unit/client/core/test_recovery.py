@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.client.core.channel_core import ChannelRequests
+from headrace.client.core.channel_core import ChannelCore
 from headrace.client.core.channel_state import ChannelState
 from headrace.client.core.connection_core import ConnectionState
 from headrace.client.core.unsettled import Delivery
@@ -27,7 +27,7 @@ def desk() -> Desk:
 def declare_queue(
     desk: Desk,
     channel: ChannelState,
-    calls: ChannelRequests[Delivery],
+    calls: ChannelCore[Delivery],
     name: str,
     **attributes: bool,
 ) -> None:
@@ -38,7 +38,7 @@ def declare_queue(
 def declare_exchange(
     desk: Desk,
     channel: ChannelState,
-    calls: ChannelRequests[Delivery],
+    calls: ChannelCore[Delivery],
     name: str,
     **attributes: bool,
 ) -> None:
@@ -46,8 +46,8 @@ def declare_exchange(
     desk.run(channel, call, created=True)
 
 
-def consume(desk: Desk, channel: ChannelState, calls: ChannelRequests[Delivery], queue: str) -> Box:
-    box = Box(channel.ledger)
+def consume(desk: Desk, channel: ChannelState, calls: ChannelCore[Delivery], queue: str) -> Box:
+    box = Box(channel.unsettled)
     tag = calls.new_tag()
     call = calls.consume(queue, tag, box, exclusive=False, arguments=None)
     desk.run(channel, call, consumer_tag=tag)
@@ -264,7 +264,7 @@ def test_an_ack_by_id_of_a_known_message_names_its_tag(desk: Desk) -> None:
     consume(desk, channel, calls, "q")
     desk.push(channel, "ctag1.1", 1, 2)
     for message_id in ("M-2", "M-9"):
-        call = calls.settle("q", message_id, None, multiple=False, requeue=None)
+        call = calls.settle("q", message_id, None, multiple=False, wait=True)
         assert call is not None
         desk.submit(channel, call)
 
@@ -280,5 +280,5 @@ def test_acks_of_a_lost_connection_are_no_requests(desk: Desk) -> None:
     recover(desk)
 
     box.deliveries[0].ack()
-    assert calls.settle(None, None, 1, multiple=False, requeue=None) is None
+    assert calls.settle(None, None, 1, multiple=False, wait=True) is None
     assert desk.said() == []
