@@ -122,7 +122,7 @@ class DemoBroker:
 def lasting_ports() -> dict[str, int]:
     """A free port for each listener, which it finds free again after it was killed.
 
-    A port that the system hands out (0) may meanwhile be that of somebody's outgoing connection,
+    A port that the system hands out (0) may meanwhile belong to an outgoing connection,
     so these are below those; where that is not known, any will do.
     """
     try:
@@ -145,7 +145,7 @@ def _is_free(port: int) -> bool:
 
 
 def environment() -> dict[str, str]:
-    """For processes of the demonstration: this very package, and nobody's own settings."""
+    """For processes of the demonstration: this very package, without the user's settings."""
     plain = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
     root = str(Path(headrace.__file__).parents[1])
     path = os.pathsep.join(filter(None, [root, plain.get("PYTHONPATH")]))
@@ -163,7 +163,7 @@ def _end(process: subprocess.Popen[bytes]) -> int:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Signals wait for the end of the block: a process half started has nobody who stops it."""
+    """Signals wait for the end of the block: a process that is only half started would not be stopped."""
     came: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, lambda one, _: came.append(one)) for number in numbers]

@@ -1,4 +1,4 @@
-"""Tells the whole output against one broker; a chapter that fails does not stop the next."""
+"""Runs the chapters against one broker; a chapter that fails does not stop the next."""
 
 from __future__ import annotations
 

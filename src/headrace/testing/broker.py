@@ -38,7 +38,7 @@ def run_broker(
 
     Ports not named are free ones, and so is the data directory, which is removed at the end; a
     ``data_dir`` that is given is kept. ``sync=False`` keeps the files in memory where the machine
-    has a file system for that, so that nobody waits for the disk.
+    has a file system for that, so that no test waits for the disk.
     Raises what the start raises: ConfigError, StoreError.
     """
     if data_dir is not None and not sync:
@@ -121,7 +121,7 @@ def pass_time(broker: CoreBroker, clock: VirtualClock, ms: int) -> None:
 
 
 async def settle(broker: CoreBroker) -> None:
-    """Until everything known is stored and told."""
+    """Wait until every change is stored and confirmed."""
     storage = broker.storage
     while not storage.has_failed:
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -145,7 +145,7 @@ def prepare(directory: Path, *options: str) -> MariaDb:
     found = find_server()
     if found is None:
         raise ConfigError(MISSING)
-    if find_spec("pymysql") is None:  # before there is a server that nobody can stop
+    if find_spec("pymysql") is None:  # before a server is started
         raise ConfigError(NO_DRIVER)
     server, install = found
     _install(directory, server, install)

@@ -92,7 +92,7 @@ class TransactionPublisher(_Sender):
         rolled_back = self._chance.random() < 0.1
         first = len(self._ledger.sent) + 1
         for _ in range(self._chance.randrange(1, 8)):
-            # A message that is rolled back is sent to nowhere: whoever sees it sees a ghost.
+            # A message that is rolled back must never be delivered: a delivery of it is a ghost.
             families = () if rolled_back else (t.BATCH,)
             number = self._ledger.send(self.name, families, transaction=first)
             self._open.append(number)

@@ -121,7 +121,7 @@ class BrokerProcess:
 
 
 def _environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """This very package, and nobody's own settings."""
+    """This very package, without the user's settings."""
     plain = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
     root = str(Path(headrace.__file__).parents[1])
     path = os.pathsep.join(filter(None, [root, plain.get("PYTHONPATH")]))

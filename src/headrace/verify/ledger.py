@@ -87,7 +87,7 @@ class Ledger:
             self.sent[number].outcome = PublishOutcome.CONFIRMED if ok else PublishOutcome.REFUSED
 
     def unanswered(self) -> list[SentMessage]:
-        """Sent on their own (not in a transaction), and nobody knows what became of them."""
+        """Published outside a transaction, outcome unknown."""
         return [
             one
             for one in self.sent.values()
@@ -97,7 +97,7 @@ class Ledger:
     # -- consumers ------------------------------------------------------------------------------
 
     def see(self, queue: str, body: bytes, *, redelivered: bool) -> int | None:
-        """A message was delivered; returns its number, None when it is nobody's."""
+        """A message was delivered; returns its number, None if it was never sent."""
         number = read_body(body)
         sent = self.sent.get(number) if number is not None else None
         home = self._homes[queue]

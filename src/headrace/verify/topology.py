@@ -7,7 +7,7 @@ from headrace.wire.amqp import methods as m
 
 PLAIN = ("verify.plain.0", "verify.plain.1")
 STORED = "verify.stored"
-"""Nobody consumes it before the end, so old segments keep a few live messages."""
+"""Not consumed before the end, so old segments keep a few live messages."""
 FAN = "verify.fan"
 FANNED = ("verify.fan.0", "verify.fan.1", "verify.fan.2")
 WORK, DEAD = "verify.work", "verify.dead"

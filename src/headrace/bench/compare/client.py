@@ -25,7 +25,7 @@ PREFETCH: Final = 1000
 ROUNDS: Final = 3
 _PERSISTENT: Final = {"delivery_mode": 2}
 _FILL: Final = 10_000  # messages in a call
-_OURS, _PIKAS = 250_000, 60_000  # messages that nobody consumes in a second
+_OURS, _PIKAS = 250_000, 60_000  # more than either side consumes in a second
 _numbers = count(1)
 
 

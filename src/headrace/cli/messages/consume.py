@@ -147,7 +147,7 @@ def _take(
             if taking.is_done or stopped:
                 stream.close()  # before the last acks: for each of them the broker would send more
                 break
-        taking.settle_rest()  # before the loop is left, which gives back what is not settled
+        taking.settle_rest()  # before the loop is left, which requeues unsettled messages
 
 
 @contextmanager

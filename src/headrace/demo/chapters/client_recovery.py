@@ -56,7 +56,7 @@ class _Producer(threading.Thread):
 def unattended(output: DemoOutput, broker: DemoBroker) -> None:
     """The broker is killed once more, and programs go on by themselves"""
     output.remark(
-        "A producer and a consumer of our own client are at work. Nobody restarts them: they "
+        "A producer and a consumer of our own client are at work. They are not restarted: they "
         "connect again, declare what they had declared, and send again what was not confirmed."
     )
     factory = ConnectionFactory(port=broker.native_port)

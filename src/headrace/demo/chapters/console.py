@@ -48,7 +48,7 @@ def page(output: DemoOutput, broker: DemoBroker) -> None:
         held = channel.basic_get(QUEUE)
         row = _api(broker, f"queues/%2F/{QUEUE}")
         counts = (row["messages_ready"], row["messages_unacknowledged"])
-        output.expect("and what somebody holds in his hands", counts, (COUNT - 1, 1))
+        output.expect("and the unacknowledged one", counts, (COUNT - 1, 1))
         if held is not None:
             held.ack()
         clients = [one["client_properties"].get("product") for one in _api(broker, "connections")]

@@ -26,7 +26,7 @@ def routing(output: DemoOutput, clients: Clients) -> None:
 
 def fair_sharing(output: DemoOutput, clients: Clients) -> None:
     """Three workers take turns"""
-    output.remark("Anna, Ben and Clara pack. Whoever has room gets the next order.")
+    output.remark("Anna, Ben and Clara pack. The one with room gets the next order.")
     shop = clients.connect()
     queue = shop.queue("packing")
     names = ("anna", "ben", "clara")
@@ -63,7 +63,7 @@ def slow_worker(output: DemoOutput, clients: Clients) -> None:
 
 
 def confirms(output: DemoOutput, clients: Clients) -> None:
-    """The broker confirms, and returns what nobody wants"""
+    """The broker confirms, and returns what is unroutable"""
     output.remark("Invoices must not get lost, so the shop asks for an answer to each.")
     shop = clients.connect()
     queue = shop.queue("invoices")

@@ -78,8 +78,8 @@ def delayed(output: DemoOutput, clients: Clients) -> None:
 
 
 def expired(output: DemoOutput, clients: Clients) -> None:
-    """An offer that nobody took"""
-    output.remark("An offer is good for 150 ms, and nobody reads it.")
+    """An offer that expired"""
+    output.remark("An offer is good for 150 ms, and no consumer reads it.")
     shop = clients.connect()
     stale = shop.queue("stale-offers")
     dead_letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": stale}

@@ -65,7 +65,9 @@ def rocketmq_group(output: DemoOutput, broker: DemoBroker) -> None:
     )
     config = ProducerConfig(producer_group="shop", namesrv_addr=broker.namesrv_addr)
     with Producer(config) as producer, _quiet():
-        producer.send(Message(TOPIC, b"for nobody", tags="lorry"))  # makes the topic: four queues
+        producer.send(
+            Message(TOPIC, b"not for the group", tags="lorry")
+        )  # makes the topic: four queues
         first, second = DemoConsumer(broker.namesrv_addr), DemoConsumer(broker.namesrv_addr)
         with first.consumer:
             with second.consumer:
@@ -121,5 +123,5 @@ def _soon(condition: Callable[[], bool]) -> bool:
 def _holds(condition: Callable[[], bool]) -> bool:
     try:
         return condition()
-    except TopicNotFoundError:  # nobody has died yet
+    except TopicNotFoundError:  # no dead letter yet
         return False
