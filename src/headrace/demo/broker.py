@@ -163,7 +163,7 @@ def _end(process: subprocess.Popen[bytes]) -> int:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Signals wait for the end of the block: a process that is only half started would not be stopped."""
+    """Signals wait for the end of the block: else a process half started would not be stopped."""
     came: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, lambda one, _: came.append(one)) for number in numbers]
