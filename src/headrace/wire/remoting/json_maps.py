@@ -7,9 +7,9 @@ follows the rule of headers; for others the field says how they are read and wri
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from enum import IntEnum
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, dataclass_transform
 
 from headrace.wire.remoting.headers.fields import named, wire_name
 from headrace.wire.remoting.json_values import (
@@ -23,49 +23,6 @@ from headrace.wire.remoting.json_values import (
     truth,
     whole,
 )
-
-
-class _Fields:
-    __slots__ = ()
-    CONSTANTS: ClassVar[Mapping[str, object]] = {}  # written for those who expect them, never read
-
-    def as_map(self) -> dict[str, object]:
-        """Names in alphabetical order, as Java writes them."""
-        found = {one.name: one.write(getattr(self, one.attribute)) for one in _places(type(self))}
-        return dict(sorted({**found, **self.CONSTANTS}.items()))
-
-    @classmethod
-    def _take(cls, found: Mapping[str, Any]) -> Self:
-        return cls(*[one.read(one.name, found.get(one.name)) for one in _places(cls)])
-
-
-class JsonMap(_Fields):
-    """Base of the maps inside a body; subclasses are frozen dataclasses with slots."""
-
-    __slots__ = ()
-    NAME: ClassVar[str]  # in errors
-
-    @classmethod
-    def take(cls, value: object) -> Self:
-        """Tolerant of unknown and missing names; MalformedError when a value makes no sense."""
-        return cls._take(table(cls.NAME, value))
-
-
-class JsonBody(_Fields):
-    """Base of whole bodies."""
-
-    __slots__ = ()
-
-    def encode(self) -> bytes:
-        return json_bytes(self.as_map())
-
-    @classmethod
-    def take(cls, body: bytes) -> Self:
-        """As for maps."""
-        return cls._take(body_map(body))
-
-
-# -- fields of other types ---------------------------------------------------------------------
 
 Read = Callable[[str, object], object]
 Write = Callable[[Any], object]
@@ -101,6 +58,52 @@ def enumerated(name: str, default: IntEnum) -> Any:  # noqa: ANN401
         lambda one: one.name,
         default,
     )
+
+
+@dataclass_transform(frozen_default=True)
+class _Fields:
+    """Base of both; subclasses are frozen dataclasses."""
+
+    CONSTANTS: ClassVar[Mapping[str, object]] = {}  # written for readers that expect them, not read
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
+
+    def as_map(self) -> dict[str, object]:
+        """Names in alphabetical order, as Java writes them."""
+        found = {one.name: one.write(getattr(self, one.attribute)) for one in _places(type(self))}
+        return dict(sorted({**found, **self.CONSTANTS}.items()))
+
+    @classmethod
+    def _take(cls, found: Mapping[str, Any]) -> Self:
+        return cls(*[one.read(one.name, found.get(one.name)) for one in _places(cls)])
+
+
+class JsonMap(_Fields):
+    """Base of the maps inside a body; ``name`` stands in errors."""
+
+    NAME: ClassVar[str]
+
+    def __init_subclass__(cls, name: str = "") -> None:
+        super().__init_subclass__()
+        cls.NAME = name
+
+    @classmethod
+    def take(cls, value: object) -> Self:
+        """Tolerant of unknown and missing names; MalformedError when a value makes no sense."""
+        return cls._take(table(cls.NAME, value))
+
+
+class JsonBody(_Fields):
+    """Base of whole bodies."""
+
+    def encode(self) -> bytes:
+        return json_bytes(self.as_map())
+
+    @classmethod
+    def take(cls, body: bytes) -> Self:
+        """As for maps."""
+        return cls._take(body_map(body))
 
 
 # -- how classes are read and written ------------------------------------------------------------

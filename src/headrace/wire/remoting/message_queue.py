@@ -51,7 +51,6 @@ class MessageQueue:
 # -- locks -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class LockRequest(JsonBody):
     """The body of LOCK_BATCH_MQ and UNLOCK_BATCH_MQ."""
 

@@ -130,3 +130,23 @@ def test_the_output_ends_with_close_ok(session: Session, wire: Wire) -> None:
 
     assert wire.written[-1][1] == m.method_frame(0, m.ConnectionCloseOk())
     assert wire.ended_at == wire.now
+
+
+def test_answers_about_messages_do_not_wait_for_declarations_of_others(
+    session: Session, wire: Wire, broker: Broker
+) -> None:
+    """A flood of durable declarations delayed every answer to every client."""
+    session.receive(
+        m.method_frame(1, m.ChannelOpen()) + m.method_frame(1, m.QueueDeclare(queue="q"))
+    )
+    broker.turn.finish()
+    wire.written.clear()
+    broker.storage.declared = 5  # by others, and not on disk yet
+
+    session.receive(m.method_frame(1, m.BasicGet(queue="q")))
+    broker.turn.finish()
+    assert [data for _, data in wire.written] == [m.method_frame(1, m.BasicGetEmpty())]
+
+    session.receive(m.method_frame(1, m.QueueDeclare(queue="q", passive=True)))
+    broker.turn.finish()
+    assert len(wire.written) == 1  # it speaks of a queue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from headrace.wire.remoting.codes import READ_WRITE, RequestCode
 from headrace.wire.remoting.headers.fields import Header, named
@@ -14,11 +13,8 @@ from headrace.wire.remoting.names import TEMPLATE_TOPIC
 SINGLE_TAG = "SINGLE_TAG"
 
 
-@dataclass(frozen=True, slots=True)
-class CreateTopic(Header):
+class CreateTopic(Header, code=RequestCode.UPDATE_AND_CREATE_TOPIC):
     """Make a topic, or change it."""
-
-    CODE = RequestCode.UPDATE_AND_CREATE_TOPIC
 
     topic: str
     read_queue_nums: int
@@ -31,23 +27,18 @@ class CreateTopic(Header):
     attributes: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteTopic(Header):
+class DeleteTopic(Header, code=RequestCode.DELETE_TOPIC_IN_BROKER):
     """Remove a topic with its messages."""
-
-    CODE = RequestCode.DELETE_TOPIC_IN_BROKER
 
     topic: str
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRequest(Header):
+class TopicRequest(Header, code=RequestCode.GET_CONSUME_STATS):
     """Every request which names a topic and nothing else."""
 
     topic: str
 
 
-@dataclass(frozen=True, slots=True)
 class GroupRequest(Header):
     """Every request which names a group, in one of the three spellings."""
 
@@ -60,41 +51,29 @@ class GroupRequest(Header):
         return self.consumer_group or self.group or self.group_name or ""
 
 
-@dataclass(frozen=True, slots=True)
 class GetConsumeStats(Header):
     """How far is a group, in one topic or in all?"""
-
-    CODE = RequestCode.GET_CONSUME_STATS
 
     consumer_group: str
     topic: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteGroup(Header):
+class DeleteGroup(Header, code=RequestCode.DELETE_SUBSCRIPTIONGROUP):
     """Forget the settings of a group, and where it is if that is wished."""
-
-    CODE = RequestCode.DELETE_SUBSCRIPTIONGROUP
 
     group_name: str
     clean_offset: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ViewStats(Header):
+class ViewStats(Header, code=RequestCode.VIEW_BROKER_STATS_DATA):
     """How much of something happened lately?"""
-
-    CODE = RequestCode.VIEW_BROKER_STATS_DATA
 
     stats_name: str
     stats_key: str
 
 
-@dataclass(frozen=True, slots=True)
-class CloneGroupOffset(Header):
+class CloneGroupOffset(Header, code=RequestCode.CLONE_GROUP_OFFSET):
     """Let a group begin where another is."""
-
-    CODE = RequestCode.CLONE_GROUP_OFFSET
 
     src_group: str
     dest_group: str
@@ -105,11 +84,9 @@ class CloneGroupOffset(Header):
 # -- bodies ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class TopicConfig(JsonMap):
+class TopicConfig(JsonMap, name="topicConfig"):
     """A topic as a broker keeps it."""
 
-    NAME = "topicConfig"
     CONSTANTS = {"attributes": {}, "topicFilterType": SINGLE_TAG}  # noqa: RUF012 - of a JsonMap
 
     name: str = named("topicName")
@@ -129,11 +106,9 @@ def topic_configs_body(configs: Iterable[TopicConfig]) -> bytes:
 _NO_VERSION = {"counter": 0, "stateVersion": 0, "timestamp": 0}
 
 
-@dataclass(frozen=True, slots=True)
-class GroupConfig(JsonMap):
+class GroupConfig(JsonMap, name="subscriptionGroupConfig"):
     """A consumer group as a broker keeps it; the body of request 200."""
 
-    NAME = "subscriptionGroupConfig"
     CONSTANTS = {  # noqa: RUF012 - of a JsonMap
         "attributes": {},
         "brokerId": 0,

@@ -7,8 +7,8 @@ the wire is the attribute's in camel case, unless ``named`` says another.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, field, fields
-from typing import Any, ClassVar, NamedTuple, Self
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
 
 from headrace.errors import MalformedError
 from headrace.wire.remoting.json_values import truth, whole
@@ -19,11 +19,16 @@ def named(wire_name: str, default: Any = MISSING, **more: Any) -> Any:  # noqa: 
     return field(default=default, metadata={"wire": wire_name, **more})
 
 
+@dataclass_transform(frozen_default=True)
 class Header:
-    """Base of the typed headers; subclasses are frozen dataclasses with slots."""
+    """Base of the typed headers; subclasses are frozen dataclasses. ``code``: of the request."""
 
-    __slots__ = ()
     CODE: ClassVar[int]
+
+    def __init_subclass__(cls, code: int | None = None) -> None:
+        dataclass(frozen=True)(cls)
+        if code is not None:
+            cls.CODE = code
 
     @classmethod
     def take(cls, ext: Mapping[str, str]) -> Self:

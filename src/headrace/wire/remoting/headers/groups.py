@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 from headrace.wire.remoting.codes import RequestCode
@@ -12,51 +11,36 @@ from headrace.wire.remoting.json_maps import JsonBody, JsonMap, enumerated, list
 from headrace.wire.remoting.json_values import items, table, text
 
 
-@dataclass(frozen=True, slots=True)
-class UnregisterClient(Header):
+class UnregisterClient(Header, code=RequestCode.UNREGISTER_CLIENT):
     """A client leaves its groups."""
-
-    CODE = RequestCode.UNREGISTER_CLIENT
 
     client_id: str = named("clientID")
     producer_group: str | None = None
     consumer_group: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GetConsumerList(Header):
+class GetConsumerList(Header, code=RequestCode.GET_CONSUMER_LIST_BY_GROUP):
     """Who is in a group?"""
 
-    CODE = RequestCode.GET_CONSUMER_LIST_BY_GROUP
-
     consumer_group: str
 
 
-@dataclass(frozen=True, slots=True)
-class NotifyConsumerIdsChanged(Header):
+class NotifyConsumerIdsChanged(Header, code=RequestCode.NOTIFY_CONSUMER_IDS_CHANGED):
     """The broker tells members that others came or went."""
 
-    CODE = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
-
     consumer_group: str
 
 
-@dataclass(frozen=True, slots=True)
-class GetRunningInfo(Header):
+class GetRunningInfo(Header, code=RequestCode.GET_CONSUMER_RUNNING_INFO):
     """What is a member doing?"""
-
-    CODE = RequestCode.GET_CONSUMER_RUNNING_INFO
 
     consumer_group: str
     client_id: str
     jstack_enable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumeDirectly(Header):
+class ConsumeDirectly(Header, code=RequestCode.CONSUME_MESSAGE_DIRECTLY):
     """Let a member consume one message now and tell the result."""
-
-    CODE = RequestCode.CONSUME_MESSAGE_DIRECTLY
 
     consumer_group: str
     client_id: str | None = None
@@ -95,14 +79,11 @@ def _texts(name: str, value: object) -> tuple[str, ...]:
     return tuple([text(name, one) for one in items(name, value)])
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription(JsonMap):
+class Subscription(JsonMap, name="subscriptionData"):
     """A topic and the expression that chooses among its messages.
 
     Hashes of tags are written for old brokers and never read: C++ sends zeros.
     """
-
-    NAME = "subscriptionData"
 
     topic: str
     expression: str = named("subString", "*", missing="")
@@ -113,11 +94,8 @@ class Subscription(JsonMap):
     class_filter: bool = named("classFilterMode", False)
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerGroup(JsonMap):
+class ConsumerGroup(JsonMap, name="consumerData"):
     """A group that the client consumes as."""
-
-    NAME = "consumerData"
 
     name: str = named("groupName")
     subscriptions: tuple[Subscription, ...] = listed("subscriptionDataSet", Subscription, ())
@@ -132,7 +110,6 @@ def _producers(name: str, value: object) -> tuple[str, ...]:
     return tuple([text("groupName", one.get("groupName")) for one in found])
 
 
-@dataclass(frozen=True, slots=True)
 class Heartbeat(JsonBody):
     """The body of HEART_BEAT."""
 
@@ -145,7 +122,6 @@ class Heartbeat(JsonBody):
     without_subscriptions: bool = named("withoutSub", False)  # those of before hold
 
 
-@dataclass(frozen=True, slots=True)
 class ClientCheck(JsonBody):
     """The body of CHECK_CLIENT_CONFIG: would the broker take this subscription?"""
 

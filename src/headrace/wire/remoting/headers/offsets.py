@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.headers.fields import Header
 
 
-@dataclass(frozen=True, slots=True)
-class QueryConsumerOffset(Header):
+class QueryConsumerOffset(Header, code=RequestCode.QUERY_CONSUMER_OFFSET):
     """Up to where has a group consumed a queue?"""
-
-    CODE = RequestCode.QUERY_CONSUMER_OFFSET
 
     consumer_group: str
     topic: str
@@ -20,11 +15,8 @@ class QueryConsumerOffset(Header):
     set_zero_if_not_found: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateConsumerOffset(Header):
+class UpdateConsumerOffset(Header, code=RequestCode.UPDATE_CONSUMER_OFFSET):
     """A group has consumed a queue up to here. Often without wanting an answer."""
-
-    CODE = RequestCode.UPDATE_CONSUMER_OFFSET
 
     consumer_group: str
     topic: str
@@ -32,32 +24,23 @@ class UpdateConsumerOffset(Header):
     commit_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class GetMaxOffset(Header):
+class GetMaxOffset(Header, code=RequestCode.GET_MAX_OFFSET):
     """The offset which the next message will get."""
-
-    CODE = RequestCode.GET_MAX_OFFSET
 
     topic: str
     queue_id: int
     committed: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GetMinOffset(Header):
+class GetMinOffset(Header, code=RequestCode.GET_MIN_OFFSET):
     """The oldest offset that is kept."""
-
-    CODE = RequestCode.GET_MIN_OFFSET
 
     topic: str
     queue_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class SearchOffset(Header):
+class SearchOffset(Header, code=RequestCode.SEARCH_OFFSET_BY_TIMESTAMP):
     """The offset of a time in milliseconds."""
-
-    CODE = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
 
     topic: str
     queue_id: int
@@ -65,35 +48,27 @@ class SearchOffset(Header):
     boundary_type: str | None = None  # lower, or upper: the last one not later
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetResult(Header):
+class OffsetResult(Header, code=RequestCode.GET_EARLIEST_MSG_STORETIME):
     """The answer to every question for an offset."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
 class EarliestStoreTime(Header):
     """When was the oldest message stored?"""
-
-    CODE = RequestCode.GET_EARLIEST_MSG_STORETIME
 
     topic: str
     queue_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class TimestampResult(Header):
+class TimestampResult(Header, code=RequestCode.RESET_CONSUMER_CLIENT_OFFSET):
     """Milliseconds, or -1."""
 
     timestamp: int
 
 
-@dataclass(frozen=True, slots=True)
 class ResetOffset(Header):
     """Go back, or forward, to a time. 222 asks the broker, with 220 it tells the members."""
-
-    CODE = RequestCode.RESET_CONSUMER_CLIENT_OFFSET
 
     topic: str
     group: str
@@ -103,11 +78,8 @@ class ResetOffset(Header):
     offset: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GetConsumerStatus(Header):
+class GetConsumerStatus(Header, code=RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT):
     """The offsets which members have in memory; 223 asks the broker, with 221 it asks them."""
-
-    CODE = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT
 
     topic: str
     group: str

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.headers.fields import Header, named
 
@@ -11,11 +9,8 @@ TAG = "TAG"  # kinds of expressions
 SQL92 = "SQL92"
 
 
-@dataclass(frozen=True, slots=True)
-class PullMessage(Header):
+class PullMessage(Header, code=RequestCode.PULL_MESSAGE):
     """Messages of one queue from an offset on."""
-
-    CODE = RequestCode.PULL_MESSAGE
 
     consumer_group: str
     topic: str
@@ -40,8 +35,7 @@ PULL_CODES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PullResult(Header):
+class PullResult(Header, code=RequestCode.VIEW_MESSAGE_BY_ID):
     """Where to go on; in every answer to a pull, whatever its code."""
 
     suggest_which_broker_id: int
@@ -50,21 +44,15 @@ class PullResult(Header):
     max_offset: int
 
 
-@dataclass(frozen=True, slots=True)
 class ViewMessage(Header):
     """One message by its physical offset."""
-
-    CODE = RequestCode.VIEW_MESSAGE_BY_ID
 
     offset: int
     topic: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class QueryMessage(Header):
+class QueryMessage(Header, code=RequestCode.QUERY_MESSAGE):
     """Messages by a key, or by their producer's id."""
-
-    CODE = RequestCode.QUERY_MESSAGE
 
     topic: str
     key: str
@@ -74,7 +62,6 @@ class QueryMessage(Header):
     by_unique_key: bool | None = named("_UNIQUE_KEY_QUERY", None)
 
 
-@dataclass(frozen=True, slots=True)
 class QueryResult(Header):
     """How far the index is."""
 

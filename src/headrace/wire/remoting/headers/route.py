@@ -15,11 +15,8 @@ from headrace.wire.remoting.message_queue import MessageQueue
 MASTER = 0  # broker id
 
 
-@dataclass(frozen=True, slots=True)
-class GetRouteInfo(Header):
+class GetRouteInfo(Header, code=RequestCode.GET_ROUTEINFO_BY_TOPIC):
     """Where is a topic?"""
-
-    CODE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 
     topic: str
     accept_standard_json_only: bool | None = None
@@ -29,11 +26,8 @@ def _addresses(name: str, value: object) -> dict[int, str]:
     return {whole(name, number): text(name, one) for number, one in table(name, value).items()}
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerData(JsonMap):
+class BrokerData(JsonMap, name="brokerData"):
     """A broker and its addresses by id; 0 is the master."""
-
-    NAME = "brokerData"
 
     cluster: str
     broker_name: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from headrace.wire.remoting.codes import RequestCode, SysFlag
 from headrace.wire.remoting.headers.fields import Header, named
@@ -12,11 +11,8 @@ from headrace.wire.remoting.names import TEMPLATE_TOPIC
 BROKER_PICKS = -1  # queue id of a send
 
 
-@dataclass(frozen=True, slots=True)
-class SendMessage(Header):
+class SendMessage(Header, code=RequestCode.SEND_MESSAGE):
     """A send under its long names, those of the first version."""
-
-    CODE = RequestCode.SEND_MESSAGE
 
     producer_group: str
     topic: str
@@ -73,8 +69,7 @@ def take_send(code: int, ext: Mapping[str, str]) -> SendMessage:
     return SendMessage.take(ext)
 
 
-@dataclass(frozen=True, slots=True)
-class SendResponse(Header):
+class SendResponse(Header, code=RequestCode.CONSUMER_SEND_MSG_BACK):
     """Where the message is now. ``msg_id``: offset ids, joined by commas after a batch."""
 
     msg_id: str
@@ -86,11 +81,8 @@ class SendResponse(Header):
     recall_handle: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class SendBack(Header):
     """A consumer could not use a message: retry later, or bury it (level -1)."""
-
-    CODE = RequestCode.CONSUMER_SEND_MSG_BACK
 
     offset: int  # physical
     group: str
@@ -102,11 +94,8 @@ class SendBack(Header):
     broker_name: str | None = named("bname", None)
 
 
-@dataclass(frozen=True, slots=True)
-class PushReply(Header):
+class PushReply(Header, code=RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT):
     """A reply on its way to the client that asked."""
-
-    CODE = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
 
     producer_group: str
     topic: str
@@ -129,11 +118,8 @@ ROLLBACK = int(SysFlag.TRANSACTION_ROLLBACK)
 UNKNOWN = 0
 
 
-@dataclass(frozen=True, slots=True)
-class EndTransaction(Header):
+class EndTransaction(Header, code=RequestCode.END_TRANSACTION):
     """Commit, roll back, or not known yet."""
-
-    CODE = RequestCode.END_TRANSACTION
 
     producer_group: str
     tran_state_table_offset: int  # queue offset of the half message
@@ -146,11 +132,8 @@ class EndTransaction(Header):
     broker_name: str | None = named("bname", None)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckTransaction(Header):
+class CheckTransaction(Header, code=RequestCode.CHECK_TRANSACTION_STATE):
     """The broker asks what became of a half message; the body is the message."""
-
-    CODE = RequestCode.CHECK_TRANSACTION_STATE
 
     tran_state_table_offset: int
     commit_log_offset: int

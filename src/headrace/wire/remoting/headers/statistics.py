@@ -23,11 +23,8 @@ from headrace.wire.remoting.json_values import (
 from headrace.wire.remoting.message_queue import MessageQueue, by_queue
 
 
-@dataclass(frozen=True, slots=True)
-class QueueStats(JsonMap):
+class QueueStats(JsonMap, name="offsetTable"):
     """The bounds of a queue, and when it was last written, in milliseconds."""
-
-    NAME = "offsetTable"
 
     min_offset: int
     max_offset: int
@@ -40,11 +37,8 @@ def topic_stats_body(stats: Mapping[MessageQueue, QueueStats]) -> bytes:
     return f'{{"offsetTable":{object_keyed(pairs)},"topicPutTps":0.0}}'.encode("ascii")
 
 
-@dataclass(frozen=True, slots=True)
-class QueueProgress(JsonMap):
+class QueueProgress(JsonMap, name="offsetTable"):
     """How far a group is in a queue; the lag is the difference."""
-
-    NAME = "offsetTable"
 
     broker_offset: int
     consumer_offset: int
@@ -63,11 +57,8 @@ def consume_stats_body(progress: Mapping[MessageQueue, QueueProgress], rate: flo
     return body.encode("ascii")
 
 
-@dataclass(frozen=True, slots=True)
-class ClientConnection(JsonMap):
+class ClientConnection(JsonMap, name="connection"):
     """A client as consoles see it."""
-
-    NAME = "connection"
 
     client_id: str
     address: str = named("clientAddr")
@@ -100,7 +91,6 @@ def _direct_result(name: str, value: object) -> ConsumeResultCode:
     return ConsumeResultCode(word)
 
 
-@dataclass(frozen=True, slots=True)
 class ConsumeDirectlyResult(JsonBody):
     """The answer to CONSUME_MESSAGE_DIRECTLY."""
 
@@ -111,11 +101,9 @@ class ConsumeDirectlyResult(JsonBody):
     spent_millis: int = named("spentTimeMills", 0)
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessQueueInfo(JsonMap):
+class ProcessQueueInfo(JsonMap, name="mqTable"):
     """One queue that a consumer has; times in milliseconds."""
 
-    NAME = "mqTable"
     CONSTANTS = {  # noqa: RUF012 - of a JsonMap
         "transactionMsgCount": 0,
         "transactionMsgMaxOffset": 0,
@@ -135,11 +123,8 @@ class ProcessQueueInfo(JsonMap):
     last_consume_at: int = named("lastConsumeTimestamp", 0)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRates(JsonMap):
+class TopicRates(JsonMap, name="statusTable"):
     """How a topic is consumed: milliseconds, and messages per second."""
-
-    NAME = "statusTable"
 
     pull_millis: float = named("pullRT", 0.0)
     pull_rate: float = named("pullTPS", 0.0)
