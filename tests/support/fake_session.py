@@ -6,12 +6,12 @@ from typing import cast
 
 from headrace.core.access.user import User
 from headrace.core.exchange import Exchange
-from headrace.core.queues.queue import Queue
 from headrace.core.vhost import Vhost
 from headrace.model.permissions import Permissions
 from headrace.server.amqp.channel import Channel
 from headrace.server.amqp.publisher import Publisher
 from headrace.server.amqp.session import Session
+from headrace.server.base_channel import SessionOutput
 from headrace.wire.amqp.content import body_of
 from headrace.wire.amqp.methods import (
     BasicDeliver,
@@ -32,11 +32,7 @@ class Desk:
         self.turn = stage.turn
         self.open_vhost: Vhost = stage.vhost
         self.user = User("guest", permissions={"/": Permissions(".*", ".*", ".*")})
-        self.out: list[bytes] = []
-        self.out_bytes = 0
-        self.marked = False
-        self.is_full = False
-        self.waiting_for_output: set[Queue] = set()
+        self.output = SessionOutput(stage.turn, self.flush)
         self.confirming: set[Channel] = set()
         self.small_frames = False
         self.frame_max = 131072
@@ -55,20 +51,20 @@ class Desk:
             self.user.check_topic("/", action, exchange.name, key)
 
     def send(self, channel: int, method: Method) -> None:
-        self.out.append(method_frame(channel, method))
+        self.output.parts.append(method_frame(channel, method))
 
     notify = send
 
     def send_bytes(self, data: bytes) -> None:
-        self.out.append(data)
+        self.output.parts.append(data)
 
     def flush(self) -> None:
         """The turn is over; what was sent stays until a test takes it."""
 
     def take(self) -> list[Sent]:
         """Everything sent so far, decoded."""
-        data = b"".join(self.out)
-        self.out.clear()
+        data = b"".join(self.output.parts)
+        self.output.parts.clear()
         frames = frames_in(data)
         sent: list[Sent] = []
         while frames:

@@ -21,6 +21,7 @@ from headrace.core.clock import Clock
 from headrace.core.definitions import load_definitions
 from headrace.core.loop_turn import LoopTurn
 from headrace.server import process
+from headrace.server.amqp import handlers as amqp_handlers
 from headrace.server.amqp import handshake as amqp
 from headrace.server.amqp.session import Session as AmqpSession
 from headrace.server.http.listener import HttpListener
@@ -31,8 +32,8 @@ from headrace.server.listener import (
     host_port,
     listening_socket,
 )
-from headrace.server.native import handshake as native
-from headrace.server.native.session import Session as NativeSession
+from headrace.server.native import handlers as native_handlers
+from headrace.server.native import session as native
 from headrace.server.remoting.listener import RemotingListener as RemotingDoor
 from headrace.server.storage_setup import BrokerStorage
 from headrace.server.tls import Certificates, TlsFiles
@@ -133,7 +134,7 @@ class Server:
             cluster_name=self.broker.parameters.cluster_name(config.cluster_name),
             user_from=config.tls_user_from,
         )
-        return AmqpSession(self.broker, limits, transport)
+        return AmqpSession(self.broker, limits, transport, amqp_handlers.dispatch)
 
     def _native_session(self, transport: ServerTransport) -> SessionProtocol:
         assert self.broker is not None
@@ -148,7 +149,9 @@ class Server:
             user_from=config.tls_user_from,
         )
         assert self._fetches is not None
-        return NativeSession(self.broker, limits, transport, self._fetches)
+        return native.Session(
+            self.broker, limits, transport, self._fetches, native_handlers.dispatch
+        )
 
     def _open_http(self) -> None:
         assert self.broker is not None

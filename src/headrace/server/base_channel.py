@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
 
 from headrace.core.loop_turn import LoopTurn
 from headrace.core.queues.consumer import Consumer
@@ -19,22 +19,62 @@ UNLIMITED = 1024  # messages handed to a consumer without a limit before others 
 
 
 class OutputWaiter(Protocol):
-    """Somebody with something to send, and no room for it."""
+    """What has something to send and waits for room in the output."""
 
     def mark(self) -> None:
         """There is room again."""
 
 
-class SessionOutput(Protocol):
-    """The output of a session, as channels see it."""
+class SessionOutput:
+    """What a session sends in one loop turn: collected here, written at the end of the turn.
 
-    is_full: bool
-    marked: bool
-    out_bytes: int
-    waiting_for_output: set[OutputWaiter]
-    turn: LoopTurn
+    Channels append to ``parts`` without asking the session; ``is_full`` stops deliveries, which
+    then wait in their queues.
+    """
 
-    def flush(self) -> None: ...
+    __slots__ = ("bytes", "flush", "is_full", "marked", "parts", "turn", "waiting")
+
+    def __init__(self, turn: LoopTurn, flush: Callable[[], None]) -> None:
+        self.turn = turn
+        self.flush = flush  # writes the parts; called by the turn once this is marked
+        self.parts: list[bytes | bytearray] = []
+        self.bytes = 0
+        self.is_full = False
+        self.marked = False
+        self.waiting: set[OutputWaiter] = set()  # queues and others that wait for room
+
+    def write(self, part: bytes | bytearray) -> None:
+        self.parts.append(part)
+        self.bytes += len(part)
+        if not self.marked:
+            self.turn.mark_session(self)
+
+    def mark(self) -> None:
+        """Have flush() called at the end of the turn."""
+        if not self.marked:
+            self.turn.mark_session(self)
+
+    def clear(self) -> None:
+        self.parts.clear()
+        self.bytes = 0
+
+    def notify_waiters(self) -> None:
+        """There is room again: let the waiting queues dispatch."""
+        waiting, self.waiting = self.waiting, set()
+        for one in waiting:
+            one.mark()
+
+
+class ChannelStatus(NamedTuple):
+    """What the management API shows of confirms, transactions and the shared prefetch."""
+
+    confirms: bool = False
+    transactional: bool = False
+    confirmed: int = 0
+    unconfirmed: int = 0
+    uncommitted_publishes: int = 0
+    uncommitted_acks: int = 0
+    global_prefetch: int = 0
 
 
 class BaseChannel:
@@ -62,9 +102,9 @@ class BaseChannel:
         "unacked_count",
     )
 
-    def __init__(self, output: SessionOutput) -> None:
+    def __init__(self, output: SessionOutput, connection: object) -> None:
         self.output = output
-        self.connection: object = output
+        self.connection = connection  # the owner of exclusive queues and consumers
         self.closing = False
         self.consumers: dict[str, Consumer] = {}
         self.unacked: Unacked[Consumer] = Unacked()
@@ -82,7 +122,7 @@ class BaseChannel:
     def room(self, consumer: Consumer) -> int:
         output = self.output
         if output.is_full:
-            output.waiting_for_output.add(consumer.queue)
+            output.waiting.add(consumer.queue)
             return 0
         if consumer.no_ack:
             # What is never acknowledged does not count, but a full channel waits as a whole.
@@ -101,8 +141,8 @@ class BaseChannel:
     def add_delivered_bytes(self, size: int) -> None:
         """Bytes of deliveries were added to the output."""
         output = self.output
-        output.out_bytes += size
-        if output.out_bytes > OUT_HIGH:
+        output.bytes += size
+        if output.bytes > OUT_HIGH:
             output.is_full = True
         if not output.marked:
             output.turn.mark_session(output)
@@ -220,6 +260,11 @@ class BaseChannel:
         for consumer in self.consumers.values():
             if consumer.queue.backlog.count:
                 consumer.queue.mark()
+
+    # -- what a protocol adds -------------------------------------------------------------------
+
+    def status(self) -> ChannelStatus:
+        return ChannelStatus()
 
     # -- life -----------------------------------------------------------------------------------
 

@@ -1,6 +1,25 @@
-"""What the sessions of all protocols share: output once per turn, back-pressure, alarms, silence.
+"""What the sessions of all protocols share: input in shares, output, back-pressure, heartbeat.
 
-Knows no protocol: a session adds the codec, and says what a peer is told.
+A protocol's session adds the codec and its replies. The invariants that this class keeps:
+
+1. Input is carried out in the order in which it arrived. ``receive`` appends to the inbox, ``work``
+   takes from it; while ``is_held`` (a login, long work, a memory alarm) nothing is taken, and the
+   transport is paused for exactly as long as one of the reasons given to it lasts.
+2. One client uses at most one share of a loop turn (``SHARE`` seconds of CPU time); what is left
+   waits for the next turn, behind the clients that use less.
+3. Output is written once per loop turn, by ``flush``, which the turn calls for marked outputs.
+   Channels append to ``output`` and never write to the transport. Only heartbeats do.
+4. No reply is written before what it reports is on disk: ``flush`` writes nothing while
+   ``metadata_version`` or ``position`` is ahead of the storage, and waits for it instead. Confirms
+   are added by ``confirm_publishes`` only when they are durable.
+5. When storage has failed, replies that wait are dropped (``drop_promises``), never sent.
+6. ``output.is_full`` while the socket does not accept more: deliveries stay in their queues, which
+   wait in ``output.waiting`` and are marked as soon as there is room. A client that leaves
+   ``UNREAD_HIGH`` bytes unread is not read from either, so memory per client is bounded.
+7. A publisher is paused while an alarm is on or the disk is behind; consumers are not.
+8. ``release`` returns everything to the core exactly once: channels first, so that unacked messages
+   are requeued, then exclusive queues, then the connection itself. It precedes ``closed``.
+9. ``parse`` and ``take`` never raise: what goes wrong becomes a reply of the protocol.
 """
 
 from __future__ import annotations
@@ -11,7 +30,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from itertools import chain
 from time import perf_counter, thread_time
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from headrace.core.access.user import User
 from headrace.core.broker import Broker
@@ -20,10 +39,8 @@ from headrace.core.loop_turn import SHARE
 from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError, InternalError
 from headrace.model.permissions import READ
-from headrace.server.base_channel import BaseChannel, OutputWaiter
-
-if TYPE_CHECKING:
-    from headrace.server.listener import ServerTransport
+from headrace.server.base_channel import BaseChannel, SessionOutput
+from headrace.server.listener import ServerTransport
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -59,13 +76,10 @@ class BaseSession:
         "connected_at",
         "ending",
         "heartbeat",
-        "is_full",
         "login",
-        "marked",
         "mechanism",
         "metadata_version",
-        "out",
-        "out_bytes",
+        "output",
         "position",
         "published",
         "reads",
@@ -75,7 +89,6 @@ class BaseSession:
         "turn",
         "user",
         "vhost",
-        "waiting_for_output",
         "writable",
         "writes",
     )
@@ -87,12 +100,8 @@ class BaseSession:
         self.user = User("")
         self.login: asyncio.Task[None] | None = None  # a password is being checked
         self.vhost: Vhost | None = None
-        self.out: list[bytes | bytearray] = []
-        self.out_bytes = 0
+        self.output = SessionOutput(broker.turn, self.flush)
         self.writable = True
-        self.is_full = False  # no room for deliveries now
-        self.waiting_for_output: set[OutputWaiter] = set()  # queues and others that wait for room
-        self.marked = False
         self.metadata_version = 0  # of the metadata that our answers speak of
         self.position = 0  # in the log, of what our answers speak of
         self.closing = False  # we said that the connection ends
@@ -330,31 +339,28 @@ class BaseSession:
     # -- output ---------------------------------------------------------------------------------
 
     def send_bytes(self, data: bytes | bytearray) -> None:
-        self.out.append(data)
-        self.out_bytes += len(data)
-        if not self.marked:
-            self.turn.mark_session(self)
+        self.output.write(data)
 
     def drop_promises(self) -> None:
         """What waits for the disk will never be true; the peer must hear of the end at once."""
-        self.out.clear()
-        self.out_bytes = self.metadata_version = self.position = 0
+        self.output.clear()
+        self.metadata_version = self.position = 0
 
     def flush(self) -> None:
         """End of a turn: answer publishers, write everything at once."""
         storage = self.broker.storage
         waits = self.confirm_publishes()
         if waits:
-            storage.wait(self)
+            storage.wait(self.output)
         unsafe = self.metadata_version > storage.committed or self.position > storage.durable
         if unsafe and not self.closed:
-            storage.wait(self)  # an answer in there speaks of something not on disk yet
+            storage.wait(self.output)  # an answer in there speaks of something not on disk yet
             return
-        out = self.out
+        output, out = self.output, self.output.parts
         if out and not self.closed:
             data = out[0] if len(out) == 1 else b"".join(out)
             out.clear()
-            self.out_bytes = 0
+            output.bytes = 0
             self.sent += len(data)
             self.writes += 1
             self.transport.write(data)
@@ -363,26 +369,20 @@ class BaseSession:
         if self.ending and not out and not waits and not self.closed:
             self.ending = False
             self.transport.end_output(CLOSE_SECONDS)
-        self.is_full = not self.writable
-        if self.waiting_for_output and self.writable:
-            self.notify_output_waiters()
-
-    def notify_output_waiters(self) -> None:
-        """There is room again: let the waiting queues deal."""
-        waiting_for_output, self.waiting_for_output = self.waiting_for_output, set()
-        for queue in waiting_for_output:
-            queue.mark()
+        output.is_full = not self.writable
+        if output.waiting and self.writable:
+            output.notify_waiters()
 
     def pause_writing(self) -> None:
         """The socket is full: deliveries wait in their queues."""
         self.writable = False
-        self.is_full = True
+        self.output.is_full = True
 
     def resume_writing(self) -> None:
         self.writable = True
-        self.is_full = False
+        self.output.is_full = False
         self.transport.resume_reading("unread")
-        self.notify_output_waiters()
+        self.output.notify_waiters()
 
     # -- alarms ---------------------------------------------------------------------------------
 
@@ -455,7 +455,7 @@ class BaseSession:
     def release(self) -> None:
         """Let go of everything in the core: channels first, then exclusive queues."""
         self.release_channels()
-        self.waiting_for_output.clear()
+        self.output.waiting.clear()
         if self.vhost is not None:
             self.vhost.release_exclusive(self)
         if self.is_open:
@@ -470,4 +470,4 @@ class BaseSession:
             if self.login is not None:
                 self.login.cancel()
             self.release()
-            self.out.clear()
+            self.output.clear()

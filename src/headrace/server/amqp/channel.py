@@ -7,26 +7,42 @@ per message that a list operation can do for the whole run.
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from headrace.core.access.user import User
 from headrace.core.queues.consumer import Consumer
 from headrace.core.reply_to import ReplyAddress
-from headrace.errors import AccessRefused, NotFound
+from headrace.core.vhost import Vhost
+from headrace.errors import AccessRefused, BrokerError, NotFound, PreconditionFailed
 from headrace.model.message import PublishedRun, Route, Run
 from headrace.model.permissions import refusal_text
 from headrace.server.amqp.confirms import Confirms
-from headrace.server.base_channel import BaseChannel
+from headrace.server.base_channel import BaseChannel, ChannelStatus, SessionOutput
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.content import rechannel_all, reframe
 from headrace.wire.amqp.values import short_string
 
 if TYPE_CHECKING:
-    from headrace.server.amqp.session import Session
     from headrace.server.amqp.transaction import Transaction
 
 _tag_bytes = Struct(">Q").pack
 _CONSUME_IDS = (60, 20)
 _HEAD = Struct(">BHIHH").pack
+
+
+class ChannelOwner(Protocol):
+    """The connection, as its channels see it."""
+
+    output: SessionOutput
+    user: User
+    frame_max: int
+    small_frames: bool
+    notify_cancel: bool
+
+    @property
+    def open_vhost(self) -> Vhost: ...
+    def notify(self, channel: int, method: m.Method) -> None: ...
+    def close_channel(self, channel: Channel, error: BrokerError, ids: tuple[int, int]) -> None: ...
 
 
 class Channel(BaseChannel):
@@ -36,14 +52,14 @@ class Channel(BaseChannel):
         "confirms",
         "last_queue",
         "number",
+        "owner",
         "reply_address",
-        "session",
         "transaction",
     )
 
-    def __init__(self, session: Session, number: int) -> None:
-        super().__init__(session)
-        self.session = session
+    def __init__(self, owner: ChannelOwner, number: int) -> None:
+        super().__init__(owner.output, owner)
+        self.owner = owner
         self.number = number
         self.confirms: Confirms | None = None
         self.transaction: Transaction | None = None
@@ -80,8 +96,8 @@ class Channel(BaseChannel):
 
     def adapt(self, contents: list[bytes], channel_number: int) -> list[bytes]:
         """Contents as this peer must get them: its channel number, frames of its size."""
-        if self.session.small_frames:
-            return [reframe(one, self.number, self.session.frame_max) for one in contents]
+        if self.owner.small_frames:
+            return [reframe(one, self.number, self.owner.frame_max) for one in contents]
         if channel_number != self.number:
             return rechannel_all(contents, self.number)
         return contents
@@ -92,13 +108,13 @@ class Channel(BaseChannel):
         tag = self.delivery_tag + 1
         self.delivery_tag += n
         if n == 1:
-            self.session.out += (head, _tag_bytes(tag), tail, contents[0])
+            self.output.parts += (head, _tag_bytes(tag), tail, contents[0])
         else:
             block = [head] * (4 * n)
             block[1::4] = map(_tag_bytes, range(tag, tag + n))
             block[2::4] = [tail] * n
             block[3::4] = contents
-            self.session.out += block
+            self.output.parts += block
         return tag
 
     def deliver_reply(self, batch: PublishedRun) -> None:
@@ -109,8 +125,7 @@ class Channel(BaseChannel):
         tail = (batch.route.wire or _wire(batch.route))[0]
         head = self._head(address.consumer_tag, len(tail))
         self._write(head, tail, self.adapt(batch.contents, batch.channel_number))
-        if not self.session.marked:
-            self.session.turn.mark_session(self.session)
+        self.output.mark()
 
     def _deliver_head(self, consumer: Consumer, tail_length: int) -> bytes:
         head = consumer.wire[tail_length] = self._head(consumer.tag, tail_length)
@@ -124,16 +139,27 @@ class Channel(BaseChannel):
 
     def cancelled(self, consumer: Consumer) -> None:
         self.consumers.pop(consumer.tag, None)
-        if self.session.notify_cancel and not self.closing:
-            self.session.notify(self.number, m.BasicCancel(consumer_tag=consumer.tag, nowait=True))
+        if self.owner.notify_cancel and not self.closing:
+            self.owner.notify(self.number, m.BasicCancel(consumer_tag=consumer.tag, nowait=True))
 
     def refuse_consumer(self, consumer: Consumer) -> None:
         if not self.closing:
-            session = self.session
-            text = refusal_text(
-                "queue", consumer.queue.name, session.open_vhost.name, session.user.name
-            )
-            session.close_channel(self, AccessRefused(text), _CONSUME_IDS)
+            owner = self.owner
+            vhost = owner.open_vhost.name
+            text = refusal_text("queue", consumer.queue.name, vhost, owner.user.name)
+            owner.close_channel(self, AccessRefused(text), _CONSUME_IDS)
+
+    def status(self) -> ChannelStatus:
+        confirms, transaction = self.confirms, self.transaction
+        return ChannelStatus(
+            confirms=confirms is not None,
+            transactional=transaction is not None,
+            confirmed=confirms.answered if confirms is not None else 0,
+            unconfirmed=confirms.published - confirms.answered if confirms is not None else 0,
+            uncommitted_publishes=transaction.publishes if transaction is not None else 0,
+            uncommitted_acks=transaction.acks if transaction is not None else 0,
+            global_prefetch=self.prefetch,
+        )
 
     # -- settling -------------------------------------------------------------------------------
 
@@ -143,6 +169,23 @@ class Channel(BaseChannel):
         if transaction is not None and tag in transaction.claimed:
             return False
         return self.unacked.knows(tag)
+
+    def claim(self, first: int, last: int | None) -> list[tuple[int, int]]:
+        """Ranges of tags that the running transaction settles; ``last`` None: all up to ``first``.
+
+        They cannot be settled again before a rollback.
+        """
+        transaction = self.transaction
+        assert transaction is not None
+        if last is None:
+            if first and not self.may_settle(first):
+                raise PreconditionFailed(f"unknown delivery tag {first}")
+            # Not what is delivered between now and the commit: the client has not seen it yet.
+            return transaction.claim(1, first or self.delivery_tag)
+        for tag in range(first, last + 1):
+            if not self.may_settle(tag):
+                raise PreconditionFailed(f"unknown delivery tag {tag}")
+        return transaction.claim(first, last)
 
     def recover(self) -> None:
         """Everything goes back but what the running transaction has settled."""
@@ -164,7 +207,7 @@ class Channel(BaseChannel):
 
     def close_reply_address(self) -> None:
         if self.reply_address is not None:
-            vhost = self.session.open_vhost
+            vhost = self.owner.open_vhost
             vhost.replies.remove(self.reply_address)
             vhost.routes.changed()
             self.reply_address = None

@@ -11,11 +11,11 @@ from headrace.errors import NotAllowed, PreconditionFailed, Unsupported
 from headrace.model.names import generated_consumer_tag
 from headrace.model.queue_arguments import consumer_priority
 from headrace.server.amqp.channel import Channel
+from headrace.server.amqp.session import Session
 from headrace.wire.amqp import methods as m
 
 if TYPE_CHECKING:
-    from headrace.server.amqp.session import Session
-    from headrace.server.amqp.transaction import Transaction
+    pass
 
 
 def _qos(session: Session, channel: Channel, method: m.BasicQos) -> None:
@@ -120,36 +120,12 @@ def _get(session: Session, channel: Channel, method: m.BasicGet) -> None:
         queue.watch(channel, lease)
 
 
-def ack_in_transaction(channel: Channel, first: int, last: int | None) -> None:
-    """An ack that waits for commit; ``last`` None: everything up to ``first``."""
-    transaction = channel.transaction
-    assert transaction is not None
-    tags = _claim(channel, transaction, first, last)
-    transaction.settle(tags, None)
-
-
-def _claim(
-    channel: Channel, transaction: Transaction, first: int, last: int | None
-) -> list[tuple[int, int]]:
-    """The tags that are meant, as ranges; they cannot be settled again before a rollback."""
-    if last is None:
-        if first and not channel.may_settle(first):
-            raise PreconditionFailed(f"unknown delivery tag {first}")
-        # Not what is delivered between now and the commit: the client has not seen it yet.
-        return transaction.claim(1, first or channel.delivery_tag)
-    for tag in range(first, last + 1):
-        if not channel.may_settle(tag):
-            raise PreconditionFailed(f"unknown delivery tag {tag}")
-    return transaction.claim(first, last)
-
-
 def _settle(channel: Channel, tag: int, *, multiple: bool, requeue: bool) -> None:
     transaction = channel.transaction
     if transaction is None:
         channel.reject(tag, multiple=multiple, requeue=requeue)
         return
-    tags = _claim(channel, transaction, tag, None if multiple else tag)
-    transaction.settle(tags, requeue)
+    transaction.settle(channel.claim(tag, None if multiple else tag), requeue)
 
 
 def _reject(session: Session, channel: Channel, method: m.BasicReject) -> None:

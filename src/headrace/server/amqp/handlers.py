@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from headrace.errors import ChannelStateError, CommandInvalid, NotAllowed, Unsupported
+from headrace.errors import (
+    ChannelStateError,
+    CommandInvalid,
+    NotAllowed,
+    PreconditionFailed,
+    Unsupported,
+)
 from headrace.server.amqp import consumers, topology
 from headrace.server.amqp.channel import Channel
 from headrace.server.amqp.confirms import Confirms
+from headrace.server.amqp.session import Session
 from headrace.server.amqp.transaction import Transaction
 from headrace.wire.amqp import methods as m
-
-if TYPE_CHECKING:
-    from headrace.server.amqp.session import Session
-
-from headrace.errors import PreconditionFailed
 
 logger = logging.getLogger(__name__)
 
@@ -142,7 +144,7 @@ def _tx_commit(session: Session, channel: Channel, method: m.TxCommit) -> None:
             session.position = session.broker.storage.position()
             session.send(channel.number, m.TxCommitOk())
 
-    session.turn.run(_transaction(channel).commit(channel), done)
+    session.turn.run(_transaction(channel).commit(channel, session.publisher), done)
 
 
 def _tx_rollback(session: Session, channel: Channel, method: m.TxRollback) -> None:

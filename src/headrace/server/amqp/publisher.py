@@ -268,8 +268,7 @@ class Publisher:
             else:
                 self._confirm_later(channel, batch)
             session.confirming.add(channel)
-            if not session.marked:
-                session.turn.mark_session(session)
+            session.output.mark()
 
     def _confirm_later(self, channel: Channel, batch: PublishedRun) -> None:
         """Other engines than the log have to answer first."""
@@ -280,8 +279,8 @@ class Publisher:
         def resolve() -> None:
             refused = batch.engine_confirms.failed or bool(batch.refused)
             confirms.resolve(first, count, batch.position, refused=refused)
-            if not session.closed and not session.marked:
-                session.turn.mark_session(session)
+            if not session.closed:
+                session.output.mark()
 
         batch.engine_confirms.when_done(resolve)
 

@@ -7,10 +7,10 @@ close(), abort() and pausing. Output is collected and written once per turn of t
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.core.broker import Broker
 from headrace.errors import (
@@ -22,12 +22,11 @@ from headrace.errors import (
     InternalError,
 )
 from headrace.server.amqp.channel import Channel
-from headrace.server.amqp.consumers import ack_in_transaction
-from headrace.server.amqp.handlers import dispatch
 from headrace.server.amqp.handshake import Handshake, SessionLimits
 from headrace.server.amqp.publisher import PUBLISHES, STRETCH, Publisher, join_stretches
 from headrace.server.base_channel import BaseChannel
 from headrace.server.base_session import BaseSession
+from headrace.server.listener import ServerTransport
 from headrace.wire.amqp import methods as m
 from headrace.wire.amqp.reader import (
     ACK,
@@ -40,9 +39,6 @@ from headrace.wire.amqp.reader import (
     Reader,
 )
 
-if TYPE_CHECKING:
-    from headrace.server.listener import ServerTransport
-
 logger = logging.getLogger(__name__)
 
 CLOSE_OK_SECONDS = 3.0
@@ -52,11 +48,16 @@ _ACK_IDS = (60, 80)
 _ids = Struct(">HH").unpack_from
 
 
+# Carries out one method; raises what the client did wrong. Given by handlers, which import this.
+Dispatch = Callable[["Session", int, Channel | None, m.Method], None]
+
+
 class Session(BaseSession):
     """State of one connection, from the protocol header to the end."""
 
     protocol = "AMQP 0-9-1"
     __slots__ = (
+        "_dispatch",
         "channel_max",
         "channels",
         "client_properties",
@@ -72,8 +73,15 @@ class Session(BaseSession):
         "small_frames",
     )
 
-    def __init__(self, broker: Broker, limits: SessionLimits, transport: ServerTransport) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        limits: SessionLimits,
+        transport: ServerTransport,
+        dispatch: Dispatch,
+    ) -> None:
         super().__init__(broker, transport)
+        self._dispatch = dispatch
         self.limits = limits
         self.reader = Reader(limits.frame_min, limits.max_message, limits.frame_max - 8)
         self.handshake: Handshake | None = Handshake(self)
@@ -149,14 +157,16 @@ class Session(BaseSession):
     def _ack_later(self, channel: Channel, kind: int, event: Event) -> None:
         if kind == TOO_LARGE:
             raise event[2]
-        ack_in_transaction(channel, event[2], None if kind == ACK_UPTO else event[3])
+        assert channel.transaction is not None
+        tags = channel.claim(event[2], None if kind == ACK_UPTO else event[3])
+        channel.transaction.settle(tags, None)
 
     def _method(self, number: int, channel: Channel | None, payload: bytes) -> None:
         ids = _ids(payload)
         vhost = self.vhost
         created = vhost.created if vhost is not None else 0
         try:
-            dispatch(self, number, channel, m.decode_method(payload))
+            self._dispatch(self, number, channel, m.decode_method(payload))
             if vhost is not None:
                 self.note_created(created)
             self.metadata_version = self.broker.storage.declared
@@ -282,7 +292,7 @@ class Session(BaseSession):
         if confirms is not None:
             answered = confirms.answered
             for answer in confirms.take_answers(self.broker.storage.durable):
-                self.out.append(m.method_frame(channel.number, answer))
+                self.output.parts.append(m.method_frame(channel.number, answer))
             self.open_vhost.counters.confirmed += confirms.answered - answered
         if confirms is None or not confirms.is_waiting:
             self.confirming.discard(channel)

@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.core.exchange import DIRECT_TO_QUEUE
 from headrace.core.reply_to import PREFIX, PSEUDO_QUEUE
 from headrace.errors import NotFound
 from headrace.server.amqp.channel import Channel
+from headrace.server.amqp.session import Session
 from headrace.wire.amqp import methods as m
-
-if TYPE_CHECKING:
-    from headrace.server.amqp.session import Session
-
 
 Handler = Callable[["Session", Channel, Any], None]
 _LINE_ENDS = re.compile("[\r\n]")

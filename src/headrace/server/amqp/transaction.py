@@ -12,7 +12,7 @@ from headrace.model.intervals import Intervals, join_ranges
 
 if TYPE_CHECKING:
     from headrace.server.amqp.channel import Channel
-    from headrace.server.amqp.publisher import Prepared, Publish
+    from headrace.server.amqp.publisher import Prepared, Publish, Publisher
 
 Tags = list[tuple[int, int]]  # ranges, stops exclusive
 
@@ -42,9 +42,9 @@ class Transaction:
             self._settlements.append(([], requeue))
         self._settlements[-1][0].extend(tags)
 
-    def commit(self, channel: Channel) -> Steps:
+    def commit(self, channel: Channel, publisher: Publisher) -> Steps:
         """Publishes first, then settlements. A channel that is closed meanwhile rolls back."""
-        vhost, publisher = channel.session.open_vhost, channel.session.publisher
+        vhost = channel.owner.open_vhost
         publishes = self._publishes
 
         def prepare(into: list[Prepared]) -> Steps:

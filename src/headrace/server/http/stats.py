@@ -120,12 +120,10 @@ def connection_values(session: BaseSession) -> Values:
 
 
 def channel_values(channel: BaseChannel) -> Values:
-    confirms = getattr(channel, "confirms", None)
-    confirmed = confirms.answered if confirms is not None else 0
     got = channel.delivery_tag - channel.delivered
     return (
         channel.published,
-        confirmed,
+        channel.status().confirmed,
         channel.returned,
         channel.dropped,
         channel.delivered - channel.delivered_no_ack,

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from headrace.bulk.columns import COLUMNS
 from headrace.bulk.read_plan import FetchRequest, ReadPlan
@@ -25,11 +25,9 @@ from headrace.model.epochs import end_of_epoch
 from headrace.model.permissions import READ
 from headrace.model.topics.partitions import partition_of
 from headrace.server.native.channel import Channel
+from headrace.server.native.session import Handler, Session
 from headrace.store.api.message_log import MessageLog, SegmentFile
 from headrace.wire.native.payloads import Op, Request
-
-if TYPE_CHECKING:
-    from headrace.server.native.session import Handler, Session
 
 MAX_DESTINATIONS = 1000
 BOOT_ID = "/proc/sys/kernel/random/boot_id"  # of this machine since it started

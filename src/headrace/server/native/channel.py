@@ -6,23 +6,23 @@ deliver() is on the path of every message: a run becomes one push frame.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
+from headrace.core.access.user import User
 from headrace.core.queues.consumer import Consumer
 from headrace.core.queues.queue import Queue
 from headrace.core.reply_to import PSEUDO_QUEUE, ReplyAddress
 from headrace.core.topics.async_engine import CancelRead
+from headrace.core.vhost import Vhost
 from headrace.errors import AccessRefused, BrokerError, NotFound
 from headrace.model.message import PublishedRun, Run
 from headrace.model.permissions import READ, refusal_text
 from headrace.model.unacked import SettledRange
-from headrace.server.base_channel import BaseChannel
+from headrace.server.base_channel import BaseChannel, SessionOutput
 from headrace.wire.native import deliveries
+from headrace.wire.native.deliveries import PackedProperties
 from headrace.wire.native.error_codes import code_of
 from headrace.wire.native.payloads import Op, message
-
-if TYPE_CHECKING:
-    from headrace.server.native.session import Session
 
 MAX_HELD = 100_000  # unacknowledged messages of a channel: each has a name to remember
 
@@ -35,14 +35,25 @@ class ChannelRead(NamedTuple):
     refuse: Callable[[BrokerError], None]
 
 
+class ChannelOwner(Protocol):
+    """The connection, as its channels see it."""
+
+    output: SessionOutput
+    user: User
+    packed_properties: PackedProperties
+
+    @property
+    def open_vhost(self) -> Vhost: ...
+
+
 class Channel(BaseChannel):
     """State of one open channel. Also the core's Subscriber for its consumers."""
 
-    __slots__ = ("_ids", "_tags", "number", "reply_address", "session", "waiting")
+    __slots__ = ("_ids", "_tags", "number", "owner", "reply_address", "waiting")
 
-    def __init__(self, session: Session, number: int | str) -> None:
-        super().__init__(session)
-        self.session = session
+    def __init__(self, owner: ChannelOwner, number: int | str) -> None:
+        super().__init__(owner.output, owner)
+        self.owner = owner
         self.number = number
         self.reply_address: ReplyAddress | None = None
         self.prefetch = MAX_HELD
@@ -55,14 +66,13 @@ class Channel(BaseChannel):
     def deliver(self, consumer: Consumer, run: Run) -> None:
         if not run.contents:
             return  # everything in it was damaged
-        session = self.session
         first = self.delivery_tag + 1
         size = 0
         entries = self._entries(consumer, run)
         for batch in deliveries.in_batches(entries):
             data = deliveries.push_frame(self.number, consumer.tag, batch)
             size += len(data)
-            session.out.append(data)
+            self.output.parts.append(data)
         self.add_delivered_bytes(size)
         self.note_delivered(consumer, first, run, len(run.contents))
 
@@ -71,7 +81,11 @@ class Channel(BaseChannel):
         shared = deliveries.common(
             route.exchange, route.key, queue.name, redelivered=run.deliveries > 0
         )
-        split, entry, known = self.session.pieces.split, deliveries.entry, not consumer.no_ack
+        split, entry, known = (
+            self.owner.packed_properties.split,
+            deliveries.entry,
+            not consumer.no_ack,
+        )
         for offset, content in zip(run.offsets, self.stamped(queue, run), strict=True):
             packed, name, body = split(content)
             self.delivery_tag += 1
@@ -103,14 +117,14 @@ class Channel(BaseChannel):
         for entries in deliveries.in_batches(self._reply_entries(batch)):
             data = deliveries.push_frame(self.number, address.consumer_tag, entries)
             size += len(data)
-            self.session.out.append(data)
+            self.output.parts.append(data)
         self.add_delivered_bytes(size)
 
     def _reply_entries(self, batch: PublishedRun) -> Iterator[bytes]:
         route = batch.route
         shared = deliveries.common(route.exchange, route.key, PSEUDO_QUEUE, redelivered=False)
         for content in batch.contents:
-            packed, name, body = self.session.pieces.split(content)
+            packed, name, body = self.owner.packed_properties.split(content)
             self.delivery_tag += 1
             tag = self.delivery_tag
             yield deliveries.entry(shared, packed, name or f"M-reply-{tag:x}", body, tag)
@@ -128,13 +142,11 @@ class Channel(BaseChannel):
         self.consumers.pop(consumer.tag, None)
         if not self.closing:
             fields = {"ch": self.number, "consumer_tag": consumer.tag}
-            self.session.send_bytes(message(Op.CANCEL, fields))
+            self.output.write(message(Op.CANCEL, fields))
 
     def refuse_consumer(self, consumer: Consumer) -> None:
-        session = self.session
-        text = refusal_text(
-            "queue", consumer.queue.name, session.open_vhost.name, session.user.name
-        )
+        owner = self.owner
+        text = refusal_text("queue", consumer.queue.name, owner.open_vhost.name, owner.user.name)
         self.consumers.pop(consumer.tag, None)
         consumer.queue.remove_consumer(consumer)
         fields = {
@@ -143,12 +155,12 @@ class Channel(BaseChannel):
             "code": code_of(AccessRefused(text)),
             "text": text,
         }
-        session.send_bytes(message(Op.CANCEL, fields))
+        self.output.write(message(Op.CANCEL, fields))
 
     def end_reads(self) -> None:
         """Refuse the waiting reads of what the user may not read any more."""
-        session = self.session
-        vhost, user = session.open_vhost.name, session.user
+        owner = self.owner
+        vhost, user = owner.open_vhost.name, owner.user
         for mark, read in list(self.waiting.items()):
             if not user.allows(vhost, READ, read.resource):
                 del self.waiting[mark]
@@ -179,7 +191,7 @@ class Channel(BaseChannel):
 
     def close_reply_address(self) -> None:
         if self.reply_address is not None:
-            vhost = self.session.open_vhost
+            vhost = self.owner.open_vhost
             vhost.replies.remove(self.reply_address)
             vhost.routes.changed()
             self.reply_address = None

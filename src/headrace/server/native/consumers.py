@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from headrace.core.queues.consumer import Consumer
 from headrace.core.reply_to import PSEUDO_QUEUE, ReplyAddress
@@ -21,11 +20,9 @@ from headrace.model.queue_arguments import consumer_priority
 from headrace.server.native.channel import Channel
 from headrace.server.native.checks import checked_arguments
 from headrace.server.native.publisher import PublishedCounts
+from headrace.server.native.session import Handler, Session
 from headrace.wire.native.deliveries import got_frame
 from headrace.wire.native.payloads import Op, Request
-
-if TYPE_CHECKING:
-    from headrace.server.native.session import Handler, Session
 
 MAX_PREFETCH = 65535
 

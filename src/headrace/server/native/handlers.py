@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headrace.errors import CommandInvalid, NotAllowed, Unsupported
 from headrace.server.native import (
     bulk_reads,
@@ -15,10 +13,8 @@ from headrace.server.native import (
 )
 from headrace.server.native.channel import Channel
 from headrace.server.native.handshake import hello
+from headrace.server.native.session import Handler, Session
 from headrace.wire.native.payloads import Op, Request
-
-if TYPE_CHECKING:
-    from headrace.server.native.session import Handler, Session
 
 _KNOWN = frozenset(Op)
 _FROM_SERVER = frozenset({Op.PUSH})

@@ -6,34 +6,15 @@ Before it is answered the peer is nobody: small frames and little time.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from headrace import __version__
 from headrace.core.access.user import User
 from headrace.errors import BrokerError, Unsupported
+from headrace.server.native.session import Session
 from headrace.server.tls import certificate_name
 from headrace.wire.native.payloads import MAX_ARRAY, MAX_NAME, VERSION, Op, Request
 
-if TYPE_CHECKING:
-    from headrace.server.native.session import Session
-
 logger = logging.getLogger(__name__)
-
-HELLO_MAX = 1 << 16  # bytes of a frame before the login
-FRAME_SPARE = 1 << 20  # room for properties and names beside the largest body
-
-
-@dataclass(frozen=True, slots=True)
-class SessionLimits:
-    """What a connection may ask for."""
-
-    frame_max: int
-    channel_max: int
-    heartbeat: int
-    max_message: int
-    content_frame_max: int  # of the AMQP frames in which contents are kept
-    user_from: str = "common_name"  # which part of a certificate names the user
 
 
 def hello(session: Session, request: Request) -> None:

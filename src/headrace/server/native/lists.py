@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from headrace.core.queues.queue import Queue
 from headrace.core.spark_support.pins import lag_of
@@ -13,13 +12,11 @@ from headrace.core.vhost import Vhost
 from headrace.errors import EngineUnavailable, NoSuchTopic, PreconditionFailed
 from headrace.model.permissions import CONFIGURE, READ, WRITE
 from headrace.server.native.channel import Channel
+from headrace.server.native.session import Handler, Session
 from headrace.server.native.topic_fields import group_fields, topic_fields
 from headrace.server.native.topics import EXCHANGE_PREFIX, limit_of
 from headrace.store.topics.types import GroupInfo, TopicInfo
 from headrace.wire.native.payloads import Op, Request
-
-if TYPE_CHECKING:
-    from headrace.server.native.session import Handler, Session
 
 PAGE = 1000
 Row = tuple[str, dict[str, object]]  # the name whose permissions decide, the row

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from headrace.bulk.fetch_pool import FetchPool, FrameRelay
 from headrace.bulk.read_plan import FetchRequest
@@ -18,22 +18,34 @@ from headrace.core.broker import Broker
 from headrace.errors import BrokerError, ConnectionForced, InternalError, LoginLocked, StoreError
 from headrace.server.base_channel import BaseChannel
 from headrace.server.base_session import BaseSession
+from headrace.server.listener import ServerTransport
 from headrace.server.native.channel import Channel
-from headrace.server.native.handlers import dispatch
-from headrace.server.native.handshake import HELLO_MAX, SessionLimits
 from headrace.server.native.publisher import Publisher
 from headrace.wire.native.deliveries import PackedProperties
 from headrace.wire.native.error_codes import code_of, ends_connection
 from headrace.wire.native.frames import Frame, Reader
 from headrace.wire.native.payloads import Op, Request, message, request_size, unpack
 
-if TYPE_CHECKING:
-    from headrace.server.listener import ServerTransport
-
 logger = logging.getLogger(__name__)
 
 FETCH_AHEAD = 4 << 20  # bytes of bulk reads that wait to be written
+HELLO_MAX = 1 << 16  # bytes of a frame before the login
+FRAME_SPARE = 1 << 20  # room for properties and names beside the largest body
 Handler = Callable[["Session", Channel, Request], None]
+# Carries out one request; raises what the client did wrong. Given by handlers, which import this.
+Dispatch = Callable[["Session", Request], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """What a connection may ask for."""
+
+    frame_max: int
+    channel_max: int
+    heartbeat: int
+    max_message: int
+    content_frame_max: int  # of the AMQP frames in which contents are kept
+    user_from: str = "common_name"  # which part of a certificate names the user
 
 
 class Session(BaseSession):
@@ -41,21 +53,28 @@ class Session(BaseSession):
 
     protocol = "Headrace native"
     __slots__ = (
+        "_dispatch",
         "_relays",
         "_waiting",
         "channels",
         "client_properties",
         "limits",
-        "pieces",
+        "packed_properties",
         "pool",
         "publisher",
         "reader",
     )
 
     def __init__(
-        self, broker: Broker, limits: SessionLimits, transport: ServerTransport, pool: FetchPool
+        self,
+        broker: Broker,
+        limits: SessionLimits,
+        transport: ServerTransport,
+        pool: FetchPool,
+        dispatch: Dispatch,
     ) -> None:
         super().__init__(broker, transport)
+        self._dispatch = dispatch
         self.pool = pool
         self._relays: dict[FrameRelay, Callable[[], None] | None] = {}
         self.limits = limits
@@ -63,7 +82,7 @@ class Session(BaseSession):
         self.reader = Reader(min(HELLO_MAX, limits.frame_max), Op.HELLO, request_size)
         self.channels: dict[int | str, Channel] = {}
         self.publisher = Publisher(self)
-        self.pieces = PackedProperties()
+        self.packed_properties = PackedProperties()
         self._waiting: deque[tuple[int, bytes]] = deque()  # (position in the log, answer)
 
     # -- input ----------------------------------------------------------------------------------
@@ -92,7 +111,7 @@ class Session(BaseSession):
             fields = unpack(payload)
             rid, ch = fields.get("rid"), fields.get("ch")
             request = Request(kind, fields)
-            dispatch(self, request)
+            self._dispatch(self, request)
             self.metadata_version = max(self.metadata_version, self.broker.storage.declared)
             self.wait_for_metadata()
             if vhost is not None:
@@ -157,15 +176,14 @@ class Session(BaseSession):
         data = _answer(request, fields)
         if position:
             self._waiting.append((position, data))
-            if not self.marked:
-                self.turn.mark_session(self)
+            self.output.mark()
         else:
             self.send_bytes(data)
 
     def confirm_publishes(self) -> bool:
         waiting, durable = self._waiting, self.broker.storage.durable
         while waiting and waiting[0][0] <= durable:
-            self.out.append(waiting.popleft()[1])
+            self.output.parts.append(waiting.popleft()[1])
         return bool(waiting)
 
     # -- rights ---------------------------------------------------------------------------------
@@ -192,13 +210,13 @@ class Session(BaseSession):
     def take_fetched(self, frame: bytes | bytearray, relay: FrameRelay) -> None:
         """One frame of a fetch; the next may come when there is room."""
         self.send_bytes(frame)
-        if self.is_full or self.out_bytes > FETCH_AHEAD:
+        if self.output.is_full or self.output.bytes > FETCH_AHEAD:
             relay.pause()
-            self.waiting_for_output.add(relay)
+            self.output.waiting.add(relay)
 
     def fetch_ended(self, relay: FrameRelay, order: FetchRequest, error: str | None) -> None:
         again = self._relays.pop(relay, None)
-        self.waiting_for_output.discard(relay)
+        self.output.waiting.discard(relay)
         if error is None or self.closing:
             return
         failure: BrokerError = StoreError(error)

@@ -6,7 +6,6 @@ A staged batch is stored under (query, batch, attempt) and published in one step
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from headrace.core.loop_turn import Steps, log_failure
 from headrace.errors import BrokerError, ConnectionForced, InternalError, PreconditionFailed
@@ -15,10 +14,8 @@ from headrace.server import process
 from headrace.server.native import topic_fields
 from headrace.server.native.bulk_reads import check_seen, check_uuid, source_of
 from headrace.server.native.channel import Channel
+from headrace.server.native.session import Handler, Session
 from headrace.wire.native.payloads import Op, Request, pack, unpack_trusted
-
-if TYPE_CHECKING:
-    from headrace.server.native.session import Handler, Session
 
 MAX_BATCH = (1 << 62) - 1
 MAX_PIN_BYTES = 1 << 50

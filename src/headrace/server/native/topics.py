@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from headrace.core.topics.async_engine import (
     AsyncTopicEngine,
@@ -18,11 +18,9 @@ from headrace.errors import NotAllowed
 from headrace.model.topics.message_priority import Priority
 from headrace.server.native import topic_fields as values
 from headrace.server.native.channel import Channel, ChannelRead
+from headrace.server.native.session import Handler, Session
 from headrace.store.topics.types import PriorityLag, TopicInfo
 from headrace.wire.native.payloads import Op, Request
-
-if TYPE_CHECKING:
-    from headrace.server.native.session import Handler, Session
 
 T = TypeVar("T")
 MAX_WAITING = 256  # reads of a channel that wait for messages

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headrace.core.exchange import DIRECT_TO_QUEUE, Exchange, Target, freeze
 from headrace.errors import CommandInvalid, NotFound
 from headrace.server.native.channel import Channel
 from headrace.server.native.checks import check_binding_key, checked_arguments
+from headrace.server.native.session import Handler, Session
 from headrace.wire.native.payloads import Op, Request
-
-if TYPE_CHECKING:
-    from headrace.server.native.session import Handler, Session
-
 
 # -- exchanges ----------------------------------------------------------------------------------
 

@@ -167,8 +167,7 @@ class Session(BaseSession):
         data = command_bytes(request.answer(code, ext, body, remark))
         if position:
             self._waiting.append((position, data))
-            if not self.marked:
-                self.turn.mark_session(self)
+            self.output.mark()
         else:
             self.send_bytes(data)
 
@@ -191,7 +190,7 @@ class Session(BaseSession):
     def confirm_publishes(self) -> bool:
         waiting, durable = self._waiting, self.broker.storage.durable
         while waiting and waiting[0][0] <= durable:
-            self.out.append(waiting.popleft()[1])
+            self.output.parts.append(waiting.popleft()[1])
         return bool(waiting)
 
     # -- rights ---------------------------------------------------------------------------------
@@ -223,8 +222,7 @@ class Session(BaseSession):
         self.closing = self.ending = True  # once everything before the fault is answered
         self.release()
         self.transport.close_after(CLOSE_SECONDS)
-        if not self.marked:
-            self.turn.mark_session(self)
+        self.output.mark()
 
     def force_close(self, reason: str) -> None:
         """The protocol has no close command; clients reconnect by themselves."""

@@ -59,7 +59,7 @@ def test_frames_are_cut_to_the_size_the_peer_wants(
 
     stage.publish_contents([make_content(Properties(), b"x" * 10_000, channel=3)])
 
-    assert max(len(frame) for _, _, frame in frames_in(b"".join(desk.out))) == 4096
+    assert max(len(frame) for _, _, frame in frames_in(b"".join(desk.output.parts))) == 4096
     assert desk.take() == [(7, deliver(1), "x" * 10_000)]
 
 
@@ -131,8 +131,8 @@ def test_a_full_socket_makes_the_queue_wait(
     stage.publish(b"x" * (OUT_HIGH + 1))
     stage.publish("later")
 
-    assert desk.is_full
-    assert desk.waiting_for_output == {queue}
+    assert desk.output.is_full
+    assert desk.output.waiting == {queue}
     assert ready(queue) == ["later"]
 
 

@@ -208,7 +208,7 @@ def test_a_transaction_publishes_at_commit_to_what_is_there_then(
     queue = stage.queue()
     assert ready(queue) == []
 
-    stage.turn.run(channel.transaction.commit(channel))
+    stage.turn.run(channel.transaction.commit(channel, publisher))
 
     assert ready(queue) == ["a"]
 

@@ -11,6 +11,7 @@ from typing import cast
 import pytest
 
 from headrace.core.broker import Broker
+from headrace.server.amqp.handlers import dispatch
 from headrace.server.amqp.handshake import PROTOCOL_HEADER, SessionLimits
 from headrace.server.amqp.session import Session
 from headrace.server.listener import ServerTransport
@@ -23,7 +24,7 @@ BEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
 
 class Wire:
-    """A link that goes nowhere, with a clock of its own."""
+    """A transport that goes nowhere, with a clock of its own."""
 
     peer_host, name, is_paused, certificate = "127.0.0.1", "test", False, None
 
@@ -85,7 +86,7 @@ def wire() -> Wire:
 @pytest.fixture
 def session(broker: Broker, wire: Wire) -> Session:
     """Opened at second 0, with heartbeats every 60 seconds."""
-    session = Session(broker, LIMITS, cast(ServerTransport, wire))
+    session = Session(broker, LIMITS, cast(ServerTransport, wire), dispatch)
     login = m.ConnectionStartOk({}, "PLAIN", b"\x00guest\x00guest", "en_US")
     session.receive(PROTOCOL_HEADER + m.method_frame(0, login))
     assert session.login is not None

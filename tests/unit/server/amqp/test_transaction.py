@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import cast
 
 import pytest
 
@@ -10,10 +11,11 @@ from headrace.core import loop_turn
 from headrace.core.queues.consumer import Consumer
 from headrace.errors import NotFound
 from headrace.server.amqp.channel import Channel
-from headrace.server.amqp.publisher import PREPARE_AT_ONCE
+from headrace.server.amqp.publisher import PREPARE_AT_ONCE, Publisher
 from headrace.server.amqp.transaction import Transaction
 from headrace.wire.amqp.methods import BasicPublish, method_frame
 from support.fake_loop import Stage, message, ready
+from support.fake_session import Desk
 
 MANY = 20 * PREPARE_AT_ONCE
 
@@ -31,18 +33,22 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_turn, "thread_time", lambda: next(ticks) / 1000)
 
 
+def publisher_of(channel: Channel) -> Publisher:
+    return cast(Desk, channel.owner).publisher
+
+
 def publish(channel: Channel, key: str, *bodies: str, exchange: str = "") -> None:
     contents = [message(one) for one in bodies]
     raw = method_frame(1, BasicPublish(exchange=exchange, routing_key=key))[11:-1]
     size = sum(map(len, contents))
-    channel.session.publisher.publish(channel, raw, 0, 1, contents, size)
+    publisher_of(channel).publish(channel, raw, 0, 1, contents, size)
 
 
 def commit(stage: Stage, channel: Channel) -> list[Exception | None]:
     """Begin a commit; what is returned gets its end."""
     ends: list[Exception | None] = []
     assert channel.transaction is not None
-    stage.turn.run(channel.transaction.commit(channel), ends.append)
+    stage.turn.run(channel.transaction.commit(channel, publisher_of(channel)), ends.append)
     return ends
 
 

@@ -16,8 +16,8 @@ from headrace.core.broker import Broker
 from headrace.model.passwords import LIGHT, PasswordHash
 from headrace.server import base_session as peer
 from headrace.server.listener import ServerTransport
-from headrace.server.native.handshake import SessionLimits
-from headrace.server.native.session import Session
+from headrace.server.native.handlers import dispatch
+from headrace.server.native.session import Session, SessionLimits
 from headrace.wire.native.payloads import Op, message
 
 LIMITS = SessionLimits(
@@ -26,9 +26,9 @@ LIMITS = SessionLimits(
 
 
 class Wire:
-    """A link that goes nowhere."""
+    """A transport that goes nowhere."""
 
-    peer, name, is_paused = "127.0.0.1", "test", False
+    peer_host, name, is_paused = "127.0.0.1", "test", False
 
     def __init__(self) -> None:
         self.written = b""
@@ -83,7 +83,7 @@ def wire() -> Wire:
 
 @pytest.fixture
 def session(broker: Broker, wire: Wire) -> Session:
-    session = Session(broker, LIMITS, cast(ServerTransport, wire), cast(FetchPool, None))
+    session = Session(broker, LIMITS, cast(ServerTransport, wire), cast(FetchPool, None), dispatch)
     session.receive(
         message(Op.HELLO, {"rid": 1, "version": 1, "user": "u", "password": "p"})
         + message(Op.CHANNEL_OPEN, {"rid": 2, "ch": 1})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from headrace.server.amqp.channel import Channel as AmqpChannel
 from headrace.server.base_channel import BaseChannel
 from headrace.server.base_session import BaseSession
 from headrace.server.http import replies, stats
@@ -15,16 +14,6 @@ from headrace.server.http.router import MANAGEMENT, SEES_VHOST, ApiRoute
 from headrace.server.http.sampler import window_of, with_details
 
 Item = tuple[BaseSession, BaseChannel]
-
-
-def _unconfirmed(channel: BaseChannel) -> int:
-    confirms = channel.confirms if isinstance(channel, AmqpChannel) else None
-    return confirms.published - confirms.answered if confirms is not None else 0
-
-
-def _uncommitted(channel: BaseChannel, kind: str) -> int:
-    transaction = channel.transaction if isinstance(channel, AmqpChannel) else None
-    return getattr(transaction, kind, 0) if transaction is not None else 0
 
 
 def _connection_details(item: Item) -> Row:
@@ -58,17 +47,15 @@ def _fields(call: ApiRequest) -> ListColumns[Item]:
             "node": lambda item: management.node,
             "state": lambda item: "flow" if item[0].transport.is_paused else "running",
             "connection_details": _connection_details,
-            "confirm": lambda item: getattr(item[1], "confirms", None) is not None,
-            "transactional": lambda item: getattr(item[1], "transaction", None) is not None,
+            "confirm": lambda item: item[1].status().confirms,
+            "transactional": lambda item: item[1].status().transactional,
             "consumer_count": lambda item: len(item[1].consumers),
             "prefetch_count": lambda item: item[1].default_prefetch,
-            "global_prefetch_count": lambda item: (
-                item[1].prefetch if isinstance(item[1], AmqpChannel) else 0
-            ),
+            "global_prefetch_count": lambda item: item[1].status().global_prefetch,
             "messages_unacknowledged": lambda item: item[1].unacked.count,
-            "messages_unconfirmed": lambda item: _unconfirmed(item[1]),
-            "messages_uncommitted": lambda item: _uncommitted(item[1], "publishes"),
-            "acks_uncommitted": lambda item: _uncommitted(item[1], "acks"),
+            "messages_unconfirmed": lambda item: item[1].status().unconfirmed,
+            "messages_uncommitted": lambda item: item[1].status().uncommitted_publishes,
+            "acks_uncommitted": lambda item: item[1].status().uncommitted_acks,
             "pending_raft_commands": lambda item: 0,
             "message_stats": message_stats,
             "idle_since": lambda item: sampler.idle_since(item[1]),
