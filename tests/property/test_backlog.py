@@ -25,7 +25,7 @@ requests = st.one_of(
     appends,
     st.tuples(st.just("take"), st.integers(1, 60)),
     st.tuples(st.just("deal"), st.integers(1, 90), st.integers(2, 5)),
-    st.tuples(st.just("put_back"), st.integers(1, 6), st.randoms(use_true_random=False)),
+    st.tuples(st.just("requeue"), st.integers(1, 6), st.randoms(use_true_random=False)),
     st.tuples(st.just("put_back_part"), st.integers(0, 50), st.integers(1, 50)),
     st.tuples(st.just("expire"), st.integers(0, 10)),
     st.tuples(st.just("clear")),
@@ -88,7 +88,7 @@ class Pair:
         assert list(run.offsets) == [item.key[1] for item in expected]
         assert run.size == sum(map(len, run.contents))
 
-    def put_back(self, count: int, random: object) -> None:
+    def requeue(self, count: int, random: object) -> None:
         random.shuffle(self.out)  # type: ignore[attr-defined]
         back, self.out = self.out[:count], self.out[count:]
         self.give(back)
@@ -102,7 +102,7 @@ class Pair:
     def give(self, runs: list[Run]) -> None:
         self.model += [self.items[offset] for run in runs for offset in run.offsets]
         self.model.sort(key=lambda item: item.key)
-        self.real.put_back(runs)
+        self.real.requeue(runs)
 
     def expire(self, now: int) -> None:
         gone = [content for run in self.real.take_expired(now) for content in run.contents]
@@ -154,7 +154,7 @@ def test_dealt_runs_come_back_in_order_whatever_is_acknowledged(
 
     for run in data.draw(st.permutations(dealt)):
         left = [at for at, offset in enumerate(run.offsets) if offset not in acknowledged]
-        backlog.put_back([run.piece(slice(at, at + 1)) for at in left])
+        backlog.requeue([run.piece(slice(at, at + 1)) for at in left])
 
     returned = [offset for run in backlog.runs() for offset in run.offsets]
     assert returned == [number for number in range(count) if number not in acknowledged]

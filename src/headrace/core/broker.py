@@ -66,8 +66,6 @@ class Broker:
         self.timers = Timers(self.clock, loop)
         self.turn = turn or LoopTurn(loop)
         self.storage = storage or Storage(self.turn)
-        self.turn.before_writing = self.storage.flush
-        self.storage.before_tidying = self._expire_topics
         self.alarms = Alarms(
             self.timers, directory, memory_limit=memory_limit, disk_free_limit=disk_free_limit
         )
@@ -77,13 +75,14 @@ class Broker:
         self.churn = Churn()
         self.parameters = Parameters(self.storage)
         self.reports = Reports(self.parameters)
-        self.users = Users(self.storage, self.vhosts, loopback_users=loopback_users)
-        self.users.on_change = self._user_changed
+        self.users = Users(
+            self.storage, self.vhosts, self._user_changed, loopback_users=loopback_users
+        )
         self.ensure_vhost(DEFAULT_VHOST)
 
     def start(self) -> None:
         self.alarms.start()
-        self.storage.start_tidying(self.timers)
+        self.storage.start_tidying(self.timers, self._expire_topics)
 
     # -- vhosts ---------------------------------------------------------------------------------
 

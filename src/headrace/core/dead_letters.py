@@ -1,40 +1,49 @@
-"""Dead letters: what a queue gives up goes to its dead-letter exchange, with its history.
+"""Dead letters: messages published to the dead-letter exchange of their queue, with their history.
 
-The history is the header `x-death`, written as RabbitMQ writes it. A message that would go round
-for ever without anybody rejecting it is dropped.
+The history is the header `x-death`, written as RabbitMQ writes it. A message in a cycle of queues
+in which no consumer rejected it is dropped.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
+from headrace.core.clock import Clock
+from headrace.core.exchange import Exchange
+from headrace.core.queues.queue import Queue
+from headrace.core.routes import Routes
 from headrace.model.message import PublishedRun, Route, Run
 from headrace.model.x_death import add_death, is_cycle
 from headrace.wire.amqp.content import properties_of, with_properties
 from headrace.wire.amqp.properties import HeaderTable
 from headrace.wire.amqp.values import LongInt, Timestamp
 
-if TYPE_CHECKING:
-    from headrace.core.queues.queue import Queue
-    from headrace.core.vhost import Vhost
-
 
 class DeadLetters:
-    """Republishes given-up messages of one vhost."""
+    """Publishes the dead letters of one vhost."""
 
-    def __init__(self, vhost: Vhost) -> None:
-        self._vhost = vhost
+    def __init__(
+        self,
+        clock: Clock,
+        exchanges: Mapping[str, Exchange],
+        routes: Routes,
+        publish: Callable[[PublishedRun], object],
+    ) -> None:
+        self._clock = clock
+        self._exchanges = exchanges
+        self._routes = routes
+        self._publish = publish
 
-    def bury(self, queue: Queue, runs: list[Run], reason: str) -> None:
+    def publish(self, queue: Queue, run: Run, reason: str) -> None:
         """Publish the messages to the queue's dead-letter exchange; if it is gone, drop them."""
-        exchange = self._vhost.exchanges.get(queue.settings.dead_letter_exchange or "")
-        if exchange is None:
-            return
-        for run in runs:
+        exchange = self._exchanges.get(queue.settings.dead_letter_exchange or "")
+        if exchange is not None:
             for content in run.contents[run.start :]:
-                self._bury_one(queue, exchange.name, run, content, reason)
+                self._publish_one(queue, exchange.name, run, content, reason)
 
-    def _bury_one(self, queue: Queue, exchange: str, run: Run, content: bytes, reason: str) -> None:
+    def _publish_one(
+        self, queue: Queue, exchange: str, run: Run, content: bytes, reason: str
+    ) -> None:
         properties = properties_of(content)
         headers = properties.headers or HeaderTable(b"")
         carbon = _strings(headers.get("CC"))
@@ -44,7 +53,7 @@ class DeadLetters:
             reason=reason,
             exchange=run.route.exchange,
             routing_keys=[run.route.key, *carbon],
-            time=int(self._vhost.clock.wall_seconds()),
+            time=int(self._clock.wall_seconds()),
             original_expiration=properties.expiration,
         )
         headers.set("x-death", [_typed(entry) for entry in history])
@@ -61,9 +70,9 @@ class DeadLetters:
             headers.remove("CC")
         properties.headers = headers
         properties.expiration = None
-        self._publish(exchange, keys, with_properties(content, properties), run, history)
+        self._publish_to(exchange, keys, with_properties(content, properties), run, history)
 
-    def _publish(
+    def _publish_to(
         self,
         exchange: str,
         keys: list[str],
@@ -72,11 +81,11 @@ class DeadLetters:
         history: list[dict[str, object]],
     ) -> None:
         headers = properties_of(content).headers
-        found = self._vhost.routes.find(exchange, keys, headers.as_dict() if headers else {})
+        found = self._routes.find(exchange, keys, headers.as_dict() if headers else {})
         targets = [one for one in found.destinations if not is_cycle(history, one.name)]
         if targets:
             route = Route(exchange, keys[0], targets)
-            self._vhost.publish(
+            self._publish(
                 PublishedRun(
                     route,
                     [content],

@@ -323,7 +323,7 @@ def _is_kept(thing: object) -> bool:
 def _exported_queue(queue: Queue) -> dict[str, Any]:
     return {
         "name": queue.name,
-        "vhost": queue.vhost.name,
+        "vhost": queue.services.name,
         "durable": queue.durable,
         "auto_delete": queue.auto_delete,
         "arguments": dict(queue.arguments),

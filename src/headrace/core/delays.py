@@ -1,24 +1,23 @@
 """Delayed messages: exchanges of type x-delayed-message hold a message for its `x-delay`.
 
-Such an exchange is reached through a Waiting destination, which lets undelayed messages pass and
-keeps the others until their time has come; then they are routed as if just published.
+Routes to such an exchange end at its DelayedMessageQueue, which lets undelayed messages pass and
+keeps the others until they are due; then they are routed as if just published.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from headrace.core.exchange import Exchange
+from headrace.core.routes import Routes
+from headrace.core.vhost_services import VhostServices
 from headrace.model.message import PublishedRun, Route
 from headrace.store.api.message_log import DurabilityLevel, RecordDestination
 from headrace.store.api.rows import QueueRow
 from headrace.wire.amqp.content import properties_of, with_properties
 from headrace.wire.amqp.properties import Properties
-
-if TYPE_CHECKING:
-    from headrace.core.exchange import Exchange
-    from headrace.core.vhost import Vhost
 
 # As the plugin: about 49 days. More is taken for an accident, not for a wish.
 MAX_DELAY_MS = (1 << 32) - 1
@@ -27,17 +26,24 @@ NAME_PREFIX = "amq.delayed."
 
 
 class DelayedMessageQueue:
-    """The place where messages of one delayed exchange wait.
+    """The delayed messages of one exchange.
 
-    Persistent ones of a durable exchange are in the log meanwhile, as in a queue of their own;
-    when their time has come they leave it and enter their queues in one step.
+    Persistent ones of a durable exchange are in the log meanwhile, under a queue number; when they
+    are due they leave it and enter their queues in one atomic group.
     """
 
-    __slots__ = ("_exchange", "_next_offset", "_vhost", "count", "name", "number")
+    __slots__ = ("_exchange", "_next_offset", "_publish", "_services", "count", "name", "number")
 
-    def __init__(self, vhost: Vhost, exchange: Exchange, number: int | None = None) -> None:
-        self._vhost = vhost
+    def __init__(
+        self,
+        services: VhostServices,
+        exchange: Exchange,
+        publish: Callable[[Exchange, PublishedRun, bytes, Properties], int],
+        number: int | None = None,
+    ) -> None:
+        self._services = services
         self._exchange = exchange
+        self._publish = publish
         # A name no queue can have: a dead letter that comes here has not come round to its queue.
         self.name = NAME_PREFIX + exchange.name
         self.number = number  # in the log
@@ -57,24 +63,24 @@ class DelayedMessageQueue:
             properties = properties_of(content)
             delay = _delay_of(properties)
             if delay <= 0:
-                position = self._release(batch, content, properties)
+                position = self._publish(self._exchange, batch, content, properties)
             else:
                 # The header stays, turned negative: the receiver sees that the wait is over.
                 assert properties.headers is not None
                 properties.headers.set("x-delay", -delay)
                 waiting = with_properties(content, properties)
                 offset, position = self._store(later, waiting)
-                self._wait(later, waiting, offset, self._vhost.clock.now_ms() + delay)
+                self._wait(later, waiting, offset, self._services.clock.now_ms() + delay)
             batch.position = max(batch.position, position)
         return True
 
     def _wait(self, batch: PublishedRun, content: bytes, offset: int | None, due_ms: int) -> None:
         self.count += 1
-        self._vhost.timers.at(due_ms, partial(self._due, batch, content, offset))
+        self._services.timers.at(due_ms, partial(self._due, batch, content, offset))
 
     def _store(self, batch: PublishedRun, content: bytes) -> tuple[int | None, int]:
-        """Put the message into the log; returns its offset and the position to wait for."""
-        log = self._vhost.storage.log
+        """Append the message to the log; returns its offset and the position to wait for."""
+        log = self._services.storage.log
         if not batch.persistent or not self._exchange.durable or log is None:
             return None, 0
         if self.number is None:
@@ -95,19 +101,19 @@ class DelayedMessageQueue:
         return offset, position
 
     def _new_number(self) -> int | None:
-        """A place of its own in the log."""
-        storage = self._vhost.storage
+        """The number of these messages in the log."""
+        storage = self._services.storage
         number = storage.new_queue_number()
         if number is not None:
-            storage.save(QueueRow(number, uuid4().hex, self._vhost.name, self.name))
+            storage.save(QueueRow(number, uuid4().hex, self._services.name, self.name))
         return number
 
     def restore(self) -> None:
-        """Go on waiting after a restart; what is overdue goes at once, in the order it was due."""
-        log = self._vhost.storage.log
+        """Wait again after a restart; what is overdue is published at once, in order."""
+        log = self._services.storage.log
         assert log is not None and self.number is not None
         self._next_offset = log.reads.next_offset(self.number)
-        clock = self._vhost.clock
+        clock = self._services.clock
         since_wall = clock.now_ms() - clock.expiry_ms()
         start = 0
         while start < self._next_offset:
@@ -127,62 +133,73 @@ class DelayedMessageQueue:
 
     def _due(self, batch: PublishedRun, content: bytes, offset: int | None) -> None:
         self.count -= 1
-        storage = self._vhost.storage
+        storage = self._services.storage
         with storage.atomic():
-            self._release(batch, content, properties_of(content))
+            self._publish(self._exchange, batch, content, properties_of(content))
             if offset is not None and self.number is not None and storage.log is not None:
                 storage.log.settle(self.number, range(offset, offset + 1))
 
-    def _release(self, batch: PublishedRun, content: bytes, properties: Properties) -> int:
-        if self._vhost.exchanges.get(self._exchange.name) is not self._exchange:
-            return 0  # deleted meanwhile: there is nowhere to go
+
+class DelayedExchanges:
+    """The delayed messages of a vhost, by exchange."""
+
+    def __init__(
+        self,
+        services: VhostServices,
+        exchanges: Mapping[str, Exchange],
+        routes: Routes,
+        publish: Callable[[PublishedRun], object],
+    ) -> None:
+        self._services = services
+        self._exchanges = exchanges
+        self._routes = routes
+        self._publish = publish
+        self._by_exchange: dict[Exchange, DelayedMessageQueue] = {}
+
+    def of(self, exchange: Exchange) -> DelayedMessageQueue:
+        return self._by_exchange.get(exchange) or self._add(exchange)
+
+    def _add(self, exchange: Exchange, number: int | None = None) -> DelayedMessageQueue:
+        delayed = DelayedMessageQueue(self._services, exchange, self._publish_due, number)
+        self._by_exchange[exchange] = delayed
+        return delayed
+
+    def _publish_due(
+        self, exchange: Exchange, batch: PublishedRun, content: bytes, properties: Properties
+    ) -> int:
+        """Route a message that need not wait; returns the position of the log to wait for."""
+        if self._exchanges.get(exchange.name) is not exchange:
+            return 0  # deleted meanwhile
         headers = properties.headers.as_dict() if properties.headers else {}
         key = batch.route.key
         carbon = headers.get("CC")
         copies = carbon if isinstance(carbon, list) else []
-        queues = self._vhost.routes.walk(self._exchange, [key, *copies], headers, inside=True)
-        released = PublishedRun(
-            Route(batch.route.exchange, key, queues.destinations),
+        found = self._routes.walk(exchange, [key, *copies], headers, inside=True)
+        due = PublishedRun(
+            Route(batch.route.exchange, key, found.destinations),
             [content],
             len(content),
             channel_number=batch.channel_number,
             persistent=batch.persistent,
             ttl_ms=batch.ttl_ms,
         )
-        self._vhost.publish(released)
-        return released.position
-
-
-class DelayedExchanges:
-    """Where the messages of a vhost's delayed exchanges wait."""
-
-    def __init__(self, vhost: Vhost) -> None:
-        self._vhost = vhost
-        self._by_exchange: dict[Exchange, DelayedMessageQueue] = {}
-
-    def of(self, exchange: Exchange) -> DelayedMessageQueue:
-        waiting = self._by_exchange.get(exchange)
-        if waiting is None:
-            waiting = self._by_exchange[exchange] = DelayedMessageQueue(self._vhost, exchange)
-        return waiting
+        self._publish(due)
+        return due.position
 
     def restore(self, row: QueueRow) -> None:
-        """Messages found in the log go on waiting."""
-        exchange = self._vhost.exchanges.get(row.name.removeprefix(NAME_PREFIX))
+        """Messages found in the log wait again."""
+        exchange = self._exchanges.get(row.name.removeprefix(NAME_PREFIX))
         if exchange is not None and exchange.delayed:
-            waiting = self._by_exchange[exchange] = DelayedMessageQueue(
-                self._vhost, exchange, row.id
-            )
-            waiting.restore()
+            self._add(exchange, row.id).restore()
 
-    def forget(self, exchange: Exchange) -> None:
-        """The exchange is gone, and what waited in it has nowhere to go."""
-        waiting = self._by_exchange.pop(exchange, None)
-        if waiting is not None and waiting.number is not None:
-            storage = self._vhost.storage
-            storage.delete(QueueRow(waiting.number, "", self._vhost.name, waiting.name))
+    def remove(self, exchange: Exchange) -> None:
+        """The exchange is deleted, and its delayed messages with it."""
+        delayed = self._by_exchange.pop(exchange, None)
+        if delayed is not None and delayed.number is not None:
+            storage = self._services.storage
+            storage.delete(QueueRow(delayed.number, "", self._services.name, delayed.name))
             if storage.log is not None:
-                storage.log.space.delete_queue(waiting.number)
+                storage.log.space.delete_queue(delayed.number)
 
 
 def _raw_delay(properties: Properties) -> int:

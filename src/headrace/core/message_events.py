@@ -1,27 +1,24 @@
-"""What happened to messages: the system topic `$events`, for reports and life lines.
+"""Message events: the system topic `$events`, for reports and the history of a message.
 
-Queues note offsets as they go; once a second neighbouring ones are merged to ranges, and what was
-noted becomes one entry of the topic for each queue and kind. A crash loses the last second.
+Queues record offsets as they go; once a second adjacent ones are merged to ranges and appended to
+the topic, one entry for each queue and kind. A crash loses the last second.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
+from headrace.core.clock import Timer
+from headrace.core.vhost_services import VhostServices
 from headrace.model.retention import Retention
 from headrace.store.topics.types import Entry, TopicSpec
-
-if TYPE_CHECKING:
-    from headrace.core.clock import Timer
-    from headrace.core.queues.queue import Queue
-    from headrace.core.vhost import Vhost
 
 TOPIC = "$events"
 RETENTION = Retention(24 * 3_600_000, 256 << 20)
 EVERY_MS = 1000
-NOTES_AT_ONCE = 100_000  # then it is time to write, whatever the clock says
+NOTES_AT_ONCE = 100_000  # then they are written before the second is over
 RANGES_PER_ENTRY = 2000
 
 ACKNOWLEDGED, REDELIVERED, EXPIRED = "acknowledged", "redelivered", "expired"
@@ -31,50 +28,61 @@ Note = tuple[Sequence[int], str]  # offsets in rising order, the consumer
 Range = tuple[int, int, str]  # first, last, the consumer; "" when there are several
 
 
+class EventSource(Protocol):
+    """The queue that something happened in."""
+
+    name: str
+    uuid: str
+
+
 class MessageEvents:
-    """Those of one vhost. Nothing is noted unless it is switched on."""
+    """Events of one vhost. Nothing is recorded unless ``on`` is set."""
 
-    __slots__ = ("_count", "_notes", "_timer", "_vhost", "on")
+    __slots__ = ("_append", "_count", "_notes", "_services", "_timer", "on")
 
-    def __init__(self, vhost: Vhost) -> None:
-        self._vhost = vhost
-        self._notes: dict[tuple[Queue, str], list[Note]] = {}
+    def __init__(
+        self, services: VhostServices, append: Callable[[TopicSpec, list[Entry]], object]
+    ) -> None:
+        self._services = services
+        self._append = append  # to a topic, which is created if it is missing
+        self._notes: dict[tuple[EventSource, str], list[Note]] = {}
         self._timer: Timer | None = None
         self._count = 0
         self.on = False
 
-    def note(self, queue: Queue, kind: str, offsets: Sequence[int], consumer: str = "") -> None:
-        """Only for stored messages: others cannot be found by their offset."""
+    def note(
+        self, queue: EventSource, kind: str, offsets: Sequence[int], consumer: str = ""
+    ) -> None:
+        """Record an event of stored messages: others cannot be found by their offset."""
         notes = self._notes.get((queue, kind))
         if notes is None:
             notes = self._notes[queue, kind] = []
             if self._timer is None:
-                self._timer = self._vhost.timers.after(EVERY_MS, self.flush)
+                self._timer = self._services.timers.after(EVERY_MS, self.flush)
         notes.append((offsets, consumer))
         self._count += 1
         if self._count >= NOTES_AT_ONCE:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was noted."""
+        """Append what was recorded."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         notes, self._notes, self._count = self._notes, {}, 0
-        if not notes or self._vhost.storage.log is None:
+        if not notes or self._services.storage.log is None:
             return
-        now = int(self._vhost.clock.wall_seconds() * 1000)
+        now = int(self._services.clock.wall_seconds() * 1000)
         entries = [
             _entry(queue, kind, now, ranges[start : start + RANGES_PER_ENTRY])
             for (queue, kind), noted in notes.items()
             for ranges in (list(merged(noted)),)
             for start in range(0, len(ranges), RANGES_PER_ENTRY)
         ]
-        topic, _ = self._vhost.topics.log.make(TopicSpec(TOPIC, 1, RETENTION))
-        topic.append(entries)
+        self._append(TopicSpec(TOPIC, 1, RETENTION), entries)
 
 
-def _entry(queue: Queue, kind: str, now: int, ranges: list[Range]) -> Entry:
+def _entry(queue: EventSource, kind: str, now: int, ranges: list[Range]) -> Entry:
     body = {
         "destination": queue.name,
         "uuid": queue.uuid,

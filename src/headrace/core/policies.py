@@ -5,35 +5,17 @@ Operator policies bound what policies set. As in RabbitMQ they are kept as param
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 from headrace.core.access import audit
-from headrace.errors import NotFound, PreconditionFailed
-from headrace.model.policy import Policy, bounded, effective
-from headrace.model.queue_arguments import queue_settings
+from headrace.core.exchange import Exchange
+from headrace.core.vhost_services import VhostServices
+from headrace.errors import NotFound
+from headrace.model.policy import NO_POLICIES, AppliedPolicies, Policy, bounded, effective
 from headrace.store.api.rows import ParameterRow, PolicyRow
 
-if TYPE_CHECKING:
-    from headrace.core.exchange import Exchange
-    from headrace.core.vhost import Vhost
-
-
-logger = logging.getLogger(__name__)
-
 OPERATOR_POLICY: Final = "operator_policy"  # the component of their parameters
-
-
-class AppliedPolicies(NamedTuple):
-    """What counts for one queue: names of policies, and the settings they make together."""
-
-    policy: str | None = None
-    operator_policy: str | None = None
-    definition: Mapping[str, object] = {}
-
-
-NO_POLICIES: Final = AppliedPolicies()
 
 
 class Policies(Mapping[str, Policy]):
@@ -41,8 +23,9 @@ class Policies(Mapping[str, Policy]):
 
     called = "policy"
 
-    def __init__(self, vhost: Vhost) -> None:
-        self._vhost = vhost
+    def __init__(self, services: VhostServices, changed: Callable[[], None]) -> None:
+        self._services = services
+        self._changed = changed  # applies all policies of the vhost
         self._by_name: dict[str, Policy] = {}
 
     def __getitem__(self, name: str) -> Policy:
@@ -62,22 +45,22 @@ class Policies(Mapping[str, Policy]):
 
     def set(self, policy: Policy) -> None:
         self._by_name[policy.name] = policy
-        self._vhost.storage.save(self._row(policy))
+        self._services.storage.save(self._row(policy))
         audit.record(
             f"{self.called} set",
-            vhost=self._vhost.name,
+            vhost=self._services.name,
             policy=policy.name,
             pattern=policy.pattern,
         )
-        _apply(self._vhost)
+        self._changed()
 
     def clear(self, name: str) -> None:
         policy = self._by_name.pop(name, None)
         if policy is None:
-            raise NotFound(f"no {self.called} '{name}' in vhost '{self._vhost.name}'")
-        self._vhost.storage.delete(self._row(policy))
-        audit.record(f"{self.called} cleared", vhost=self._vhost.name, policy=name)
-        _apply(self._vhost)
+            raise NotFound(f"no {self.called} '{name}' in vhost '{self._services.name}'")
+        self._services.storage.delete(self._row(policy))
+        audit.record(f"{self.called} cleared", vhost=self._services.name, policy=name)
+        self._changed()
 
     def _row(self, policy: Policy) -> PolicyRow | ParameterRow:
         one = policy
@@ -107,10 +90,12 @@ class OperatorPolicies(Policies):
         return ParameterRow(policy.vhost, OPERATOR_POLICY, policy.name, {"value": policy.as_json()})
 
 
-def policies_for(vhost: Vhost, name: str, arguments: Mapping[str, object]) -> AppliedPolicies:
-    """What counts for the queue of that name."""
-    policy = vhost.policies.for_queue(name, arguments)
-    operator = vhost.operator_policies.for_queue(name, arguments)
+def applied_policies(
+    policies: Policies, operator_policies: Policies, name: str, arguments: Mapping[str, object]
+) -> AppliedPolicies:
+    """The policies of the queue of that name, and the settings they make together."""
+    policy = policies.for_queue(name, arguments)
+    operator = operator_policies.for_queue(name, arguments)
     if policy is None and operator is None:
         return NO_POLICIES
     return AppliedPolicies(
@@ -118,30 +103,3 @@ def policies_for(vhost: Vhost, name: str, arguments: Mapping[str, object]) -> Ap
         operator.name if operator else None,
         bounded(policy, operator),
     )
-
-
-def _apply(vhost: Vhost) -> None:
-    for queue in vhost.queues.values():
-        queue.policies = policies_for(vhost, queue.name, queue.arguments)
-        queue.configure(queue_settings(queue.arguments, queue.policies.definition))
-    for exchange in vhost.exchanges.values():
-        vhost.policies.apply_to(exchange)
-    vhost.routes.changed()
-
-
-def restore_operator_policies(
-    vhosts: Mapping[str, Vhost], rows: Iterable[ParameterRow]
-) -> list[ParameterRow]:
-    """Take the operator policies out of stored parameters, before there are queues; the rest."""
-    for row in rows:
-        if row.component == OPERATOR_POLICY:
-            try:
-                value: Any = row.settings["value"]
-                policy = Policy.from_json(row.name, row.vhost, value, is_operator=True)
-                vhosts[row.vhost].operator_policies.restore(policy)
-            except (PreconditionFailed, LookupError, TypeError) as error:
-                logger.error(
-                    "operator policy '%s' of vhost '%s' is not valid and is ignored: %s",
-                    row.name, row.vhost, error,
-                )  # fmt: skip
-    return [row for row in rows if row.component != OPERATOR_POLICY]

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from typing import Any
 
 from headrace.core.broker import Broker
 from headrace.core.delays import NAME_PREFIX
 from headrace.core.exchange import Target
-from headrace.core.policies import restore_operator_policies
+from headrace.core.policies import OPERATOR_POLICY
 from headrace.core.spark_support.staged_batches import NAME_PREFIX as PUBLISHED_PREFIX
 from headrace.core.vhost import Vhost
-from headrace.errors import BrokerError
+from headrace.errors import BrokerError, PreconditionFailed
 from headrace.model.policy import Policy
 from headrace.store.api.metadata import Declarations
-from headrace.store.api.rows import BindingRow, CursorRow, QueueRow, RetryRow, Row
+from headrace.store.api.rows import BindingRow, CursorRow, ParameterRow, QueueRow, RetryRow, Row
 
 logger = logging.getLogger(__name__)
 
@@ -94,3 +95,21 @@ def _bind(broker: Broker, binding: BindingRow) -> None:
     name = binding.destination
     target: Target = vhost.get_queue(name) if binding.to_queue else vhost.get_exchange(name)
     vhost.bind(binding.source, target, binding.key, binding.arguments)
+
+
+def restore_operator_policies(
+    vhosts: Mapping[str, Vhost], rows: Iterable[ParameterRow]
+) -> list[ParameterRow]:
+    """Restore the operator policies among stored parameters, before there are queues; the rest."""
+    for row in rows:
+        if row.component == OPERATOR_POLICY:
+            try:
+                value: Any = row.settings["value"]
+                policy = Policy.from_json(row.name, row.vhost, value, is_operator=True)
+                vhosts[row.vhost].operator_policies.restore(policy)
+            except (PreconditionFailed, LookupError, TypeError) as error:
+                logger.error(
+                    "ignored the invalid operator policy '%s' of vhost '%s': %s",
+                    row.name, row.vhost, error,
+                )  # fmt: skip
+    return [row for row in rows if row.component != OPERATOR_POLICY]

@@ -1,19 +1,17 @@
-"""Where messages of a vhost go: the walk through its exchanges, and the routes found so far."""
+"""Routes of a vhost: the walk from an exchange to its destinations, and the route cache."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from itertools import count
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 from headrace.core.exchange import Exchange, Target
 from headrace.core.loop_turn import Steps
-from headrace.core.reply_to import PREFIX
-from headrace.errors import AccessRefused
+from headrace.core.queues.queue import Queue
+from headrace.core.reply_to import PREFIX, ReplyAddresses
+from headrace.errors import AccessRefused, NotFound
 from headrace.model.message import Destination, Route
-
-if TYPE_CHECKING:
-    from headrace.core.vhost import Vhost
 
 MAX_CACHED = 8192
 PREPARE_AGAIN = 3  # times that routes may change during long work
@@ -27,15 +25,16 @@ class DefaultRouter:
     kind: ClassVar[str] = "direct"
     by_headers: ClassVar[bool] = False
 
-    def __init__(self, vhost: Vhost) -> None:
-        self._vhost = vhost
+    def __init__(self, queues: Mapping[str, Queue], replies: ReplyAddresses) -> None:
+        self._queues = queues
+        self._replies = replies
 
     def match(self, key: str, headers: Mapping[str, object]) -> tuple[Target, ...]:
-        queue = self._vhost.queues.get(key)
+        queue = self._queues.get(key)
         if queue is not None:
             return (queue,)
         if key.startswith(PREFIX):
-            address = self._vhost.replies.find(key)
+            address = self._replies.find(key)
             return (address,) if address else ()
         return ()
 
@@ -55,9 +54,18 @@ class WalkResult(NamedTuple):
 class Routes:
     """The routes of one vhost, cached until something changes."""
 
-    def __init__(self, vhost: Vhost) -> None:
+    def __init__(
+        self,
+        vhost: str,
+        exchanges: Mapping[str, Exchange],
+        queues: Mapping[str, Queue],
+        delayed: Callable[[Exchange], Destination],
+    ) -> None:
         self._vhost = vhost
-        self.epoch = 0  # changes whenever a route that somebody holds may have become wrong
+        self._exchanges = exchanges
+        self._queues = queues
+        self._delayed = delayed  # where messages of a delayed exchange wait
+        self.epoch = 0  # changes whenever a route that a publisher has cached may be wrong
         self._cached: dict[tuple[str, str], Route] = {}
 
     def changed(self) -> None:
@@ -65,11 +73,17 @@ class Routes:
         self.epoch += 1
         self._cached.clear()
 
+    def exchange(self, name: str) -> Exchange:
+        exchange = self._exchanges.get(name)
+        if exchange is None:
+            raise NotFound(f"no exchange '{name}' in vhost '{self._vhost}'")
+        return exchange
+
     def get(self, exchange_name: str, key: str) -> Route:
         """Where messages with this exchange and key go."""
         route = self._cached.get((exchange_name, key))
         if route is None:
-            found = self.walk(self._vhost.get_exchange(exchange_name), (key,), _NO_HEADERS)
+            found = self.walk(self.exchange(exchange_name), (key,), _NO_HEADERS)
             route = Route(exchange_name, key, found.destinations, by_headers=found.by_headers)
             if len(self._cached) >= MAX_CACHED:
                 self._cached.clear()
@@ -93,7 +107,7 @@ class Routes:
     def find(self, exchange_name: str, keys: Iterable[str], headers: Mapping[str, object]) -> Route:
         """The same for one message with its headers and all its keys (the first one is shown)."""
         keys = tuple(keys)
-        found = self.walk(self._vhost.get_exchange(exchange_name), keys, headers)
+        found = self.walk(self.exchange(exchange_name), keys, headers)
         return Route(exchange_name, keys[0], found.destinations)
 
     def walk(
@@ -104,12 +118,12 @@ class Routes:
         *,
         inside: bool = False,
     ) -> WalkResult:
-        """Every queue that wants the message, once, through bound and alternate exchanges.
+        """Every destination of the message, once, through bound and alternate exchanges.
 
-        ``inside``: it comes from the first exchange, in which it has waited, or whose topic has it.
+        ``inside``: the first exchange has the message already: it was delayed, or is in its topic.
         """
         keys = tuple(keys)
-        queues, exchanges = self._vhost.queues, self._vhost.exchanges
+        queues, exchanges = self._queues, self._exchanges
         seen = {start}
         todo = [start]
         found: dict[Destination, None] = {}
@@ -138,7 +152,7 @@ class Routes:
     def _stops_at(self, exchange: Exchange, found: dict[Destination, None]) -> bool:
         """A delayed exchange, or a topic: messages may go no further, or not yet."""
         if exchange.delayed:
-            found[self._vhost.delays.of(exchange)] = None
+            found[self._delayed(exchange)] = None
             return True
         if exchange.sink is not None:
             found[exchange.sink] = None

@@ -60,9 +60,10 @@ class Storage:
         self._stalled: list[Callable[[], None]] = []
         self.has_failed = False
         self.on_failure: Callable[[Exception], None] = lambda error: None
-        self.before_tidying: Callable[[], None] = lambda: None
         self._next_queue = 1
         self._timers: Timers
+        self._before_tidying: Callable[[], None]
+        turn.before_writing = self.flush  # the log begins its commit
 
     # -- metadata -------------------------------------------------------------------------------
 
@@ -206,14 +207,16 @@ class Storage:
         """Free space in the background: quickly while there is some to free."""
         busy = False
         try:
-            self.before_tidying()
+            self._before_tidying()
             self.flush()  # it may have settled messages, and no other commit is about to come
             busy = self.log is not None and self.log.compact_step()
         finally:  # an error is logged, and must not be the end of tidying
             self._timers.after(TIDY_BUSY_MS if busy else TIDY_IDLE_MS, self.tidy)
 
-    def start_tidying(self, timers: Timers) -> None:
+    def start_tidying(self, timers: Timers, before: Callable[[], None]) -> None:
+        """Tidy from now on; ``before`` ends what retention ends, each time."""
         self._timers = timers
+        self._before_tidying = before
         self.tidy()
 
     def close(self) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from headrace.core.access.limits import MAX_QUEUES, is_reached
+from headrace.core.clock import Clock, Timers
 from headrace.core.counters import VhostCounters
 from headrace.core.dead_letters import DeadLetters
 from headrace.core.delays import DelayedExchanges
 from headrace.core.exchange import KINDS, Exchange, Target
+from headrace.core.loop_turn import LoopTurn, Steps
 from headrace.core.message_events import MessageEvents
-from headrace.core.policies import OperatorPolicies, Policies, policies_for
+from headrace.core.policies import OperatorPolicies, Policies, applied_policies
 from headrace.core.queues.queue import Queue
 from headrace.core.reply_to import ReplyAddresses
 from headrace.core.routes import DefaultRouter, Routes
@@ -22,8 +23,10 @@ from headrace.core.spark_support.pipeline_status import Pipelines
 from headrace.core.spark_support.staged_batches import StagedBatches
 from headrace.core.storage import Storage
 from headrace.core.topics.exchange_bridge import PREFIX as TOPIC_PREFIX
-from headrace.core.topics.exchange_bridge import X_TOPIC, UnavailableTopicSink
+from headrace.core.topics.exchange_bridge import X_TOPIC, ExchangeBridge, UnavailableTopicSink
+from headrace.core.topics.log_engine import LogEngine
 from headrace.core.topics.registry import TopicRegistry
+from headrace.core.vhost_services import VhostServices
 from headrace.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from headrace.model.exchange_arguments import (
     Declaration,
@@ -32,6 +35,7 @@ from headrace.model.exchange_arguments import (
 )
 from headrace.model.message import PublishedRun
 from headrace.model.names import check_new_name, generated_queue_name
+from headrace.model.policy import AppliedPolicies
 from headrace.model.queue_arguments import (
     check_equivalent_queue,
     check_queue_arguments,
@@ -41,10 +45,6 @@ from headrace.model.routing.headers import check_arguments as check_headers_argu
 from headrace.store.api.message_log import DurabilityLevel, RecordDestination
 from headrace.store.api.rows import BindingRow, ExchangeRow, QueueRow
 from headrace.wire.amqp.values import type_name
-
-if TYPE_CHECKING:
-    from headrace.core.clock import Clock, Timers
-    from headrace.core.loop_turn import LoopTurn, Steps
 
 _PREDECLARED = (
     ("amq.direct", "direct", False),
@@ -73,25 +73,28 @@ class Vhost:
         self.clock = clock
         self.timers = timers
         self.turn = turn
+        self.services = services = VhostServices(name, clock, timers, turn, self.storage)
         self.queues: dict[str, Queue] = {}
         self.exchanges: dict[str, Exchange] = {}
-        self.policies = Policies(self)
-        self.operator_policies = OperatorPolicies(self)
+        self.policies = Policies(services, self._apply_policies)
+        self.operator_policies = OperatorPolicies(services, self._apply_policies)
         self.counters = VhostCounters()
         self.limits: dict[str, int] = {}
         self.created = 0  # queues, exchanges and bindings so far
         self.replies = ReplyAddresses()
-        self.dead_letters = DeadLetters(self)
-        self.topics = TopicRegistry(self)
-        self.pins = Pins(name, self.storage, clock)
-        self.pins.find = self._find_held
+        self.routes = Routes(
+            name, self.exchanges, self.queues, lambda exchange: self.delays.of(exchange)
+        )
+        self.delays = DelayedExchanges(services, self.exchanges, self.routes, self.publish)
+        self.dead_letters = DeadLetters(clock, self.exchanges, self.routes, self.publish)
+        self.pins = Pins(services, self._find_pin_target)
         self.pipelines = Pipelines(clock)
-        self.events = MessageEvents(self)
-        self.staging = StagedBatches(name, self.storage, timers)
-        self.routes = Routes(self)
-        self.delays = DelayedExchanges(self)
+        self.staging = StagedBatches(services)
+        bridge = ExchangeBridge(self.exchanges, self.routes, self.publish, self.remove_exchange)
+        self.topics = TopicRegistry(services, bridge, LogEngine(services, bridge, self.pins))
+        self.events = MessageEvents(services, self.topics.log.append_to)
         self._exclusive: dict[object, set[Queue]] = {}
-        self.exchanges[""] = Exchange("", "direct", router=DefaultRouter(self))
+        self.exchanges[""] = Exchange("", "direct", router=DefaultRouter(self.queues, self.replies))
         for exchange, kind, internal in _PREDECLARED:
             self.exchanges[exchange] = Exchange(exchange, kind, internal=internal)
 
@@ -129,10 +132,7 @@ class Vhost:
     # -- exchanges ------------------------------------------------------------------------------
 
     def get_exchange(self, name: str) -> Exchange:
-        exchange = self.exchanges.get(name)
-        if exchange is None:
-            raise NotFound(f"no exchange '{name}' in vhost '{self.name}'")
-        return exchange
+        return self.routes.exchange(name)
 
     def declare_exchange(
         self,
@@ -208,7 +208,7 @@ class Vhost:
         self.counters.published += exchange.published
         if exchange.durable:
             self.storage.delete(ExchangeRow(self.name, exchange.name, exchange.kind))
-        self.delays.forget(exchange)
+        self.delays.remove(exchange)
         self._in_shares(exchange.close())
         self._unbind_everywhere(exchange)
         self.routes.changed()
@@ -293,18 +293,21 @@ class Vhost:
             auto_delete=auto_delete,
             type_name=type_name,
         )
-        policies = policies_for(self, name, arguments)
+        policies = self._policies_of(name, arguments)
         number = stored.id if stored else None
         if durable and owner is None and stored is None:
             number = self.storage.new_queue_number()
         queue = Queue(
-            self,
+            self.services,
             name,
             durable=durable,
             auto_delete=auto_delete,
             owner=owner,
             arguments=arguments,
             settings=queue_settings(arguments, policies.definition),
+            message_events=self.events,
+            dead_letter=self.dead_letters.publish,
+            on_delete=self.remove_queue,
             number=number,
             uuid=stored.uuid if stored else uuid4().hex,
         )
@@ -423,6 +426,20 @@ class Vhost:
         if exchange.auto_delete and not exchange.is_bound and exchange.name in self.exchanges:
             self.remove_exchange(exchange)
 
+    # -- policies -------------------------------------------------------------------------------
+
+    def _policies_of(self, name: str, arguments: Mapping[str, object]) -> AppliedPolicies:
+        return applied_policies(self.policies, self.operator_policies, name, arguments)
+
+    def _apply_policies(self) -> None:
+        """A policy has changed: it takes effect on everything at once."""
+        for queue in self.queues.values():
+            queue.policies = self._policies_of(queue.name, queue.arguments)
+            queue.configure(queue_settings(queue.arguments, queue.policies.definition))
+        for exchange in self.exchanges.values():
+            self.policies.apply_to(exchange)
+        self.routes.changed()
+
     # -- life -----------------------------------------------------------------------------------
 
     def release_exclusive(self, connection: object) -> None:
@@ -440,15 +457,13 @@ class Vhost:
         self.topics.close()
         self.staging.close()
 
-    def _find_held(self, kind: str, name: str) -> PinTarget | None:
-        """A queue or topic whose messages have numbers in the log."""
+    def _find_pin_target(self, kind: str, name: str) -> PinTarget | None:
+        """A queue or topic whose messages are in the log."""
         if kind == "topic":
             topic = self.topics.log.topics.get(name)
-            return (
-                None
-                if topic is None
-                else PinTarget(kind, name, topic.uuid, topic.numbers_by_partition_id())
-            )
+            if topic is None:
+                return None
+            return PinTarget(kind, name, topic.uuid, topic.numbers_by_partition_id(), topic.queues)
         queue = self.queues.get(name)
         if queue is None or queue.number is None:
             return None

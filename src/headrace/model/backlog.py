@@ -1,6 +1,6 @@
-"""The messages a queue holds ready, in order. Pure: no I/O, no clock.
+"""The ready messages of a queue, in order. Pure: no I/O, no clock.
 
-A backlog is `returned` (requeued messages, by offset) before `ready` (in order of arrival).
+A backlog is `requeued` (by offset) before `ready` (in order of arrival) before what is paged out.
 Whatever was delivered had a lower offset than everything still ready, so this is queue order.
 """
 
@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Protocol
 
-from headrace.model.message import STASHED, Route, Run
+from headrace.model.message import PAGED_OUT, Route, Run
 
 # A run grows by small publishes up to here: enough to make the run's own cost vanish, little
 # enough that a half-consumed run does not hold much memory.
@@ -25,8 +25,8 @@ _SMALL = 32
 _EMPTY = Run(Route("", ""), [], range(0), 0)
 
 
-class BacklogTail(Protocol):
-    """Messages behind those in memory, kept elsewhere. In order; the count is exact."""
+class Paging(Protocol):
+    """Messages behind those in memory, paged out. In order; the count is exact."""
 
     count: int
     size: int
@@ -38,24 +38,24 @@ class BacklogTail(Protocol):
         """Remove some messages from the beginning and bring them into memory."""
 
     def load(self, run: Run) -> list[Run]:
-        """The messages of a stashed run, with contents."""
+        """The messages of a paged-out run, with contents."""
 
     def clear(self) -> list[Run]:
-        """Drop everything; the runs tell the offsets only."""
+        """Drop everything; the runs have offsets and no contents."""
 
 
 class Backlog:
     """One ordered sequence of runs."""
 
-    __slots__ = ("_tail", "count", "ready", "resident_limit", "returned", "size")
+    __slots__ = ("_paging", "count", "ready", "requeued", "resident_limit", "size")
 
-    def __init__(self, tail: BacklogTail | None = None, resident_limit: int = 0) -> None:
+    def __init__(self, paging: Paging | None = None, resident_limit: int = 0) -> None:
         self.ready: deque[Run] = deque()
-        self.returned: deque[Run] = deque()
-        self._tail = tail
-        self.resident_limit = resident_limit  # bytes in memory before the tail begins
-        self.count = tail.count if tail else 0  # all of them, also those in the tail
-        self.size = tail.size if tail else 0
+        self.requeued: deque[Run] = deque()
+        self._paging = paging
+        self.resident_limit = resident_limit  # bytes in memory before messages are paged out
+        self.count = paging.count if paging else 0  # all of them, also those paged out
+        self.size = paging.size if paging else 0
 
     def append(self, run: Run) -> None:
         """Add messages at the end; the run must not be used by the caller any more."""
@@ -63,11 +63,11 @@ class Backlog:
         n = len(contents)
         self.count += n
         self.size += run.size
-        tail = self._tail
-        if tail is not None and (
-            tail.count or self.size - tail.size > self.resident_limit + run.size
+        paging = self._paging
+        if paging is not None and (
+            paging.count or self.size - paging.size > self.resident_limit + run.size
         ):
-            tail.push(run)
+            paging.push(run)
             return
         ready = self.ready
         if n < _SMALL:
@@ -93,43 +93,43 @@ class Backlog:
         ready.append(run)
 
     @property
-    def away(self) -> tuple[int, int]:
+    def paged_out(self) -> tuple[int, int]:
         """How many messages are not in memory, and how many bytes."""
-        return (self._tail.count, self._tail.size) if self._tail is not None else (0, 0)
+        return (self._paging.count, self._paging.size) if self._paging is not None else (0, 0)
 
     def head(self) -> Run | None:
         """The run that holds the next message."""
-        if self.returned:
-            return self.returned[0]
+        if self.requeued:
+            return self.requeued[0]
         if not self.ready and self.count:
             self._refill()
         return self.ready[0] if self.ready else None
 
     def _refill(self) -> None:
-        """Bring the next messages of the tail into memory."""
-        tail = self._tail
-        while tail is not None and tail.count and not self.ready:
-            count, size = tail.count, tail.size
-            pulled = tail.pull()
+        """Page in the next messages."""
+        paging = self._paging
+        while paging is not None and paging.count and not self.ready:
+            count, size = paging.count, paging.size
+            pulled = paging.pull()
             self.ready.extend(pulled)
             # Damaged messages do not come back; the sizes of stored ones are estimates.
-            self.count += sum(map(len, pulled)) + tail.count - count
-            self.size += sum(run.size for run in pulled) + tail.size - size
+            self.count += sum(map(len, pulled)) + paging.count - count
+            self.size += sum(run.size for run in pulled) + paging.size - size
 
     def take(self, limit: int) -> Run:
         """Remove up to ``limit`` (>= 1) messages from the head: one run, at least one message.
 
-        Only with a tail may it be an empty run: when all of its messages turn out to be damaged.
+        The run is empty only when all paged-out messages turn out to be damaged.
         """
-        source = self.returned or self.ready
+        source = self.requeued or self.ready
         if not source:
             self._refill()
             source = self.ready
             if not source:
                 return _EMPTY
         run = source[0]
-        if run.contents is STASHED:
-            return self._take_stashed(limit)
+        if run.contents is PAGED_OUT:
+            return self._take_paged_out(limit)
         n = len(run.contents) - run.start
         if n > limit:
             part = run.split(limit)
@@ -145,20 +145,20 @@ class Backlog:
             run.start = 0
         return run
 
-    def _take_stashed(self, limit: int) -> Run:
-        """The head is a returned run whose contents are only stored: load it first."""
-        assert self._tail is not None, "only stored messages are stashed"
-        run = self.returned.popleft()
+    def _take_paged_out(self, limit: int) -> Run:
+        """The head is a requeued run whose contents are only stored: load it first."""
+        assert self._paging is not None, "only stored messages are paged out"
+        run = self.requeued.popleft()
         self.count -= len(run)
         self.size -= run.size
-        for loaded in reversed(self._tail.load(run)):
-            self.returned.appendleft(loaded)
+        for loaded in reversed(self._paging.load(run)):
+            self.requeued.appendleft(loaded)
             self.count += len(loaded)
             self.size += loaded.size
         return self.take(limit)
 
-    def put_back(self, runs: Iterable[Run]) -> None:
-        """Return messages to their places."""
+    def requeue(self, runs: Iterable[Run]) -> None:
+        """Put messages back in queue order."""
         runs = [run for run in runs if len(run)]
         for run in runs:
             self.count += len(run)
@@ -166,14 +166,14 @@ class Backlog:
         if not runs:
             return
         runs = merge(runs)
-        returned = self.returned
-        # A consumer that gives back message by message does it in order: no need to sort then.
-        if not returned or returned[-1].offsets[-1] < runs[0].offsets[runs[0].start]:
-            returned.extend(runs)
-        elif runs[-1].offsets[-1] < returned[0].offsets[returned[0].start]:
-            returned.extendleft(reversed(runs))
+        requeued = self.requeued
+        # A consumer that requeues message by message does it in order: no need to sort then.
+        if not requeued or requeued[-1].offsets[-1] < runs[0].offsets[runs[0].start]:
+            requeued.extend(runs)
+        elif runs[-1].offsets[-1] < requeued[0].offsets[requeued[0].start]:
+            requeued.extendleft(reversed(runs))
         else:
-            self.returned = deque(merge(runs + list(returned)))
+            self.requeued = deque(merge(runs + list(requeued)))
 
     def take_expired(self, now: int, limit: int = sys.maxsize) -> list[Run]:
         """Remove messages at the head whose time has come (``expires`` <= now); about ``limit``."""
@@ -191,18 +191,18 @@ class Backlog:
         return head.expires if head else None
 
     def clear(self) -> list[Run]:
-        """Remove and return everything; what was in the tail comes without contents."""
-        runs = list(self.returned) + list(self.ready)
-        if self._tail is not None:
-            runs += self._tail.clear()
-        self.returned.clear()
+        """Remove and return everything; what was paged out comes without contents."""
+        runs = list(self.requeued) + list(self.ready)
+        if self._paging is not None:
+            runs += self._paging.clear()
+        self.requeued.clear()
         self.ready.clear()
         self.count = self.size = 0
         return runs
 
     def runs(self) -> Iterator[Run]:
         """All runs in order, to look at."""
-        yield from self.returned
+        yield from self.requeued
         yield from self.ready
 
 
@@ -242,10 +242,11 @@ class PriorityBacklog:
     __slots__ = ("levels",)
 
     def __init__(
-        self, highest: int, tails: Callable[[], BacklogTail] | None = None, resident_limit: int = 0
+        self, highest: int, new_paging: Callable[[], Paging] | None = None, resident_limit: int = 0
     ) -> None:
         self.levels = [
-            Backlog(tails() if tails else None, resident_limit) for _ in range(highest + 1)
+            Backlog(new_paging() if new_paging else None, resident_limit)
+            for _ in range(highest + 1)
         ]
 
     @property
@@ -257,8 +258,8 @@ class PriorityBacklog:
         return sum([level.size for level in self.levels])
 
     @property
-    def away(self) -> tuple[int, int]:
-        parts = [level.away for level in self.levels]
+    def paged_out(self) -> tuple[int, int]:
+        parts = [level.paged_out for level in self.levels]
         return sum([count for count, _ in parts]), sum([size for _, size in parts])
 
     def _top(self) -> Backlog | None:
@@ -278,12 +279,12 @@ class PriorityBacklog:
         top = self._top()
         return top.take(limit) if top is not None else _EMPTY
 
-    def put_back(self, runs: Iterable[Run]) -> None:
+    def requeue(self, runs: Iterable[Run]) -> None:
         by_level: dict[int, list[Run]] = {}
         for run in runs:
             by_level.setdefault(min(run.priority, len(self.levels) - 1), []).append(run)
         for level, members in by_level.items():
-            self.levels[level].put_back(members)
+            self.levels[level].requeue(members)
 
     def take_expired(self, now: int, limit: int = sys.maxsize) -> list[Run]:
         return [run for level in reversed(self.levels) for run in level.take_expired(now, limit)]

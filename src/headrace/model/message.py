@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Destination(Protocol):
-    """Whatever a route can end at: a queue, a waiting requester."""
+    """Where a route can end: a queue, a topic, a direct reply-to address."""
 
     name: str
 
@@ -44,7 +44,7 @@ class Route:
 
 
 class PublishedRun:
-    """Messages on their way from a publisher to the destinations of one route."""
+    """Consecutive messages of one publisher with the same route and flags, being published."""
 
     __slots__ = (
         "channel_number",
@@ -85,7 +85,7 @@ class PublishedRun:
         )
 
 
-STASHED: list[bytes] = []  # in place of contents that are not in memory; told by identity
+PAGED_OUT: list[bytes] = []  # in place of contents that are not in memory; compared by identity
 
 
 class Run:
@@ -127,7 +127,7 @@ class Run:
     ) -> None:
         self.route = route
         self.contents = contents
-        self.channel_number = channel_number  # as in Batch
+        self.channel_number = channel_number  # as in PublishedRun
         self.offsets = offsets
         self.size = size  # bytes of the contents from ``start`` on
         self.persistent = persistent
@@ -140,9 +140,9 @@ class Run:
     def __len__(self) -> int:
         return len(self.offsets) - self.start
 
-    def stash(self) -> None:
-        """Let go of the contents: they are stored, and read again when needed."""
-        self.contents = STASHED
+    def page_out(self) -> None:
+        """Release the contents: they are stored, and are read again when needed."""
+        self.contents = PAGED_OUT
 
     def split(self, count: int) -> Run:
         """Remove the first ``count`` messages (fewer than all) and return them as a run."""
@@ -156,8 +156,8 @@ class Run:
     def piece(self, where: slice) -> Run:
         """A new run of the messages at ``where``; this one stays as it is."""
         offsets = self.offsets[where]
-        if self.contents is STASHED:
-            contents = STASHED
+        if self.contents is PAGED_OUT:
+            contents = PAGED_OUT
             size = self.size * len(offsets) // max(1, len(self))
         else:
             contents = self.contents[where]
@@ -174,8 +174,22 @@ class Run:
             priority=self.priority,
         )
 
-    def split_round_robin(self, hands: int) -> Iterator[Run]:
-        """The messages dealt out in turn: with 3 hands, 0 3 6.. then 1 4 7.. then 2 5 8.."""
+    def with_contents(self, contents: list[bytes], offsets: Sequence[int], kind: type[Run]) -> Run:
+        """A run like this one with other messages, measured as ``kind`` does."""
+        return kind(
+            self.route,
+            contents,
+            offsets,
+            sum(map(kind.measure, contents)),
+            channel_number=self.channel_number,
+            persistent=self.persistent,
+            expires=self.expires,
+            deliveries=self.deliveries,
+            priority=self.priority,
+        )
+
+    def split_round_robin(self, parts: int) -> Iterator[Run]:
+        """The messages split round-robin: with 3 parts, 0 3 6.. then 1 4 7.. then 2 5 8.."""
         start = self.start
-        for hand in range(min(hands, len(self))):
-            yield self.piece(slice(start + hand, None, hands))
+        for part in range(min(parts, len(self))):
+            yield self.piece(slice(start + part, None, parts))

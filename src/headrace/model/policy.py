@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from headrace.errors import PreconditionFailed
 from headrace.model.exchange_arguments import plain_type_name
@@ -165,3 +165,14 @@ def _wrong_setting(key: str, value: object) -> str | None:
     if key in _FREE or key.startswith(_FREE_PREFIXES):
         return None
     return f"'{key}' is not a recognised policy setting"
+
+
+class AppliedPolicies(NamedTuple):
+    """What counts for one queue: names of policies, and the settings they make together."""
+
+    policy: str | None = None
+    operator_policy: str | None = None
+    definition: Mapping[str, object] = {}
+
+
+NO_POLICIES: Final = AppliedPolicies()

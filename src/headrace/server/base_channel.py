@@ -163,7 +163,7 @@ class BaseChannel:
             self.unacked_bytes += run.size
             lease = self.unacked.add(tag, consumer, run)
             if run.persistent and queue.number is not None and self.unacked_bytes > HELD_LIMIT:
-                run.stash()
+                run.page_out()
             if queue.settings.ack_timeout_ms is not None:
                 queue.watch(self, lease)
 

@@ -113,4 +113,4 @@ def test_a_stored_value_that_is_no_policy_does_not_stop_a_start(
         Api(running) as api,
     ):
         assert api.get("/api/operator-policies") == []
-    assert "operator policy 'odd' of vhost '/' is not valid and is ignored" in caplog.text
+    assert "ignored the invalid operator policy 'odd' of vhost '/'" in caplog.text

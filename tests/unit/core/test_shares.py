@@ -69,7 +69,7 @@ def test_a_queue_deleted_meanwhile_dead_letters_nothing_more(stage: Stage, slow:
 def test_what_expires_at_once_is_dropped_over_several_turns(
     stage: Stage, slow: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.core.queues.queue.EXPIRE_AT_ONCE", 10)
+    monkeypatch.setattr("headrace.core.queues.expiry.EXPIRE_AT_ONCE", 10)
     queue = stage.queue(message_ttl=5)
     for _ in range(MANY // 10):  # not one run: that would go as a whole
         stage.publish_contents([message("x")] * 10, turn=False)

@@ -184,7 +184,7 @@ def test_space_is_freed_from_time_to_time(stage: StorageStage) -> None:
     stage.journal.commit()
     before = len(stage.journal.log.segments)
 
-    stage.storage.start_tidying(timers)
+    stage.storage.start_tidying(timers, lambda: None)
     for _ in range(2):  # a segment is removed by the second checkpoint that finds it dead
         clock.advance(storage_module.TIDY_IDLE_MS)
         stage.hand.run()
@@ -211,9 +211,8 @@ def test_an_error_in_tidying_is_not_the_end_of_it(stage: StorageStage) -> None:
         calls.append(clock.now_ms())
         raise OSError("made to fail")
 
-    stage.storage.before_tidying = fail
     with pytest.raises(OSError, match="made to fail"):
-        stage.storage.start_tidying(Timers(clock, stage.loop))
+        stage.storage.start_tidying(Timers(clock, stage.loop), fail)
     clock.advance(3 * storage_module.TIDY_IDLE_MS)
 
     assert len(calls) == 4

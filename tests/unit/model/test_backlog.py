@@ -131,15 +131,15 @@ def test_requeued_messages_come_before_the_ready_ones() -> None:
     backlog.append(run_of(range(0, 6)))
     first, second = backlog.take(2), backlog.take(2)
 
-    backlog.put_back([second])
+    backlog.requeue([second])
     assert offsets(backlog) == [2, 3, 4, 5]
-    backlog.put_back([first])
+    backlog.requeue([first])
     assert offsets(backlog) == [0, 1, 2, 3, 4, 5]
 
 
 def test_putting_back_nothing_changes_nothing() -> None:
     backlog = Backlog()
-    backlog.put_back([])
+    backlog.requeue([])
 
     assert (backlog.count, backlog.head()) == (0, None)
 
@@ -162,7 +162,7 @@ def test_clearing_gives_everything_back_in_order() -> None:
     backlog = Backlog()
     backlog.append(run_of(range(0, 3)))
     taken = backlog.take(1)
-    backlog.put_back([taken])
+    backlog.requeue([taken])
 
     assert [list(run.offsets[run.start :]) for run in backlog.clear()] == [[0], [1, 2]]
     assert (backlog.count, backlog.size, list(backlog.runs())) == (0, 0, [])

@@ -72,12 +72,13 @@ class Users:
         self,
         storage: Storage,
         vhosts: Mapping[str, LimitedVhost],
+        on_change: Callable[[str], None] = lambda name: None,
         *,
         loopback_users: Collection[str] = ("guest",),
     ) -> None:
         self.loopback_users = frozenset(loopback_users)
         self.strict_topics = False
-        self.on_change: Callable[[str], None] = lambda name: None
+        self._on_change = on_change
         self._storage = storage
         self._vhosts = vhosts
         self._accounts: dict[str, Account] = {}
@@ -369,7 +370,7 @@ class Users:
 
     def _changed(self, name: str) -> None:
         self._present.pop(name, None)
-        self.on_change(name)
+        self._on_change(name)
 
     # -- life -----------------------------------------------------------------------------------
 

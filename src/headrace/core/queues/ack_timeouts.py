@@ -1,6 +1,6 @@
-"""Time-outs of unacknowledged messages: what a consumer sits on too long is taken back.
+"""Time-outs of unacknowledged messages: messages that a consumer keeps too long are requeued.
 
-The channel stays open: one slow message is no reason to lose the others.
+The channel stays open: one slow message is no reason to requeue the others.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ class LeaseOwner(Protocol):
     """A channel that holds unacknowledged messages."""
 
     def expire(self, lease: Lease[Consumer]) -> list[SettledRange[Consumer]]:
-        """Give up what is left of the lease."""
+        """End what is left of the lease."""
 
 
 class AckTimeouts:
-    """The leases of one queue, in the order in which they were given."""
+    """The leases of one queue, in the order of delivery."""
 
-    __slots__ = ("_give_back", "_leases", "_sweep_at", "_timer", "_timers")
+    __slots__ = ("_expired", "_leases", "_sweep_at", "_timer", "_timers")
 
     def __init__(
-        self, timers: Timers, give_back: Callable[[list[SettledRange[Consumer]]], None]
+        self, timers: Timers, expired: Callable[[list[SettledRange[Consumer]]], None]
     ) -> None:
         self._timers = timers
-        self._give_back = give_back
+        self._expired = expired
         self._leases: deque[tuple[int, LeaseOwner, Lease[Consumer]]] = deque()
         self._sweep_at = _SWEEP
         self._timer: Timer | None = None
 
     def watch(self, holder: LeaseOwner, lease: Lease[Consumer], timeout_ms: int) -> None:
-        """Take the lease back when its time is over."""
+        """Expire the lease when its time is over."""
         due = self._timers.clock.now_ms() + timeout_ms
         leases = self._leases
         if len(leases) >= self._sweep_at:
@@ -55,12 +55,12 @@ class AckTimeouts:
         while leases and (leases[0][0] <= now or not leases[0][2].live):
             _, holder, lease = leases.popleft()
             if lease.live:
-                self._give_back(holder.expire(lease))
+                self._expired(holder.expire(lease))
         if leases:
             self._timer = self._timers.at(leases[0][0], self._due)
 
     def close(self) -> None:
-        self._give_back = lambda parts: None  # or the queue would be a cycle, left to the collector
+        self._expired = lambda parts: None  # or the queue would be a cycle, left to the collector
         self._leases.clear()
         if self._timer is not None:
             self._timer.cancel()

@@ -1,7 +1,7 @@
-"""Who gets the next message: the consumers of a queue, in turn.
+"""Dispatch: which consumer of a queue gets the next message.
 
-Consumers of equal priority take turns message by message (A B C A B C), as far as their credit and
-sockets allow; a lower priority is served only when nobody above has room.
+Consumers of equal priority are served round-robin, message by message (A B C A B C), as far as
+their prefetch and sockets allow; a lower priority is served only while no consumer above has room.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Dispatcher:
 
     def __init__(self) -> None:
         self._arrival: dict[Consumer, None] = {}
-        self._tiers: dict[int, OrderedDict[Consumer, None]] = {}  # by priority: next in turn first
+        self._tiers: dict[int, OrderedDict[Consumer, None]] = {}  # by priority: the next one first
         self._levels: list[int] = []  # priorities, negated: the highest first
         self._connections: Counter[int] = Counter()
         self.single_active = False
@@ -34,7 +34,7 @@ class Dispatcher:
 
     @property
     def active(self) -> Consumer | None:
-        """The one that is served when there is only a single active consumer."""
+        """The consumer that is served when there is only a single active one."""
         return next(iter(self._arrival), None)
 
     @property
@@ -42,8 +42,15 @@ class Dispatcher:
         """Two consumers are on one connection: its order must be the queue's."""
         return len(self._connections) < len(self._arrival)
 
+    def can_add(self, consumer: Consumer) -> bool:
+        """Whether no exclusive consumer would share the queue."""
+        if consumer.exclusive and (self._arrival or self.single_active):
+            return False
+        first = self.active  # an exclusive consumer is alone
+        return first is None or not first.exclusive
+
     def add(self, consumer: Consumer) -> None:
-        """A newcomer stands behind the others of its priority."""
+        """Add a consumer behind the others of its priority."""
         self._arrival[consumer] = None
         if consumer.priority not in self._tiers:
             self._tiers[consumer.priority] = OrderedDict()
@@ -68,10 +75,10 @@ class Dispatcher:
         backlog: Backlog | PriorityBacklog,
         drop_expired: Callable[[], bool] | None = None,
     ) -> None:
-        """Hand out messages until there are none, or nobody has room.
+        """Deliver messages until there are none, or no consumer has room.
 
-        ``drop_expired`` is asked for each new head: a message may expire behind one that does not.
-        It is False when it could not drop all of them yet.
+        ``drop_expired`` is called for each new head: a message may expire behind one that does
+        not. It returns False when it could not drop all of them yet.
         """
         consumer = self.active
         if consumer is not None and (len(self) == 1 or self.single_active):
@@ -94,7 +101,7 @@ class Dispatcher:
                 return
 
     def _ready_consumers(self, wanted: int) -> tuple[OrderedDict[Consumer, None], list[Consumer]]:
-        """Consumers with room, next in turn first; no more than there are messages."""
+        """Consumers with room, the next one first; no more than there are messages."""
         ready: list[Consumer] = []
         tier: OrderedDict[Consumer, None] = OrderedDict()
         for level in self._levels:
@@ -116,7 +123,7 @@ class Dispatcher:
     ) -> None:
         k = len(ready)
         rounds = 1
-        # Room comes back only after this call: a lone hand need not wait for the full ones.
+        # Room comes back only after this call: a single consumer need not wait for the full ones.
         if backlog.count > k and not self._shared:
             rounds = min([one.channel.room(one) for one in ready])
         run = backlog.take(rounds * k)

@@ -1,7 +1,7 @@
-"""The part of a queue that is not in memory: spans of the log, and scratch files.
+"""Paging: the messages of a queue that are not in memory but in the log or in paging files.
 
-Stored messages are only remembered as "from this offset to that one": a million of them cost
-nothing here. Others are put aside in scratch files, run by run.
+Of stored messages only ranges of offsets are kept: a million of them cost nothing here. Transient
+ones are spilled to paging files, run by run.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import chain
 
-from headrace.model.message import STASHED, Route, Run
+from headrace.model.backlog import PriorityBacklog
+from headrace.model.message import PAGED_OUT, Route, Run
 from headrace.store.api.message_log import MessageLog, StoredRun
 from headrace.store.paging_files import Scratch, ScratchSlot
+from headrace.wire.amqp.properties import priority as priority_of
 
 _MAX_ROUTES = 1024
 
@@ -39,8 +41,8 @@ class _ScratchRun:
         self.slot = slot
 
 
-class QueueTail:
-    """See model.backlog.Tail. ``journal`` None: nothing of this queue is stored."""
+class QueuePaging:
+    """See model.backlog.Paging. ``journal`` None: nothing of this queue is stored."""
 
     __slots__ = ("_expiry", "_grouped", "_items", "_log", "_queue", "_routes", "_scratch",
                  "count", "size", "suspect_below")  # fmt: skip
@@ -81,11 +83,11 @@ class QueueTail:
                 log.after_group(self._end_group)
             self._grouped.append(run)
         elif self._grouped:
-            self._grouped.append(self._put_aside(run))
+            self._grouped.append(self._spill(run))
         elif is_stored:
             self._add_to_range(run)
         else:
-            self._items.append(self._put_aside(run))
+            self._items.append(self._spill(run))
 
     def _end_group(self) -> None:
         for item in self._grouped:
@@ -111,7 +113,7 @@ class QueueTail:
         # A range stands for every live message in it, so a run must be without holes.
         return run.offsets[-1] - run.offsets[0] + 1 == len(run.offsets)
 
-    def _put_aside(self, run: Run) -> _ScratchRun | Run:
+    def _spill(self, run: Run) -> _ScratchRun | Run:
         if self._scratch is None:
             return run
         try:
@@ -120,14 +122,14 @@ class QueueTail:
             return run  # no room on the disk: it stays in memory, and the alarm does the rest
         run.offsets = run.offsets[run.start :]
         run.start = 0
-        run.stash()
+        run.page_out()
         return _ScratchRun(run, slot)
 
     def pull(self) -> list[Run]:
         items = self._items or self._grouped
         item = items[0]
         if isinstance(item, _StoredRange):
-            return self._pull_span(item)
+            return self._pull_stored(item)
         items.popleft()
         run = item.run if isinstance(item, _ScratchRun) else item
         if isinstance(item, _ScratchRun):
@@ -138,20 +140,20 @@ class QueueTail:
         self.size -= run.size
         return [run]
 
-    def _pull_span(self, span: _StoredRange) -> list[Run]:
+    def _pull_stored(self, stored_range: _StoredRange) -> list[Run]:
         assert self._log is not None
-        stored, following = self._log.reads.read(self._queue, span.start, span.stop)
+        stored, following = self._log.reads.read(self._queue, stored_range.start, stored_range.stop)
         runs = [run for one in stored for run in self._runs(one)]
-        if following >= span.stop:
+        if following >= stored_range.stop:
             # Whatever is missing now was damaged: it is gone from the counts too.
             self._items.popleft()
-            count, size = span.count, span.size
+            count, size = stored_range.count, stored_range.size
         else:
             count = sum(map(len, runs))
-            size = min(span.size, sum(run.size for run in runs))
-            span.start = following
-            span.count -= count
-            span.size -= size
+            size = min(stored_range.size, sum(run.size for run in runs))
+            stored_range.start = following
+            stored_range.count -= count
+            stored_range.size -= size
         self.count -= count
         self.size -= size
         return runs
@@ -192,7 +194,8 @@ class QueueTail:
                     if offset in wanted
                 ]
                 if pairs:
-                    loaded.append(_again(run, pairs))
+                    offsets, contents = zip(*pairs, strict=True)
+                    loaded.append(run.with_contents(list(contents), offsets, type(run)))
         return loaded
 
     def clear(self) -> list[Run]:
@@ -201,7 +204,7 @@ class QueueTail:
         for item in chain(self._items, self._grouped):
             if isinstance(item, _StoredRange):
                 offsets = range(item.start, item.stop)
-                runs.append(Run(nowhere, STASHED, offsets, 0, persistent=True))
+                runs.append(Run(nowhere, PAGED_OUT, offsets, 0, persistent=True))
             elif isinstance(item, _ScratchRun):
                 assert self._scratch is not None
                 self._scratch.free(item.slot)
@@ -214,16 +217,11 @@ class QueueTail:
         return runs
 
 
-def _again(run: Run, pairs: list[tuple[int, bytes]]) -> Run:
-    contents = [content for _, content in pairs]
-    return type(run)(
-        run.route,
-        contents,
-        [offset for offset, _ in pairs],
-        sum(map(type(run).measure, contents)),
-        channel_number=run.channel_number,
-        persistent=run.persistent,
-        expires=run.expires,
-        deliveries=run.deliveries,
-        priority=run.priority,
-    )
+def restore_priorities(stored: QueuePaging, backlog: PriorityBacklog) -> None:
+    """Page in everything: the log does not tell priorities apart."""
+    while stored.count:
+        for run in stored.pull():
+            for index, content in enumerate(run.contents):
+                one = run.piece(slice(index, index + 1))
+                one.priority = priority_of(content)
+                backlog.append(one)

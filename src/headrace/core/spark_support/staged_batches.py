@@ -1,8 +1,8 @@
-"""Messages put aside, invisible, until all of a batch are published in one step, once.
+"""Staged batches: messages that become visible in one step, once.
 
-What is staged lies in unnamed files, one for each batch, and does not survive a restart: clients
-stage it again. That a batch was published is part of the same atomic record as its messages: the
-journal has a destination for each query, whose offsets are the numbers of the published batches.
+They are in unnamed files, one for each batch, and do not survive a restart: clients stage them
+again. That a batch was published is part of the same atomic record as its messages: the
+log has a destination for each query, whose offsets are the numbers of the published batches.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from uuid import uuid4
 
-from headrace.core.clock import Timer, Timers
+from headrace.core.clock import Timer
 from headrace.core.loop_turn import Steps
 from headrace.core.routes import Routes
-from headrace.core.storage import Storage
+from headrace.core.vhost_services import VhostServices
 from headrace.errors import NotFound, PreconditionFailed, ResourceError
 from headrace.store.api.message_log import DurabilityLevel, RecordDestination
 from headrace.store.api.rows import QueueRow
@@ -71,12 +71,12 @@ class _StagedBatch:
 class StagedBatches:
     """All staged batches of a vhost, and which were published."""
 
-    def __init__(self, vhost: str, storage: Storage, timers: Timers) -> None:
-        self._vhost = vhost
-        self._storage = storage
-        self._timers = timers
+    def __init__(self, services: VhostServices) -> None:
+        self._vhost = services.name
+        self._storage = storage = services.storage
+        self._timers = services.timers
         self._directory = storage.scratch.directory if storage.scratch is not None else None
-        self._piles: dict[Key, _StagedBatch] = {}
+        self._batches: dict[Key, _StagedBatch] = {}
         self._rows: dict[str, QueueRow] = {}
 
     # -- staging --------------------------------------------------------------------------------
@@ -95,10 +95,10 @@ class StagedBatches:
         All pieces or none. Each of them is prepared in one step of the publication.
         """
         size = sum(map(len, pieces))
-        pile = self._piles.get((query, batch))
-        if pile is None:
-            pile = self._opened(owner, query, batch, refusal)
-        if pile.size + size > MAX_BATCH_BYTES:
+        staged = self._batches.get((query, batch))
+        if staged is None:
+            staged = self._opened(owner, query, batch, refusal)
+        if staged.size + size > MAX_BATCH_BYTES:
             self.discard(query, batch)
             raise PreconditionFailed(
                 f"batch {batch} of '{query}' has more than {MAX_BATCH_BYTES} bytes: make smaller "
@@ -110,15 +110,15 @@ class StagedBatches:
                 "discard batches first"
             )
         try:
-            pile.add(attempt, pieces)
+            staged.add(attempt, pieces)
         except OSError as error:
             raise ResourceError(f"cannot stage {size} bytes: {error.strerror}") from None
-        if pile.timer is not None:
-            pile.timer.cancel()
-        pile.timer = self._timers.after(FORGET_AFTER_MS, lambda: self.discard(query, batch))
+        if staged.timer is not None:
+            staged.timer.cancel()
+        staged.timer = self._timers.after(FORGET_AFTER_MS, lambda: self.discard(query, batch))
 
     def _of(self, owner: str) -> list[_StagedBatch]:
-        return [pile for pile in self._piles.values() if pile.owner == owner]
+        return [staged for staged in self._batches.values() if staged.owner == owner]
 
     def _opened(self, owner: str, query: str, batch: int, refusal: Refusal) -> _StagedBatch:
         if len(self._of(owner)) >= MAX_USER_BATCHES:
@@ -127,21 +127,21 @@ class StagedBatches:
                 "publish or discard some first"
             )
         try:
-            pile = _StagedBatch(owner, self._directory)
+            staged = _StagedBatch(owner, self._directory)
         except OSError as error:
             raise ResourceError(f"cannot open a file for the batch: {error.strerror}") from None
-        why = refusal(pile.descriptor)
+        why = refusal(staged.descriptor)
         if why is not None:
-            pile.close()
+            staged.close()
             raise ResourceError(f"cannot open a file for the batch: {why}")
-        self._piles[query, batch] = pile
-        return pile
+        self._batches[query, batch] = staged
+        return staged
 
     def discard(self, query: str, batch: int) -> None:
         """Forget what was staged; nothing there is no error."""
-        pile = self._piles.pop((query, batch), None)
-        if pile is not None:
-            pile.close()
+        staged = self._batches.pop((query, batch), None)
+        if staged is not None:
+            staged.close()
 
     # -- publishing -----------------------------------------------------------------------------
 
@@ -161,26 +161,26 @@ class StagedBatches:
         log = self._storage.log
         if log is None:
             raise PreconditionFailed("this broker stores nothing, so batches cannot be published")
-        pile = self._piles.get((query, batch))
-        missing = [one for one in attempts if pile is None or one not in pile.attempts]
+        staged = self._batches.get((query, batch))
+        missing = [one for one in attempts if staged is None or one not in staged.attempts]
         if missing:
             raise NotFound(
                 f"nothing is staged for attempt '{missing[0]}' of batch {batch} of '{query}': the "
                 "broker was restarted or an hour has passed. Stage the batch again"
             )
-        places = [place for one in sorted(attempts) if pile for place in pile.attempts[one]]
+        places = [place for one in sorted(attempts) if staged for place in staged.attempts[one]]
 
         def prepared(into: list[Callable[[], object]]) -> Steps:
             for place in places:
-                if pile is None or self._piles.get((query, batch)) is not pile:
+                if staged is None or self._batches.get((query, batch)) is not staged:
                     break
-                into.append(prepare(pile.read(*place)))
+                into.append(prepare(staged.read(*place)))
                 yield
 
         steps = yield from routes.prepared(prepared)
         if self.is_published(query, batch):
             return None
-        if self._piles.get((query, batch)) is not pile:
+        if self._batches.get((query, batch)) is not staged:
             raise NotFound(f"batch {batch} of '{query}' was discarded during its publication")
         row = self._row(query)
         last = log.reads.next_offset(row.id)
@@ -216,6 +216,6 @@ class StagedBatches:
         self._rows[row.name.removeprefix(NAME_PREFIX)] = row
 
     def close(self) -> None:
-        for pile in self._piles.values():
-            pile.close()
-        self._piles.clear()
+        for staged in self._batches.values():
+            staged.close()
+        self._batches.clear()

@@ -7,11 +7,12 @@ Its own bindings are taps: queues that get what comes into the topic, whoever ap
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from headrace.core.exchange import Exchange
+from headrace.core.routes import Routes
 from headrace.core.topics.amqp_mapping import content_of, entry_of
 from headrace.core.topics.async_engine import AsyncTopicEngine, EngineReply
 from headrace.core.topics.engine_confirms import EngineConfirms
@@ -22,9 +23,6 @@ from headrace.model.retention import Retention, parse_retention
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.entry import EntryFields, decode_entry
 from headrace.store.topics.types import TopicSpec
-
-if TYPE_CHECKING:
-    from headrace.core.vhost import Vhost
 
 logger = logging.getLogger(__name__)
 
@@ -144,13 +142,25 @@ class UnavailableTopicSink:
 class ExchangeBridge:
     """The exchanges of a vhost's topics."""
 
-    def __init__(self, vhost: Vhost) -> None:
-        self._vhost = vhost
+    def __init__(
+        self,
+        exchanges: dict[str, Exchange],
+        routes: Routes,
+        publish: Callable[[PublishedRun], object],
+        remove_exchange: Callable[[Exchange], None],
+    ) -> None:
+        self._exchanges = exchanges
+        self._routes = routes
+        self._publish = publish
+        self._remove_exchange = remove_exchange
         self.frame_max = 131072  # of the contents made here
+
+    def exchange(self, name: str) -> Exchange:
+        return self._exchanges[name]
 
     def check_free(self, topic: str) -> None:
         """Before a topic is made: somebody's exchange may have its name."""
-        found = self._vhost.exchanges.get(exchange_name(topic))
+        found = self._exchanges.get(exchange_name(topic))
         if found is not None and found.sink is None:
             raise TopicConflict(
                 f"exchange '{found.name}' is in the way of topic '{topic}': delete it first"
@@ -167,30 +177,30 @@ class ExchangeBridge:
     ) -> Exchange:
         """The exchange of a topic."""
         name = exchange_name(topic)
-        exchange = self._vhost.exchanges.get(name)
+        exchange = self._exchanges.get(name)
         if exchange is None or exchange.kind != X_TOPIC:
             exchange = Exchange(name, X_TOPIC, durable=durable, arguments=arguments)
-            self._vhost.exchanges[name] = exchange
+            self._exchanges[name] = exchange
         exchange.sink = sink
         exchange.is_tailed = is_tailed
-        self._vhost.routes.changed()
+        self._routes.changed()
         return exchange
 
     def expect(self, name: str) -> None:
         """At start: something is bound to the exchange of a topic that is not known yet."""
-        if name.startswith(PREFIX) and name not in self._vhost.exchanges:
+        if name.startswith(PREFIX) and name not in self._exchanges:
             self.open(name.removeprefix(PREFIX), UnavailableTopicSink(name), is_tailed=True)
 
     def close(self, topic: str) -> None:
         """The topic is deleted: its exchange and bindings go with it."""
-        exchange = self._vhost.exchanges.get(exchange_name(topic))
+        exchange = self._exchanges.get(exchange_name(topic))
         if exchange is not None and exchange.sink is not None:
-            self._vhost.remove_exchange(exchange)
+            self._remove_exchange(exchange)
 
     # -- taps ------------------------------------------------------------------------------------
 
     def has_taps(self, topic: str) -> bool:
-        exchange = self._vhost.exchanges.get(exchange_name(topic))
+        exchange = self._exchanges.get(exchange_name(topic))
         return exchange is not None and exchange.is_bound
 
     def tap(self, topic: str, appended: Sequence[tuple[Priority, bytes]]) -> int:
@@ -201,12 +211,12 @@ class ExchangeBridge:
     def give(self, topic: str, appended: Sequence[tuple[Priority, EntryFields]]) -> int:
         """The same with entries that are decoded."""
         name = exchange_name(topic)
-        exchange = self._vhost.exchanges.get(name)
+        exchange = self._exchanges.get(name)
         if exchange is None or not exchange.is_bound:
             return 0
         position = 0
         for tags, group in groupby(appended, key=lambda one: one[1].tags or ""):
-            targets = self._vhost.routes.walk(exchange, (tags,), {}, inside=True).destinations
+            targets = self._routes.walk(exchange, (tags,), {}, inside=True).destinations
             if not targets:
                 continue
             contents = [content_of(parts, priority, self.frame_max) for priority, parts in group]
@@ -217,6 +227,6 @@ class ExchangeBridge:
                 channel_number=CHANNEL_NUMBER,
                 persistent=True,
             )
-            self._vhost.publish(batch)
+            self._publish(batch)
             position = max(position, batch.position)
         return position

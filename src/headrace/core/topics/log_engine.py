@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from headrace.core.spark_support.pins import PREFIX, queries_of
+from headrace.core.spark_support.pins import PREFIX, Pins
 from headrace.core.topics import divided
 from headrace.core.topics.assigned_groups import ASSIGNED
 from headrace.core.topics.async_engine import (
@@ -19,9 +18,10 @@ from headrace.core.topics.async_engine import (
     MessageRow,
     Then,
 )
-from headrace.core.topics.exchange_bridge import LogSink, exchange_arguments
+from headrace.core.topics.exchange_bridge import ExchangeBridge, LogSink, exchange_arguments
 from headrace.core.topics.log_topic import LOG, LogTopic, retention_settings
 from headrace.core.topics.waiting_reads import WaitingRead, WaitingReads
+from headrace.core.vhost_services import VhostServices
 from headrace.errors import BadTopicValue, EngineUnavailable, NoSuchTopic, TopicConflict
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.partitions import message_id
@@ -38,9 +38,6 @@ from headrace.store.topics.types import (
     refuse_options,
 )
 
-if TYPE_CHECKING:
-    from headrace.core.vhost import Vhost
-
 
 class LogEngine:
     """See core.topics.async_engine.Engine, and store.topics.engine.TopicEngine for the promises."""
@@ -48,8 +45,10 @@ class LogEngine:
     name = LOG
     max_body = (1 << 32) - 1  # the front doors have a limit of their own
 
-    def __init__(self, vhost: Vhost) -> None:
-        self._vhost = vhost
+    def __init__(self, services: VhostServices, bridge: ExchangeBridge, pins: Pins) -> None:
+        self._services = services
+        self._bridge = bridge
+        self._pins = pins
         self.topics: dict[str, LogTopic] = {}
         self._waiters: dict[str, WaitingReads] = {}
         self._boot = os.urandom(8).hex()  # claims given before this start are void
@@ -67,7 +66,7 @@ class LogEngine:
     def get(self, name: str) -> LogTopic:
         topic = self.topics.get(name)
         if topic is None:
-            raise NoSuchTopic(f"no topic '{name}' in vhost '{self._vhost.name}'")
+            raise NoSuchTopic(f"no topic '{name}' in vhost '{self._services.name}'")
         return topic
 
     def make(self, spec: TopicSpec) -> tuple[LogTopic, bool]:
@@ -81,12 +80,12 @@ class LogEngine:
                     f"{known.retention}; it was left as it is"
                 )
             return known, False
-        if self._vhost.storage.log is None:
+        if self._services.storage.log is None:
             raise EngineUnavailable("this broker stores nothing, so it has no log topics")
-        self._vhost.topics.bridge.check_free(spec.name)
-        now = int(self._vhost.clock.wall_seconds() * 1000)
+        self._bridge.check_free(spec.name)
+        now = int(self._services.clock.wall_seconds() * 1000)
         row = TopicRow(
-            self._vhost.name,
+            self._services.name,
             spec.name,
             str(uuid4()),
             spec.queues,
@@ -94,8 +93,12 @@ class LogEngine:
             retention_settings(spec.retention),
         )
         topic = self._add(row)
-        self._vhost.storage.save(topic.row())
+        self._services.storage.save(topic.row())
         return topic, True
+
+    def append_to(self, spec: TopicSpec, entries: Sequence[Entry]) -> None:
+        """Append to a topic of the broker, which is created if it is missing."""
+        self.make(spec)[0].append(entries)
 
     def restore(
         self, row: TopicRow, cursors: Sequence[CursorRow], retries: Sequence[RetryRow]
@@ -107,13 +110,13 @@ class LogEngine:
         topic.notes.restore(topic.readers, claims, retries)
 
     def _add(self, row: TopicRow) -> LogTopic:
-        topic = LogTopic(self._vhost, row, self._boot, self._claims.__next__)
+        topic = LogTopic(self._services, self._bridge, row, self._boot, self._claims.__next__)
         self.topics[row.name] = topic
-        waiters = WaitingReads(self._vhost.timers, topic.readers.next_event)
+        waiters = WaitingReads(self._services.timers, topic.readers.next_event)
         self._waiters[row.name] = waiters
         topic.when_appended(waiters.try_all)
         arguments = exchange_arguments(topic.queues, topic.retention)
-        self._vhost.topics.bridge.open(row.name, LogSink(topic), arguments=arguments)
+        self._bridge.open(row.name, LogSink(topic), arguments=arguments)
         return topic
 
     def declare(self, spec: TopicSpec, then: Then[DeclaredTopic]) -> None:
@@ -125,7 +128,7 @@ class LogEngine:
         found.delete()
         del self.topics[topic]
         self._waiters.pop(topic).end_all()
-        self._vhost.topics.bridge.close(topic)
+        self._bridge.close(topic)
         then(EngineReply())
 
     def describe(self, topic: str, then: Then[TopicInfo]) -> None:
@@ -149,7 +152,7 @@ class LogEngine:
     ) -> CancelRead:
         found = self.get(topic)
         _check_claims(found, reader)
-        clock = self._vhost.clock
+        clock = self._services.clock
 
         def attempt(must: bool) -> bool:
             if found.deleted:
@@ -170,15 +173,15 @@ class LogEngine:
         self, topic: str, change: Callable[[LogTopic, int], None], then: Then[None]
     ) -> None:
         """Do what readers ask for; it counts when it is on disk."""
-        change(self.get(topic), self._vhost.clock.now_ms())
+        change(self.get(topic), self._services.clock.now_ms())
         self._waiters[topic].try_all()
-        then(EngineReply(metadata_version=self._vhost.storage.issued))
+        then(EngineReply(metadata_version=self._services.storage.issued))
 
     def commit(
         self, topic: str, reader: ConsumerSpec, claim: Sequence[object], then: Then[None]
     ) -> None:
-        self.get(topic).readers.commit(reader, claim, self._vhost.clock.now_ms())
-        then(EngineReply(metadata_version=self._vhost.storage.issued))
+        self.get(topic).readers.commit(reader, claim, self._services.clock.now_ms())
+        then(EngineReply(metadata_version=self._services.storage.issued))
 
     def nack(
         self,
@@ -199,7 +202,7 @@ class LogEngine:
     def renew(
         self, topic: str, reader: ConsumerSpec, claim: Sequence[object], then: Then[None]
     ) -> None:
-        self.get(topic).readers.renew(reader, claim, self._vhost.clock.now_ms())
+        self.get(topic).readers.renew(reader, claim, self._services.clock.now_ms())
         then(EngineReply())
 
     def seek(
@@ -211,7 +214,7 @@ class LogEngine:
         then: Then[None],
     ) -> None:
         _check_claims(self.get(topic), reader)
-        if any(reader.group == one.group for one in queries_of(self._vhost, "topic", topic)):
+        if any(reader.group == one.group for one in self._pins.groups_of("topic", topic)):
             raise BadTopicValue(
                 f"group '{reader.group}' of topic '{topic}' is a Spark query: its position is in "
                 "its checkpoint, and cannot be set from here"
@@ -223,7 +226,7 @@ class LogEngine:
         )
 
     def lag(self, topic: str, reader: ConsumerSpec, then: Then[list[PriorityLag]]) -> None:
-        for one in queries_of(self._vhost, "topic", topic):
+        for one in self._pins.groups_of("topic", topic):
             if reader.group == one.group:
                 then(EngineReply(list(one.lag)))
                 return
@@ -231,17 +234,17 @@ class LogEngine:
         if reader.group and (offsets := known.assigned.groups().get(reader.group)) is not None:
             then(EngineReply(list(divided.lag_of(known, offsets))))
             return
-        then(EngineReply(known.readers.lag(reader, self._vhost.clock.now_ms())))
+        then(EngineReply(known.readers.lag(reader, self._services.clock.now_ms())))
 
     def groups(self, topic: str, then: Then[list[GroupInfo]]) -> None:
         known = self.get(topic)
-        groups = known.readers.groups(self._vhost.clock.now_ms())
+        groups = known.readers.groups(self._services.clock.now_ms())
         groups += divided.groups_of(known, self.members_of)
-        then(EngineReply(groups + queries_of(self._vhost, "topic", topic)))
+        then(EngineReply(groups + self._pins.groups_of("topic", topic)))
 
     def forget_group(self, topic: str, reader: ConsumerSpec, then: Then[None]) -> None:
         if reader.group is not None and reader.group.startswith(PREFIX):
-            self._vhost.pins.remove(reader.group.removeprefix(PREFIX), "topic", topic)
+            self._pins.remove(reader.group.removeprefix(PREFIX), "topic", topic)
         if reader.group:
             self.get(topic).assigned.forget(reader.group)
         self._changed(topic, lambda one, now: one.readers.forget(reader), then)

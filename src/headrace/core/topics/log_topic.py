@@ -16,6 +16,7 @@ from zlib import crc32
 
 from headrace.core.topics.assigned_groups import AssignedOffsets
 from headrace.core.topics.progress_rows import ProgressRows
+from headrace.core.vhost_services import VhostServices
 from headrace.errors import DataLost, PreconditionFailed
 from headrace.model.epochs import Epochs, current_epoch, end_of_epoch
 from headrace.model.retention import Retention
@@ -41,7 +42,7 @@ from headrace.store.topics.reads import LoadedEntries
 from headrace.store.topics.types import Entry, Part, TopicInfo, UniformEntries
 
 if TYPE_CHECKING:
-    from headrace.core.vhost import Vhost
+    from headrace.core.topics.exchange_bridge import ExchangeBridge
 
 LOG = "log"
 
@@ -67,10 +68,18 @@ class _LogPartition:
 class LogTopic:
     """One topic of one vhost. Also the Shelf of its readers."""
 
-    def __init__(self, vhost: Vhost, row: TopicRow, boot: str, number: Callable[[], int]) -> None:
-        storage = vhost.storage
+    def __init__(
+        self,
+        services: VhostServices,
+        bridge: ExchangeBridge,
+        row: TopicRow,
+        boot: str,
+        number: Callable[[], int],
+    ) -> None:
+        storage = services.storage
         assert storage.log is not None, "a log topic needs a log"
-        self._vhost = vhost
+        self._vhost = services.name
+        self._bridge = bridge
         self._storage = storage
         self._log: MessageLog = storage.log
         self.name = row.name
@@ -91,7 +100,7 @@ class LogTopic:
         self._listeners: list[Callable[[], None]] = []
         self.marked = False  # as sessions are: flushed when something is safe
         self.deleted = False
-        self.notes = ProgressRows(storage, vhost.clock, row.uuid)
+        self.notes = ProgressRows(storage, services.clock, row.uuid)
         self.readers = TopicGroups(row.uuid, self, self.notes, boot, number)
         self.assigned = AssignedOffsets(storage, row.uuid, self.bound)
 
@@ -100,7 +109,7 @@ class LogTopic:
     def row(self) -> TopicRow:
         numbers = {_name_of(partition): one.number for partition, one in self._partitions.items()}
         return TopicRow(
-            self._vhost.name,
+            self._vhost,
             self.name,
             self.uuid,
             self.queues,
@@ -268,7 +277,7 @@ class LogTopic:
         self, partition: Partition, contents: Sequence[bytes], *, tapped: bool = True
     ) -> tuple[int, int]:
         """Append encoded entries to one partition; returns the first offset and the position."""
-        bridge = self._vhost.topics.bridge
+        bridge = self._bridge
         if not tapped or not bridge.has_taps(self.name):
             return self._store(partition, contents)
         with self._storage.atomic():

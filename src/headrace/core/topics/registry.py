@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from headrace.core.exchange import Exchange
 from headrace.core.topics.async_engine import AsyncTopicEngine, DeclaredTopic, Then, collect
 from headrace.core.topics.blocking_adapter import BlockingAdapter
 from headrace.core.topics.exchange_bridge import EngineSink, ExchangeBridge, spec_of
 from headrace.core.topics.log_engine import LogEngine
 from headrace.core.topics.queue_feed import DatabaseTap
+from headrace.core.vhost_services import VhostServices
 from headrace.errors import (
     BadTopicValue,
     EngineUnavailable,
@@ -21,10 +22,6 @@ from headrace.errors import (
 from headrace.model.topics.names import check_topic
 from headrace.store.topics.types import TopicInfo, TopicSpec
 
-if TYPE_CHECKING:
-    from headrace.core.exchange import Exchange
-    from headrace.core.vhost import Vhost
-
 logger = logging.getLogger(__name__)
 
 MAX_QUEUES = 1024
@@ -33,10 +30,10 @@ MAX_QUEUES = 1024
 class TopicRegistry:
     """Topic names are one space, whatever the engine."""
 
-    def __init__(self, vhost: Vhost) -> None:
-        self._vhost = vhost
-        self.bridge = ExchangeBridge(vhost)
-        self.log = LogEngine(vhost)
+    def __init__(self, services: VhostServices, bridge: ExchangeBridge, log: LogEngine) -> None:
+        self._services = services
+        self.bridge = bridge
+        self.log = log
         self.engines: dict[str, AsyncTopicEngine] = {self.log.name: self.log}
         self._opened: dict[str, set[str]] = {}  # by engine: topics that have their exchange
         self._hidden: set[tuple[str, str]] = set()  # engine and topic: said once
@@ -91,8 +88,8 @@ class TopicRegistry:
                 self._tails[name].start()
 
     def _new_tail(self, engine: BlockingAdapter, name: str) -> DatabaseTap:
-        vhost = self._vhost
-        return DatabaseTap(engine, name, self.bridge, vhost.storage, vhost.timers, self.tap_token)
+        storage, timers = self._services.storage, self._services.timers
+        return DatabaseTap(engine, name, self.bridge, storage, timers, self.tap_token)
 
     def _stop_tail(self, name: str) -> None:
         tail = self._tails.pop(name, None)
@@ -109,7 +106,7 @@ class TopicRegistry:
                 "nor internal"
             )
         self.declare(spec_of(name, arguments), self.log.name, lambda answer: None)
-        return self._vhost.exchanges[name]
+        return self.bridge.exchange(name)
 
     def declare(self, spec: TopicSpec, engine: str, then: Then[DeclaredTopic]) -> None:
         """Make the topic, or check that the one there is the same."""
@@ -120,7 +117,7 @@ class TopicRegistry:
         wanted = self.engines.get(engine)
         if wanted is None:
             raise BadTopicValue(
-                f"engine {engine!r} is unknown in vhost '{self._vhost.name}': "
+                f"engine {engine!r} is unknown in vhost '{self._services.name}': "
                 f"{', '.join(sorted(self.engines))}"
             )
         for name, other in self.engines.items():
@@ -136,10 +133,10 @@ class TopicRegistry:
         for engine in self.engines.values():
             if isinstance(engine, BlockingAdapter) and not engine.is_heard_of:
                 raise EngineUnavailable(
-                    f"no topic '{topic}' is known in vhost '{self._vhost.name}', but engine "
+                    f"no topic '{topic}' is known in vhost '{self._services.name}', but engine "
                     f"'{engine.name}' could not be reached yet: it may be there"
                 )
-        raise NoSuchTopic(f"no topic '{topic}' in vhost '{self._vhost.name}'")
+        raise NoSuchTopic(f"no topic '{topic}' in vhost '{self._services.name}'")
 
     def names(self) -> list[str]:
         return sorted({name for engine in self.engines.values() for name in engine.names()})

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from headrace.core.queues.queue import Queue
-from headrace.core.spark_support.pins import lag_of
 from headrace.core.topics.async_engine import EngineReply, Then, collect
 from headrace.core.vhost import Vhost
 from headrace.errors import EngineUnavailable, NoSuchTopic, PreconditionFailed
@@ -87,7 +86,7 @@ def _consumers(vhost: Vhost) -> Iterator[Row]:
 
 def _pins(vhost: Vhost) -> Iterator[Row]:
     for pin in sorted(vhost.pins, key=lambda pin: (pin.query, pin.kind, pin.name)):
-        lag = lag_of(vhost, pin)
+        lag = vhost.pins.lag_of(pin)
         yield (
             pin.name if pin.kind == "queue" else EXCHANGE_PREFIX + pin.name,
             {

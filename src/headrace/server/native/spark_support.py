@@ -40,7 +40,7 @@ def _pin(session: Session, channel: Channel, request: Request) -> None:
             check_seen(session, held, partition, offsets[partition], epochs.get(partition))
         places.append((held, offsets))
     for held, offsets in places:
-        session.open_vhost.pins.place(query, held, offsets, max_bytes)
+        session.open_vhost.pins.pin(query, held, offsets, max_bytes)
     session.respond(request)
 
 

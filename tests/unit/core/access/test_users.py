@@ -232,10 +232,15 @@ def test_a_limit_has_a_known_name(users: Users) -> None:
 # -- who hears of it ----------------------------------------------------------------------------
 
 
-def test_every_change_reaches_the_connections_of_the_user(users: Users) -> None:
-    add(users)
+def test_every_change_reaches_the_connections_of_the_user(broker: Broker) -> None:
     heard: list[tuple[str, User | None]] = []
-    users.on_change = lambda name: heard.append((name, users.find(name)))
+
+    def on_change(name: str) -> None:
+        heard.append((name, users.find(name)))
+
+    users = Users(broker.storage, broker.vhosts, on_change)
+    add(users)
+    heard.clear()
     users.set_permissions("ann", "/", "a", "b", "c")
     users.set_topic_permissions("ann", "/", "ex", "a", "b")
     users.set_user_limit("ann", "max-channels", 2)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.queues.paging import QueueTail
+from headrace.core.queues.paging import QueuePaging
 from headrace.model.backlog import Backlog
-from headrace.model.message import STASHED, Route, Run
+from headrace.model.message import PAGED_OUT, Route, Run
 from headrace.store.api.message_log import DurabilityLevel, RecordDestination
 from headrace.store.log.segment import segment_name
 from headrace.store.paging_files import Scratch
@@ -27,11 +27,11 @@ class TailStage:
         self.disk = ForgetfulDisk()
         self.journal = LogStage(self.disk, segment_size=1 << 16)
         self.scratch = Scratch(directory)
-        self.tail = self.new_tail()
+        self.paging = self.new_paging()
         self.next = 0
 
-    def new_tail(self) -> QueueTail:
-        return QueueTail(self.scratch, self.journal.log, QUEUE, lambda stored: stored.ttl_ms)
+    def new_paging(self) -> QueuePaging:
+        return QueuePaging(self.scratch, self.journal.log, QUEUE, lambda stored: stored.ttl_ms)
 
     def run(self, *contents: bytes, stored: bool, priority: int = 0) -> Run:
         """Messages with the next offsets, in the log too if they are to be stored."""
@@ -51,12 +51,12 @@ class TailStage:
         return Run(ROUTE, list(contents), offsets, size, persistent=stored, priority=priority)
 
     def push(self, *contents: bytes, stored: bool) -> None:
-        self.tail.push(self.run(*contents, stored=stored))
+        self.paging.push(self.run(*contents, stored=stored))
 
     def pull_all(self) -> list[Run]:
         runs: list[Run] = []
-        while self.tail.count:
-            runs += self.tail.pull()
+        while self.paging.count:
+            runs += self.paging.pull()
         return runs
 
 
@@ -75,18 +75,18 @@ def test_stored_and_transient_messages_keep_their_order(stage: TailStage) -> Non
     stage.push(b"d", stored=True)
     stage.push(b"e", stored=True)
     stage.push(b"f", b"g", stored=False)
-    assert (stage.tail.count, stage.tail.size) == (7, 7)
+    assert (stage.paging.count, stage.paging.size) == (7, 7)
 
     runs = stage.pull_all()
 
     assert messages(runs) == list(enumerate([b"a", b"b", b"c", b"d", b"e", b"f", b"g"]))
     assert [run.persistent for run in runs] == [True, False, True, True, False]
-    assert (stage.tail.count, stage.tail.size) == (0, 0)
+    assert (stage.paging.count, stage.paging.size) == (0, 0)
 
 
 def test_what_is_pulled_is_as_it_was(stage: TailStage) -> None:
     stage.push(b"a", stored=True)
-    (run,) = stage.tail.pull()
+    (run,) = stage.paging.pull()
 
     assert (run.route.exchange, run.route.key, run.channel_number) == ("ex", "key", 3)
     assert (run.deliveries, run.expires, run.size) == (0, None, 1)
@@ -96,10 +96,10 @@ def test_contents_of_transient_messages_leave_the_memory(stage: TailStage) -> No
     run = stage.run(b"a", b"b", b"c", stored=False)
     run.split(1)
 
-    stage.tail.push(run)
-    assert run.contents is STASHED
+    stage.paging.push(run)
+    assert run.contents is PAGED_OUT
 
-    assert messages(stage.tail.pull()) == [(1, b"b"), (2, b"c")]
+    assert messages(stage.paging.pull()) == [(1, b"b"), (2, b"c")]
 
 
 def test_without_room_in_scratch_messages_stay_in_memory(
@@ -117,20 +117,20 @@ def test_without_room_in_scratch_messages_stay_in_memory(
 
 
 def test_without_scratch_and_journal_it_is_a_plain_queue(stage: TailStage) -> None:
-    tail = QueueTail(None, None, 0, lambda stored: None)
-    tail.push(stage.run(b"a", stored=False))
-    tail.push(Run(ROUTE, [b"b"], range(1, 2), 1, persistent=True))
+    paging = QueuePaging(None, None, 0, lambda stored: None)
+    paging.push(stage.run(b"a", stored=False))
+    paging.push(Run(ROUTE, [b"b"], range(1, 2), 1, persistent=True))
 
-    assert messages(tail.pull() + tail.pull()) == [(0, b"a"), (1, b"b")]
+    assert messages(paging.pull() + paging.pull()) == [(0, b"a"), (1, b"b")]
 
 
 def test_a_large_span_is_pulled_piece_by_piece(stage: TailStage) -> None:
     for number in range(20):
         stage.push(b"%02d" % number * 20_000, stored=True)
-    first = stage.tail.pull()
+    first = stage.paging.pull()
 
     assert 0 < len(first) < 20
-    assert stage.tail.count == 20 - len(first)
+    assert stage.paging.count == 20 - len(first)
     rest = stage.pull_all()
     assert [offset for offset, _ in messages(first + rest)] == list(range(20))
 
@@ -139,17 +139,17 @@ def test_settled_messages_of_a_span_are_not_pulled(stage: TailStage) -> None:
     run = stage.run(b"a", b"b", b"c", stored=True)
     stage.journal.log.settle(QUEUE, [1])
     stage.journal.commit()
-    stage.tail.restore(0, 3, 2, 2)
+    stage.paging.restore(0, 3, 2, 2)
 
-    assert messages(stage.tail.pull()) == [(0, b"a"), (2, b"c")]
+    assert messages(stage.paging.pull()) == [(0, b"a"), (2, b"c")]
     assert len(run) == 3
 
 
 def test_what_is_restored_comes_before_what_is_new(stage: TailStage) -> None:
     stage.run(b"old", stored=True)
     stage.journal.restart()
-    stage.tail = stage.new_tail()
-    stage.tail.restore(0, 1, *stage.journal.log.reads.live(QUEUE))
+    stage.paging = stage.new_paging()
+    stage.paging.restore(0, 1, *stage.journal.log.reads.live(QUEUE))
     stage.push(b"new", stored=True)
     stage.push(b"newer", stored=False)
 
@@ -157,9 +157,9 @@ def test_what_is_restored_comes_before_what_is_new(stage: TailStage) -> None:
 
 
 def test_nothing_restored_is_nothing_there(stage: TailStage) -> None:
-    stage.tail.restore(0, 5, 0, 0)
+    stage.paging.restore(0, 5, 0, 0)
 
-    assert (stage.tail.count, stage.tail.size) == (0, 0)
+    assert (stage.paging.count, stage.paging.size) == (0, 0)
 
 
 def test_messages_from_before_a_crash_are_suspected_of_having_been_delivered(
@@ -168,7 +168,7 @@ def test_messages_from_before_a_crash_are_suspected_of_having_been_delivered(
     stage.push(b"a", b"b", stored=True)
     stage.journal.log.requeued(QUEUE, [0], 4)
     stage.journal.commit()
-    stage.tail.suspect_below = 2
+    stage.paging.suspect_below = 2
     stage.push(b"c", stored=True)
 
     assert {run.offsets[0]: run.deliveries for run in stage.pull_all()} == {0: 4, 1: 1, 2: 0}
@@ -178,9 +178,9 @@ def test_stashed_messages_are_loaded_again(stage: TailStage) -> None:
     stage.run(b"a", b"b", stored=True)
     stage.run(b"x", stored=False)
     stage.run(b"c", b"d", stored=True)
-    stashed = Run(ROUTE, STASHED, [1, 3], 2, persistent=True, deliveries=2)
+    stashed = Run(ROUTE, PAGED_OUT, [1, 3], 2, persistent=True, deliveries=2)
 
-    loaded = stage.tail.load(stashed)
+    loaded = stage.paging.load(stashed)
 
     assert messages(loaded) == [(1, b"b"), (3, b"c")]
     assert {run.deliveries for run in loaded} == {2}
@@ -193,7 +193,7 @@ def test_a_damaged_message_is_left_out_and_not_counted_any_more(stage: TailStage
     data = stage.disk.contents(segment_name(0))
     data[data.index(b"damaged")] ^= 1
 
-    backlog = Backlog(stage.tail)
+    backlog = Backlog(stage.paging)
     taken = [backlog.take(1), backlog.take(1)]
 
     assert messages(taken) == [(0, b"good"), (2, b"good")]
@@ -204,19 +204,19 @@ def test_clearing_returns_the_offsets_and_frees_the_files(stage: TailStage) -> N
     stage.push(b"a", b"b", stored=True)
     stage.push(b"c", stored=False)
 
-    runs = stage.tail.clear()
+    runs = stage.paging.clear()
 
     assert [list(run.offsets) for run in runs] == [[0, 1], [2]]
     assert [run.persistent for run in runs] == [True, False]
-    assert (stage.tail.count, stage.tail.size) == (0, 0)
+    assert (stage.paging.count, stage.paging.size) == (0, 0)
     stage.scratch.close()
 
 
 def test_stored_messages_with_a_priority_are_kept_apart_from_spans(stage: TailStage) -> None:
     run = stage.run(b"a", stored=True, priority=5)
-    stage.tail.push(run)
+    stage.paging.push(run)
 
-    (pulled,) = stage.tail.pull()
+    (pulled,) = stage.paging.pull()
 
     assert (pulled.priority, pulled.contents) == (5, [b"a"])
 
@@ -239,22 +239,22 @@ def test_stored_messages_of_a_group_are_not_copied(
             stage.push(b"%d" % number * 100, stored=True)
             if number == 5:
                 stage.push(b"transient", stored=False)
-        assert messages(stage.tail.pull()) == [(0, b"before")]
-        assert [offset for offset, _ in messages(stage.tail.pull())] == [1]  # from memory
+        assert messages(stage.paging.pull()) == [(0, b"before")]
+        assert [offset for offset, _ in messages(stage.paging.pull())] == [1]  # from memory
 
     assert copied == [1]  # the transient one
-    assert not stage.tail._grouped
+    assert not stage.paging._grouped
     stage.push(b"after", stored=True)
     found = messages(stage.pull_all())
     assert [offset for offset, _ in found] == list(range(2, 13))
     assert found[5] == (7, b"transient")
-    assert (stage.tail.count, stage.tail.size) == (0, 0)
+    assert (stage.paging.count, stage.paging.size) == (0, 0)
 
 
 def test_a_queue_cleared_inside_a_group_is_empty_behind_it(stage: TailStage) -> None:
     with stage.journal.log.atomic():
         stage.push(b"a", stored=True)
-        assert [list(run.offsets) for run in stage.tail.clear()] == [[0]]
-    assert stage.tail.count == 0
+        assert [list(run.offsets) for run in stage.paging.clear()] == [[0]]
+    assert stage.paging.count == 0
     stage.push(b"b", stored=True)
     assert messages(stage.pull_all()) == [(1, b"b")]

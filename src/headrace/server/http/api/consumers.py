@@ -55,7 +55,7 @@ def consumer_row(consumer: Consumer, management: ManagementContext) -> Row:
         "prefetch_count": consumer.prefetch,
         "priority": consumer.priority,
         "unacknowledged": consumer.unacked,
-        "queue": {"name": consumer.queue.name, "vhost": consumer.queue.vhost.name},
+        "queue": {"name": consumer.queue.name, "vhost": consumer.queue.services.name},
     }
 
 

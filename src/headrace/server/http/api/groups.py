@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 
-from headrace.core.spark_support.pins import queries_of
 from headrace.core.topics.exchange_bridge import PREFIX as TOPIC_PREFIX
 from headrace.core.vhost import Vhost
 from headrace.errors import EngineUnavailable, NoSuchTopic
@@ -69,7 +68,7 @@ def _queries(call: ApiRequest, vhost: Vhost) -> Iterator[Row]:
     queues = {pin.name for pin in vhost.pins if pin.kind == "queue"}
     for queue in sorted(queues):
         if call.may_see(vhost, queue):
-            for info in queries_of(vhost, "queue", queue):
+            for info in vhost.pins.groups_of("queue", queue):
                 yield _group_row(call, vhost.name, "", info, queue)
 
 

@@ -7,9 +7,9 @@ from json.encoder import encode_basestring_ascii as quoted
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from headrace.core.policies import NO_POLICIES
 from headrace.core.queues.queue import Queue
-from headrace.model.message import STASHED
+from headrace.model.message import PAGED_OUT
+from headrace.model.policy import NO_POLICIES
 from headrace.server.base_channel import BaseChannel
 from headrace.server.http import replies, stats
 from headrace.server.http.api.consumers import consumer_row
@@ -62,7 +62,7 @@ class QueueColumns:
         policies = queue.policies
         return {
             "name": queue.name,
-            "vhost": queue.vhost.name,
+            "vhost": queue.services.name,
             "type": queue.settings.queue_type,
             "durable": queue.durable,
             "auto_delete": queue.auto_delete,
@@ -81,7 +81,7 @@ class QueueColumns:
             return members(self._identity(queue))
         arguments = encode_text(queue.arguments) if queue.arguments else "{}"
         return (
-            f'"name":{quoted(queue.name)},"vhost":{quoted(queue.vhost.name)},'
+            f'"name":{quoted(queue.name)},"vhost":{quoted(queue.services.name)},'
             f'"type":{quoted(queue.settings.queue_type)},"durable":{_BOOLEANS[queue.durable]},'
             f'"auto_delete":{_BOOLEANS[queue.auto_delete]},'
             f'"exclusive":{_BOOLEANS[queue.owner is not None]},"arguments":{arguments},'
@@ -144,31 +144,31 @@ def _consumers_text(queue: Queue) -> str:
 
 def lengths(queue: Queue) -> Row:
     backlog, unacked = queue.backlog, queue.unacked
-    ready, away = backlog.count, backlog.away[0]
+    ready, paged_out = backlog.count, backlog.paged_out[0]
     return {
         "messages": ready + unacked,
         "messages_ready": ready,
         "messages_unacknowledged": unacked,
-        "messages_ram": ready - away + unacked,
-        "messages_ready_ram": ready - away,
+        "messages_ram": ready - paged_out + unacked,
+        "messages_ready_ram": ready - paged_out,
         "messages_unacknowledged_ram": unacked,
         "messages_persistent": ready + unacked if queue.number is not None else 0,
-        "messages_paged_out": away,
+        "messages_paged_out": paged_out,
     }
 
 
 def sizes(queue: Queue) -> Row:
     """A message counts with its properties, as it is on the wire."""
-    ready, away = queue.backlog.size, queue.backlog.away[1]
+    ready, paged_out = queue.backlog.size, queue.backlog.paged_out[1]
     unacked = _unacked_bytes(queue) if queue.unacked else 0
     return {
         "message_bytes": ready + unacked,
         "message_bytes_ready": ready,
         "message_bytes_unacknowledged": unacked,
-        "message_bytes_ram": ready - away + unacked,
+        "message_bytes_ram": ready - paged_out + unacked,
         "message_bytes_persistent": ready + unacked if queue.number is not None else 0,
-        "message_bytes_paged_out": away,
-        "memory": ready - away + unacked,
+        "message_bytes_paged_out": paged_out,
+        "memory": ready - paged_out + unacked,
     }
 
 
@@ -215,7 +215,7 @@ def _head_timestamp(queue: Queue) -> int | None:
     if not queue.backlog.count:
         return None
     run = next(iter(queue.backlog.runs()), None)
-    if run is None or run.contents is STASHED:
+    if run is None or run.contents is PAGED_OUT:
         return None
     return properties_of(run.contents[run.start]).timestamp
 

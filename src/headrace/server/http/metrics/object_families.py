@@ -44,7 +44,7 @@ async def queue_lines(queues: Sequence[Queue]) -> list[Line]:
             await asyncio.sleep(0)
         shown = lengths(queue) | sizes(queue)
         values = stats.queue_values(queue)
-        labels = f'{{vhost="{_escaped(queue.vhost.name)}",queue="{_escaped(queue.name)}"}} '
+        labels = f'{{vhost="{_escaped(queue.services.name)}",queue="{_escaped(queue.name)}"}} '
         numbers = (
             *(shown[name] for name in QUEUE_GAUGES),
             len(queue.consumers),

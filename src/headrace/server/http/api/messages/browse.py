@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from headrace.core.queues.queue import Queue
 from headrace.model.backlog import Backlog, PriorityBacklog
-from headrace.model.message import STASHED
+from headrace.model.message import PAGED_OUT
 from headrace.server.http import message_json, replies
 from headrace.server.http.api_request import ApiRequest
 from headrace.server.http.replies import Reply
@@ -40,7 +40,7 @@ def look(queue: Queue, start: int, count: int) -> list[BrowsedMessage]:
         level.head()  # brings something into memory when all of it is elsewhere
     resident = heapq.merge(*(_resident(level, start) for level in levels))
     seen = list(islice(resident, count))
-    if len(seen) < count and queue.backlog.away[0] and len(levels) == 1:
+    if len(seen) < count and queue.backlog.paged_out[0] and len(levels) == 1:
         behind = max(start, levels[0].ready[-1].offsets[-1] + 1 if levels[0].ready else start)
         seen += islice(stored(queue, behind, settled=False), count - len(seen))
     return seen
@@ -52,7 +52,7 @@ def _levels(backlog: Backlog | PriorityBacklog) -> list[Backlog]:
 
 def _resident(backlog: Backlog, start: int) -> Iterator[BrowsedMessage]:
     for run in backlog.runs():
-        if run.contents is STASHED or run.offsets[-1] < start:
+        if run.contents is PAGED_OUT or run.offsets[-1] < start:
             continue
         route = run.route
         for index in range(run.start, len(run.offsets)):
@@ -64,7 +64,7 @@ def _resident(backlog: Backlog, start: int) -> Iterator[BrowsedMessage]:
 
 def stored(queue: Queue, start: int, *, settled: bool) -> Iterator[BrowsedMessage]:
     """Messages from the log; with ``settled`` also those that retention still keeps."""
-    log = queue.vhost.storage.log
+    log = queue.services.storage.log
     if log is None or queue.number is None:
         return
     while start < queue.next_offset:

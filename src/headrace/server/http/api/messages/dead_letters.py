@@ -63,7 +63,7 @@ async def _scan(queue: Queue, groups: dict[Cause, _DeathGroup]) -> int:
             death = death_of(one.content)
             if death is not None:
                 cause = (
-                    queue.vhost.name,
+                    queue.services.name,
                     queue.name,
                     str(death.get("queue", "")),
                     str(death.get("reason", "")),
@@ -90,7 +90,7 @@ async def _deadletters(call: ApiRequest) -> Reply:
         looked = await _scan(queue, groups)
         if looked < queue.backlog.count:
             partly.append(
-                {"vhost": queue.vhost.name, "queue": queue.name, "looked_at": looked,
+                {"vhost": queue.services.name, "queue": queue.name, "looked_at": looked,
                  "messages_ready": queue.backlog.count}
             )  # fmt: skip
     rows = [

@@ -74,7 +74,7 @@ def _first_queue(content: bytes) -> str | None:
 
 def _destination(call: ApiRequest, source: Queue) -> _RedriveTarget:
     given = call.value("destination", dict)
-    name = given.get("vhost", source.vhost.name)
+    name = given.get("vhost", source.services.name)
     exchange, queue, key = given.get("exchange"), given.get("queue"), given.get("routing_key")
     for one in (name, exchange, queue, key):
         if one is not None and not isinstance(one, str):
@@ -89,7 +89,7 @@ def _destination(call: ApiRequest, source: Queue) -> _RedriveTarget:
     call.user.check(vhost.name, "write", "exchange", "")
     if queue is not None:
         vhost.get_queue_for(queue, None)
-        if vhost is source.vhost and queue == source.name:
+        if vhost.name == source.services.name and queue == source.name:
             raise replies.bad_request("source and destination are the same queue")
     return _RedriveTarget(vhost, queue=queue)
 
@@ -151,7 +151,7 @@ async def _move_one(
         channel_number=part.run.channel_number,
         persistent=properties_of(content).delivery_mode == 2,
     )
-    with source.vhost.storage.atomic():
+    with source.services.storage.atomic():
         if not to.vhost.publish(batch):
             return None
         if batch.engine_confirms is None:

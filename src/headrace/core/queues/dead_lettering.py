@@ -1,0 +1,56 @@
+"""Removal of dead messages from a queue, a few per step, over as many loop turns as it takes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from headrace.core.loop_turn import LoopTurn, Steps, log_failure
+from headrace.model.message import Run
+
+
+class DeadLettering:
+    """Messages that have left the backlog and are not dead-lettered yet, with their reasons."""
+
+    __slots__ = ("_pieces", "_remove", "_turn", "_waiting", "closed", "is_running")
+
+    def __init__(
+        self,
+        turn: LoopTurn,
+        pieces: Callable[[Run], Iterable[Run]],
+        remove: Callable[[Run, str], None],
+    ) -> None:
+        self._turn = turn
+        self._pieces = pieces  # a run in the parts that are removed in one step each
+        self._remove = remove
+        self._waiting: deque[tuple[list[Run], str]] = deque()
+        self.is_running = False
+        self.closed = False
+
+    def add(self, runs: list[Run], reason: str) -> None:
+        self._waiting.append((runs, reason))
+        if not self.is_running:
+            self.is_running = True
+            self._turn.run(self._steps(), self._finished)
+
+    def _steps(self) -> Steps:
+        while self._waiting:
+            runs, reason = self._waiting.popleft()
+            for run in runs:
+                for piece in self._pieces(run):
+                    if self.closed:
+                        return
+                    self._remove(piece, reason)
+                    yield
+
+    def _finished(self, error: Exception | None) -> None:
+        self.is_running = False
+        log_failure(error)
+        if self.closed:
+            self._waiting.clear()
+        elif self._waiting:
+            self.add([], "")
+
+    def close(self) -> None:
+        self.closed = True
+        self._pieces, self._remove = lambda run: (), lambda run, reason: None  # see AckTimeouts

@@ -1,0 +1,36 @@
+"""Length limits of a queue: what still fits, and what is over the limit."""
+
+from __future__ import annotations
+
+from headrace.model.backlog import Backlog, PriorityBacklog
+from headrace.model.message import Run
+from headrace.model.queue_arguments import QueueSettings
+from headrace.wire.amqp.content import body_size
+
+
+def count_that_fits(
+    backlog: Backlog | PriorityBacklog, settings: QueueSettings, contents: list[bytes]
+) -> int:
+    """How many of the messages, from the first on, the limits leave room for."""
+    room = len(contents)
+    if settings.max_length is not None:
+        room = min(room, max(0, settings.max_length - backlog.count))
+    if settings.max_length_bytes is not None:
+        free = settings.max_length_bytes - backlog.size
+        for index, content in enumerate(contents[:room]):
+            free -= body_size(content)
+            if free < 0:
+                return index
+    return room
+
+
+def take_excess(backlog: Backlog | PriorityBacklog, settings: QueueSettings) -> list[Run]:
+    """Remove the messages at the head that are over the limits."""
+    excess: list[Run] = []
+    if settings.max_length is not None:
+        while (over := backlog.count - settings.max_length) > 0:
+            excess.append(backlog.take(over))
+    if settings.max_length_bytes is not None:
+        while backlog.count and backlog.size > settings.max_length_bytes:
+            excess.append(backlog.take(1))
+    return excess
