@@ -65,21 +65,23 @@ class TopicTables:
 
     def uuid(self, topic: str) -> str:
         """What tells the topic, as it is now, from others of its name."""
-        return self._engine.uuid(topic)
+        return self._engine.context.catalog.load(topic).uuid
 
     def pin(
         self, topic: str, query: str, start: Mapping[Priority, int], end: Mapping[Priority, int]
     ) -> None:
         """Retention keeps everything from ``start`` on; committed when this returns."""
         before = {priority: at - 1 for priority, at in start.items()}
-        self._engine.pin(topic, query, before, {priority: at - 1 for priority, at in end.items()})
+        self._engine.pins.pin(
+            topic, query, before, {priority: at - 1 for priority, at in end.items()}
+        )
 
     def pinned(self, topic: str, query: str) -> dict[Priority, int]:
         """From which ids on messages are kept for the query; empty when it has no pin."""
-        return {priority: at + 1 for priority, at in self._engine.pinned(topic, query).items()}
+        return {priority: at + 1 for priority, at in self._engine.pins.pinned(topic, query).items()}
 
     def unpin(self, topic: str, query: str) -> None:
-        self._engine.unpin(topic, query)
+        self._engine.pins.unpin(topic, query)
 
     def select(
         self, topic: str, priority: Priority, start: int, end: int, names: Iterable[str]

@@ -380,14 +380,14 @@ def test_rows_of_claims_that_thousands_of_retries_needed_are_removed(
     engine.nack("t", ME, taken.claim, every_other, 0)
     engine.commit("t", ME, taken.claim)
     again = engine.read("t", ME, 2400)
-    engine.housekeep()
+    engine.housekeeper.round()
     engine.commit("t", ME, again.claim)
-    engine.housekeep()
+    engine.housekeeper.round()
     sql.execute("SELECT COUNT(*) FROM msg_l_t")
     assert sql.fetchall() == ((1200,),)  # just now they were in use
 
     sql.execute("UPDATE msg_l_t SET lease_until_ms=lease_until_ms-120000")
-    engine.housekeep()
+    engine.housekeeper.round()
     sql.execute("SELECT COUNT(*) FROM msg_l_t")
     assert sql.fetchall() == ((200,),)
     fill(engine, 3)

@@ -54,7 +54,7 @@ def test_by_age(engine: MySqlEngine, sql: Cursor) -> None:
     engine.create(TopicSpec("t", retention=Retention(ms=3_600_000)))
     fill(engine, 20)
     age(sql, 12)
-    engine.housekeep()
+    engine.housekeeper.round()
     assert rest(sql) == 8
     assert engine.describe("t").parts[Priority.MIDDLE].first == 13
     assert read_all(engine, ConsumerSpec("c")) == list(range(13, 21))
@@ -65,7 +65,7 @@ def test_by_size_the_oldest_of_all_lanes_go_first(engine: MySqlEngine, sql: Curs
     fill(engine, 8, Priority.HIGH, 100)
     age(sql, 8, "high")
     fill(engine, 8, Priority.LOW, 100)
-    engine.housekeep()
+    engine.housekeeper.round()
     assert (rest(sql, "high"), rest(sql, "low")) == (2, 8)
 
 
@@ -77,7 +77,7 @@ def test_by_size_over_many_chunks(
     engine.create(TopicSpec("t", retention=Retention(size=10_000)))
     for _ in range(3):
         fill(engine, 1000, Priority.MIDDLE, 10)
-        engine.housekeep()
+        engine.housekeeper.round()
         assert 1000 - 2 * retention.CHUNK <= rest(sql) <= 1000
 
 
@@ -85,7 +85,7 @@ def test_nothing_goes_without_a_policy(engine: MySqlEngine, sql: Cursor) -> None
     engine.create(TopicSpec("t"))
     fill(engine, 5)
     age(sql, 5)
-    engine.housekeep()
+    engine.housekeeper.round()
     assert rest(sql) == 5
 
 
@@ -98,7 +98,7 @@ def test_a_consumer_overtaken_by_retention_continues_with_a_warning(
     reader = ConsumerSpec("c", group)
     engine.commit("t", reader, engine.read("t", reader, 2).claim)
     age(sql, 12)
-    engine.housekeep()
+    engine.housekeeper.round()
     assert engine.lag("t", reader)[1].messages == 8
     assert read_all(engine, reader) == list(range(13, 21))
     assert "removed by retention" in caplog.text
@@ -114,7 +114,7 @@ def test_a_consumer_overtaken_by_retention_is_logged_once(
     reader = ConsumerSpec("c", group)
     engine.commit("t", reader, engine.read("t", reader, 2).claim)
     age(sql, 20)
-    engine.housekeep()
+    engine.housekeeper.round()
     for _ in range(5):
         assert read_all(engine, reader) == []
     assert caplog.text.count("removed by retention") == 1
@@ -130,11 +130,11 @@ def test_a_topic_may_keep_what_is_unread(engine: MySqlEngine, sql: Cursor) -> No
     engine.commit("t", member, engine.read("t", member, 10).claim)
     engine.commit("t", alone, engine.read("t", alone, 15).claim)
     out = engine.read("t", member, 8)  # claimed, not done
-    engine.housekeep()
+    engine.housekeeper.round()
     assert rest(sql) == 10
     engine.nack("t", member, out.claim, [(Priority.MIDDLE, 12)], 60_000)
     engine.commit("t", member, out.claim)
-    engine.housekeep()
+    engine.housekeeper.round()
     assert rest(sql) == 9  # 12 is to be tried again
 
 
@@ -143,15 +143,15 @@ def test_what_an_outside_reader_has_pinned_stays(engine: MySqlEngine, sql: Curso
     fill(engine, 20)
     age(sql, 20)
     ends = {priority: bounds.stable for priority, bounds in engine.bounds("t").items()}
-    engine.pin("t", "query", {Priority.MIDDLE: 5}, ends)
-    engine.housekeep()
+    engine.pins.pin("t", "query", {Priority.MIDDLE: 5}, ends)
+    engine.housekeeper.round()
     assert rest(sql) == 15
     [group] = engine.groups("t")
     assert (group.group, group.lag[1].messages) == ("spark.query", 15)
-    engine.pin("t", "query", {priority: ends[priority] for priority in BY_URGENCY}, ends)
-    engine.housekeep()
+    engine.pins.pin("t", "query", {priority: ends[priority] for priority in BY_URGENCY}, ends)
+    engine.housekeeper.round()
     assert rest(sql) == 0
-    engine.unpin("t", "query")
+    engine.pins.unpin("t", "query")
     assert engine.groups("t") == []
 
 
@@ -161,7 +161,7 @@ def test_ids_go_on_after_everything_was_removed(
     engine.create(TopicSpec("t", retention=Retention(ms=3_600_000)))
     fill(engine, 5)
     age(sql, 5)
-    engine.housekeep()
+    engine.housekeeper.round()
     assert rest(sql) == 0
     server.kill()
     server.start()
@@ -177,13 +177,13 @@ def test_partitions_are_made_ahead_and_dropped(engine: MySqlEngine, sql: Cursor)
         TopicSpec("t", retention=Retention(ms=3_600_000), options={"partition_rows": 1000})
     )
     fill(engine, 3500)
-    engine.housekeep()
-    with engine._readers.session() as session:
+    engine.housekeeper.round()
+    with engine.context.readers.session() as session:
         bounds = retention.bounds_of(session, "t", Priority.MIDDLE)
     assert bounds[0] == 1001 and bounds[-1] >= 5501
     age(sql, 2100)
-    engine.housekeep()
-    with engine._readers.session() as session:
+    engine.housekeeper.round()
+    with engine.context.readers.session() as session:
         assert retention.bounds_of(session, "t", Priority.MIDDLE)[0] == 3001
     assert rest(sql) == 1500  # from 2001 on: the rest of a partition goes with it
     assert read_all(engine, ConsumerSpec("c"))[0] == 2101
@@ -196,16 +196,16 @@ def test_an_open_reader_delays_the_drop_and_nothing_else(
         TopicSpec("t", retention=Retention(ms=3_600_000), options={"partition_rows": 1000})
     )
     fill(engine, 1500)
-    engine.housekeep()
+    engine.housekeeper.round()
     age(sql, 1200)
     with server.connect(database) as other, other.cursor() as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT COUNT(*) FROM msg_p_t_middle")
-        engine.housekeep()
+        engine.housekeeper.round()
         assert rest(sql) == 1500
         assert read_all(engine, ConsumerSpec("c"))[0] == 1201
         reader.execute("COMMIT")
-    engine.housekeep()
+    engine.housekeeper.round()
     assert rest(sql) == 500
 
 
@@ -215,7 +215,7 @@ def test_one_connection_is_enough(start_engine: StartEngine, sql: Cursor) -> Non
     engine.create(TopicSpec("t", retention=Retention(ms=3_600_000)))
     fill(engine, 5)
     age(sql, 3)
-    keeper = threading.Thread(target=engine.housekeep, daemon=True)
+    keeper = threading.Thread(target=engine.housekeeper.round, daemon=True)
     keeper.start()
     keeper.join(20)
     assert not keeper.is_alive()

@@ -119,7 +119,7 @@ def test_a_server_that_became_read_only_is_left(
             for _ in range(2):
                 with pytest.raises(EngineUnavailable, match="takes no changes at present"):
                     engine.append("t", [Entry(b"refused")])
-            assert engine._writers._idle == []
+            assert engine.context.writers._idle == []
             cursor.execute("SET GLOBAL read_only=OFF")
             engine.append("t", [Entry(b"after")])
             got = engine.read("t", ConsumerSpec("c"), 9).messages

@@ -42,7 +42,7 @@ def test_a_producer_that_is_slow_is_waited_for_however_long(
     engine.append("t", [Entry(b"quick")])
     reader = ConsumerSpec("c")
     drain(engine, reader)  # notices the hole; the fence waits for the owner, and gives up
-    with engine._fencing.session() as session, pytest.raises(stable_ids.Fault) as refused:
+    with engine.context.fencing.session() as session, pytest.raises(stable_ids.Fault) as refused:
         stable_ids.close_hole(session, "t", Priority.MIDDLE, stable_ids.Hole(1, 1))
     assert refused.value.code == 1205
     assert drain(engine, reader) == []
@@ -55,7 +55,7 @@ def test_a_producer_later_than_the_fence_takes_another_id(
 ) -> None:
     engine = start_engine()
     engine.create(TopicSpec("t"))
-    with engine._fencing.session() as session:
+    with engine.context.fencing.session() as session:
         assert stable_ids.close_hole(session, "t", Priority.MIDDLE, stable_ids.Hole(1, 2)) == 2
     # As a server does that reserved the ids 1 and 2 before, and inserts only now.
     with pytest.raises(pymysql.err.IntegrityError) as refused:
@@ -87,7 +87,7 @@ def test_an_append_overtaken_by_a_fence_is_repeated_with_new_ids(
             return sql.fetchone() == (1,)
 
         wait_for(is_held_up)
-        with engine._fencing.session() as session:
+        with engine.context.fencing.session() as session:
             assert stable_ids.close_hole(session, "t", Priority.MIDDLE, stable_ids.Hole(2, 2)) == 1
         keeper.execute("SELECT RELEASE_LOCK('gate')")
         producer.join(20)
@@ -207,7 +207,7 @@ def test_a_batch_is_full_however_many_dead_ids_are_before_it(
         sql.execute("ROLLBACK")
         engine.append("t", [Entry(b"x", Priority.HIGH), Entry(b"x")])
     wait_for(lambda: engine.bounds("t")[Priority.MIDDLE].stable == 424)
-    with engine._readers.session() as session:
+    with engine.context.readers.session() as session:
         session.run("UPDATE msg_p_t_high SET flags=1")  # nothing but dead ids
 
     reader = ConsumerSpec("c", group)
@@ -265,8 +265,8 @@ def put(sql: Cursor, ids: Iterable[int]) -> None:
 
 
 def look_from(engine: MySqlEngine, stable: int) -> stable_ids.HoleScan:
-    topic = engine._catalogue.get("t")
-    with engine._readers.session() as session:
+    topic = engine.context.catalog.get("t")
+    with engine.context.readers.session() as session:
         found = stable_ids.look(session, topic, {Priority.MIDDLE: stable_ids.Bounds(stable, 1)})
     return found[Priority.MIDDLE]
 
@@ -312,8 +312,8 @@ def test_a_hole_that_stays_costs_a_read_next_to_nothing(engine: MySqlEngine, sql
         rows = session.rows("SHOW SESSION STATUS LIKE 'Handler_read%'")
         return sum(int(count) for _, count in rows)
 
-    topic = engine._catalogue.get("t")
-    with engine._readers.session() as session:
+    topic = engine.context.catalog.get("t")
+    with engine.context.readers.session() as session:
         before = rows_touched(session)
         seen = stable_ids.look(session, topic, {Priority.MIDDLE: stable_ids.Bounds(0, 1)})[
             Priority.MIDDLE

@@ -7,6 +7,7 @@ next one that waits; so a lone publisher waits for nobody, and a crowd shares ro
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -18,9 +19,11 @@ from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import tables
 from headrace.store.mysql.catalog import CatalogTopic
 from headrace.store.mysql.connection import DbConnection
+from headrace.store.mysql.context import MySqlContext
 from headrace.store.mysql.faults import Fault
-from headrace.store.mysql.message_rows import COLUMNS, Values
+from headrace.store.mysql.message_rows import COLUMNS, Values, queue_of, values_of
 from headrace.store.mysql.pool import Pool
+from headrace.store.topics.types import Entry
 
 MAX_ROWS: Final = 1000
 MAX_BYTES: Final = 1 << 20
@@ -231,3 +234,51 @@ class RowWriter:
             session.run(f"INSERT INTO {self._table} (id,{COLUMNS}) VALUES {places}", values)
             number += len(part)
         return list(range(first, last + 1))
+
+
+class Appends:
+    """Appends of all topics; one appender per topic and priority."""
+
+    def __init__(self, context: MySqlContext) -> None:
+        self._context = context
+        self._lock = threading.Lock()
+        self._appenders: dict[tuple[str, Priority], PriorityAppender] = {}
+        self._turns = itertools.count()
+
+    def append(self, topic: str, entries: Sequence[Entry]) -> list[int]:
+        found = self._context.catalog.get(topic)
+        by_priority: dict[Priority, list[int]] = {}
+        rows = []
+        for at, entry in enumerate(entries):
+            queue = self._queue(entry, found.queues)
+            rows.append(values_of(entry, queue, self._context.max_body))
+            by_priority.setdefault(entry.priority, []).append(at)
+        ids = [0] * len(rows)
+        for priority, places in by_priority.items():
+            try:
+                new = self._appender(found, priority).append([rows[at] for at in places])
+            except Fault as fault:
+                raise self._context.missing_table(topic, fault) from None
+            for at, one in zip(places, new, strict=True):
+                ids[at] = one
+        return ids
+
+    def clear(self) -> None:
+        """A topic was deleted: its appenders go."""
+        with self._lock:
+            self._appenders.clear()
+
+    def _appender(self, topic: CatalogTopic, priority: Priority) -> PriorityAppender:
+        key = (topic.uuid, priority)
+        with self._lock:
+            found = self._appenders.get(key)
+            if found is None:
+                packet = self._context.catalog.prepare()
+                writer = RowWriter(self._context.writers, topic, priority, packet)
+                found = self._appenders[key] = PriorityAppender(writer, writer.max_bytes)
+        return found
+
+    def _queue(self, entry: Entry, queues: int) -> int:
+        if queues == 1:
+            return 0
+        return next(self._turns) % queues if entry.key is None else queue_of(entry.key, queues)

@@ -120,7 +120,7 @@ class TopicCatalog:
         found_at, topic = self._known.get(name, (0.0, None))
         if topic is not None and time.monotonic() - found_at < _FRESH_S:
             return topic
-        return self.look(name)
+        return self.load(name)
 
     def check(self, name: str) -> None:
         """NoSuchTopic for what cannot be one."""
@@ -130,7 +130,7 @@ class TopicCatalog:
             raise NoSuchTopic(f"there is no such topic: {error}") from None
         self.prepare()
 
-    def look(self, name: str) -> CatalogTopic:
+    def load(self, name: str) -> CatalogTopic:
         self.check(name)
         topic = self._pool.call(lambda session: _find(session, name), repeatable=True)
         with self._lock:

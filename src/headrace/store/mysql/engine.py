@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from headrace.errors import BadTopicValue, NoSuchTopic, StoreError
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.names import check_token
-from headrace.store.mysql import single_consumer
-from headrace.store.mysql.appends import PriorityAppender, RowWriter
-from headrace.store.mysql.bodies import BodyReader
+from headrace.store.mysql.adopt import adopt
+from headrace.store.mysql.appends import Appends
 from headrace.store.mysql.catalog import CatalogTopic
-from headrace.store.mysql.checks import (
-    check_batch,
-    check_delay,
-    check_reader,
-    checked_positions,
-)
 from headrace.store.mysql.connection import DbConnection
-from headrace.store.mysql.context import COMMITTED
-from headrace.store.mysql.extras import Extras
-from headrace.store.mysql.faults import Fault
-from headrace.store.mysql.groups import claims, group_rows, offset_reset, retries
+from headrace.store.mysql.context import MySqlContext, check_batch, check_delay, check_reader
+from headrace.store.mysql.groups import group_rows, retries
 from headrace.store.mysql.groups import lag as progress
-from headrace.store.mysql.message_rows import Values, queue_of, values_of
+from headrace.store.mysql.groups.claims import GroupReads
+from headrace.store.mysql.groups.lag import GroupLag
+from headrace.store.mysql.groups.offset_reset import OffsetReset
+from headrace.store.mysql.groups.queue_leases import QueueLeases
+from headrace.store.mysql.housekeeper import Housekeeper
+from headrace.store.mysql.pins import EnginePins
+from headrace.store.mysql.single_consumer import SingleReads
+from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.mysql.url import MySqlSettings
 from headrace.store.topics.types import (
     ConsumerSpec,
@@ -42,36 +39,59 @@ from headrace.store.topics.types import (
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
 
-class MySqlEngine(Extras):
+
+class MySqlEngine:
     """See `TopicEngine` for the promises. All methods may be called from any thread."""
 
     name = "mysql"
 
     def __init__(self, url: str | MySqlSettings, *, lazily: bool = False) -> None:
-        super().__init__(url, lazily=lazily)
-        self._lock = threading.Lock()
-        self._priorities: dict[tuple[str, Priority], PriorityAppender] = {}
-        self._turns = itertools.count()
+        """EngineUnavailable when there is no server; not yet, if ``lazily``."""
+        self.context = context = MySqlContext(url, lazily=lazily)
+        self.settings = context.settings
+        self._appends = Appends(context)
+        self._single, self._groups = SingleReads(context), GroupReads(context)
+        self._lag, self._reset = GroupLag(context), OffsetReset(context)
+        self.pins, self.queue_leases = EnginePins(context), QueueLeases(context)
+        self.housekeeper = Housekeeper(context)
+        if self.settings.housekeeping:
+            self.housekeeper.start()
+
+    @property
+    def max_body(self) -> int:
+        """Known for sure when the server was reached."""
+        return self.context.max_body
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.settings.place})"
+
+    def close(self) -> None:
+        self.housekeeper.close()
+        self.context.close()
 
     # -- topics ----------------------------------------------------------------------------------
 
     def create(self, spec: TopicSpec) -> TopicInfo:
-        self._catalogue.create(spec)
+        self.context.catalog.create(spec)
         return self.describe(spec.name)
 
+    def adopt(self, topic: str) -> None:
+        """Make a topic out of tables of the original layout, in place."""
+        self.context.catalog.locked(topic, adopt)
+
     def delete(self, topic: str) -> None:
-        self._catalogue.delete(topic)
-        with self._lock:
-            self._priorities.clear()
+        self.context.catalog.delete(topic)
+        self._appends.clear()
 
     def describe(self, topic: str) -> TopicInfo:
-        found = self._catalogue.look(topic)
-        return self._on(topic, lambda session: self._info(session, found), repeatable=True)
+        found = self.context.catalog.load(topic)
+        return self.context.run(topic, lambda session: self._info(session, found), repeatable=True)
 
     def topics(self) -> list[TopicInfo]:
         found = []
-        for topic in self._catalogue.all():
+        for topic in self.context.catalog.all():
             try:
                 found.append(self.describe(topic.name))
             except NoSuchTopic:
@@ -81,10 +101,20 @@ class MySqlEngine(Extras):
         return found
 
     def uuids(self) -> dict[str, str]:
-        return {topic.name: topic.uuid for topic in self._catalogue.all()}
+        return {topic.name: topic.uuid for topic in self.context.catalog.all()}
+
+    def bounds(self, topic: str) -> dict[Priority, Bounds]:
+        """What may be read now, for callers that read ranges of ids by themselves."""
+        found = self.context.catalog.get(topic)
+        return self.context.run(
+            topic, lambda session: self.context.readable(session, found), repeatable=True
+        )
+
+    def first_ids_at(self, topic: str, time_ms: int) -> dict[Priority, int]:
+        return self._reset.first_ids_at(topic, time_ms)
 
     def _info(self, session: DbConnection, topic: CatalogTopic) -> TopicInfo:
-        bounds = self._bounds(session, topic)
+        bounds = self.context.readable(session, topic)
         parts = tuple(
             Part(
                 priority,
@@ -101,84 +131,32 @@ class MySqlEngine(Extras):
             parts,
         )  # fmt: skip
 
-    # -- appending -------------------------------------------------------------------------------
+    # -- messages --------------------------------------------------------------------------------
 
     def append(self, topic: str, entries: Sequence[Entry]) -> list[int]:
-        found = self._catalogue.get(topic)
-        priorities: dict[Priority, list[int]] = {}
-        rows = []
-        for number, entry in enumerate(entries):
-            rows.append(values_of(entry, self._queue(entry, found.queues), self.max_body))
-            priorities.setdefault(entry.priority, []).append(number)
-        ids = [0] * len(rows)
-        for priority, numbers in priorities.items():
-            given = self._append(found, priority, [rows[number] for number in numbers])
-            for number, one in zip(numbers, given, strict=True):
-                ids[number] = one
-        return ids
-
-    def _append(self, topic: CatalogTopic, priority: Priority, rows: Sequence[Values]) -> list[int]:
-        try:
-            return self._appender(topic, priority).append(rows)
-        except Fault as fault:
-            raise self._without_table(topic.name, fault) from None
-
-    def _appender(self, topic: CatalogTopic, priority: Priority) -> PriorityAppender:
-        key = (topic.uuid, priority)
-        with self._lock:
-            found = self._priorities.get(key)
-            if found is None:
-                writer = RowWriter(self._writers, topic, priority, self._catalogue.prepare())
-                found = self._priorities[key] = PriorityAppender(writer, writer.max_bytes)
-        return found
-
-    def _queue(self, entry: Entry, queues: int) -> int:
-        if queues == 1:
-            return 0
-        return next(self._turns) % queues if entry.key is None else queue_of(entry.key, queues)
-
-    # -- reading ---------------------------------------------------------------------------------
+        return self._appends.append(topic, entries)
 
     def read(self, topic: str, reader: ConsumerSpec, batch: int) -> Taken:
-        return self._read(topic, reader, batch, ())
+        reads = self._reads(reader)
+        check_batch(batch)
+        return reads.read(topic, reader, batch)
 
     def commit_and_read(
         self, topic: str, reader: ConsumerSpec, claim: Sequence[object], batch: int
     ) -> Taken:
         """commit() and read(), for a group in one transaction."""
-        if reader.group is None:
-            self.commit(topic, reader, claim)
-            return self.read(topic, reader, batch)
-        return self._read(topic, reader, batch, group_rows.parse(claim, reader))
-
-    def _read(
-        self, topic: str, reader: ConsumerSpec, batch: int, acks: Sequence[group_rows.Key]
-    ) -> Taken:
-        check_reader(reader)
+        reads = self._reads(reader)
         check_batch(batch)
-        found = self._catalogue.get(topic)
+        return reads.commit_and_read(topic, reader, claim, batch)
 
-        def work(session: DbConnection) -> Taken:
-            bounds = self._bounds(session, found)
-            bodies = BodyReader(self._sizes)
-            if reader.group is None:
-                return single_consumer.read(session, topic, reader, bounds, batch, bodies)
-            return claims.read(session, topic, reader, bounds, batch, bodies, acks)
-
-        return self._on(topic, work, unknown="what it handed out comes again after the lease")
-
-    # -- settling --------------------------------------------------------------------------------
+    def _reads(self, reader: ConsumerSpec) -> SingleReads | GroupReads:
+        check_reader(reader)
+        return self._single if reader.group is None else self._groups
 
     def commit(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
-        check_reader(reader)
-        if not claim:
-            return
-        if reader.group is None:
-            work = lambda session: single_consumer.commit(session, topic, reader, claim)  # noqa: E731
-        else:
-            keys = group_rows.parse(claim, reader)
-            work = lambda session: group_rows.commit(session, topic, reader, keys)  # noqa: E731
-        self._on(topic, work, unknown=COMMITTED)
+        reads = self._reads(reader)
+        if claim:
+            reads.commit(topic, reader, claim)
 
     def nack(
         self,
@@ -191,26 +169,22 @@ class MySqlEngine(Extras):
     ) -> None:
         check_reader(reader)
         if reader.group is None:
-            raise BadTopicValue("only members of a group can nack; a consumer on its own reads "
-                                "again what it does not commit")  # fmt: skip
+            raise BadTopicValue(
+                "nack needs a group; a consumer without one reads again what it does not commit"
+            )
         check_delay(delay_ms)
         keys = group_rows.parse(claim, reader)
-        self._on(
+        self.context.run(
             topic,
             lambda session: retries.nack(session, topic, reader, keys, ids, delay_ms, reason),
         )
 
     def renew(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
-        check_reader(reader)
-        if not claim:
-            return
-        if reader.group is None:
-            self._on(topic, lambda session: single_consumer.renew(session, topic, reader, claim))
-            return
-        keys = group_rows.parse(claim, reader)
-        self._on(topic, lambda session: group_rows.renew(session, topic, reader, keys))
+        reads = self._reads(reader)
+        if claim:
+            reads.renew(topic, reader, claim)
 
-    # -- positions -------------------------------------------------------------------------------
+    # -- groups ----------------------------------------------------------------------------------
 
     def seek(
         self,
@@ -221,40 +195,14 @@ class MySqlEngine(Extras):
         time_ms: int | None = None,
     ) -> None:
         check_reader(reader, as_group=True)
-        if (positions is None) == (time_ms is None):
-            raise BadTopicValue("seek to positions or to a time, one of the two")
-        found = self._catalogue.get(topic)
-
-        def work(session: DbConnection) -> None:
-            bounds = self._bounds(session, found)
-            target = {
-                priority: offset_reset.position_at(session, topic, priority, its, time_ms)
-                for priority, its in bounds.items()
-            } if time_ms is not None else checked_positions(positions or {}, bounds)  # fmt: skip
-            group_rows.find_or_make_cursors(session, topic, reader, bounds)
-            if reader.group is None:
-                single_consumer.seek(session, topic, reader, target)
-            else:
-                offset_reset.seek_group(session, topic, reader, target)
-
-        self._on(topic, work, repeatable=True)
+        self._reset.reset(topic, reader, positions, time_ms)
 
     def lag(self, topic: str, reader: ConsumerSpec) -> list[PriorityLag]:
         check_reader(reader, as_group=True)
-        found = self._catalogue.get(topic)
-        return self._on(
-            topic,
-            lambda session: progress.lag(session, topic, reader, self._bounds(session, found)),
-            repeatable=True,
-        )
+        return self._lag.lag(topic, reader)
 
     def groups(self, topic: str) -> list[GroupInfo]:
-        found = self._catalogue.get(topic)
-        return self._on(
-            topic,
-            lambda session: progress.groups(session, topic, self._bounds(session, found)),
-            repeatable=True,
-        )
+        return self._lag.groups(topic)
 
     def forget_group(self, topic: str, reader: ConsumerSpec) -> None:
         def work(session: DbConnection) -> None:
@@ -262,12 +210,17 @@ class MySqlEngine(Extras):
                 group_rows.delete_cursors(session, topic, reader)
 
         check_reader(reader, as_group=True)
-        self._catalogue.get(topic)
-        self._on(topic, work, repeatable=True)
+        self.context.catalog.get(topic)
+        self.context.run(topic, work, repeatable=True)
 
     def dead(self, topic: str, group: str, limit: int = 100) -> list[tuple[StoredMessage, str]]:
         check_token(group, "group")
-        self._catalogue.get(topic)
-        return self._on(
+        self.context.catalog.get(topic)
+        return self.context.run(
             topic, lambda session: retries.dead(session, topic, group, limit), repeatable=True
         )
+
+    def on_writer(self, work: Callable[[DbConnection], T], *, repeatable: bool = False) -> T:
+        """Work of batch writers, on a connection for appends."""
+        unknown = "it may have been done"
+        return self.context.writers.call(work, unknown=unknown, repeatable=repeatable)

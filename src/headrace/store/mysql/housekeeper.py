@@ -11,18 +11,15 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Callable
 from typing import Final
 
 from headrace.errors import BrokerError
-from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import retention
-from headrace.store.mysql.catalog import CatalogTopic, TopicCatalog
+from headrace.store.mysql.catalog import CatalogTopic
 from headrace.store.mysql.connection import DbConnection
+from headrace.store.mysql.context import MySqlContext
 from headrace.store.mysql.faults import Fault
 from headrace.store.mysql.groups import group_rows
-from headrace.store.mysql.pool import Pool
-from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.mysql.tables import NOW
 
 logger = logging.getLogger(__name__)
@@ -33,17 +30,9 @@ _LEASE: Final = "housekeeping."
 class Housekeeper:
     """Started with the engine, stopped with it."""
 
-    def __init__(
-        self,
-        pool: Pool,
-        catalogue: TopicCatalog,
-        bounds: Callable[[DbConnection, CatalogTopic], dict[Priority, Bounds]],
-        node: EngineNode,
-    ) -> None:
-        self._pool = pool
-        self._catalogue = catalogue
-        self._bounds = bounds
-        self._node = node
+    def __init__(self, context: MySqlContext) -> None:
+        self._context = context
+        self.node = EngineNode()
         self._counts = retention.ByteCounts()
         self._stopped = threading.Event()
         self._thread = threading.Thread(
@@ -54,11 +43,13 @@ class Housekeeper:
         self._thread.start()
 
     def close(self) -> None:
+        if not self._thread.is_alive():
+            return  # never started: this process takes no part
         self._stopped.set()
         self._thread.join()
         try:
-            with self._pool.session() as session:
-                self._node.leave(session)
+            with self._context.readers.session() as session:
+                self.node.leave(session)
         except (BrokerError, Fault) as error:
             logger.debug("could not say goodbye: %s", error)
 
@@ -70,28 +61,28 @@ class Housekeeper:
                 was_away = False
             except (BrokerError, Fault) as error:
                 if not was_away:  # once is enough: it may take hours
-                    logger.warning("housekeeping of %s: %s", self._pool.place, error)
+                    logger.warning("housekeeping of %s: %s", self._context.settings.place, error)
                 was_away = True
             except Exception:
-                logger.exception("housekeeping of %s failed", self._pool.place)
+                logger.exception("housekeeping of %s failed", self._context.settings.place)
 
     def round(self) -> None:
         """One round over all topics. Who holds a connection waits for no second one: there may be
         only one."""
-        topics = self._catalogue.all()
-        with self._pool.session() as session:
-            self._node.beat(session)
+        topics = self._context.catalog.all()
+        with self._context.readers.session() as session:
+            self.node.beat(session)
         for topic in topics:
             if self._stopped.is_set():
                 return
-            with self._pool.session() as session:
+            with self._context.readers.session() as session:
                 self._keep(session, topic)
 
     def _keep(self, session: DbConnection, topic: CatalogTopic) -> None:
-        if not self._node.leads(session, _LEASE + topic.name):
+        if not self.node.leads(session, _LEASE + topic.name):
             return
         try:
-            bounds = self._bounds(session, topic)
+            bounds = self._context.readable(session, topic)
             group_rows.trim(session, topic.name)
             if topic.retention is not None or topic.partition_rows:
                 retention.apply(session, topic, bounds, self._counts)

@@ -1,4 +1,4 @@
-"""Outside readers, such as Spark: they read ranges of ids by themselves, and tell so before.
+"""Pins of external readers, such as Spark, which read ranges of ids by themselves.
 
 The row is committed before anything is read. Retention respects it, and its commit makes sure
 that everything the reader plans with is on the disk of the server.
@@ -7,14 +7,51 @@ that everything the reader plans with is on the disk of the server.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
+from headrace.model.topics.names import check_token
 from headrace.store.mysql import tables
 from headrace.store.mysql.connection import DbConnection
+from headrace.store.mysql.context import MySqlContext
 
 PREFIX: Final = "spark."
 _MARK: Final = "pin"
+
+
+class EnginePins:
+    """Pins of queries that read ranges of ids by themselves."""
+
+    def __init__(self, context: MySqlContext) -> None:
+        self._context = context
+
+    def pin(
+        self,
+        topic: str,
+        query: str,
+        start: Mapping[Priority, int],
+        end: Mapping[Priority, int],
+        token: str = "query",
+    ) -> None:
+        """The query is about to read the ids above ``start`` up to ``end``: committed before this
+        returns. Retention keeps everything above ``start``. Call it again, with what is next,
+        when they are done."""
+        check_token(query, "query")
+        check_token(token)
+        self._context.catalog.get(topic)
+        work = partial(pin, topic=topic, query=query, token=token, start=start, end=end)
+        self._context.run(topic, work, repeatable=True)
+
+    def pinned(self, topic: str, query: str, token: str = "query") -> dict[Priority, int]:
+        """The last id that the query has read, by priority; empty without a pin."""
+        work = partial(pinned, topic=topic, query=query, token=token)
+        return self._context.run(topic, work, repeatable=True)
+
+    def unpin(self, topic: str, query: str, token: str = "query") -> None:
+        """The query does not read any more."""
+        work = partial(unpin, topic=topic, query=query, token=token)
+        self._context.run(topic, work, repeatable=True)
 
 
 def pin(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from headrace.errors import ClaimLost
@@ -11,6 +12,7 @@ from headrace.model.topics.message_priority import BY_URGENCY, Priority, priorit
 from headrace.store.mysql import tables
 from headrace.store.mysql.bodies import BodyReader
 from headrace.store.mysql.connection import DbConnection
+from headrace.store.mysql.context import COMMITTED, HANDED_OUT, MySqlContext
 from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.message_rows import message_of
 from headrace.store.mysql.stable_ids import Bounds
@@ -19,6 +21,36 @@ from headrace.store.topics.types import ConsumerSpec, Taken
 logger = logging.getLogger(__name__)
 
 KIND: Final = "alone"
+
+
+class SingleReads:
+    """Reads of consumers without a group."""
+
+    def __init__(self, context: MySqlContext) -> None:
+        self._context = context
+
+    def read(self, topic: str, reader: ConsumerSpec, limit: int) -> Taken:
+        found = self._context.catalog.get(topic)
+
+        def work(session: DbConnection) -> Taken:
+            bounds = self._context.readable(session, found)
+            return read(session, topic, reader, bounds, limit, BodyReader(self._context.body_sizes))
+
+        return self._context.run(topic, work, unknown=HANDED_OUT)
+
+    def commit(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
+        work = partial(commit, topic=topic, reader=reader, claim=claim)
+        self._context.run(topic, work, unknown=COMMITTED)
+
+    def commit_and_read(
+        self, topic: str, reader: ConsumerSpec, claim: Sequence[object], limit: int
+    ) -> Taken:
+        if claim:
+            self.commit(topic, reader, claim)
+        return self.read(topic, reader, limit)
+
+    def renew(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
+        self._context.run(topic, partial(renew, topic=topic, reader=reader, claim=claim))
 
 
 def read(
@@ -170,7 +202,7 @@ def _priority(one: object) -> tuple[str, int, int]:
     raise ClaimLost("the claim is none that a read has given; nothing was committed")
 
 
-def seek(
+def reset(
     session: DbConnection, topic: str, reader: ConsumerSpec, positions: Mapping[Priority, int]
 ) -> None:
     """Set the positions; claims read before do not fit any more."""

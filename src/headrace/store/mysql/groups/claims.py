@@ -17,6 +17,7 @@ from headrace.model.topics.message_priority import BY_URGENCY, Priority, priorit
 from headrace.store.mysql import tables
 from headrace.store.mysql.bodies import BodyReader, is_message
 from headrace.store.mysql.connection import DbConnection
+from headrace.store.mysql.context import COMMITTED, HANDED_OUT, MySqlContext
 from headrace.store.mysql.groups import group_rows, retries
 from headrace.store.mysql.groups.group_rows import (
     FREE,
@@ -327,3 +328,40 @@ def _messages(
     if unread:
         give_back(session, topic, reader, unread)
     return found
+
+
+class GroupReads:
+    """Reads of members of a group."""
+
+    def __init__(self, context: MySqlContext) -> None:
+        self._context = context
+
+    def read(self, topic: str, reader: ConsumerSpec, limit: int) -> Taken:
+        return self._read(topic, reader, limit, ())
+
+    def commit_and_read(
+        self, topic: str, reader: ConsumerSpec, claim: Sequence[object], limit: int
+    ) -> Taken:
+        """commit() and read() in one transaction."""
+        return self._read(topic, reader, limit, group_rows.parse(claim, reader))
+
+    def _read(self, topic: str, reader: ConsumerSpec, limit: int, acks: Sequence[Key]) -> Taken:
+        found = self._context.catalog.get(topic)
+
+        def work(session: DbConnection) -> Taken:
+            bounds = self._context.readable(session, found)
+            bodies = BodyReader(self._context.body_sizes)
+            return read(session, topic, reader, bounds, limit, bodies, acks)
+
+        return self._context.run(topic, work, unknown=HANDED_OUT)
+
+    def commit(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
+        ranges = group_rows.parse(claim, reader)
+        work = partial(group_rows.commit, topic=topic, reader=reader, ranges=ranges)
+        self._context.run(topic, work, unknown=COMMITTED)
+
+    def renew(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
+        ranges = group_rows.parse(claim, reader)
+        self._context.run(
+            topic, partial(group_rows.renew, topic=topic, reader=reader, ranges=ranges)
+        )

@@ -10,6 +10,7 @@ from typing import Final
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, priority_named
 from headrace.store.mysql import tables
 from headrace.store.mysql.connection import DbConnection
+from headrace.store.mysql.context import MySqlContext
 from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.mysql.tables import NOW
@@ -33,6 +34,29 @@ class _GroupBacklog:
 
 
 _Outs = Mapping[tuple[str, Priority], _GroupBacklog]  # by group
+
+
+class GroupLag:
+    """How far groups and single consumers of a topic are behind."""
+
+    def __init__(self, context: MySqlContext) -> None:
+        self._context = context
+
+    def lag(self, topic: str, reader: ConsumerSpec) -> list[PriorityLag]:
+        found = self._context.catalog.get(topic)
+        return self._context.run(
+            topic,
+            lambda session: lag(session, topic, reader, self._context.readable(session, found)),
+            repeatable=True,
+        )
+
+    def groups(self, topic: str) -> list[GroupInfo]:
+        found = self._context.catalog.get(topic)
+        return self._context.run(
+            topic,
+            lambda session: groups(session, topic, self._context.readable(session, found)),
+            repeatable=True,
+        )
 
 
 def lag(

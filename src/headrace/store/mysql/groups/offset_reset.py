@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from headrace.errors import BadTopicValue
 from headrace.model.topics.message_priority import Priority
-from headrace.store.mysql import tables
+from headrace.store.mysql import single_consumer, tables
 from headrace.store.mysql.connection import DbConnection
+from headrace.store.mysql.context import MySqlContext
 from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.groups.group_rows import FREE
 from headrace.store.mysql.stable_ids import Bounds
@@ -16,6 +18,72 @@ from headrace.store.topics.types import ConsumerSpec
 _AT: Final = "CAST(UNIX_TIMESTAMP(created_at)*1000 AS SIGNED)"
 # Times do not rise strictly with ids: statements that ran side by side may cross.
 _CROSSING: Final = 2000
+
+
+class OffsetReset:
+    """Sets groups and single consumers to other positions."""
+
+    def __init__(self, context: MySqlContext) -> None:
+        self._context = context
+
+    def reset(
+        self,
+        topic: str,
+        reader: ConsumerSpec,
+        positions: Mapping[Priority, int] | None,
+        time_ms: int | None,
+    ) -> None:
+        if (positions is None) == (time_ms is None):
+            raise BadTopicValue("pass either positions or a time to reset to, not both or neither")
+        found = self._context.catalog.get(topic)
+
+        def work(session: DbConnection) -> None:
+            bounds = self._context.readable(session, found)
+            if time_ms is not None:
+                target = _positions_at(session, topic, bounds, time_ms)
+            else:
+                target = _within(positions or {}, bounds)
+            group_rows.find_or_make_cursors(session, topic, reader, bounds)
+            if reader.group is None:
+                single_consumer.reset(session, topic, reader, target)
+            else:
+                reset_group(session, topic, reader, target)
+
+        self._context.run(topic, work, repeatable=True)
+
+    def first_ids_at(self, topic: str, time_ms: int) -> dict[Priority, int]:
+        """The id of the first message of each priority stored at that time or later."""
+        found = self._context.catalog.get(topic)
+
+        def work(session: DbConnection) -> dict[Priority, int]:
+            bounds = self._context.readable(session, found)
+            at = _positions_at(session, topic, bounds, time_ms)
+            return {priority: position + 1 for priority, position in at.items()}
+
+        return self._context.run(topic, work, repeatable=True)
+
+
+def _positions_at(
+    session: DbConnection, topic: str, bounds: Mapping[Priority, Bounds], time_ms: int
+) -> dict[Priority, int]:
+    return {
+        priority: position_at(session, topic, priority, its, time_ms)
+        for priority, its in bounds.items()
+    }
+
+
+def _within(
+    positions: Mapping[Priority, int], bounds: Mapping[Priority, Bounds]
+) -> dict[Priority, int]:
+    """Positions inside what there is: before the first message means the first."""
+    if any(position < 0 for position in positions.values()):
+        raise BadTopicValue(
+            f"invalid positions {dict(positions)}: expected ids, or 0 for the start"
+        )
+    return {
+        priority: min(max(position, bounds[priority].low - 1), bounds[priority].stable)
+        for priority, position in positions.items()
+    }
 
 
 def position_at(
@@ -47,7 +115,7 @@ def position_at(
     return int(rows[0][0]) - 1 if rows else low - 1
 
 
-def seek_group(
+def reset_group(
     session: DbConnection, topic: str, reader: ConsumerSpec, positions: Mapping[Priority, int]
 ) -> None:
     """All that is out becomes void; in priorities that stay it is handed out again at once."""

@@ -6,17 +6,19 @@ Each queue of a group has a row in `msg_c` with owner, epoch and lease. Only who
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from headrace.errors import BadTopicValue, ClaimLost
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import tables
 from headrace.store.mysql.connection import DbConnection
+from headrace.store.mysql.context import COMMITTED, MySqlContext, check_reader
 from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.message_rows import SELECTED, message_of
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.mysql.tables import NOW
-from headrace.store.topics.types import ConsumerSpec, StoredMessage
+from headrace.store.topics.types import DEFAULT_LEASE_MS, ConsumerSpec, StoredMessage
 
 _ROW_TOKEN: Final = "#q"
 _THIS: Final = "group_key=%s AND token='#q' AND queue_id=%s AND priority=%s"
@@ -36,6 +38,55 @@ class QueueLease:
     @property
     def row(self) -> tuple[str, int, str]:
         return self.group, self.queue, self.priority.label
+
+
+class QueueLeases:
+    """Orderly reading: queues leased to members of groups."""
+
+    def __init__(self, context: MySqlContext) -> None:
+        self._context = context
+
+    def lease(
+        self, topic: str, reader: ConsumerSpec, priority: Priority, queue: int
+    ) -> QueueLease | None:
+        """The queue, when no other member of the group holds it."""
+        check_reader(reader)
+        found = self._context.catalog.get(topic)
+        if not 0 <= queue < found.queues:
+            raise BadTopicValue(
+                f"topic {topic!r} has no queue {queue}: queues are 0 to {found.queues - 1}"
+            )
+
+        def work(session: DbConnection) -> QueueLease | None:
+            bounds = self._context.readable(session, found)[priority]
+            return lease(session, topic, reader, priority, queue, bounds)
+
+        return self._context.run(topic, work, repeatable=True)
+
+    def read(
+        self, topic: str, held: QueueLease, limit: int, after: int | None = None
+    ) -> list[StoredMessage]:
+        """The next messages of a leased queue, in order: behind what was committed when it was
+        leased, or behind the id ``after``."""
+        found = self._context.catalog.get(topic)
+        position = held.position if after is None else after
+
+        def work(session: DbConnection) -> list[StoredMessage]:
+            bounds = self._context.readable(session, found)[held.priority]
+            return read(session, topic, held, position, bounds, limit)
+
+        return self._context.run(topic, work, repeatable=True)
+
+    def commit(
+        self, topic: str, held: QueueLease, position: int, lease_ms: int = DEFAULT_LEASE_MS
+    ) -> None:
+        """Everything of the queue up to that id is done; the lease starts again. ClaimLost."""
+        work = partial(commit, topic=topic, held=held, position=position, lease_ms=lease_ms)
+        self._context.run(topic, work, unknown=COMMITTED)
+
+    def release(self, topic: str, held: QueueLease) -> None:
+        """Another member may have it at once."""
+        self._context.run(topic, partial(release, topic=topic, held=held), repeatable=True)
 
 
 def lease(
