@@ -125,7 +125,7 @@ def test_messages_of_one_key_are_in_one_partition(
     messages = engine.read(topic, ALONE, 100).messages
 
     assert len(messages) == 40
-    partitions = {(one.key, one.partition) for one in messages}
+    partitions = {(one.key, one.partition_index) for one in messages}
     assert len(partitions) == 5
     for key in set(keys):
         numbers = [int(one.body) for one in messages if one.key == key]
@@ -140,8 +140,8 @@ def test_messages_without_a_key_are_spread(
 
     messages = engine.read(topic, ALONE, 100).messages
 
-    assert {one.partition for one in messages} == {0, 1, 2}
-    assert len({(one.partition, one.id) for one in messages}) == 30
+    assert {one.partition_index for one in messages} == {0, 1, 2}
+    assert len({(one.partition_index, one.id) for one in messages}) == 30
 
 
 # -- priorities -----------------------------------------------------------------------------------

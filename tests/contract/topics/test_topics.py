@@ -116,7 +116,7 @@ def test_partitions_have_a_readable_range(engine: TopicEngine, topic: str) -> No
     parts = {part.priority: part for part in engine.describe(topic).parts}
 
     middle = parts[Priority.MIDDLE]
-    assert (middle.partition, middle.first, middle.end) == (0, ids[0], ids[-1] + 1)
+    assert (middle.partition_index, middle.first, middle.end) == (0, ids[0], ids[-1] + 1)
     assert middle.first_time is not None and middle.last_time is not None
     assert middle.first_time <= middle.last_time
     assert parts[Priority.HIGH].end - parts[Priority.HIGH].first == 1

@@ -31,7 +31,7 @@ def test_messages_of_a_key_are_in_one_queue_in_order(engine: MySqlEngine) -> Non
         held = engine.queue_leases.lease("t", A, Priority.MIDDLE, queue)
         assert held is not None
         for message in engine.queue_leases.read("t", held, 1000):
-            assert message.key is not None and message.partition == queue
+            assert message.key is not None and message.partition_index == queue
             found.setdefault(message.key, []).append(int(message.body))
     assert found == {f"k{key}": list(range(key, 100, 5)) for key in range(5)}
 
@@ -40,7 +40,7 @@ def test_a_queue_is_leased_to_one_member_until_its_lease_is_over(
     engine: MySqlEngine, sql: Cursor
 ) -> None:
     engine.append("t", [Entry(b"x", key="k") for _ in range(4)])
-    [queue] = {one.partition for one in engine.read("t", ConsumerSpec("look"), 4).messages}
+    [queue] = {one.partition_index for one in engine.read("t", ConsumerSpec("look"), 4).messages}
     held = engine.queue_leases.lease("t", A, Priority.MIDDLE, queue)
     assert held is not None
     assert engine.queue_leases.lease("t", B, Priority.MIDDLE, queue) is None

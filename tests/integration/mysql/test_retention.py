@@ -244,16 +244,16 @@ def test_one_node_does_the_housekeeping_and_another_takes_over(
     first.create(TopicSpec("t", retention=Retention(ms=3_600_000)))
     fill(first, 5)
     age(sql, 5)
-    first.housekeep()
+    first.housekeeper.round()
     assert rest(sql) == 0
     fill(first, 5)
     age(sql, 10)
-    second.housekeep()  # the lease is the other's
+    second.housekeeper.round()  # the lease is the other's
     assert rest(sql) == 5
     with second._readers.session() as session:
         assert second.node.alive(session) == sorted([first.node.id, second.node.id])
     sql.execute("UPDATE msg_lease SET lease_until_ms=1")
-    second.housekeep()
+    second.housekeeper.round()
     assert rest(sql) == 0
     sql.execute("SELECT epoch FROM msg_lease")
     assert sql.fetchall() == ((2,),)

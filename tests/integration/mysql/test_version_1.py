@@ -37,7 +37,7 @@ def test_topics_and_their_messages(store: topics.Store) -> None:
          {"number": str(number)}, "producer-1")
         for priority in ("high", "middle", "low")
         for number in range(contents.EVENTS)
-        if contents.PRIORITIES[number % 3] == priority
+        if contents.LANES[number % 3] == priority
     ]  # fmt: skip
     found = store.consumer("events", token="all").read(100)
     assert [

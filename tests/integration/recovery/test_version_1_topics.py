@@ -67,7 +67,7 @@ def test_all_messages_of_all_priorities_are_there(store: topics.Store) -> None:
     numbers = [int(one.text.removeprefix("event-")) for one in found]
     assert sorted(numbers) == list(range(contents.EVENTS))
     for number, message in zip(numbers, found, strict=True):
-        assert message.priority == contents.PRIORITIES[number % 3]
+        assert message.priority == contents.LANES[number % 3]
         assert message.ref_key == f"key-{number % 5}"
         assert message.tags == ("even" if number % 2 == 0 else "odd")
         assert message.properties == {"number": str(number)}

@@ -93,7 +93,7 @@ class MySqlContext:
         )
 
 
-# -- what callers may pass: BadTopicValue before anything is sent -----------------------------------
+# -- arguments of callers: BadTopicValue before anything is sent -----------------------------
 
 
 def check_batch(batch: int) -> None:
