@@ -43,6 +43,7 @@ logger = logging.getLogger(__name__)
 
 CLOSE_OK_SECONDS = 3.0
 _HEARTBEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"
+BASIC = 60  # the class of methods that concern messages
 _PUBLISH_IDS = (60, 40)
 _ACK_IDS = (60, 80)
 _ids = Struct(">HH").unpack_from
@@ -163,13 +164,15 @@ class Session(BaseSession):
 
     def _method(self, number: int, channel: Channel | None, payload: bytes) -> None:
         ids = _ids(payload)
-        vhost = self.vhost
-        created = vhost.created if vhost is not None else 0
+        vhost, storage = self.vhost, self.broker.storage
+        created, declared = vhost.created if vhost is not None else 0, storage.declared
         try:
             self._dispatch(self, number, channel, m.decode_method(payload))
             if vhost is not None:
                 self.note_created(created)
-            self.metadata_version = self.broker.storage.declared
+            # Answers about messages do not wait for what others have declared meanwhile.
+            if ids[0] != BASIC or storage.declared != declared:
+                self.metadata_version = storage.declared
             self.wait_for_metadata()
         except BrokerError as error:
             self._fail(error, number, ids)
