@@ -25,7 +25,7 @@ from headrace.rocketmq import (
     TransactionListener,
     TransactionProducer,
 )
-from headrace.rocketmq.consumers import BlockingConsumer
+from headrace.rocketmq.consumers import ConcurrentConsumer
 from headrace.rocketmq.consuming.listeners import Listener
 from headrace.testing import wait_for
 from headrace.wire.remoting.codes import ResponseCode
@@ -34,7 +34,7 @@ from headrace.wire.remoting.headers.route import GetRouteInfo, TopicRoute
 from headrace.wire.remoting.names import TEMPLATE_TOPIC
 from support.raw_remoting import Link
 
-Consumer = TypeVar("Consumer", bound=BlockingConsumer)
+Consumer = TypeVar("Consumer", bound=ConcurrentConsumer)
 QUICK = {
     "rebalance_interval": 1000,
     "persist_interval": 200,
