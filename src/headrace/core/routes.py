@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from itertools import count
 from typing import ClassVar, NamedTuple, TypeVar
 
+from headrace.cache import BoundedCache
 from headrace.core.exchange import Exchange, Target
 from headrace.core.loop_turn import Steps
 from headrace.core.queues.queue import Queue
@@ -66,7 +67,7 @@ class Routes:
         self._queues = queues
         self._delayed = delayed  # where messages of a delayed exchange wait
         self.epoch = 0  # changes whenever a route that a publisher has cached may be wrong
-        self._cached: dict[tuple[str, str], Route] = {}
+        self._cached: BoundedCache[tuple[str, str], Route] = BoundedCache(MAX_CACHED)
 
     def changed(self) -> None:
         """Some route may lead elsewhere now."""
@@ -85,9 +86,7 @@ class Routes:
         if route is None:
             found = self.walk(self.exchange(exchange_name), (key,), _NO_HEADERS)
             route = Route(exchange_name, key, found.destinations, by_headers=found.by_headers)
-            if len(self._cached) >= MAX_CACHED:
-                self._cached.clear()
-            self._cached[exchange_name, key] = route
+            self._cached.keep((exchange_name, key), route)
         return route
 
     def prepared(self, prepare: Callable[[list[T]], Steps]) -> Generator[None, None, list[T]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core import routes
 from headrace.core.vhost import Vhost
 from headrace.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from headrace.model.policy import Policy
@@ -143,8 +142,8 @@ def test_every_change_is_seen_by_those_who_cache(stage: Stage, vhost: Vhost, cha
     assert vhost.routes.epoch > before
 
 
-def test_the_route_cache_is_bounded(vhost: Vhost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "MAX_CACHED", 10)
+def test_the_route_cache_is_bounded(vhost: Vhost) -> None:
+    vhost.routes._cached.limit = 10
 
     for number in range(100):
         vhost.routes.get("amq.topic", f"key.{number}")

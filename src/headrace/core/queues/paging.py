@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import chain
 
+from headrace.cache import BoundedCache
 from headrace.model.backlog import PriorityBacklog
 from headrace.model.message import PAGED_OUT, Route, Run
 from headrace.store.api.message_log import MessageLog, StoredRun
@@ -61,7 +62,7 @@ class QueuePaging:
         self._items: deque[_StoredRange | _ScratchRun | Run] = deque()
         # Behind them: everything from the first message of a group that is not complete yet.
         self._grouped: deque[_ScratchRun | Run] = deque()
-        self._routes: dict[tuple[str, str], Route] = {}
+        self._routes: BoundedCache[tuple[str, str], Route] = BoundedCache(_MAX_ROUTES)
         self.count = 0
         self.size = 0
         self.suspect_below = 0  # offsets below it may have been delivered before a crash
@@ -174,11 +175,7 @@ class QueuePaging:
 
     def _route(self, exchange: str, key: str) -> Route:
         route = self._routes.get((exchange, key))
-        if route is None:
-            if len(self._routes) >= _MAX_ROUTES:
-                self._routes.clear()
-            route = self._routes[exchange, key] = Route(exchange, key)
-        return route
+        return route or self._routes.keep((exchange, key), Route(exchange, key))
 
     def load(self, run: Run) -> list[Run]:
         assert self._log is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.cache import BoundedCache
 from headrace.core.exchange import Exchange
 from headrace.core.loop_turn import Steps
 from headrace.errors import AccessRefused, PreconditionFailed, Unsupported
@@ -66,7 +67,7 @@ class Publisher:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._routes: dict[bytes, ResolvedRoute] = {}
+        self._routes: BoundedCache[bytes, ResolvedRoute] = BoundedCache(MAX_CACHED)
         self._inspection = PublishInspection(session)
         self._epoch = -1
 
@@ -199,10 +200,7 @@ class Publisher:
         session.check_key("write", exchange, method.routing_key)
         route = vhost.routes.get(method.exchange, method.routing_key)
         resolved = ResolvedRoute(route, method.mandatory, exchange)
-        if len(self._routes) >= MAX_CACHED:
-            self._routes.clear()
-        self._routes[key] = resolved
-        return resolved
+        return self._routes.keep(key, resolved)
 
     def _pass_on(
         self,

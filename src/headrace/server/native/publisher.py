@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headrace.cache import BoundedCache
 from headrace.core.topics.engine_confirms import EngineConfirms
 from headrace.errors import AccessRefused, CommandInvalid, NotFound, PreconditionFailed
 from headrace.model.message import PublishedRun, Route
@@ -60,7 +61,7 @@ class Publisher:
         self._session = session
         self._encoder = PropertyEncoder()
         self._inspection = PublishInspection(session)
-        self._routes: dict[tuple[str, str], ResolvedRoute] = {}
+        self._routes: BoundedCache[tuple[str, str], ResolvedRoute] = BoundedCache(MAX_CACHED)
         self._epoch = -1
 
     def publish(self, request: Request, reply_name: str | None) -> PublishedCounts:
@@ -163,10 +164,7 @@ class Publisher:
             session.check_key("write", exchange, key)
             check_routing_key(key)
         resolved = ResolvedRoute(vhost.routes.get(name, key), not name or exchange.direct_to_queue)
-        if len(self._routes) >= MAX_CACHED:
-            self._routes.clear()
-        self._routes[name, key] = resolved
-        return resolved
+        return self._routes.keep((name, key), resolved)
 
     def _batches(self, groups: list[RouteGroup], reply_name: str | None) -> Iterator[PublishedRun]:
         for group in groups:

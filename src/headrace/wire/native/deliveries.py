@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from struct import Struct
 
+from headrace.cache import BoundedCache
 from headrace.wire.amqp.content import body_of, properties_of
 from headrace.wire.native.frames import frame
 from headrace.wire.native.payloads import Op, pack
@@ -33,7 +34,7 @@ class PackedProperties:
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[bytes, bytes] = {}
+        self._known: BoundedCache[bytes, bytes] = BoundedCache(MAX_CACHED)
 
     def split(self, content: bytes) -> tuple[bytes, str | None, bytes]:
         """Packed properties (head of the map and entries), message id, body.
@@ -55,9 +56,7 @@ class PackedProperties:
         entries = pack(shown)[1:]  # fewer than 16 entries: the head is one byte
         packed = bytes((0x80 | len(shown) + 2,)) + entries
         if properties.message_id is None and len(raw) <= _CACHEABLE:
-            if len(self._known) >= MAX_CACHED:
-                self._known.clear()
-            self._known[raw] = packed
+            self._known.keep(raw, packed)
         return packed, _sayable(properties.message_id), body
 
 

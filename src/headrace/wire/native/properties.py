@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Any, NamedTuple
 
+from headrace.cache import BoundedCache
 from headrace.errors import MalformedError, PreconditionFailed
 from headrace.wire.amqp.properties import BASIC, HeaderTable, Properties
 from headrace.wire.amqp.values import short_string
@@ -43,7 +44,9 @@ class PropertyEncoder:
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[tuple[tuple[str, object], ...], EncodedProperties] = {}
+        self._known: BoundedCache[tuple[tuple[str, object], ...], EncodedProperties] = BoundedCache(
+            MAX_CACHED
+        )
 
     def encode(self, properties: Mapping[str, Any] | None) -> EncodedProperties:
         """PreconditionFailed when a property is unknown or has a value it cannot have."""
@@ -54,12 +57,7 @@ class PropertyEncoder:
             return encode_properties(properties)
         identity = tuple(properties.items())
         found = self._known.get(identity)
-        if found is None:
-            found = encode_properties(properties)
-            if len(self._known) >= MAX_CACHED:
-                self._known.clear()
-            self._known[identity] = found
-        return found
+        return found or self._known.keep(identity, encode_properties(properties))
 
 
 def encode_properties(properties: Mapping[str, Any]) -> EncodedProperties:
