@@ -325,7 +325,7 @@ class Config:
     advertise_host: str | None = _option(
         None,
         "Listeners",
-        "Host that RocketMQ clients are told to connect to; not set: the one they came by.",
+        "Host that RocketMQ clients are to connect to; not set: the one they have connected to.",
         _TEXT,
     )
     tls_cert: Path | None = _option(
@@ -426,7 +426,7 @@ class Config:
     log_format: str = _option("text", "Logging", "Form of the log.", _choice("text", "json"))
 
     cluster_name: str = _option(
-        "headrace@localhost", "Identity", "Name that clients are told.", _TEXT
+        "headrace@localhost", "Identity", "Name of the cluster, as sent to clients.", _TEXT
     )
     default_user: str = _option(
         "guest", "Identity", "User made when the data directory is new.", _TEXT
@@ -443,7 +443,7 @@ class Config:
     loopback_users: tuple[str, ...] = _option(
         ("guest",),
         "Identity",
-        "Users who may log in from this machine only, separated by commas; `none` is nobody.",
+        "Users who may log in from this machine only, separated by commas, or `none`.",
         _NAMES,
     )
     strict_topic_permissions: bool = _option(
@@ -504,9 +504,9 @@ def _from_file(file: Path) -> dict[str, Any]:
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
+        raise ConfigError(f"cannot read {file}: {error.strerror}") from error
     except ValueError as error:
-        raise ConfigError(f"{file}: is not TOML: {error}") from error
+        raise ConfigError(f"{file}: invalid TOML: {error}") from error
     table = {_KEYS.get(key, key): value for key, value in table.items()}
     for key in table:
         if key not in options():
@@ -519,24 +519,26 @@ def _convert(given: Iterable[tuple[Option, str, object]]) -> dict[str, Any]:
     for option, where, value in given:
         try:
             values[option.name] = option.kind.read(value)
-        except (ValueError, RuntimeError):  # RuntimeError: a home directory that nobody knows
-            shown = "the value" if option.secret or option.is_list else repr(value)
-            raise ConfigError(f"{where}: {shown} is not {option.kind.allowed}") from None
+        except (ValueError, RuntimeError):  # RuntimeError: an unknown home directory
+            shown = "" if option.secret or option.is_list else f" {value!r}"
+            raise ConfigError(
+                f"{where}: invalid value{shown}: expected {option.kind.allowed}"
+            ) from None
     return values
 
 
 def _check_together(config: Config) -> None:
     if (config.tls_cert is None) != (config.tls_key is None):
-        raise ConfigError("tls_cert and tls_key: one without the other cannot be used")
+        raise ConfigError("tls_cert and tls_key: set both, or neither")
     for name in ("amqps_port", "native_tls_port", "https_port"):
         if getattr(config, name) is not None and config.tls_cert is None:
-            raise ConfigError(f"{name}: needs tls_cert and tls_key")
+            raise ConfigError(f"{name}: a TLS port needs tls_cert and tls_key")
     ports = (config.amqps_port, config.native_tls_port, config.https_port)
     secure = any(port is not None for port in ports)
     plain = config.amqp or config.native or config.http or config.remoting
     if not plain and not secure:
         raise ConfigError(
-            "amqp, amqps_port, native, http and remoting are all off, so nothing would listen"
+            "no listener is enabled: turn on amqp, native, http or remoting, or set amqps_port"
         )
 
 

@@ -1,7 +1,7 @@
-"""Every error Headrace reports on purpose. One class per thing a peer can be told.
+"""Errors of the broker: one class for each thing that can be reported to a client.
 
 The class decides the consequence (a channel closes, a connection closes) and carries the
-codes of each protocol; sessions translate, nobody else does.
+codes of each protocol; only sessions translate.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class SourceChanged(PreconditionFailed):
 
 
 class NoSuchTopic(NotFound):
-    """There is no topic of that name."""
+    """The topic does not exist."""
 
 
 class BadTopicName(PreconditionFailed):
@@ -194,7 +194,7 @@ class BadTopicName(PreconditionFailed):
 
 
 class BadTopicValue(PreconditionFailed):
-    """A priority, token, key, address or position that is none; nothing was changed."""
+    """An invalid priority, token, key, address or position; nothing was changed."""
 
 
 class BodyTooLarge(PreconditionFailed):
@@ -206,7 +206,7 @@ class TopicConflict(PreconditionFailed):
 
 
 class ClaimLost(PreconditionFailed):
-    """The claim is somebody else's by now, or void: its messages are handed out again."""
+    """The claim has expired or belongs to another reader: its messages are delivered again."""
 
 
 class EngineUnavailable(ChannelError):
@@ -236,4 +236,4 @@ class StoreError(BrokerError):
 
 
 class CommandFailed(BrokerError):
-    """A command could not do what it was told; its text says why and what to do."""
+    """A command failed; its text says why and what to do."""

@@ -76,20 +76,47 @@ def test_text_becomes_a_value_of_the_right_type(key: str, text: str, value: obje
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("amqp_port = 65536", "amqp_port: 65536 is not a whole number from 0 to 65535"),
-        ("amqp_port = true", "amqp_port: True is not a whole number from 0 to 65535"),
-        ("amqp_port = -1", "amqp_port: -1 is not a whole number"),
-        ("amqp = 'maybe'", "amqp: 'maybe' is not true or false"),
-        ("frame_max = 4095", "frame_max: 4095 is not a whole number from 4096"),
-        ("handshake_timeout = nan", "handshake_timeout: nan is not a number of seconds"),
-        ("host = ''", "host: '' is not text that is not empty"),
-        ("log_level = ['info']", "log_level: ['info'] is not one of debug, info, warning, error"),
+        (
+            "amqp_port = 65536",
+            "amqp_port: invalid value 65536: expected a whole number from 0 to 65535",
+        ),
+        (
+            "amqp_port = true",
+            "amqp_port: invalid value True: expected a whole number from 0 to 65535",
+        ),
+        ("amqp_port = -1", "amqp_port: invalid value -1: expected a whole number"),
+        ("amqp = 'maybe'", "amqp: invalid value 'maybe': expected true or false"),
+        ("frame_max = 4095", "frame_max: invalid value 4095: expected a whole number from 4096"),
+        (
+            "handshake_timeout = nan",
+            "handshake_timeout: invalid value nan: expected a number of seconds",
+        ),
+        ("host = ''", "host: invalid value '': expected text that is not empty"),
+        (
+            "log_level = ['info']",
+            "log_level: invalid value ['info']: expected one of debug, info, warning, error",
+        ),
         ("data_dir = 'a\\u0000b'", "data_dir"),
-        ("tls_cert = '/no/such'", "tls_cert: '/no/such' is not the path of an existing file"),
-        ("max_message_size = '1XB'", "max_message_size: '1XB' is not a number of bytes, or a size"),
-        ("memory_high_watermark = 0.4", "memory_high_watermark: 0.4 is not a size"),
-        ("memory_high_watermark = '101%'", "memory_high_watermark: '101%' is not a size"),
-        ("[amqp_port]\nplain = 1", "amqp_port: {'plain': 1} is not a whole number"),
+        (
+            "tls_cert = '/no/such'",
+            "tls_cert: invalid value '/no/such': expected the path of an existing file",
+        ),
+        (
+            "max_message_size = '1XB'",
+            "max_message_size: invalid value '1XB': expected a number of bytes, or a size",
+        ),
+        (
+            "memory_high_watermark = 0.4",
+            "memory_high_watermark: invalid value 0.4: expected a size",
+        ),
+        (
+            "memory_high_watermark = '101%'",
+            "memory_high_watermark: invalid value '101%': expected a size",
+        ),
+        (
+            "[amqp_port]\nplain = 1",
+            "amqp_port: invalid value {'plain': 1}: expected a whole number",
+        ),
     ],
 )
 def test_a_bad_value_is_reported_with_file_key_and_allowed_values(
@@ -110,9 +137,9 @@ def test_an_unknown_key_is_reported_with_the_known_ones(file: Path) -> None:
 
 
 def test_a_bad_value_names_the_variable_or_flag_it_came_from() -> None:
-    with pytest.raises(ConfigError, match=r"^HEADRACE_HEARTBEAT: 'x' is not"):
+    with pytest.raises(ConfigError, match=r"^HEADRACE_HEARTBEAT: invalid value 'x'"):
         load(environ={"HEADRACE_HEARTBEAT": "x"})
-    with pytest.raises(ConfigError, match=r"^--heartbeat: 'y' is not"):
+    with pytest.raises(ConfigError, match=r"^--heartbeat: invalid value 'y'"):
         load(flags={"heartbeat": "y"})
 
 
@@ -126,23 +153,23 @@ def test_foreign_and_empty_variables_are_left_alone() -> None:
 def test_a_file_that_is_not_toml_is_reported(file: Path, content: bytes) -> None:
     file.write_bytes(content)
 
-    with pytest.raises(ConfigError, match="is not TOML"):
+    with pytest.raises(ConfigError, match="invalid TOML"):
         load(file)
 
 
 def test_an_unreadable_file_is_reported(file: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+    with pytest.raises(ConfigError, match=r"cannot read .*: No such file"):
         load(file)
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"amqps_port": 0}, "amqps_port: needs tls_cert and tls_key"),
-        ({"native_tls_port": 0}, "native_tls_port: needs tls_cert and tls_key"),
-        ({"tls_cert": __file__}, "one without the other"),
-        ({"tls_key": __file__}, "one without the other"),
-        (dict.fromkeys(("amqp", "native", "http", "remoting"), False), "nothing would listen"),
+        ({"amqps_port": 0}, "amqps_port: a TLS port needs tls_cert and tls_key"),
+        ({"native_tls_port": 0}, "native_tls_port: a TLS port needs tls_cert and tls_key"),
+        ({"tls_cert": __file__}, "set both, or neither"),
+        ({"tls_key": __file__}, "set both, or neither"),
+        (dict.fromkeys(("amqp", "native", "http", "remoting"), False), "no listener is enabled"),
     ],
 )
 def test_settings_that_do_not_fit_together_are_refused(

@@ -1,4 +1,4 @@
-"""Alarms: too little memory or disk left. Publishers wait, consumers go on, nobody is cut off."""
+"""Memory and disk alarms: publishers are blocked, consumers go on, no connection is closed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def free_bytes(directory: Path) -> int:
 
 
 class Alarms:
-    """Watches both, and tells listeners when the state changes."""
+    """Checks memory and disk, and notifies listeners when the state changes."""
 
     def __init__(
         self, timers: Timers, directory: Path, *, memory_limit: int, disk_free_limit: int
@@ -58,7 +58,7 @@ class Alarms:
 
     @property
     def reason(self) -> str | None:
-        """What publishers are told, or None when all is well."""
+        """The reason sent to blocked publishers; None when there is no alarm."""
         if self.memory and self.disk:
             return "low on memory & disk"
         if self.memory:
@@ -83,7 +83,7 @@ class Alarms:
             self._is_blind = False
         except OSError as error:  # no descriptor left, perhaps; the next look may see again
             if not self._is_blind:
-                logger.error("alarm: cannot look at memory and disk: %s", error)
+                logger.error("alarm: cannot check memory and disk: %s", error)
             self._is_blind = True
 
     def check(self) -> None:

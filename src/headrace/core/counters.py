@@ -1,7 +1,4 @@
-"""What happened since the start. Counted per run, never per message; plain numbers on the hot path.
-
-Everything here only ever rises; rates are made from it by whoever looks.
-"""
+"""Counters since the start: counted per run, never per message. They only rise."""
 
 from __future__ import annotations
 
@@ -56,7 +53,7 @@ class VhostCounters:
         self.published = 0  # to exchanges that are deleted
         self.confirmed = 0
         self.returned = 0  # unroutable and mandatory
-        self.dropped = 0  # unroutable, and nobody wanted to know
+        self.dropped = 0  # unroutable and not mandatory
         self.stored = 0  # written to the log
         self.queues_declared = 0
         self.queues_created = 0

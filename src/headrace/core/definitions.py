@@ -67,7 +67,7 @@ def import_definitions(broker: Broker, data: Entry) -> Steps:
 
 
 def _entries(data: Entry, kind: str) -> Iterable[Entry]:
-    """The list of one kind of things; TypeError when it is none."""
+    """The entries of one kind; TypeError unless they are a list."""
     found = data.get(kind, [])
     if not isinstance(found, list):
         raise TypeError(f"{kind} must be a list")
@@ -82,8 +82,8 @@ def _each(data: Entry, kind: str, declare: Callable[[Entry], None]) -> Steps:
         except BrokerError as error:
             raise PreconditionFailed(f"{_called(kind, item)}: {error}") from error
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            told = f"{_called(kind, item)}: malformed entry: {error!r}"
-            raise PreconditionFailed(told) from error
+            text = f"{_called(kind, item)}: malformed entry: {error!r}"
+            raise PreconditionFailed(text) from error
         yield
 
 

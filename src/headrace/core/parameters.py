@@ -1,6 +1,6 @@
-"""Named values that somebody keeps in the broker: global ones, those of vhosts, and descriptions.
+"""Parameters: named values, global or of a vhost, metadata of vhosts, and stored reports.
 
-The broker only keeps them, and gives a meaning to one of them: the name of the cluster.
+The broker only stores them, and uses one of them: the name of the cluster.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ class Parameters:
         """Keep a value; True when it is new."""
         for part in (component, name):
             if not part or len(part.encode("utf-8", "surrogateescape")) > MAX_NAME:
-                raise PreconditionFailed(f"component and name have 1 to {MAX_NAME} bytes")
+                raise PreconditionFailed(
+                    f"invalid component or name: expected 1 to {MAX_NAME} bytes"
+                )
         self._storage.save(ParameterRow(vhost, component, name, {"value": value}))
         key = (vhost, component, name)
         new = key not in self._kept
@@ -84,7 +86,7 @@ class Parameters:
         return new
 
     def clear(self, vhost: str, component: str, name: str) -> bool:
-        """Forget a value; False when there is none."""
+        """Delete a value; False when there is none."""
         found = self._kept.pop((vhost, component, name), None)
         if found is not None:
             self._storage.delete(ParameterRow(vhost, component, name, {}))
@@ -106,7 +108,7 @@ class Parameters:
         return self.clear(GLOBAL, _GLOBAL_COMPONENT, name)
 
     def cluster_name(self, configured: str) -> str:
-        """What somebody called the cluster while it ran; as configured until then."""
+        """The name set while the broker ran; otherwise the configured one."""
         found = self.find(GLOBAL, _GLOBAL_COMPONENT, CLUSTER_NAME)
         name = found.value if found is not None else None
         return name if isinstance(name, str) and name else configured
@@ -114,7 +116,7 @@ class Parameters:
     # -- vhosts ---------------------------------------------------------------------------------
 
     def vhost_metadata(self, vhost: str) -> dict[str, object]:
-        """What somebody wrote about the vhost."""
+        """Description and tags of the vhost."""
         found = self.find(vhost, *_DESCRIPTION)
         known = found.value if found is not None and isinstance(found.value, dict) else {}
         return {"description": "", "tags": [], **known}

@@ -33,7 +33,7 @@ LEVELS = {
 
 
 class Storage:
-    """With no journal and no metadata everything lives in memory, and nobody waits."""
+    """Log, metadata and paging files. Without a log and metadata everything is in memory."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Storage:
             self.declared = self._metadata.delete_vhost(name)
 
     def _note(self, row: Row, metadata_version: int) -> None:
-        """Confirms wait for declarations. Readers commit all the time: nobody else waits."""
+        """Confirms wait for declarations. Offset commits only delay their own replies."""
         if not isinstance(row, (CursorRow, RetryRow)):
             self.declared = metadata_version
 

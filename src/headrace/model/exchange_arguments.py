@@ -61,7 +61,7 @@ def comparable(value: object) -> Hashable:
 
     Width and code do not matter (an int of any size, string or byte array, 1 and 1.0), the kind
     does: true is not 1, "1" is not 1, and a decimal equals decimals only. Inside arrays and tables
-    RabbitMQ also tells the codes apart; that is left out, nobody can rely on it.
+    RabbitMQ also distinguishes the codes, which is left out: clients cannot rely on it.
     """
     if isinstance(value, bool):
         return ("bool", value)

@@ -25,7 +25,7 @@ def generated_consumer_tag(random: bytes) -> str:
 
 
 def check_new_name(kind: str, name: str) -> None:
-    """Refuse a name nobody may create; `kind` is "queue" or "exchange"."""
+    """Refuse a reserved or invalid name; `kind` is "queue" or "exchange"."""
     if name.startswith(RESERVED_PREFIX):
         raise AccessRefused(f"{kind} name '{name}' contains reserved prefix '{RESERVED_PREFIX}*'")
     size = len(name.encode("utf-8", "surrogateescape"))

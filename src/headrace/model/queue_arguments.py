@@ -102,7 +102,7 @@ def _version(value: object, type_name: TypeName) -> str | None:
     return wrong or (None if value in (1, 2) else f"\"unsupported queue version '{value}'\"")
 
 
-# In the order in which RabbitMQ looks at them, so that of two mistakes the same one is told.
+# In the order in which RabbitMQ looks at them, so that of two mistakes the same one is reported.
 CHECKERS: Final[dict[str, Checker]] = {
     "x-dead-letter-exchange": _text,
     "x-queue-type": _one_of(("classic", "quorum"), "\"unsupported queue type '{}'\""),
@@ -129,7 +129,7 @@ CHECKERS: Final[dict[str, Checker]] = {
     "x-retention": _retention,
 }
 
-# Compared on redeclaration, in RabbitMQ's order; arguments nobody knows are not.
+# Compared on redeclaration, in RabbitMQ's order; unknown arguments are not.
 _COMPARED: Final = (
     "x-expires",
     "x-message-ttl",

@@ -26,8 +26,8 @@ class Retention:
 
     def __str__(self) -> str:
         """As parse_retention takes it, in the largest units that say it exactly."""
-        told = ((self.ms, _TIMES), (self.size, _SIZES))
-        return ",".join(_in_units(value, units) for value, units in told if value is not None)
+        parts = ((self.ms, _TIMES), (self.size, _SIZES))
+        return ",".join(_in_units(value, units) for value, units in parts if value is not None)
 
     def ends(self, *, stored_at: int, now: int, kept: int) -> bool:
         """Whether the oldest acknowledged messages may go; ``kept`` bytes are there in all."""
@@ -69,7 +69,7 @@ class RetentionChunk:
 
 
 def removable_to(wanted: int, stable: int, holds: Iterable[int]) -> int:
-    """The last id that may go: what the policy gives up, but nothing that somebody holds.
+    """The last id that may go: what the policy gives up, but nothing that is pinned.
 
     A hold is the last id its owner does not need any more.
     """

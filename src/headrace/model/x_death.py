@@ -33,8 +33,8 @@ def add_death(
 ) -> list[dict[str, object]]:
     """A new history with one more death in front; the given one stays as it is.
 
-    The same queue and reason again: its entry moves to the front and counts one more, and tells
-    for the rest what it told the first time.
+    The same queue and reason again: its entry moves to the front and counts one more, and
+    is unchanged otherwise.
     """
     entries = _grouped(read_history(history))
     for place, entry in enumerate(entries):
@@ -65,11 +65,11 @@ def _grouped(entries: list[dict[str, object]]) -> list[dict[str, object]]:
 
 
 def is_cycle(history: object, target_queue: str, reason: str = "") -> bool:
-    """Whether the message came round to `target_queue` without anybody having rejected it.
+    """Whether the message came round to `target_queue` without a rejection.
 
-    `history` already has the latest death. Such a message would turn for ever, so it is dropped
-    for that queue; a rejection in between is a decision of a consumer, who may decide otherwise
-    the next time.
+    `history` already has the latest death. Such a message would never leave the cycle, so it
+    is dropped for that queue; a rejection in between is the decision of a consumer, which may
+    decide otherwise the next time.
     """
     if reason == REJECTED:
         return False

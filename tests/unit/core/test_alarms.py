@@ -130,8 +130,8 @@ def test_a_failed_check_of_memory_and_disk_is_logged_once_and_checks_continue(
         patched.setattr(alarms_module, "resident_bytes", exhausted)
         for _ in range(3):
             stage.advance(CHECK_EVERY_MS)
-    assert [line for line in caplog.messages if "cannot look" in line] == [
-        "alarm: cannot look at memory and disk: [Errno 24] Too many open files: '/proc/self/statm'"
+    assert [line for line in caplog.messages if "cannot check" in line] == [
+        "alarm: cannot check memory and disk: [Errno 24] Too many open files: '/proc/self/statm'"
     ]
 
     machine.used = 2000

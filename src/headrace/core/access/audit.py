@@ -1,7 +1,7 @@
-"""Who changed what, and from where: one line per administrative action, on its own logger.
+"""Audit log: one line per administrative action, with user and address, on a separate logger.
 
-Whoever acts for somebody says so once with `acting`; the core calls `record` where things change.
-No secret is ever handed over here.
+A front door sets the user once with `acting`; the core calls `record` where things change. No
+secret is ever passed here.
 """
 
 from __future__ import annotations

@@ -20,7 +20,9 @@ def checked_limit(name: str, value: object, known: tuple[str, ...]) -> int:
     if name not in known:
         raise PreconditionFailed(f"unknown limit '{name}'; known are {', '.join(known)}")
     if not isinstance(value, int) or isinstance(value, bool) or not -(2**31) <= value < 2**31:
-        raise PreconditionFailed(f"the limit '{name}' is a whole number; negative is no limit")
+        raise PreconditionFailed(
+            f"invalid limit '{name}': expected a whole number, negative for no limit"
+        )
     return value
 
 

@@ -33,7 +33,7 @@ MAX_WAITING = 32  # a wait of about five seconds, half of what a handshake may t
 PER_ADDRESS = 16
 NICE = 5
 REFUSAL_SECONDS = 0.5
-MAX_REFUSALS_WAITING = 2000  # beyond it they are told at once: a flood must not fill the memory
+MAX_REFUSALS_WAITING = 2000  # beyond it refusals are sent at once: a flood must not fill the memory
 REMEMBERED_SECONDS = 600.0
 MAX_REMEMBERED = 10_000
 _NONE: Counter[bytes] = Counter()
@@ -68,7 +68,7 @@ class LoginService:
     ) -> PasswordHash:
         """The hash to keep from now on; LoginRefused unless the password is that of ``kept``.
 
-        None: there is no such user here, or it is not welcome from this address.
+        None: there is no such user, or it may not log in from this address.
         """
         began = self._now()
         self._check_lock(user, address)
@@ -166,7 +166,7 @@ class LoginService:
     def _over(self, proof: tuple[str, bytes], task: asyncio.Task[PasswordHash | None]) -> None:
         del self._under_way[proof]
         if not task.cancelled():
-            task.exception()  # whoever waited has it; if nobody is left, that is no news
+            task.exception()  # the waiting logins have it; without any it is of no interest
 
     def remember(self, kept: PasswordHash, password: str) -> None:
         """The password is known to be that of the hash."""
@@ -221,7 +221,7 @@ class LoginPool:
             raise LoginLocked(f"too many logins at once, the one from {address} is not checked")
         self.busy += 1
         self._addresses[address] += 1
-        # The place is taken until the thread is free again, not until somebody stops waiting.
+        # The place is taken until the thread is free again, not until the caller stops waiting.
         job = asyncio.get_running_loop().run_in_executor(self._executor, work)
         job.add_done_callback(lambda _: self._free(address))
         return await asyncio.shield(job)

@@ -1,7 +1,7 @@
-"""Patience with wrong passwords: free at first, then longer and longer waits.
+"""Lock-out after wrong passwords: some are free, then the waits grow.
 
-Counted per user and address: whoever guesses from one place locks nobody out elsewhere, and no
-other user at the same place.
+Counted per user and address: guesses from one address lock out neither other addresses nor other
+users of the same address.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ class Users:
     async def hash(self, password: str) -> PasswordHash:
         """A password's hash, made in the pool."""
         if not password:
-            raise PreconditionFailed("a password must not be empty: nobody could log in with it")
+            raise PreconditionFailed("invalid password: it must not be empty")
         return await self._pool.run(_NOBODY, lambda: PasswordHash.of(password))
 
     def store_user(self, name: str, password: PasswordHash | None, tags: Iterable[str]) -> bool:
@@ -446,11 +446,11 @@ def _some(
 
 def _check_name(name: str) -> None:
     if not name or len(name.encode("utf-8", "surrogateescape")) > MAX_NAME:
-        raise PreconditionFailed(f"a user's name has 1 to {MAX_NAME} bytes")
+        raise PreconditionFailed(f"invalid user name: expected 1 to {MAX_NAME} bytes")
 
 
 def _checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
     chosen = tuple(dict.fromkeys(tag.strip() for tag in tags))
     if "" in chosen or any(len(tag) > MAX_NAME or "," in tag for tag in chosen):
-        raise PreconditionFailed("a tag is a word without a comma")
+        raise PreconditionFailed("invalid tag: expected a word without a comma")
     return chosen

@@ -29,12 +29,12 @@ class PipelineStatus:
         return self.state.get("state") not in ENDED and now_ms - self.at_ms <= SILENT_AFTER_MS
 
     def queries(self, now_ms: int) -> object:
-        """As they were told; one that runs no more has no rate."""
-        told = self.state.get("queries")
-        if self.is_running(now_ms) or not isinstance(told, list):
-            return told
+        """Queries as reported; those of a stopped pipeline have no rate."""
+        queries = self.state.get("queries")
+        if self.is_running(now_ms) or not isinstance(queries, list):
+            return queries
         return [
-            {**one, "rows_per_second": 0.0} if isinstance(one, Mapping) else one for one in told
+            {**one, "rows_per_second": 0.0} if isinstance(one, Mapping) else one for one in queries
         ]
 
 
@@ -43,16 +43,16 @@ class Pipelines:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._told: dict[str, PipelineStatus] = {}
+        self._by_name: dict[str, PipelineStatus] = {}
 
     def __iter__(self) -> Iterator[PipelineStatus]:
         since = self._clock.now_ms() - FORGET_AFTER_MS
-        return iter([one for one in self._told.values() if one.at_ms >= since])
+        return iter([one for one in self._by_name.values() if one.at_ms >= since])
 
-    def tell(self, name: str, state: Mapping[str, object]) -> None:
+    def report(self, name: str, state: Mapping[str, object]) -> None:
         """PreconditionFailed when there are too many."""
-        if name not in self._told and len(self._told) >= MAX_PIPELINES:
-            self._told = {one.name: one for one in self}
-            if len(self._told) >= MAX_PIPELINES:
+        if name not in self._by_name and len(self._by_name) >= MAX_PIPELINES:
+            self._by_name = {one.name: one for one in self}
+            if len(self._by_name) >= MAX_PIPELINES:
                 raise PreconditionFailed(f"{MAX_PIPELINES} pipelines are known, which is the limit")
-        self._told[name] = PipelineStatus(name, state, self._clock.now_ms())
+        self._by_name[name] = PipelineStatus(name, state, self._clock.now_ms())

@@ -153,7 +153,7 @@ def _report(session: Session, channel: Channel, request: Request) -> None:
     session.check(READ, "pipeline", name)
     if len(pack(state)) > MAX_STATE:
         raise PreconditionFailed(f"the state of a pipeline has at most {MAX_STATE} bytes")
-    session.open_vhost.pipelines.tell(name, state)
+    session.open_vhost.pipelines.report(name, state)
     session.respond(request)
 
 

@@ -71,7 +71,9 @@ def test_a_bad_flag_is_one_line_and_nothing_is_served(
 ) -> None:
     assert main(["serve", "--heartbeat", "soon"]) == 2
 
-    expected = "headrace: --heartbeat: 'soon' is not a whole number from 0 to 65535\n"
+    expected = (
+        "headrace: --heartbeat: invalid value 'soon': expected a whole number from 0 to 65535\n"
+    )
     assert capsys.readouterr().err == expected
     assert served == []
 
