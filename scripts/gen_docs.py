@@ -7,6 +7,12 @@ from itertools import groupby
 from pathlib import Path
 
 from headrace import config, errors
+from headrace.errors import row_of
+from headrace.server.http import error_codes as http
+from headrace.wire.amqp import error_codes as amqp
+from headrace.wire.native import error_codes as native
+from headrace.wire.remoting import error_codes as remoting
+from headrace.wire.remoting.codes import ResponseCode
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -74,7 +80,7 @@ def configuration_page() -> str:
 ERRORS_INTRODUCTION = """\
 # Errors
 
-<!-- Written by scripts/gen_docs.py from src/headrace/errors.py; `make docs` renews it. -->
+<!-- Written by scripts/gen_docs.py from the tables of error codes; `make docs` renews it. -->
 
 Every error that the broker reports on purpose is a class, and the class decides what happens. An
 AMQP client gets its code and a text of the form `NAME - explanation`, with the method that was at
@@ -102,8 +108,8 @@ the broker stops. Exclusive queues go with the connection.
 """
 
 ERRORS_HEADER = """\
-| code | name | class | when | what to do |
-|---|---|---|---|---|
+| AMQP | name | class | native | HTTP | RocketMQ | when | what to do |
+|---|---|---|---|---|---|---|---|
 """
 
 ERRORS_END = """\
@@ -257,12 +263,17 @@ def below(base: type[errors.BrokerError]) -> list[type[errors.BrokerError]]:
 
 
 def error_rows(base: type[errors.BrokerError]) -> list[str]:
-    found = sorted(below(base), key=lambda error: error.amqp_code)
+    found = sorted(
+        below(base), key=lambda error: row_of(amqp.REPLY_CODES, error, amqp.INTERNAL_ERROR)[0]
+    )
     rows = []
     for error in found:
         when, cure = ADVICE[error.__name__]
-        name = f"| {error.amqp_code} | `{error.amqp_name}` | `{error.__name__}` "
-        rows.append(f"{name}| {when} | {cure} |\n")
+        code, name = row_of(amqp.REPLY_CODES, error, amqp.INTERNAL_ERROR)
+        status, _ = row_of(http.STATUS, error, http.INTERNAL_ERROR)
+        response = row_of(remoting.CODES, error, ResponseCode.SYSTEM_ERROR)
+        codes = f"`{row_of(native.CODES, error, 'internal')}` | {status} | {response}"
+        rows.append(f"| {code} | `{name}` | `{error.__name__}` | {codes} | {when} | {cure} |\n")
     return rows
 
 

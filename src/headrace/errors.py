@@ -1,25 +1,24 @@
-"""Errors of the broker: one class for each thing that can be reported to a client.
+"""Errors of the broker: one class for each condition that can be reported to a client.
 
-The class decides the consequence (a channel closes, a connection closes) and carries the
-codes of each protocol; only sessions translate.
+The class decides the consequence: a channel closes, or the connection does. Each protocol has a
+table of its codes: wire/*/error_codes and server/http/error_codes.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class BrokerError(Exception):
     """Base of all deliberate errors; anything else that escapes is a bug."""
 
-    amqp_code: ClassVar[int] = 541
-    amqp_name: ClassVar[str] = "INTERNAL_ERROR"
-    http_status: ClassVar[int] = 500
 
-    @property
-    def reply_text(self) -> str:
-        """What an AMQP peer reads: `CODE_NAME - explanation`."""
-        return f"{self.amqp_name} - {self}"
+def row_of(table: Mapping[type[BrokerError], T], kind: type[BrokerError], default: T) -> T:
+    """The row of an error class in a table of codes, or of the nearest ancestor with one."""
+    return next((table[one] for one in kind.__mro__ if one in table), default)
 
 
 # -- errors that end the connection ---------------------------------------------------------
@@ -32,83 +31,45 @@ class FatalError(BrokerError):
 class ConnectionForced(FatalError):
     """An operator or a shutdown closes the connection."""
 
-    amqp_code = 320
-    amqp_name = "CONNECTION_FORCED"
-
 
 class LoginRefused(FatalError):
     """Wrong credentials, or credentials that are not welcome from that address."""
-
-    amqp_code = 403
-    amqp_name = "ACCESS_REFUSED"
-    http_status = 401
 
 
 class LoginLocked(LoginRefused):
     """Not looked at: too many failures before, or too many logins at once."""
 
-    http_status = 429
-
 
 class FrameError(FatalError):
     """The peer sent bytes that are not a legal frame."""
-
-    amqp_code = 501
-    amqp_name = "FRAME_ERROR"
-    http_status = 400
 
 
 class MalformedError(FatalError):
     """A legal frame whose payload cannot be decoded."""
 
-    amqp_code = 502
-    amqp_name = "SYNTAX_ERROR"
-    http_status = 400
-
 
 class CommandInvalid(FatalError):
     """A method that makes no sense in the present state."""
-
-    amqp_code = 503
-    amqp_name = "COMMAND_INVALID"
 
 
 class ChannelStateError(FatalError):
     """A method on a channel that is not open, or that is open already."""
 
-    amqp_code = 504
-    amqp_name = "CHANNEL_ERROR"
-
 
 class UnexpectedFrame(FatalError):
     """A frame of the wrong kind for the state of its channel."""
-
-    amqp_code = 505
-    amqp_name = "UNEXPECTED_FRAME"
 
 
 class ResourceError(FatalError):
     """The peer would make us hold more than its share."""
 
-    amqp_code = 506
-    amqp_name = "RESOURCE_ERROR"
-    http_status = 503
-
 
 class NotAllowed(FatalError):
     """Forbidden for the whole connection: unknown vhost, too many channels, a reused tag."""
 
-    amqp_code = 530
-    amqp_name = "NOT_ALLOWED"
-    http_status = 403
-
 
 class Unsupported(FatalError):
     """A part of the protocol that is deliberately left out."""
-
-    amqp_code = 540
-    amqp_name = "NOT_IMPLEMENTED"
-    http_status = 501
 
 
 class InternalError(FatalError):
@@ -123,29 +84,19 @@ class ChannelError(BrokerError):
 
 
 class AccessRefused(ChannelError):
-    amqp_code = 403
-    amqp_name = "ACCESS_REFUSED"
-    http_status = 403
+    """The user lacks a permission."""
 
 
 class NotFound(ChannelError):
-    amqp_code = 404
-    amqp_name = "NOT_FOUND"
-    http_status = 404
+    """A vhost, exchange, queue, topic or message does not exist."""
 
 
 class ResourceLocked(ChannelError):
     """The queue belongs to another connection."""
 
-    amqp_code = 405
-    amqp_name = "RESOURCE_LOCKED"
-    http_status = 409
-
 
 class PreconditionFailed(ChannelError):
-    amqp_code = 406
-    amqp_name = "PRECONDITION_FAILED"
-    http_status = 400
+    """A value is invalid, or conflicts with the present state."""
 
 
 class SelectorError(PreconditionFailed):
@@ -212,10 +163,6 @@ class ClaimLost(PreconditionFailed):
 class EngineUnavailable(ChannelError):
     """The engine of the topic cannot be reached; what was asked was not done, or, where the text
     says so, may have been done."""
-
-    amqp_code = 506
-    amqp_name = "RESOURCE_ERROR"
-    http_status = 503
 
     is_denied = False
     """It is there and does not let us in: waiting does not help, other settings do."""

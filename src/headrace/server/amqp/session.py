@@ -28,6 +28,7 @@ from headrace.server.base_channel import BaseChannel
 from headrace.server.base_session import BaseSession
 from headrace.server.listener import ServerTransport
 from headrace.wire.amqp import methods as m
+from headrace.wire.amqp.error_codes import reply_of
 from headrace.wire.amqp.reader import (
     ACK,
     ACK_UPTO,
@@ -221,15 +222,7 @@ class Session(BaseSession):
         logger.info("channel %d of %s closed: %s", channel.number, self.transport.name, error)
         self.send_confirms(channel)
         channel.release()
-        self.send(
-            channel.number,
-            m.ChannelClose(
-                reply_code=error.amqp_code,
-                reply_text=error.reply_text,
-                class_id=ids[0],
-                method_id=ids[1],
-            ),
-        )
+        self.send(channel.number, m.ChannelClose(*reply_of(error), *ids))
 
     def close(self, error: BrokerError, ids: tuple[int, int] = (0, 0)) -> None:
         """Close the connection from our side."""
@@ -243,15 +236,7 @@ class Session(BaseSession):
             self.send_confirms(channel)
         self.release()
         self.closing = True
-        self.send(
-            0,
-            m.ConnectionClose(
-                reply_code=error.amqp_code,
-                reply_text=error.reply_text,
-                class_id=ids[0],
-                method_id=ids[1],
-            ),
-        )
+        self.send(0, m.ConnectionClose(*reply_of(error), *ids))
         self.flush()
         self.unblock()
         self.transport.close_after(CLOSE_OK_SECONDS)

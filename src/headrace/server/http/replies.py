@@ -8,15 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from headrace.errors import (
-    AccessRefused,
-    BrokerError,
-    HttpRefused,
-    LoginRefused,
-    NotAllowed,
-    NotFound,
-    StoreError,
-)
+from headrace.errors import BrokerError, HttpRefused
+from headrace.server.http.error_codes import status_of
 
 JSON = "application/json"
 
@@ -83,19 +76,6 @@ def not_authorised(reason: str) -> HttpRefused:
 
 
 def refusal(error: BrokerError) -> Reply:
-    """The one place where errors become HTTP."""
-    if isinstance(error, HttpRefused):
-        status, name = error.status, error.error
-    elif isinstance(error, LoginRefused):
-        status, name = error.http_status, "not_authorized"
-    elif isinstance(error, AccessRefused | NotAllowed):
-        status, name = 401, "not_authorised"  # RabbitMQ's word for "you may not"
-    elif isinstance(error, NotFound):
-        status, name = 404, "not_found"
-    elif isinstance(error, StoreError):
-        status, name = 503, "storage_failed"
-    elif error.http_status >= 500:
-        status, name = error.http_status, "internal_error"
-    else:
-        status, name = 400, "bad_request"
+    """The reply to a request that failed, in RabbitMQ's shape."""
+    status, name = status_of(error)
     return data({"error": name, "reason": str(error)}, status)

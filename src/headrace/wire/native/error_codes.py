@@ -1,10 +1,13 @@
-"""Errors as native peers read them: the one place that knows their codes."""
+"""Error classes to the code names of the native protocol."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from headrace import errors
 
-_CODES: dict[type[errors.BrokerError], str] = {
+CODES: Final[Mapping[type[errors.BrokerError], str]] = {
     errors.ConnectionForced: "connection_forced",
     errors.LoginRefused: "login_refused",
     errors.FrameError: "frame",
@@ -31,8 +34,8 @@ _CODES: dict[type[errors.BrokerError], str] = {
     errors.EngineUnavailable: "engine_unavailable",
     errors.StoreError: "store",
 }
-# After these nobody can say what the peer means, or what we do.
-_ENDS_CONNECTION = (
+# After these the state of the connection is unknown to one of the two sides.
+ENDS_CONNECTION = (
     errors.ConnectionForced,
     errors.LoginRefused,
     errors.FrameError,
@@ -45,11 +48,8 @@ _ENDS_CONNECTION = (
 
 def code_of(error: errors.BrokerError) -> str:
     """The stable name of the error."""
-    for kind in type(error).__mro__:
-        if kind in _CODES:
-            return _CODES[kind]
-    return "internal"
+    return errors.row_of(CODES, type(error), "internal")
 
 
 def ends_connection(error: errors.BrokerError) -> bool:
-    return isinstance(error, _ENDS_CONNECTION)
+    return isinstance(error, ENDS_CONNECTION)

@@ -1,11 +1,14 @@
-"""Errors as RocketMQ clients read them: the one place that knows their codes."""
+"""Error classes to RocketMQ response codes."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
 
 from headrace import errors
 from headrace.wire.remoting.codes import ResponseCode
 
-_CODES: dict[type[errors.BrokerError], ResponseCode] = {
+CODES: Final[Mapping[type[errors.BrokerError], ResponseCode]] = {
     errors.AccessRefused: ResponseCode.NO_PERMISSION,
     errors.LoginRefused: ResponseCode.NO_PERMISSION,
     errors.NotAllowed: ResponseCode.NO_PERMISSION,
@@ -20,12 +23,15 @@ _CODES: dict[type[errors.BrokerError], ResponseCode] = {
     errors.StoreError: ResponseCode.SERVICE_NOT_AVAILABLE,
     errors.ConnectionForced: ResponseCode.GO_AWAY,
     errors.Unsupported: ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+    errors.FrameError: ResponseCode.SYSTEM_ERROR,
+    errors.CommandInvalid: ResponseCode.SYSTEM_ERROR,
+    errors.ChannelStateError: ResponseCode.SYSTEM_ERROR,
+    errors.UnexpectedFrame: ResponseCode.SYSTEM_ERROR,
+    errors.InternalError: ResponseCode.SYSTEM_ERROR,
+    errors.ResourceLocked: ResponseCode.SYSTEM_ERROR,
 }
 
 
 def code_of(error: errors.BrokerError) -> ResponseCode:
     """The code of the error, or of the nearest kind that has one."""
-    for kind in type(error).__mro__:
-        if kind in _CODES:
-            return _CODES[kind]
-    return ResponseCode.SYSTEM_ERROR
+    return errors.row_of(CODES, type(error), ResponseCode.SYSTEM_ERROR)
