@@ -244,7 +244,7 @@ ADVICE = {
     ),
     "DataLost": (
         "messages that had to be read by offset are gone: retention, or a pin over its limit",
-        "begin anew; keep messages longer (retention) or allow the pin more bytes",
+        "start from the beginning; keep messages longer (retention) or allow the pin more bytes",
     ),
     "SourceChanged": (
         "the queue or topic was deleted and made again",

@@ -88,7 +88,7 @@ def test_a_task_that_fails_leaves_nothing_behind(
         (["'x' AS body"], {}, "append", "give one of the options 'topic' and 'exchange'"),
         (["'x' AS body"], {"topic": "t", "colour": "red"}, "append", "unknown option 'colour'"),
         (["'x' AS text"], {"topic": "t"}, "append", "column 'text' cannot be written"),
-        (["'x' AS key"], {"topic": "t"}, "append", "there is no column 'body'"),
+        (["'x' AS key"], {"topic": "t"}, "append", "column 'body' is missing"),
         (["id"], {"topic": "t"}, "append", "selectExpr('to_json(struct(*)) AS body') makes one"),
         (
             ["nullif(id, 1) || '' AS body"],

@@ -104,7 +104,7 @@ def test_a_queue_made_again_between_batches(
     stream.run()
     bulk.call(Op.QUEUE_DELETE, name="again")
     publish(bulk, "again", b"new", b"newer")
-    assert "queue 'again' was deleted and made again since the last batch" in stream.refusal()
+    assert "queue 'again' was deleted and created again since the last batch" in stream.refusal()
     assert stream.bodies == [b"old"]
     stream.lose_checkpoint()  # as the message says: it is another queue, so nothing is lost
     shutil.rmtree(tmp_path / "table")
@@ -128,7 +128,7 @@ def test_a_topic_made_again_between_batches(
     bulk.call(Op.TOPIC_DELETE, name="again")
     bulk.call(Op.TOPIC_DECLARE, name="again", queues=1)
     append(bulk, "again", b"new", b"newer")
-    assert "topic 'again' was deleted and made again since the last batch" in stream.refusal()
+    assert "topic 'again' was deleted and created again since the last batch" in stream.refusal()
     assert stream.bodies == [b"old"]
 
 
@@ -152,7 +152,7 @@ def test_a_lost_checkpoint(
     stream.lose_checkpoint()
     for _ in range(2):  # also when it is tried again
         reason = stream.refusal()
-        assert f"messages are held for 'g-{kind}' since an earlier run" in reason
+        assert f"messages are pinned for 'g-{kind}' by an earlier run" in reason
         assert f"headrace pin delete g-{kind}" in reason
         shutil.rmtree(tmp_path / "checkpoint", ignore_errors=True)
     assert stream.bodies == [b"1", b"2"]
@@ -221,7 +221,7 @@ def test_a_topic_in_mysql(spark: Any, tmp_path: Path) -> None:  # noqa: ANN401
             store.producer("again", token="p").append(b"old")
             stream.run()
             stream.lose_checkpoint()
-            assert "messages are held for 'mine' since an earlier run" in stream.refusal()
+            assert "messages are pinned for 'mine' by an earlier run" in stream.refusal()
             shutil.rmtree(tmp_path / "checkpoint", ignore_errors=True)
             shutil.rmtree(tmp_path / "table")
             store.delete("again")
@@ -234,7 +234,7 @@ def test_a_topic_in_mysql(spark: Any, tmp_path: Path) -> None:  # noqa: ANN401
             store.create("again")
             store.producer("again", token="p").append(b"newest")
             reason = stream.refusal()
-            assert "topic 'again' was deleted and made again since the last batch" in reason
+            assert "topic 'again' was deleted and created again since the last batch" in reason
     finally:
         server.stop()
 

@@ -31,7 +31,7 @@ def test_a_java_that_runs_out_of_memory_ends_the_command_with_one_line(tmp_path:
         code, out, err = ended(process)
     assert (code, out) == (1, "")
     assert err == (
-        "headrace: Spark's Java ran out of memory and ended: give it more, e.g. "
+        "headrace: Spark's Java process ran out of memory: increase it, for example with "
         "--conf spark.driver.memory=4g\n"
     )
 
@@ -51,7 +51,7 @@ def test_a_replay_for_which_java_has_no_room_ends_with_one_line(tmp_path: Path) 
         with started(*command, state=tmp_path) as process:
             code, out, err = ended(process)
     assert (code, out) == (1, "")
-    assert err.startswith("headrace: Spark's Java ran out of memory and ended: give it more")
+    assert err.startswith("headrace: Spark's Java process ran out of memory: increase it")
     assert err.count("\n") == 1
 
 

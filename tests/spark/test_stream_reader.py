@@ -211,7 +211,7 @@ def test_positions_that_the_broker_does_not_have(
     loose = StreamReader(read_options({**options, "failOnDataLoss": "false"}))
 
     if going_on is not None:
-        with pytest.raises(DataLost, match="were read, and the broker does not have them"):
+        with pytest.raises(DataLost, match="were read, but the broker no longer has them"):
             strict.latestOffset(start, ReadAllAvailable())
         rows = ranges(loose.partitions(start, loose.latestOffset(start, ReadAllAvailable())))
         assert rows == ([(topic, 0, going_on, 5)] if going_on < 5 else [])

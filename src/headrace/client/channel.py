@@ -67,12 +67,12 @@ class Channel:
         internal: bool = False,
         arguments: Arguments = None,
     ) -> None:
-        """Success when it exists with the same attributes; PreconditionFailed with others."""
+        """No effect when it exists with these attributes; PreconditionFailed with others."""
         flags = (durable, auto_delete, internal)
         self._wait(self._core.exchange_declare(name, type, *flags, arguments))
 
     def exchange_delete(self, name: str, *, if_unused: bool = False) -> None:
-        """NotFound when there is none."""
+        """NotFound when it does not exist."""
         self._wait(self._core.exchange_delete(name, if_unused))
 
     def queue_declare(
@@ -84,16 +84,16 @@ class Channel:
         auto_delete: bool = False,
         arguments: Arguments = None,
     ) -> QueueInfo:
-        """Without a name the broker gives one, which is in the answer."""
+        """Without a name the broker generates one, which is in the result."""
         flags = (durable, exclusive, auto_delete)
         return self._wait(self._core.queue_declare(name, *flags, arguments))
 
     def queue_delete(self, name: str, *, if_unused: bool = False, if_empty: bool = False) -> int:
-        """The number of messages that went with it; NotFound when there is none."""
+        """Returns the number of messages deleted with it; NotFound when it does not exist."""
         return self._wait(self._core.queue_delete(name, if_unused, if_empty))
 
     def queue_purge(self, name: str) -> int:
-        """Drop the messages that wait; how many there were."""
+        """Drop the ready messages; returns how many."""
         return self._wait(self._core.queue_purge(name))
 
     def queue_bind(
@@ -119,7 +119,7 @@ class Channel:
         self._wait(self._core.unbind("exchange", destination, source, key, arguments))
 
     def rows(self, kind: str) -> Iterator[dict[str, object]]:
-        """What the broker has of a kind: queues, exchanges, bindings or consumers."""
+        """List the broker's queues, exchanges, bindings or consumers."""
         page, more = 0, True
         while more:
             rows, more = self._wait(self._core.rows(kind, page))
@@ -137,7 +137,7 @@ class Channel:
         *,
         retry: bool | None = None,
     ) -> int:
-        """Publish and wait for the confirm; the number of queues that got it.
+        """Publish and wait for the confirm; returns the number of queues that got it.
 
         ``retry=True``: when the connection is lost before the confirm, it is sent again on the
         next one, so it arrives at least once. Otherwise ConnectionClosed is raised.
@@ -263,11 +263,11 @@ class Channel:
         multiple: bool = False,
         wait: bool | None = None,
     ) -> None:
-        """Done with, by (queue, message id) or by tag; NotFound when it is not outstanding.
+        """Acknowledge by (queue, message id) or by tag; NotFound when it is not outstanding.
 
-        ``wait=True``: returns with the broker's word. ``wait=False``: sent soon, together with
-        others; then only mistakes that can be seen here raise. Unless it is said, a callback
-        does not wait for the acknowledgement of its message, and everybody else does.
+        ``wait=True``: returns when the broker has replied. ``wait=False``: sent soon, together
+        with others; then only errors that the client detects raise. The default is False for a
+        callback that acknowledges on its channel, and True otherwise.
         """
         request = self._core.settle(queue, message_id, tag, multiple, wait)
         if request is not None:
@@ -283,7 +283,7 @@ class Channel:
         multiple: bool = False,
         wait: bool | None = None,
     ) -> None:
-        """Give it back, or (``requeue=False``) give it up."""
+        """Requeue it, or (``requeue=False``) dead-letter or drop it."""
         request = self._core.settle(queue, message_id, tag, multiple, wait, requeue)
         if request is not None:
             self._wait(request)
@@ -291,7 +291,7 @@ class Channel:
     # -- the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Finish the callback that runs, then close; what is unsettled goes back. Twice is fine."""
+        """Finish the running callback, then close; unsettled messages are requeued. Idempotent."""
         if self.state.closed is not None or not self.connection.is_open:
             return
         self.quiesce(_PATIENCE)
@@ -306,7 +306,7 @@ class Channel:
         return self.connection.submit(self.state, self._core.close())
 
     def quiesce(self, timeout: float) -> None:
-        """No more callbacks; wait for the one that runs, so that its acknowledgement is sent."""
+        """Stop callbacks; wait for the running one, so that its acknowledgement is sent."""
         if self._callbacks is not None:
             self._callbacks.stop(timeout)
 

@@ -25,7 +25,7 @@ from headrace.wire.native.payloads import Op
 
 T = TypeVar("T")
 _numbers = count(1)
-_GRACE = 5.0  # seconds for the last words of a closing connection
+_GRACE = 5.0  # seconds for a closing connection to send the rest
 _SETTINGS = tuple(field.name for field in fields(Settings))
 _living: weakref.WeakSet[Connection] = weakref.WeakSet()
 
@@ -72,7 +72,7 @@ class ConnectionFactory:
 def _known(name: str) -> str:
     if name not in _SETTINGS:
         raise AttributeError(
-            f"a ConnectionFactory has no setting {name!r}; there are {', '.join(_SETTINGS)}"
+            f"unknown setting {name!r} of ConnectionFactory; expected one of {', '.join(_SETTINGS)}"
         )
     return name
 
@@ -156,7 +156,9 @@ class Connection:
     ) -> Future[T]:
         """Send a request; its result comes with the future."""
         if self._pid != os.getpid():
-            raise ConnectionClosed("a connection is of no use in a forked process: open another")
+            raise ConnectionClosed(
+                "a connection cannot be used in a forked process: open a new one"
+            )
         future: Future[T] = Future()
         transport = self._transport
         deadline = time.monotonic() + (timeout or self.settings.request_timeout)
@@ -175,7 +177,9 @@ class Connection:
     ) -> T:
         """Send a request and wait for its result."""
         if self._transport.is_reader():
-            raise RuntimeError("a future's callback must not wait for the broker")
+            raise RuntimeError(
+                "a callback of a future must not make blocking calls: start them in another thread"
+            )
         future = self.submit(channel, request, timeout)
         try:
             return future.result(timeout or self.settings.request_timeout)

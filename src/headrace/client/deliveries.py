@@ -223,7 +223,7 @@ class DeliveryStream:
                 except Empty:
                     return
                 if isinstance(batch, _StreamEnd):
-                    self._arrived.put(batch)  # for whoever looks again
+                    self._arrived.put(batch)  # for the next call
                     if batch.error is not None:
                         raise batch.error.again()
                     return

@@ -1,7 +1,7 @@
-"""What can go wrong in the client, one class per thing a program may want to handle.
+"""Errors of the client, one class per failure that a program may handle.
 
 The broker names its errors by a stable code; the table here turns a code into a class. The
-classes are the client's own: they tell what happened to a call, not what a session must do.
+classes differ from the broker's: they say what happened to a call, not what a session must do.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class HeadraceError(Exception):
         super().__init__(text)
         self.text = text
         if code is not None:
-            self.code = code  # type: ignore[misc]  # a code without a class of its own
+            self.code = code  # type: ignore[misc]  # a code without a class
 
     def __str__(self) -> str:
         return f"{self.code}: {self.text}"
@@ -31,7 +31,7 @@ class HeadraceError(Exception):
         return copy
 
 
-# -- said by the broker ----------------------------------------------------------------------
+# -- reported by the broker ----------------------------------------------------------------------
 
 
 class NotFound(HeadraceError):
@@ -71,7 +71,7 @@ class NotImplementedByBroker(HeadraceError):
 
 
 class LoginRefused(HeadraceError):
-    """Wrong user or password, or not welcome from this address."""
+    """Wrong user or password, or the user may not connect from this address."""
 
     code = "login_refused"
 
@@ -89,12 +89,12 @@ class ResourceExhausted(HeadraceError):
 
 
 class ProtocolViolation(HeadraceError):
-    """One side sent what the other cannot read; the connection is of no use any more."""
+    """One side sent what the other cannot decode; the connection is closed."""
 
     code = "protocol"
 
 
-# -- found out by the client -----------------------------------------------------------------
+# -- detected by the client -----------------------------------------------------------------
 
 
 class ConnectionClosed(HeadraceError):
@@ -122,7 +122,7 @@ class RequestTimeout(HeadraceError):
 
 
 class AlreadySettled(HeadraceError):
-    """The delivery was acknowledged or given back before."""
+    """The delivery was acknowledged or rejected before."""
 
     code = "already_settled"
 

@@ -1,4 +1,4 @@
-"""The properties of a message: what a publisher sets, and what a consumer is told besides."""
+"""The properties of a message: set by publishers, and what a delivery adds."""
 
 from __future__ import annotations
 
@@ -119,5 +119,5 @@ def received_properties(row: Mapping[str, Any], tag: int) -> BasicProperties:
     found = _new(ReceivedProperties)
     found._row = row
     found.delivery_tag = tag
-    found.message_id = row["properties"].get("message_id")  # wanted by whoever acknowledges
+    found.message_id = row["properties"].get("message_id")  # needed to acknowledge
     return found

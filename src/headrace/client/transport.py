@@ -61,7 +61,7 @@ class Transport:
         return self._thread.ident == get_ident()
 
     def wake(self) -> None:
-        """Let the reading thread look for output. Cheap when it has been told already."""
+        """Make the reading thread write output. Cheap when it was woken before."""
         if not self._woken:
             self._woken = True
             with contextlib.suppress(OSError):  # full: it will wake; closed: nothing to do
@@ -174,7 +174,7 @@ class Transport:
             return ConnectionClosed(f"the connection was lost: {error.strerror or error}")
         except HeadraceError as error:
             return error
-        except Exception as error:  # a reply nobody expected must not leave everybody waiting
+        except Exception as error:  # an unexpected reply must not leave callers waiting
             logger.exception("unexpected failure of the reading thread")
             return ConnectionClosed(f"unexpected failure: {error!r}")
 
@@ -211,7 +211,7 @@ class Transport:
             return
         if not data:
             raise ConnectionClosed("the broker closed the connection")
-        frames = self.core.decode(data)  # without the lock: nobody else reads
+        frames = self.core.decode(data)  # without the lock: only this thread reads
         with self.lock:
             self.core.receive(frames, time.monotonic())
 

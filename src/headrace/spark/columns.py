@@ -15,7 +15,9 @@ def chosen(text: str) -> tuple[str, ...]:
     names = tuple(part.strip() for part in text.split(",") if part.strip()) or tuple(COLUMNS)
     for name in names:
         if name not in COLUMNS:
-            raise BadOption(f"columns: there is no '{name}'; there are {', '.join(COLUMNS)}")
+            raise BadOption(
+                f"columns: unknown column '{name}'; expected one of {', '.join(COLUMNS)}"
+            )
     if len(set(names)) != len(names):
         raise BadOption("columns: a column is named twice")
     return names

@@ -14,13 +14,13 @@ class BadOption(SparkError):
 
 
 class SourceChanged(SparkError):
-    """A queue or topic was deleted, or made again under the same name: the checkpoint speaks of
-    messages that are gone."""
+    """A queue or topic was deleted, or deleted and created again: the messages of the checkpoint no
+    longer exist."""
 
 
 class CheckpointLost(SparkError):
-    """A query begins anew under a name whose messages are held for an earlier run: its checkpoint
-    is gone, and nobody can tell what was read already."""
+    """A query starts without a checkpoint under a name that an earlier run has pinned: what that
+    run had read is unknown."""
 
 
 class DataLost(SparkError):
@@ -28,23 +28,23 @@ class DataLost(SparkError):
 
 
 class SparkMissing(SparkError):
-    """Java is missing or too old, or Spark did not start; the text says what to install."""
+    """Java is missing or too old, or Spark did not start; the text names what to install."""
 
 
 class BadPipeline(SparkError):
-    """A pipeline file cannot be used; the text begins with file and line. Nothing was run."""
+    """A pipeline file is not valid; the text begins with file and line. Nothing was run."""
 
 
 class PipelineFailed(SparkError):
-    """A query of a pipeline ended with an error. What it had committed stays; a restart goes on."""
+    """A query of a pipeline failed. What it committed is kept; a restart continues from there."""
 
 
 class SinkRefused(SparkError):
-    """A sink cannot take the rows: a table with other columns, or a key that is missing."""
+    """A sink cannot store the rows: its table has other columns, or a key column is missing."""
 
 
 class LakeError(SparkError):
-    """A lake is missing, is of another kind, or is written by somebody else at this moment."""
+    """A lake is missing, is not a Delta table, or another program is writing to it."""
 
 
 _OURS = re.compile(r"(?:headrace\.\w[\w.]*\.)?(\w+): (.+)")
@@ -56,14 +56,14 @@ LONGEST = 500
 
 
 def reason_of(error: BaseException) -> str:
-    """What to tell the user."""
+    """The failure in one line, for the user."""
     if isinstance(error, SparkError):
         return str(error)
     return reason_in(str(error)) or type(error).__name__
 
 
 def reason_in(text: str) -> str:
-    """The most telling line of a message that may hold several stack traces."""
+    """The line that names the cause in a message that may hold several stack traces."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     found = _our_own(lines) or _of_python(lines) or _of_spark(lines)
     return found[:LONGEST]

@@ -18,7 +18,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """How far one queue or topic is read. ``uuid`` tells it from a later one of the same name."""
+    """How far one queue or topic is read; one created again has another ``uuid``."""
 
     uuid: str
     next: Mapping[int, int] = field(default_factory=dict)  # by partition
@@ -67,5 +67,5 @@ class StreamOffset:
             )
         except (KeyError, TypeError, AttributeError, ValueError):
             raise SourceChanged(
-                "the checkpoint holds offsets of another source or version: use a new checkpoint"
+                "the checkpoint is of another source or version: start with a new checkpoint"
             ) from None

@@ -108,7 +108,9 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     kind = kinds[0]
     names = tuple(name.strip() for name in options[kind].split(",") if name.strip())
     if not names or len(set(names)) != len(names):
-        raise BadOption(f"{kind}: names separated by commas, each once")
+        raise BadOption(
+            f"{kind}: expected different names, separated by commas, got {options[kind]!r}"
+        )
     if options.get("tags") and options.get("selector"):
         raise BadOption("give 'tags' or 'selector', not both")
     if kind == "queue" and _scheme(options) in ("mysql", *_ROCKETMQ):
@@ -158,7 +160,7 @@ def _known(
         if key not in known and key not in more:
             close = get_close_matches(key, known, n=1)
             hint = f", did you mean '{known[close[0]]}'?" if close else ";"
-            raise BadOption(f"unknown option '{key}'{hint} There are {', '.join(allowed)}")
+            raise BadOption(f"unknown option '{key}'{hint} expected one of {', '.join(allowed)}")
     return options
 
 
@@ -186,7 +188,7 @@ def _number(options: Mapping[str, str], key: str) -> int | None:
     if text is None:
         return None
     if not text.isdigit() or int(text) < 1:
-        raise BadOption(f"{key}: a whole number from 1 on, not {text!r}")
+        raise BadOption(f"{key}: expected a positive integer, got {text!r}")
     return int(text)
 
 
@@ -195,7 +197,7 @@ def _flag(options: Mapping[str, str], key: str, default: bool) -> bool:
     if text is None:
         return default
     if text.lower() not in ("true", "false"):
-        raise BadOption(f"{key}: true or false, not {text!r}")
+        raise BadOption(f"{key}: expected true or false, got {text!r}")
     return text.lower() == "true"
 
 
@@ -225,7 +227,7 @@ def _positions(text: str, option: str, names: tuple[str, ...]) -> Positions:
             for source, parts in value.items()
         }
     except (ValueError, AttributeError, TypeError):
-        raise BadOption(f"{option}: {shape}, not {text!r}") from None
+        raise BadOption(f"{option}: expected {shape}, got {text!r}") from None
     for source, parts in found.items():
         if source not in names and source.rpartition("@")[0] not in names:
             raise BadOption(f"{option}: '{source}' is not among the sources")
@@ -242,7 +244,8 @@ def _milliseconds(text: str, option: str) -> int:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
         raise BadOption(
-            f"{option}: milliseconds since 1970 or e.g. 2026-01-31T12:00:00, not {text!r}"
+            f"{option}: expected milliseconds since 1970, or a time such as "
+            f"2026-01-31T12:00:00, got {text!r}"
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

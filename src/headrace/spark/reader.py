@@ -40,7 +40,7 @@ class Task(InputPartition):
         self.uuid = uuid
 
 
-class _Reading:
+class _Reader:
     """What both kinds of reader share. It travels to executors: options only, no connections."""
 
     def __init__(self, options: ReadOptions) -> None:
@@ -66,7 +66,7 @@ class _Reading:
         ]
 
 
-class BatchReader(_Reading, DataSourceReader):
+class BatchReader(_Reader, DataSourceReader):
     """Everything between two limits, as it is when the query is planned."""
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -89,7 +89,7 @@ class BatchReader(_Reading, DataSourceReader):
 class FilteringReader(BatchReader):
     """The same, with filters on partition, offset and timestamp taken from the query.
 
-    A class of its own because Spark refuses readers that take filters unless
+    A separate class because Spark refuses readers that take filters unless
     spark.sql.python.filterPushdown.enabled is set.
     """
 
@@ -108,7 +108,7 @@ class FilteringReader(BatchReader):
         return self._narrowing.apply(starts, ends, self.backend.sources)
 
 
-class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream: its offsets live in Spark's checkpoint, its pin in the broker.
 
     Spark does not note where a stream began until the first batch is done, and asks again when
@@ -121,29 +121,29 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._target: StreamOffset | None = None
         self._is_again = False  # there is a pin, so the first batch must be in the checkpoint
         self._is_planned = False
-        self._held: Mapping[str, SourceOffset] = {}  # from where on, as far as we know
+        self._pinned: Mapping[str, SourceOffset] = {}  # from where on, as far as we know
 
     # -- offsets --------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, object]:
         options = self.options
         query = options.group or f"spark-{uuid.uuid4().hex[:12]}"
-        holder = self._holder
-        if holder is not None and options.group is not None:
-            known = holder.pinned(query)
+        pins = self._pins
+        if pins is not None and options.group is not None:
+            known = pins.pinned(query)
             self._is_again = known is not None
-            known = known or holder.pinned(self._provisional(query))
+            known = known or pins.pinned(self._provisional(query))
             if known is not None:
                 return StreamOffset(query, known.sources).to_json()
         sources = self.backend.sources(options.start.time_ms)
         starts = resolve(options.start, sources, options.fail_on_data_loss)
         begin = StreamOffset(query, {name: _source(one, starts) for name, one in sources.items()})
-        name = query if holder is None else self._provisional(query)
+        name = query if pins is None else self._provisional(query)
         self.backend.pin(StreamOffset(name, begin.sources))
         return begin.to_json()
 
     @property
-    def _holder(self) -> PinnedBackend | None:
+    def _pins(self) -> PinnedBackend | None:
         backend = self.backend
         return backend if isinstance(backend, PinnedBackend) else None
 
@@ -160,9 +160,9 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         begin = StreamOffset.from_json(start)
         if self._is_again and not self._is_planned:
             raise CheckpointLost(
-                f"messages are held for '{begin.query}' since an earlier run, but the checkpoint "
-                "is new: was it lost? Bring it back; or choose another group, or remove the old "
-                f"one (headrace pin delete {begin.query}), to begin anew"
+                f"messages are pinned for '{begin.query}' by an earlier run, but the checkpoint is "
+                "new. Restore the old checkpoint; or, to start from the beginning, choose another "
+                f"group or remove the pin (headrace pin delete {begin.query})"
             )
         begin, sources = self._checked(begin)
         starts = _starts(begin, sources)
@@ -187,9 +187,9 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         """A finite query is done, and its last batch in the commit log: Spark asks for more only
         then, and commits no more. A pin that was moved meanwhile belongs to another reader of the
         query too, which may be behind."""
-        holder = self._holder
-        known = holder.pinned(end.query) if holder is not None else None
-        if holder is None or (known is not None and known.sources == self._held):
+        pins = self._pins
+        known = pins.pinned(end.query) if pins is not None else None
+        if pins is None or (known is not None and known.sources == self._pinned):
             self.commit(end.to_json())
 
     def _end(self, name: str, partition: int, end: int) -> int:
@@ -227,23 +227,23 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def _planned(self, begin: StreamOffset, query: str) -> StreamOffset:
         """Where the first batch of this run begins. It is in the checkpoint: the pin is final."""
         self._is_planned = True
-        holder = self._holder
-        if holder is None:
+        pins = self._pins
+        if pins is None:
             return StreamOffset(query, begin.sources)
         provisional = self._provisional(query)
         if begin.query != query:
-            # The very first batch, repeated by a run that had made up a name of its own.
-            known = holder.pinned(query) or holder.pinned(provisional)
+            # The very first batch, repeated by a run that had generated a name.
+            known = pins.pinned(query) or pins.pinned(provisional)
             if known is None:
                 raise DataLost(
-                    f"the pin of '{query}' is gone, and with it where the stream began: start with "
-                    "a new checkpoint"
+                    f"the pin of '{query}' is gone, so the start of the stream is unknown. Start "
+                    "with a new checkpoint"
                 )
-            holder.unpin(self._provisional(begin.query))
+            pins.unpin(self._provisional(begin.query))
             begin = known
         begin, _ = self._checked(StreamOffset(query, begin.sources))
         self.commit(begin.to_json())
-        holder.unpin(provisional)
+        pins.unpin(provisional)
         return begin
 
     def _checked(self, begin: StreamOffset) -> tuple[StreamOffset, dict[str, ReadableSource]]:
@@ -255,8 +255,8 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             if found is None or found.uuid != known.uuid:
                 raise SourceChanged(
                     f"{self.options.kind} '{name}' was deleted"
-                    f"{'' if found is None else ' and made again'} since the last batch: its "
-                    "messages are not those of the checkpoint. Start with a new checkpoint"
+                    f"{'' if found is None else ' and created again'} since the last batch: the "
+                    "messages of the checkpoint no longer exist. Start with a new checkpoint"
                 )
             if not found.uuid:
                 _refuse_older(found, known)
@@ -271,9 +271,9 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             for partition, at in back.items():
                 text = (
                     f"'{name}' partition {partition}: messages up to offset "
-                    f"{known.next[partition] - 1} were read, and the broker does not have them: it "
-                    "was restored from a backup, or has lost messages. Others have these offsets "
-                    "now. failOnDataLoss=false goes on"
+                    f"{known.next[partition] - 1} were read, but the broker no longer has them: it "
+                    "was restored from a backup, or has lost messages, and assigns these offsets "
+                    "again. failOnDataLoss=false continues"
                 )
                 if self.options.fail_on_data_loss:
                     raise DataLost(text)
@@ -288,7 +288,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         passed_over = [] if self.options.fail_on_data_loss else [DataLost]
         with suppress(*passed_over):
             self.backend.pin(position)
-            self._held = position.sources
+            self._pinned = position.sources
 
     def stop(self) -> None:
         pass
@@ -311,7 +311,7 @@ def _refuse_older(found: ReadableSource, known: SourceOffset) -> None:
         if there.end < known.next.get(partition, 0):
             raise SourceChanged(
                 f"'{found.name}' partition {partition} ends at offset {there.end}, and "
-                f"{known.next[partition]} was read: it was made again, or its broker has lost "
+                f"{known.next[partition]} was read: it was created again, or its broker has lost "
                 "messages. Start with a new checkpoint"
             )
 

@@ -11,7 +11,7 @@ from headrace.spark.columns import WRITABLE
 from headrace.spark.errors import BadOption
 from headrace.spark.options import WriteOptions
 
-LANES = ("low", "middle", "high")
+PRIORITIES = ("low", "middle", "high")
 # AMQP counts: none and 4 to 5 are middle.
 _AMQP_PRIORITIES = {"low": 1, "high": 8}
 _NAMED = frozenset(
@@ -19,7 +19,7 @@ _NAMED = frozenset(
      "app_id"}
 )  # fmt: skip
 _NO_BODY = (
-    "there is no column 'body', which becomes the body of the message: "
+    "column 'body' is missing, which becomes the body of the message: "
     "selectExpr('to_json(struct(*)) AS body') makes one"
 )
 
@@ -31,7 +31,7 @@ def check_schema(schema: StructType, options: WriteOptions) -> None:
     for name, kind in fields.items():
         if name not in WRITABLE:
             there = ", ".join(WRITABLE)
-            raise BadOption(f"column '{name}' cannot be written; there are {there}.{hint}")
+            raise BadOption(f"column '{name}' cannot be written; expected some of {there}.{hint}")
         if name == "properties":
             texts = isinstance(kind, MapType) and isinstance(kind.keyType, StringType)
             if not texts or not isinstance(kind.valueType, StringType):  # type: ignore[attr-defined]
@@ -56,13 +56,13 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, object]]:
         body = row.get("body")
         if body is None:
             raise BadOption(
-                "column 'body' is null in a row, so nothing of the batch was written: leave such "
-                "rows out, or say coalesce(body, '') for empty messages"
+                "column 'body' is null in a row, so nothing of the batch was written: filter such "
+                "rows, or use coalesce(body, '') for empty messages"
             )
         row["body"] = body.encode() if isinstance(body, str) else body
-        lane = row.get("priority", "middle")
-        if lane not in LANES:
-            raise BadOption(f"column 'priority' has {lane!r}: low, middle or high")
+        priority = row.get("priority", "middle")
+        if priority not in PRIORITIES:
+            raise BadOption(f"column 'priority' has {priority!r}; expected low, middle or high")
         if "properties" in row:
             row["properties"] = dict(row["properties"])
         yield row

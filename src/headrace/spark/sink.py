@@ -1,4 +1,4 @@
-"""Where rows are written to: staged first, then published in one step."""
+"""Sinks of a broker: rows are staged, then published in one step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headrace.bulk.client import BulkConnection
 from headrace.client.errors import ConnectionClosed
-from headrace.spark.backends.broker import connect, told
+from headrace.spark.backends.broker import connect, translated_errors
 from headrace.spark.options import WriteOptions
 from headrace.spark.row_mapping import as_append, as_publish, rows_of
 
@@ -19,13 +19,13 @@ STAGE_BYTES = 4 << 20
 
 class StagedSink(Protocol):
     def stage(self, query: str, batch: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> int:
-        """Put rows aside; returns how many."""
+        """Stage rows; returns how many."""
 
     def publish(self, query: str, batch: int, attempts: Sequence[str]) -> None:
         """All rows of these attempts, in one step; nothing if the batch was published before."""
 
     def discard(self, query: str, batch: int) -> None:
-        """Forget what was staged."""
+        """Drop what was staged."""
 
 
 class BrokerSink:
@@ -36,7 +36,7 @@ class BrokerSink:
 
     def stage(self, query: str, batch: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> int:
         count = 0
-        with self._connected() as connection, told():
+        with self._connected() as connection, translated_errors():
             for messages in portions(self._messages(batches)):
                 connection.stage(query, batch, attempt, messages, topic=self._options.topic)
                 count += len(messages)
@@ -45,7 +45,7 @@ class BrokerSink:
     def publish(self, query: str, batch: int, attempts: Sequence[str]) -> None:
         """Once more when the connection is lost before the answer: twice does no harm."""
         for is_last in (not self._options.patience, True):
-            with self._connected() as connection, told():
+            with self._connected() as connection, translated_errors():
                 try:
                     connection.publish_staged(query, batch, attempts)
                     return
@@ -54,7 +54,7 @@ class BrokerSink:
                         raise
 
     def discard(self, query: str, batch: int) -> None:
-        with self._connected() as connection, told():
+        with self._connected() as connection, translated_errors():
             connection.discard_staged(query, batch)
 
     def _connected(self) -> BulkConnection:

@@ -27,10 +27,10 @@ _JAVA_OPTIONS_KEY = "spark.driver.defaultJavaOptions"
 LOCAL = "local[*,4]"  # all cores; a task may fail while a broker starts again, as on a cluster
 _JAVA_VERSION = 17
 _INSTALL = "install a JRE, e.g. `apt install openjdk-17-jre-headless`, or set JAVA_HOME"
-# A thread that dies of a full heap leaves Python waiting for it: better all of Java dies.
+# A thread that fails on a full heap leaves Python waiting for it: let the whole process exit.
 JAVA_OPTIONS = "-XX:+ExitOnOutOfMemoryError"
 _OUT_OF_MEMORY = (3, 52)  # exit codes of that, and of Spark's own handler
-JAVA_EXIT_SECONDS = 5.0  # between its last word and its end
+JAVA_EXIT_SECONDS = 5.0  # between its last output and its exit
 _STOP_SECONDS = 20.0
 
 
@@ -58,7 +58,7 @@ def start_session(
             start_java(settings)
             session = SparkSession.builder.config(conf=settings).getOrCreate()
     except Exception as error:
-        hint = f"; {log} has what it said" if log is not None else ""
+        hint = f"; see {log}" if log is not None else ""
         text = str(error).strip().splitlines() or [type(error).__name__]
         raise SparkMissing(f"Spark did not start: {text[0]}{hint}") from error
 
@@ -71,7 +71,7 @@ def start_session(
 
 
 def _hush(session: SparkSession) -> None:
-    """The thread that counts for tasks prints a stack trace when Java is gone; so do we, a line."""
+    """Silence the accumulator thread, which prints a stack trace when Java has exited."""
     server = getattr(session.sparkContext, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda request, address: None
@@ -79,9 +79,8 @@ def _hush(session: SparkSession) -> None:
 
 @contextmanager
 def _signals_wait() -> Iterator[None]:
-    """SIGTERM and Ctrl-C are delivered behind the block. A Java that we leave before it has told
-    us its port never ends; and Spark puts a handler of its own in place, which talks to Java in
-    the middle of anything."""
+    """Deliver SIGTERM and Ctrl-C after the block. A Java process that is left before it has
+    reported its port never exits; and Spark installs a handler that calls Java at any point."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -101,7 +100,7 @@ def _signals_wait() -> Iterator[None]:
 
 
 def settings_of(master: str | None, conf: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Ours, and the user's before them; a full heap ends Java whatever other options it has."""
+    """Defaults, overridden by the user's; Java exits on a full heap whatever its other options."""
     chosen = {**_defaults(master), **(conf or {})}
     if JAVA_OPTIONS not in chosen[_JAVA_OPTIONS_KEY]:
         chosen[_JAVA_OPTIONS_KEY] = f"{JAVA_OPTIONS} {chosen[_JAVA_OPTIONS_KEY]}"
@@ -151,20 +150,20 @@ def check_java() -> None:
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or (home and not Path(java).exists()):
-        where = f"JAVA_HOME is {home}, where there is none" if home else "there is none"
-        raise SparkMissing(f"Spark needs Java {_JAVA_VERSION} or later, and {where}: {_INSTALL}")
+        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java is on the PATH"
+        raise SparkMissing(f"Spark needs Java {_JAVA_VERSION} or later, but {where}: {_INSTALL}")
     done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     found = re.search(r'version "(\d+)', done.stderr + done.stdout)
     if found is not None and int(found[1]) < _JAVA_VERSION:
         raise SparkMissing(
-            f"Spark needs Java {_JAVA_VERSION} or later, and {java} is {found[1]}: {_INSTALL}"
+            f"Spark needs Java {_JAVA_VERSION} or later, but {java} is {found[1]}: {_INSTALL}"
         )
 
 
 def start_java(settings: SparkConf) -> None:
-    """In a process group of its own: whoever ends ours, with Ctrl-C or `kill -- -GROUP`, means us.
-    We let the batch end, and Java with it. Service managers signal every process: that of Java
-    does not listen, it ends when we do.
+    """Start Java in a separate process group, so that Ctrl-C and `kill -- -GROUP` reach only this
+    process, which lets the batch end and Java with it. Service managers signal every process: Java
+    ignores SIGTERM and exits with this process.
     """
     if SparkContext._gateway is not None:
         return
@@ -176,7 +175,7 @@ def start_java(settings: SparkConf) -> None:
 
 
 def java_exit_reason(patience: float = 0.0) -> str:
-    """Why Java is gone, or nothing while it lives. One that is just ending is waited for."""
+    """Why Java exited, or an empty string while it runs; waits up to ``patience`` seconds."""
     process = _java()
     if process is None:
         return ""
@@ -184,16 +183,16 @@ def java_exit_reason(patience: float = 0.0) -> str:
         code = process.wait(patience)
     except subprocess.TimeoutExpired:
         return ""
-    more = "give it more, e.g. --conf spark.driver.memory=4g"
+    more = "increase it, for example with --conf spark.driver.memory=4g"
     if code in _OUT_OF_MEMORY:
-        return f"Spark's Java ran out of memory and ended: {more}"
+        return f"Spark's Java process ran out of memory: {more}"
     if code == -signal.SIGKILL:
-        return f"Spark's Java was killed. If that was for want of memory, {more}"
-    return f"Spark's Java ended with code {code}"
+        return f"Spark's Java process was killed, perhaps because memory ran out: {more}"
+    return f"Spark's Java process exited with code {code}"
 
 
 def stop_java() -> None:
-    """At once, whatever it does: it ends when nobody holds its standard input any more."""
+    """Stop Java at once: it exits when its standard input is closed."""
     process = _java()
     if process is None:
         return

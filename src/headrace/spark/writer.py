@@ -1,6 +1,6 @@
 """Writers of the data source: tasks stage their rows, the driver publishes all of them at once.
 
-Staged rows are seen by nobody. Publishing is one atomic step, done once per (query, batch): a
+Staged rows are not visible. Publishing is one atomic step, done once per (query, batch): a
 batch that is repeated after a crash changes nothing.
 """
 

@@ -26,4 +26,4 @@ def test_a_query_without_a_lake_uses_the_default_directory(
         monkeypatch.delenv("HEADRACE_LAKE", raising=False)
 
     assert main(["sql", "SELECT 1"]) == 1
-    assert f"there is no archive in {named}" in capsys.readouterr().err
+    assert f"no archive in {named}" in capsys.readouterr().err

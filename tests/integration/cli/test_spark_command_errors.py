@@ -38,7 +38,7 @@ def test_a_bad_file_is_a_usage_error_with_its_line(
     file = tmp_path / "p.toml"
     file.write_text(GOOD.replace("console", "konsole"))
     assert main(["pipeline", "run", str(file)]) == 2
-    assert told(capsys).startswith(f"{file}:4: 'type' is 'konsole'; there are parquet, delta")
+    assert told(capsys).startswith(f"{file}:4: 'type' is 'konsole'; expected one of parquet, delta")
     assert main(["pipeline", "validate", str(tmp_path / "none.toml")]) == 2
     assert told(capsys).endswith("none.toml: No such file or directory")
 
@@ -51,10 +51,10 @@ def test_without_java_the_error_names_the_package_to_install(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     assert main(["pipeline", "run", str(file), "--state-dir", str(tmp_path)]) == 1
-    assert "Spark needs Java 17 or later, and there is none: install a JRE" in told(capsys)
+    assert "Spark needs Java 17 or later, but no java is on the PATH: install a JRE" in told(capsys)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert main(["pipeline", "run", str(file), "--state-dir", str(tmp_path)]) == 1
-    assert f"JAVA_HOME is {tmp_path}, where there is none" in told(capsys)
+    assert f"JAVA_HOME is {tmp_path}, which has no bin/java" in told(capsys)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_an_old_java_is_refused(
     java.chmod(0o700)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert main(["archive", "--lake", str(tmp_path), "--state-dir", str(tmp_path)]) == 1
-    assert told(capsys).startswith(f"Spark needs Java 17 or later, and {java} is 11: ")
+    assert told(capsys).startswith(f"Spark needs Java 17 or later, but {java} is 11: ")
 
 
 def test_without_pyspark_the_error_names_the_package_to_install(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_without_pyspark_the_error_names_the_package_to_install(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("args", "code", "text"),
     [
-        (["sql", "SELECT 1", "--lake", "nowhere"], 1, "there is no archive in nowhere"),
+        (["sql", "SELECT 1", "--lake", "nowhere"], 1, "no archive in nowhere"),
         (["replay", "--from", "soon", "--into", "x"], 2, "--from: wanted e.g. 2026-01-31T12:00"),
         (["replay", "--from", "2026-01-02", "--to", "2026-01-01", "--into", "x"], 2, "before --to"),
         (["replay", "--from", "2026-01-02", "--to", "2990-01-01", "--into", "x"], 2, "the future"),

@@ -18,7 +18,7 @@ from headrace.spark import spark_session
         (3, "ran out of memory"),  # the option that ends it
         (52, "ran out of memory"),  # Spark's own handler, where a thread dies of it
         (-9, "was killed"),
-        (1, "ended with code 1"),
+        (1, "exited with code 1"),
     ],
 )
 def test_the_end_of_java_is_explained(

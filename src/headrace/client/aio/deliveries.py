@@ -26,11 +26,11 @@ class Delivery(ReceivedDelivery):
     __slots__ = ()
 
     async def ack(self) -> None:
-        """Done with. It is sent soon, together with others, and before the channel's next call."""
+        """Acknowledge. Sent soon, together with others, and before the channel's next call."""
         self._unsettled.ack(self.tag)
 
     async def nack(self, requeue: bool = True) -> None:
-        """Give it back, or give it up (``requeue=False``: to the dead-letter exchange if any)."""
+        """Requeue, or with ``requeue=False`` dead-letter (drop without a dead-letter exchange)."""
         self._unsettled.nack(self.tag, requeue)
 
 

@@ -20,7 +20,7 @@ _HIGH = 4 << 20  # bytes that the socket has not taken; publishers wait above it
 
 
 class StreamSocket(asyncio.Protocol):
-    """One socket; tells its owner."""
+    """One socket; reports to its transport."""
 
     def __init__(self, owner: Transport) -> None:
         self._owner = owner
@@ -37,7 +37,7 @@ class StreamSocket(asyncio.Protocol):
             self._owner.receive(data)
         except HeadraceError as error:
             self.fail(error)
-        except Exception as error:  # a reply nobody expected must not leave everybody waiting
+        except Exception as error:  # an unexpected reply must not leave callers waiting
             logger.exception("unexpected failure while reading")
             self.fail(ConnectionClosed(f"unexpected failure: {error!r}"))
 

@@ -61,8 +61,8 @@ class Failures:
         is_last = self._on_failure is OnFailure.REQUEUE and attempt >= ATTEMPTS
         if is_last:
             logger.error(
-                "callback of consumer %s gave up message %s after %d attempts: to the dead letters "
-                "of queue %s, or unacknowledged where it has none",
+                "callback of consumer %s failed for message %s after %d attempts: dead-lettered by "
+                "queue %s, or left unacknowledged without a dead-letter exchange",
                 consumer_tag, name[1], attempt, name[0],
             )  # fmt: skip
         else:

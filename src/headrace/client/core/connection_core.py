@@ -1,7 +1,7 @@
 """One connection of the client without its socket: requests, replies, pushes, recovery.
 
-Never does I/O and never blocks; both clients feed it bytes and carry away what it has to say.
-Whoever calls it sees to it that only one thread does so at a time.
+It does no I/O and never blocks; both clients feed it bytes and write its output. Callers make sure
+that only one thread uses it at a time.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ConnectionState(Enum):
 class ConnectionCore:
     """The state of a connection.
 
-    ``wake`` is called when there is output nobody asked for; True: it should go at once.
+    ``wake`` is called when there is output without a request; True: send it at once.
     ``later`` calls back after some seconds.
     """
 
@@ -126,7 +126,9 @@ class ConnectionCore:
         elif call.waits:
             self.requests.keep(pending)
         else:
-            self.requests.fail(pending, ConnectionClosed("not connected; the message comes again"))
+            self.requests.fail(
+                pending, ConnectionClosed("not connected: the message is redelivered")
+            )
 
     def _reason(self) -> HeadraceError:
         return self.error or ConnectionClosed("the connection is closed")
@@ -144,18 +146,18 @@ class ConnectionCore:
             fields = self.topology.resolve(call.op, call.fields)
             if call.op != Op.PUBLISH:  # whose messages were checked one by one
                 check_fields(fields)
-            self._say(call.op, rid, channel.id if channel else CONTROL, fields)
+            self._write(call.op, rid, channel.id if channel else CONTROL, fields)
         except (HeadraceError, TypeError, ValueError, OverflowError) as error:
             self.requests.fail(pending, error)  # a value that cannot be sent, for example
         else:
             self.requests.sent(rid, pending)
 
-    def _say(self, number: int, rid: int, channel: int, fields: Mapping[str, Any]) -> None:
+    def _write(self, number: int, rid: int, channel: int, fields: Mapping[str, Any]) -> None:
         packed = self._pack({"rid": rid, "ch": channel, **fields})
         most = min(self._frame_max, request_size(number))
         if len(packed) > most:  # the broker would hang up, and we would send it again
             raise ResourceExhausted(
-                f"a request of {len(packed):,} bytes; the broker takes {most:,} at most"
+                f"the request has {len(packed):,} bytes; the broker allows {most:,}"
             )
         self._output.append(frame(number, packed))
 
@@ -163,10 +165,10 @@ class ConnectionCore:
         for one in channel.unsettled.take_settlements():
             fields: dict[str, Any] = {"tag": one.tag, "multiple": one.multiple}
             if one.requeue is None:
-                self._say(Op.ACK, _SETTLE, channel.id, fields)
+                self._write(Op.ACK, _SETTLE, channel.id, fields)
             else:
                 fields |= {"requeue": one.requeue, **({"keep": True} if one.keep else {})}
-                self._say(Op.NACK, _SETTLE, channel.id, fields)
+                self._write(Op.NACK, _SETTLE, channel.id, fields)
 
     # -- for the socket --------------------------------------------------------------------------
 
@@ -184,7 +186,7 @@ class ConnectionCore:
         if settings.user is not None:
             hello |= {"user": settings.user, "password": settings.password}
         self._output = []
-        self._say(Op.HELLO, _HELLO, CONTROL, hello)
+        self._write(Op.HELLO, _HELLO, CONTROL, hello)
 
     def take_output(self, now: float) -> list[bytes]:
         """What is to be written, acknowledgements included."""
@@ -202,9 +204,9 @@ class ConnectionCore:
         try:
             frames = [(kind, unpack(payload)) for kind, payload in self._reader.feed(data)]
         except BrokerError as error:
-            raise ProtocolViolation(f"the broker's bytes make no sense: {error}") from error
+            raise ProtocolViolation(f"cannot decode what the broker sent: {error}") from error
         if self._reader.fault is not None and not frames:
-            raise ProtocolViolation(f"the broker's bytes make no sense: {self._reader.fault}")
+            raise ProtocolViolation(f"cannot decode what the broker sent: {self._reader.fault}")
         return frames
 
     def receive(self, frames: Frames, now: float) -> None:
@@ -231,9 +233,9 @@ class ConnectionCore:
         proposed = self._limits.get("heartbeat") or _DEFAULT_HEARTBEAT
         heartbeat = float(self.settings.heartbeat or proposed)
         if now - self._heard_at > 2 * heartbeat:
-            self.error = ConnectionClosed(f"nothing heard for {2 * heartbeat:g} s")
+            self.error = ConnectionClosed(f"heartbeat timeout: no data for {2 * heartbeat:g} s")
         elif now - min(self._sent_at, self._heard_at) > heartbeat / 2:
-            self._say(Op.PING, _PING, CONTROL, {})
+            self._write(Op.PING, _PING, CONTROL, {})
 
     def lost(self, error: HeadraceError) -> None:
         """The socket is gone."""
@@ -284,7 +286,7 @@ class ConnectionCore:
             consumer = channel.consumers.pop(fields["consumer_tag"], None)
             if consumer is not None:
                 self.topology.drop_queue(consumer.queue)
-                text = f"the broker ended the consumer of queue {consumer.queue!r}"
+                text = f"the broker cancelled the consumer of queue {consumer.queue!r}"
                 consumer.sink.end(ConsumerCancelled(text))
 
     def _delivered(self, channel: ChannelState, fields: Mapping[str, Any]) -> None:
@@ -332,7 +334,7 @@ class ConnectionCore:
         except HeadraceError as error:
             self.error = error
         else:
-            self._say(step.op, _STEP, step.channel, step.fields)
+            self._write(step.op, _STEP, step.channel, step.fields)
 
     def _become_ready(self) -> None:
         self.state, self._plan = ConnectionState.READY, None

@@ -80,7 +80,7 @@ class PendingRequests:
             self.fail(pending, RequestTimeout("no answer in time"))
         for pending in [one for one in self._waiting if is_due(one)]:
             self._waiting.remove(pending)
-            self.fail(pending, RequestTimeout("no connection in time"))
+            self.fail(pending, RequestTimeout("no connection in time; the request was not sent"))
 
     def lost(self, error: HeadraceError) -> None:
         """The connection is gone: what may be repeated waits for the next one, the rest fails.

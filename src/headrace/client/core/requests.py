@@ -34,7 +34,7 @@ class ClientRequest(Generic[T]):
     waits: bool = True
     """Waits for a connection when there is none; otherwise it fails at once."""
     prepare: Callable[[], None] | None = None
-    """Runs just before the request is sent, while nobody else sends."""
+    """Runs just before the request is sent, while no other is sent."""
     failed: Callable[[Exception], None] | None = field(default=None)
 
 
@@ -47,7 +47,7 @@ class QueueInfo(NamedTuple):
 
 
 def nothing(reply: Reply) -> None:
-    """The reply says nothing but yes."""
+    """For a reply without a result."""
 
 
 def binding_fields(
@@ -106,7 +106,7 @@ def _routed_list(reply: Reply) -> list[int]:
 def consume_fields(queue: str, tag: str, exclusive: bool, arguments: Arguments) -> Fields:
     """The broker never acknowledges by itself here: the client does, after the callback.
 
-    Only answers to requests are in no queue, and nobody can acknowledge them.
+    Only replies to requests are in no queue, and cannot be acknowledged.
     """
     return {
         "queue": queue,

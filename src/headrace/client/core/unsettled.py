@@ -82,11 +82,11 @@ class Delivery(ReceivedDelivery):
     __slots__ = ()
 
     def ack(self) -> None:
-        """Done with. It is sent soon, together with others, and before the channel's next call."""
+        """Acknowledge. Sent soon, together with others, and before the channel's next call."""
         self._unsettled.ack(self.tag)
 
     def nack(self, requeue: bool = True) -> None:
-        """Give it back, or give it up (``requeue=False``: to the dead-letter exchange if any)."""
+        """Requeue, or with ``requeue=False`` dead-letter (drop without a dead-letter exchange)."""
         self._unsettled.nack(self.tag, requeue)
 
 
@@ -111,7 +111,7 @@ class UnsettledDeliveries:
     """Deliveries of one channel, over all its connections.
 
     The broker counts tags from 1 on every connection. Here they go on, so that a tag which a
-    program kept over a reconnection can never settle somebody else's message.
+    program kept over a reconnection can never settle another message.
     """
 
     def __init__(self, notify: Callable[[bool], None], later: Later) -> None:
@@ -202,7 +202,7 @@ class UnsettledDeliveries:
         if row is None:
             if tag <= self._base:
                 return False
-            raise AlreadySettled(f"delivery {tag} is not outstanding on this channel")
+            raise AlreadySettled(f"delivery {tag} was settled before, or is not of this channel")
         if self._by_id is not None:
             self._by_id.pop(name_of(row), None)
         if tag in self._untracked:
@@ -211,7 +211,7 @@ class UnsettledDeliveries:
         return True
 
     def requeue(self, tags: Iterable[int]) -> None:
-        """Requeue those which nobody has settled."""
+        """Requeue those which are not settled."""
         for tag in tags:
             if tag in self.outstanding:
                 self.nack(tag, requeue=True)
@@ -245,9 +245,9 @@ class UnsettledDeliveries:
         return tag - self._base if tag else 0
 
     def claim(self, tag: int, multiple: bool) -> None:
-        """The caller settles these by a request of its own; unknown ones are the broker's to judge.
+        """The caller settles these by a request; the broker judges unknown ones.
 
-        Call it after the settlements were taken and while nobody else can send.
+        Call it after the settlements were taken and while no other thread can send.
         """
         with self._lock:
             tags = [tag]
@@ -258,7 +258,7 @@ class UnsettledDeliveries:
                 if row is not None and self._by_id is not None:
                     self._by_id.pop(name_of(row), None)
 
-    # -- for whoever sends -----------------------------------------------------------------------
+    # -- for the sender -----------------------------------------------------------------------
 
     def take_settlements(self) -> list[Settlement]:
         """What is to be sent now, in this order, in as few requests as possible."""

@@ -24,11 +24,11 @@ from headrace.spark.archive.round_plan import (
     ROWS_PER_ROUND,
     ArchivePosition,
     ArchiveTask,
-    places,
     plan,
+    positions,
 )
 from headrace.spark.archive.sources import ArchiveChoice, archive_sources
-from headrace.spark.backends.broker import BrokerBackend, connect, told
+from headrace.spark.backends.broker import BrokerBackend, connect, translated_errors
 from headrace.spark.errors import LakeError
 from headrace.spark.lake.delta import WRITTEN_DDL, FileWriter, WrittenFile, open_table
 from headrace.spark.options import PIN_BYTES, read_options
@@ -36,7 +36,7 @@ from headrace.spark.task_plan import TaskRange
 from headrace.urls import parse_broker_url
 
 PATIENCE_SECONDS = 60.0  # for a broker that is being restarted
-_STRETCH_DDL = (
+_TASK_DDL = (
     "kind string, source string, uuid string, partition int, start bigint, end bigint, "
     "checked boolean"
 )
@@ -97,51 +97,51 @@ class Archiver:
     def round(self) -> ArchiveRound:
         """Everything there is now, up to the limit of a round."""
         table = open_table(self.root, SCHEMA, PARTITION_BY)
-        found = self._held(table)
-        stretches, after = plan(found, self.rows_per_round)
+        found = self._pinned(table)
+        tasks, after = plan(found, self.rows_per_round)
         rows = 0
-        if stretches:
-            files = self._write(stretches)
+        if tasks:
+            files = self._write(tasks)
             rows = sum(one.rows for one in files)
             commit_round(table, files, found, after)
-            self._hold(table, after)
+            self._pin(table, after)
         waiting = sum(one.range.end - one.start for one in after)
-        names = {(one.kind, one.source) for one in stretches}
+        names = {(one.kind, one.source) for one in tasks}
         return ArchiveRound(rows, len(names), waiting)
 
     def release(self) -> None:
-        """The broker need not hold anything for this archive any more."""
+        """Remove the pins of this archive."""
         table = DeltaTable(self.root)
-        with connect(self.url) as connection, told():
+        with connect(self.url) as connection, translated_errors():
             connection.unpin(_query(table))
 
-    # -- holding --------------------------------------------------------------------------------
+    # -- pinning --------------------------------------------------------------------------------
 
-    def _held(self, table: DeltaTable) -> list[ArchivePosition]:
-        """The places, held from now on. They are looked at again behind the pin: what was
+    def _pinned(self, table: DeltaTable) -> list[ArchivePosition]:
+        """The positions, pinned from now on. They are read again after pinning: what was
         acknowledged before it may be gone."""
         known = partial(archived_offset, table)
         with connect(self.url, PATIENCE_SECONDS) as connection:
-            before = places(archive_sources(connection, self.choice), known, self.skip_lost)
-            self._hold(table, before)
-            return places(archive_sources(connection, self.choice), known, self.skip_lost)
+            before = positions(archive_sources(connection, self.choice), known, self.skip_lost)
+            self._pin(table, before)
+            return positions(archive_sources(connection, self.choice), known, self.skip_lost)
 
-    def _hold(self, table: DeltaTable, found: list[ArchivePosition]) -> None:
-        positions: dict[str, dict[str, tuple[str, dict[int, int]]]] = {}
+    def _pin(self, table: DeltaTable, found: list[ArchivePosition]) -> None:
+        pins: dict[str, dict[str, tuple[str, dict[int, int]]]] = {}
         for one in found:
-            of_kind = positions.setdefault(one.source.kind, {})
+            of_kind = pins.setdefault(one.source.kind, {})
             entry = of_kind.setdefault(one.source.name, (one.source.uuid, {}))
             entry[1][one.partition] = one.start
-        with connect(self.url, PATIENCE_SECONDS) as connection, told():
-            for kind, of_kind in positions.items():
+        with connect(self.url, PATIENCE_SECONDS) as connection, translated_errors():
+            for kind, of_kind in pins.items():
                 connection.pin(_query(table), kind, of_kind, self.pin_bytes)
 
     # -- reading --------------------------------------------------------------------------------
 
-    def _write(self, stretches: list[ArchiveTask]) -> list[WrittenFile]:
-        rows = [tuple(asdict(one).values()) for one in stretches]
+    def _write(self, tasks: list[ArchiveTask]) -> list[WrittenFile]:
+        rows = [tuple(asdict(one).values()) for one in tasks]
         parts = self.spark.sparkContext.parallelize(rows, len(rows))
-        frame = self.spark.createDataFrame(parts, _STRETCH_DDL)
+        frame = self.spark.createDataFrame(parts, _TASK_DDL)
         task = _Task(self.url, self.vhost, self.root)
         return [
             WrittenFile(**row.asDict()) for row in frame.mapInArrow(task, WRITTEN_DDL).collect()
@@ -150,7 +150,7 @@ class Archiver:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """Reads stretches and writes them to files; it travels to executors. The rows go from the
+    """Reads tasks and writes them to files; it travels to executors. The rows go from the
     broker to Parquet as Arrow batches: Java never sees them."""
 
     url: str
@@ -158,8 +158,8 @@ class _Task:
     root: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        stretches = (ArchiveTask(**row) for batch in batches for row in batch.to_pylist())
-        rows = (batch for one in stretches for batch in self._read(one))
+        tasks = (ArchiveTask(**row) for batch in batches for row in batch.to_pylist())
+        rows = (batch for one in tasks for batch in self._read(one))
         yield from FileWriter(self.root, PARTITION_BY).write(rows)
 
     def _read(self, one: ArchiveTask) -> Iterator[pa.RecordBatch]:
@@ -181,10 +181,10 @@ def _query(table: DeltaTable) -> str:
 
 @contextmanager
 def _alone(lake: Path) -> Iterator[None]:
-    """Two at a time would do the same work twice, and one of them in vain."""
+    """Two at a time would do the same work twice, and one of them would fail to commit."""
     with (lake / ".archive.lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise LakeError(f"another `headrace archive` writes to {lake}: let it finish") from None
+            raise LakeError(f"{lake} is in use by another `headrace archive`") from None
         yield

@@ -44,7 +44,7 @@ class ArchivePosition:
         return self.range.first if self.known is None else self.known
 
 
-def places(
+def positions(
     sources: Sequence[ReadableSource], known: Callable[[str, int], int | None], skip_lost: bool
 ) -> list[ArchivePosition]:
     """Of all partitions; DataLost when messages that were to be archived are gone."""
@@ -56,9 +56,9 @@ def places(
             if at is not None and at < gone and not skip_lost:
                 raise DataLost(
                     f"{one.kind} '{one.name}' partition {partition}: messages from offset "
-                    f"{at} to {gone - 1} are gone before they were archived, at least some: more "
-                    "had to be held than the pin allows (--pin-bytes). --skip-lost goes on with "
-                    "those that are left"
+                    f"{at} to {gone - 1} were removed before they were archived, or some of them: "
+                    "the pin has reached its limit (--pin-bytes). --skip-lost continues with the "
+                    "messages that are left"
                 )
             found.append(ArchivePosition(one, partition, at))
     return found
@@ -67,7 +67,7 @@ def places(
 def plan(
     found: Sequence[ArchivePosition], limit: int = ROWS_PER_ROUND
 ) -> tuple[list[ArchiveTask], list[ArchivePosition]]:
-    """The stretches of a round, and the places as they are when it is done."""
+    """The tasks of a round, and the positions when it is done."""
     by_key = {(one.source.uuid, one.partition): one for one in found}
     partitions = [
         PlannedPartition(
@@ -80,15 +80,15 @@ def plan(
         for (uuid, partition), one in by_key.items()
     ]
     ends = admit(partitions, limit)
-    stretches, after = [], []
+    tasks, after = [], []
     for key, one in by_key.items():
         end = max(ends[key], one.start)
-        stretches += list(_stretches(one, end))
+        tasks += list(_tasks_of(one, end))
         after.append(ArchivePosition(one.source, one.partition, end))
-    return stretches, after
+    return tasks, after
 
 
-def _stretches(one: ArchivePosition, end: int) -> Iterator[ArchiveTask]:
+def _tasks_of(one: ArchivePosition, end: int) -> Iterator[ArchiveTask]:
     """Before ``complete`` there are gaps, which is right only for what was there before us."""
     source = one.source
     border = min(max(one.range.complete, one.start), end)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from headrace.bulk.client import BulkConnection, ReadableSource
-from headrace.spark.backends.broker import told
+from headrace.spark.backends.broker import translated_errors
 from headrace.spark.errors import BadOption
 from headrace.wire.native.payloads import Op
 
@@ -28,7 +28,7 @@ class ArchiveChoice:
 
 def archive_sources(connection: BulkConnection, choice: ArchiveChoice) -> list[ReadableSource]:
     """The chosen sources that exist; BadOption when a name or pattern matches none."""
-    with told():
+    with translated_errors():
         wanted = [{"queue": name} for name in _queues(connection, choice)]
         wanted += [{"topic": name} for name in _topics(connection, choice)]
         return [
@@ -58,7 +58,7 @@ def _chosen(kind: str, names: Sequence[str], patterns: Sequence[str], what: str)
     for pattern in patterns:
         fitting = [name for name in names if fnmatchcase(name, pattern)]
         if not fitting:
-            raise BadOption(f"--{kind} {pattern}: there is no {what} of that name")
+            raise BadOption(f"--{kind} {pattern}: no {what} matches")
         found.update(dict.fromkeys(fitting))
     return list(found)
 

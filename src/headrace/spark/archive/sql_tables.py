@@ -17,9 +17,7 @@ from headrace.spark.lake.spark_tables import open_delta, read_delta
 def sources_of(lake: Path | str) -> dict[str, int]:
     """How many messages of each source are archived."""
     if not Path(table_path(lake)).is_dir():
-        raise LakeError(
-            f"there is no archive in {lake}: `headrace archive --lake {lake}` makes one"
-        )
+        raise LakeError(f"no archive in {lake}: create one with `headrace archive --lake {lake}`")
     actions = pa.table(open_delta(table_path(lake)).get_add_actions(flatten=True))
     counts: dict[str, int] = {}
     for source, rows in zip(
@@ -42,7 +40,7 @@ def offer(spark: SparkSession, lake: Path | str) -> list[str]:
     rows.createOrReplaceTempView(TABLE)
     names = {TABLE: TABLE}
     for source in sources_of(lake):
-        # Spark does not tell names apart by case: the first has it, the others are in `messages`.
+        # Spark ignores case: of equal names the first gets a view, `messages` has them all.
         if names.setdefault(source.lower(), source) == source and source != TABLE:
             quoted = source.replace("`", "``")
             rows.where(F.col("source") == source).createOrReplaceTempView(f"`{quoted}`")
@@ -50,15 +48,14 @@ def offer(spark: SparkSession, lake: Path | str) -> list[str]:
 
 
 def query(spark: SparkSession, sql: str, names: list[str]) -> DataFrame:
-    """The answer to a query; BadOption when it is none. A table that is missing is told with those
-    that there are."""
+    """The result of a query; BadOption when it is not valid, with the known tables."""
     try:
         return spark.sql(sql)
     except AnalysisException as error:
         if "TABLE_OR_VIEW_NOT_FOUND" in str(error.getCondition()):
             known = ", ".join(_written(name) for name in names)
             wanted = (error.getMessageParameters() or {}).get("relationName", "")
-            raise BadOption(f"there is no table {wanted}; there are {known}") from error
+            raise BadOption(f"unknown table {wanted}; expected one of {known}") from error
         raise BadOption(reason_of(error)) from error
 
 

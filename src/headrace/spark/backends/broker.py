@@ -1,4 +1,4 @@
-"""Reading from a broker: bounds and pins for the driver, Arrow batches for the tasks."""
+"""A broker as a backend: ranges and pins for the driver, Arrow batches for the tasks."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ AGAIN_SECONDS = 0.5
 
 
 def connect(url: str, patience: float = 0.0) -> BulkConnection:
-    """A connection for headrace://user:password@host:port/vhost.
+    """Connect to headrace://user:password@host:port/vhost.
 
-    A broker that is not there is waited for ``patience`` seconds: it may be starting again.
+    Retries for ``patience`` seconds while the broker is unreachable: it may be restarting.
     """
     settings = replace(settings_of(url), request_timeout=FETCH_SECONDS)
     deadline = time.monotonic() + patience
@@ -51,7 +51,7 @@ class BrokerBackend:
 
     def sources(self, time_ms: int | None = None) -> dict[str, ReadableSource]:
         options = self._options
-        with connect(options.url, options.patience) as connection, told():
+        with connect(options.url, options.patience) as connection, translated_errors():
             found = connection.sources(
                 [{options.kind: name} for name in options.names], time_ms or 0
             )
@@ -71,7 +71,7 @@ class BrokerBackend:
             wanted |= {"epoch": part.epoch} if part.epoch is not None else {}
         start = part.start
         while start < part.end:
-            with connect(options.url, options.patience) as connection, told():
+            with connect(options.url, options.patience) as connection, translated_errors():
                 try:
                     for batch in _rows(connection, start, part.end, wanted):
                         yield choose.apply(batch)
@@ -89,18 +89,18 @@ class BrokerBackend:
         wanted = (position.query, options.kind, positions, options.pin_bytes, epochs)
         with connect(options.url, options.patience) as connection:
             try:
-                with told():
+                with translated_errors():
                     connection.pin(*wanted)
             except DataLost:
                 if options.fail_on_data_loss:
                     raise
-                with told():  # what is gone is gone: from here on it is held again
+                with translated_errors():  # lost messages stay lost: pin from here on
                     connection.unpin(position.query)
                     connection.pin(*wanted)
 
     def pinned(self, query: str) -> StreamOffset | None:
         options = self._options
-        with connect(options.url, options.patience) as connection, told():
+        with connect(options.url, options.patience) as connection, translated_errors():
             pins = {pin.name: pin for pin in connection.pins()
                     if (pin.query, pin.kind) == (query, options.kind)}  # fmt: skip
             names = [{options.kind: name} for name in options.names if name in pins]
@@ -117,7 +117,7 @@ class BrokerBackend:
         return StreamOffset(query, sources) if sources else None
 
     def unpin(self, query: str) -> None:
-        with connect(self._options.url, self._options.patience) as connection, told():
+        with connect(self._options.url, self._options.patience) as connection, translated_errors():
             connection.unpin(query)
 
 
@@ -131,7 +131,7 @@ def _rows(
         if mapped is None:
             yield from _decoded(connection.fetch(start, end, **wanted))
             return
-        with damaged():
+        with damage_as_error():
             for batch in mapped:
                 connection.stay_alive()
                 yield batch
@@ -157,7 +157,8 @@ def _decoded(pieces: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
 
 
 @contextmanager
-def damaged() -> Iterator[None]:
+def damage_as_error() -> Iterator[None]:
+    """Damaged segments as SparkError."""
     try:
         yield
     except StoreError as error:
@@ -165,8 +166,8 @@ def damaged() -> Iterator[None]:
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """The broker's refusals as our own errors."""
+def translated_errors() -> Iterator[None]:
+    """Errors of the broker as SparkError."""
     try:
         yield
     except HeadraceError as error:

@@ -46,17 +46,17 @@ _NEEDS = {
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """The engine's refusals as our own errors."""
+def translated_errors() -> Iterator[None]:
+    """Errors of the engine as SparkError."""
     try:
         yield
     except BrokerError as error:
         raise SparkError(str(error)) from None
 
 
-def patiently(patience: float, work: Callable[[], T]) -> T:
-    """Do it, again for ``patience`` seconds while the server is not there. ``work`` is one that
-    does no harm when it is done twice."""
+def with_retries(patience: float, work: Callable[[], T]) -> T:
+    """Run ``work``, and retry for ``patience`` seconds while the server is unreachable: it must be
+    safe to repeat."""
     deadline = time.monotonic() + patience
     while True:
         try:
@@ -77,7 +77,7 @@ class MySqlBackend:
 
     def _do(self, work: Callable[[TopicTables], T]) -> T:
         with TopicTables(self._options.url) as tables:
-            return patiently(self._options.patience, lambda: work(tables))
+            return with_retries(self._options.patience, lambda: work(tables))
 
     def sources(self, time_ms: int | None = None) -> dict[str, ReadableSource]:
         names = self._options.names
@@ -131,7 +131,7 @@ class MySqlBackend:
             for start in range(part.start, part.end, ROWS_PER_QUERY):
                 end = min(start + ROWS_PER_QUERY, part.end)
                 query = tables.select(part.source, priority, start, end, names)
-                found = patiently(self._options.patience, partial(read, query))
+                found = with_retries(self._options.patience, partial(read, query))
                 if found.num_rows:
                     yield choose.apply(_batch(found, choose.needed, part.source, priority))
 
@@ -256,15 +256,17 @@ class MySqlTopicSink:
 
     def stage(self, query: str, batch: int, attempt: str, batches: Iterator[pa.RecordBatch]) -> int:
         entries = (_entry(row) for one in batches for row in rows_of(one))
-        with told(), TopicTables(self._url) as tables:
+        with translated_errors(), TopicTables(self._url) as tables:
             return tables.stage(self._topic, query, batch, attempt, entries)
 
     def publish(self, query: str, batch: int, attempts: Sequence[str]) -> None:
         with TopicTables(self._url) as tables:
-            patiently(self._patience, lambda: tables.publish(self._topic, query, batch, attempts))
+            with_retries(
+                self._patience, lambda: tables.publish(self._topic, query, batch, attempts)
+            )
 
     def discard(self, query: str, batch: int) -> None:
-        with told(), TopicTables(self._url) as tables:
+        with translated_errors(), TopicTables(self._url) as tables:
             tables.discard(query, batch)
 
 

@@ -53,10 +53,10 @@ class RocketMqBackend:
             topics = self._options.names
             return {one.name: one for name in topics for one in _sources(reader, name, time_ms)}
 
-        return _patiently(self._options, found)
+        return _with_retries(self._options, found)
 
     def pin(self, position: StreamOffset) -> None:
-        """Nothing is held; with a ``group`` brokers are told how far it is, and show its lag."""
+        """There are no pins; the offsets of a ``group`` are committed, so brokers show its lag."""
         if self._options.group is None:
             return
         offsets = {
@@ -70,7 +70,7 @@ class RocketMqBackend:
                 reader.queues(topic)
             reader.commit(offsets)
 
-        _patiently(self._options, commit)
+        _with_retries(self._options, commit)
 
     def batches(self, part: TaskRange, uuid: str) -> Iterator[pa.RecordBatch]:
         choose, patience = selection(self._options), self._options.patience
@@ -95,7 +95,7 @@ class RocketMqBackend:
         queue = _queue(part.source, part.partition)
         with _reader(self._options) as reader:
             if queue not in reader.queues(queue.topic):
-                raise SparkError(f"{queue} is no longer among the queues of its topic")
+                raise SparkError(f"{queue} no longer exists: its topic was reduced or deleted")
             rows: list[MessageExt] = []
             for found in reader.read(queue, start, part.end):
                 rows += found
@@ -145,8 +145,8 @@ def _reader(options: ReadOptions) -> QueueReader:
         raise BadOption(f"url or group: {error}") from None
 
 
-def _patiently(options: ReadOptions, work: Callable[[QueueReader], T]) -> T:
-    """What comes of some questions; a stream waits for brokers that do not answer."""
+def _with_retries(options: ReadOptions, work: Callable[[QueueReader], T]) -> T:
+    """Run ``work`` with a reader; a stream retries while brokers are unreachable."""
     deadline = time.monotonic() + options.patience
     while True:
         try:

@@ -23,7 +23,7 @@ from deltalake.transaction import AddAction
 
 from headrace.spark.errors import LakeError, SinkRefused
 
-# What tasks tell the driver of each file that they wrote.
+# What tasks report to the driver about each file they wrote.
 WRITTEN_DDL = "path string, size bigint, rows bigint, partition_values string"
 WRITTEN = pa.schema(
     [
@@ -141,8 +141,8 @@ def open_table(root: str, schema: pa.Schema, partition_by: Sequence[str]) -> Del
     except TableNotFoundError:
         if Path(root).is_dir() and any(Path(root).iterdir()):
             raise SinkRefused(
-                f"{root} is not empty and no Delta table: nothing was written there. Name another "
-                "directory"
+                f"{root} is not empty and is not a Delta table: nothing was written. Choose "
+                "another directory"
             ) from None
         return DeltaTable.create(root, schema, mode="ignore", partition_by=list(partition_by))
     found = pa.schema(table.schema().to_arrow())

@@ -18,7 +18,7 @@ def open_delta(path: str) -> DeltaTable:
     try:
         return DeltaTable(path)
     except TableNotFoundError:
-        raise LakeError(f"there is no Delta table at {path}") from None
+        raise LakeError(f"no Delta table at {path}") from None
 
 
 def read_delta(spark: SparkSession, path: str) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Avro bodies, read by fastavro: the pip package of Spark has no Avro of its own."""
+"""Avro bodies, read by fastavro: the pip package of Spark comes without Avro."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _parsed(schema: str) -> Any:  # noqa: ANN401 - fastavro's own
 
 def avro_reader(schema: str, framing: str) -> Callable[[bytes], tuple[Any, str | None]]:
     """A function from a body to (record, None) or (None, reason)."""
-    parsed: list[Any] = []  # in each worker anew
+    parsed: list[Any] = []  # parsed once in each worker
 
     def read(body: bytes | None) -> tuple[Any, str | None]:
         import fastavro

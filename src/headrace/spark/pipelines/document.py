@@ -34,15 +34,15 @@ class Document:
         def value(match: re.Match[str]) -> str:
             found = self.environ.get(match[1], match[2])
             if found is None:
-                self.fail(path, f"the environment has no {match[1]}: set it, or give a default "
-                                f"as ${{{match[1]}:-...}}")  # fmt: skip
+                self.fail(path, f"environment variable {match[1]} is not set: set it, or give a "
+                                f"default as ${{{match[1]}:-...}}")  # fmt: skip
             return found
 
         return _VARIABLE.sub(value, text)
 
 
 class TableFields:
-    """One table: what is taken out of it is known, the rest is an error in done()."""
+    """One table: a key that was never read is unknown, and an error in done()."""
 
     def __init__(self, document: Document, path: Where, value: object) -> None:
         if not isinstance(value, dict):
@@ -56,7 +56,7 @@ class TableFields:
         self.document.fail(self.path if key is None else (*self.path, key), text)
 
     def missing(self, key: str, text: str) -> NoReturn:
-        """Perhaps it is there, misspelt."""
+        """Fail; a misspelt key is named."""
         left = [one for one in self._table if one not in self._taken]
         near = difflib.get_close_matches(key, left, 1)
         if near:
@@ -78,7 +78,7 @@ class TableFields:
         if value is None:
             return None
         if not isinstance(value, str) or not value.strip():
-            self.fail(key, f"'{key}' must be a text")
+            self.fail(key, f"'{key}' must be a non-empty string")
         return self.document.filled(value, (*self.path, key))
 
     def required(self, key: str, hint: str) -> str:
@@ -91,7 +91,7 @@ class TableFields:
         value = self.text(key) or default
         allowed = tuple(choices)
         if value not in allowed:
-            self.fail(key, f"'{key}' is {value!r}; there are {', '.join(allowed)}")
+            self.fail(key, f"'{key}' is {value!r}; expected one of {', '.join(allowed)}")
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ class TableFields:
             return ()
         found = [value] if isinstance(value, str) else value
         if not isinstance(found, list) or not all(isinstance(one, str) and one for one in found):
-            self.fail(key, f"'{key}' must be a list of texts")
+            self.fail(key, f"'{key}' must be a list of strings")
         return tuple(found)
 
     def plain(self, key: str) -> str | None:
@@ -112,7 +112,7 @@ class TableFields:
         if isinstance(value, bool):
             return str(value).lower()
         if not isinstance(value, str | int | float):
-            self.fail(key, f"'{key}' must be a text, a number, true or false")
+            self.fail(key, f"'{key}' must be a string, a number, true or false")
         return self.document.filled(str(value), (*self.path, key))
 
     def table(self, key: str) -> TableFields | None:
@@ -127,7 +127,7 @@ class TableFields:
         names = list(found._table)
         for name in names:
             if not _NAME.fullmatch(name):
-                found.fail(name, f"'{name}' is no name: letters, digits, _ and -")
+                found.fail(name, f"'{name}' is not a valid name: use letters, digits, _ and -")
         return [(name, TableFields(self.document, (*found.path, name), found.take(name)))
                 for name in names]  # fmt: skip
 
@@ -143,15 +143,15 @@ class TableFields:
         ]
 
     def rest(self) -> dict[str, str]:
-        """What nobody took, as options."""
+        """The keys that were not read yet, as options."""
         return {key: self.plain(key) or "" for key in self._table if key not in self._taken}
 
     def done(self) -> None:
-        """Nothing may be left over."""
+        """Fail at the first key that was never read."""
         for key in self._table:
             if key not in self._taken:
                 near = difflib.get_close_matches(key, self._taken, 1)
-                hint = f"did you mean '{near[0]}'?" if near else "it may have: " + ", ".join(
+                hint = f"did you mean '{near[0]}'?" if near else "expected one of " + ", ".join(
                     sorted(self._taken))  # fmt: skip
                 self.fail(key, f"unknown '{key}'; {hint}")
 

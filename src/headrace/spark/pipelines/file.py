@@ -86,7 +86,7 @@ def _parsed(file: Path, text: str) -> tuple[object, Lines]:
             problem = getattr(error, "problem", None) or str(error)
             raise BadPipeline(f"{file}:{line}: not YAML: {problem}") from None
     if file.suffix != ".toml":
-        raise BadPipeline(f"{file}: a pipeline is a file .toml, .yaml or .yml")
+        raise BadPipeline(f"{file}: unknown file type: expected .toml, .yaml or .yml")
     try:
         return tomllib.loads(text), lines_of_toml(text)
     except tomllib.TOMLDecodeError as error:
@@ -101,7 +101,7 @@ def _pipeline(top: TableFields) -> Pipeline:
     url = top.text("url") or top.document.environ.get(URL_VARIABLE)
     sources = tuple(_source(name, fields, url) for name, fields in top.named("sources"))
     if not sources:
-        top.fail(None, "there is no source: [sources.NAME] with queue = '...' or topic = '...'")
+        top.fail(None, "no source: add [sources.NAME] with queue = '...' or topic = '...'")
     tables = tuple(_table(name, fields) for name, fields in top.named("tables"))
     steps = tuple(_step(fields) for fields in top.listed("steps"))
     lines = [(one.name, one.line) for one in sources]
@@ -111,7 +111,7 @@ def _pipeline(top: TableFields) -> Pipeline:
     last = steps[-1].name if steps else sources[-1].name
     sinks = tuple(_sink(name, fields, url, views, last) for name, fields in top.named("sinks"))
     if not sinks:
-        top.fail(None, "there is no sink: [sinks.NAME] with type = 'console', for example")
+        top.fail(None, "no sink: add [sinks.NAME], for example with type = 'console'")
     found = Pipeline(
         name=top.text("name") or file.stem,
         file=file,
@@ -124,7 +124,10 @@ def _pipeline(top: TableFields) -> Pipeline:
         sinks=sinks,
     )
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", found.name):
-        top.fail("name", f"'{found.name}' is no name: letters, digits, _, - and . (100 at most)")
+        top.fail(
+            "name",
+            f"'{found.name}' is not valid: use up to 100 letters, digits, _, - and .",
+        )
     top.done()
     return found
 
@@ -135,7 +138,7 @@ def _check_views(top: TableFields, lines: list[tuple[str, int]]) -> None:
         before = seen.setdefault(name.lower(), line)
         if before != line:
             raise BadPipeline(
-                f"{top.document.file}:{line}: the name '{name}' is taken by line {before}"
+                f"{top.document.file}:{line}: the name '{name}' is already used in line {before}"
             )
 
 
@@ -183,7 +186,7 @@ def _decode(fields: TableFields) -> Decode:
     if form in ("text", "raw") and schema is not None:
         fields.fail("schema", f"decode = '{form}' has no schema")
     if framing == "confluent" and form != "avro":
-        fields.fail("framing", "only avro is framed")
+        fields.fail("framing", f"'framing' is only for decode = 'avro', not '{form}'")
     return Decode(form, schema, framing)
 
 
@@ -200,9 +203,9 @@ def _watermark(fields: TableFields) -> Watermark | None:
 def _duration(fields: TableFields, key: str, default: str | None) -> str:
     value = fields.text(key) or default
     if value is None:
-        fields.missing(key, ", e.g. '10 seconds'")
+        fields.missing(key, ", for example '10 seconds'")
     if not _DURATION.fullmatch(value):
-        fields.fail(key, f"'{key}' is {value!r}; wanted: a number and a unit, e.g. '10 seconds'")
+        fields.fail(key, f"'{key}' is {value!r}; expected a duration, for example '10 seconds'")
     return value
 
 
@@ -220,7 +223,7 @@ def _table(name: str, fields: TableFields) -> TableSpec:
     if path is None:
         fields.missing("path", ": where the table lies")
     if "://" not in path and not Path(path).exists():
-        fields.fail("path", f"there is no {path}")
+        fields.fail("path", f"{path} does not exist")
     schema, line = fields.text("schema"), fields.line()
     return TableSpec(name, form, path, schema, fields.rest(), line)
 
@@ -229,16 +232,16 @@ def _table(name: str, fields: TableFields) -> TableSpec:
 
 
 def _step(fields: TableFields) -> StepSpec:
-    name = fields.required("name", "steps are views, and views have names")
+    name = fields.required("name", "each step is a view with a name")
     if not re.fullmatch(r"[A-Za-z_]\w*", name):
-        fields.fail("name", f"'{name}' is no name for a view: letters, digits and _")
+        fields.fail("name", f"'{name}' is not a valid name of a view: use letters, digits and _")
     sql, python = fields.text("sql"), fields.text("python")
     if (sql is None) == (python is None):
-        fields.fail(None, f"step '{name}' needs 'sql' or 'python', one of them")
+        fields.fail(None, f"step '{name}' needs either 'sql' or 'python'")
     if sql is not None and not _QUERY.match(sql):
-        fields.fail("sql", "'sql' must be a query: it begins with SELECT or WITH")
+        fields.fail("sql", "'sql' must be a query that begins with SELECT or WITH")
     if python is not None and not _FUNCTION.fullmatch(python):
-        fields.fail("python", f"'python' is {python!r}; wanted: module:function")
+        fields.fail("python", f"'python' is {python!r}; expected module:function")
     sql_line = fields.document.lines.of_text((*fields.path, "sql"))
     found = StepSpec(name, sql, python, _watermark(fields), fields.line(), sql_line)
     fields.done()
@@ -250,17 +253,17 @@ def _step(fields: TableFields) -> StepSpec:
 
 def _sink(name: str, fields: TableFields, url: str | None, views: list[str], last: str) -> SinkSpec:
     if name == BAD_RECORDS:
-        fields.fail(None, f"'{BAD_RECORDS}' is the name of the table of bad records")
+        fields.fail(None, f"'{BAD_RECORDS}' is reserved for the table of bad records")
     if not fields.has("type"):
-        fields.missing("type", f"; there are {', '.join(SINKS)}")
+        fields.missing("type", f"; expected one of {', '.join(SINKS)}")
     kind = fields.choice("type", SINKS, "")
     needed, modes = SINKS[kind]
     view = fields.text("from") or last
     if view not in views:
-        fields.fail("from", f"there is no view '{view}'; there are {', '.join(views)}")
+        fields.fail("from", f"unknown view '{view}'; expected one of {', '.join(views)}")
     mode = fields.choice("mode", MODES, "append")
     if mode not in modes:
-        fields.fail("mode", f"a sink of type {kind} takes {', '.join(modes)}, not '{mode}'")
+        fields.fail("mode", f"a sink of type {kind} supports {', '.join(modes)}, not '{mode}'")
     settings = _settings(kind, needed, fields, url)
     keys, partition_by = fields.texts("keys"), fields.texts("partition_by")
     if not keys and (kind == "mysql" or (kind == "delta" and mode == "update")):

@@ -1,4 +1,4 @@
-"""How far the queries of a pipeline are: figures out of Spark's progress, shown as they come."""
+"""Figures of running queries from Spark's progress, and the line that shows them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class QueryFigures:
     late_rows: int = 0
 
     def take(self, progress: Mapping[str, Any]) -> bool:
-        """One report of Spark's; True when it tells of a batch that was not known."""
+        """Add a progress report of Spark; True when it has a new batch with rows."""
         batch = int(progress.get("batchId", -1))
         self.lag = lag_of(progress)
         if batch <= self.batch:
@@ -49,7 +49,7 @@ def _behind(source: Mapping[str, Any]) -> int:
         read = StreamOffset.from_json(_offset(source["endOffset"]))
         there = StreamOffset.from_json(_offset(source["latestOffset"]))
     except Exception:
-        return 0  # not told, or not a source of ours
+        return 0  # missing, or of another source
     return sum(
         max(0, end - read.sources[name].next.get(part, 0))
         for name, one in there.sources.items()

@@ -44,7 +44,7 @@ from headrace.spark.pipelines.status import Reporter, State, StateFile
 from headrace.spark.pipelines.steps import Views, build, group_of, stream_of
 
 ENDED = ("finished", "stopped", "failed")
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 BATCH_SECONDS = 60.0  # how long a batch may still take when it is time to stop
 
 
@@ -55,8 +55,8 @@ class _Query:
     query: StreamingQuery
     figures: QueryFigures
 
-    def look(self) -> bool:
-        """Takes in what is new; True when there was a batch."""
+    def update(self) -> bool:
+        """Add new progress reports; True when there was a batch."""
         last = self.query.lastProgress
         if last is None:
             return False
@@ -88,7 +88,7 @@ class PipelineRunner:
         return chosen or str(self.directory / BAD_RECORDS / self.pipeline.name)
 
     def run(self) -> State:
-        """Until it is told to stop, or until everything is read with ``once``.
+        """Run until ``stop`` is set, or with ``once`` until everything is read.
 
         PipelineFailed when a query fails; what was committed stays, a restart goes on from there.
         """
@@ -98,22 +98,22 @@ class PipelineRunner:
         file = StateFile(self.directory, self.pipeline.name)
         reporter = Reporter(self.pipeline)
 
-        def tell(state: str, error: str | None = None) -> State:
-            told = self._state(state, error)
-            file.write(told)
-            reporter.tell(told, now=state != "running")
-            return told
+        def report(name: str, error: str | None = None) -> State:
+            state = self._state(name, error)
+            file.write(state)
+            reporter.report(state, now=name != "running")
+            return state
 
-        tell("starting")
+        report("starting")
         try:
             self._start()
-            self._follow(lambda: tell("running"))
+            self._follow(lambda: report("running"))
             self._finish()
-            return tell("stopped" if self.stop.is_set() else "finished")
+            return report("stopped" if self.stop.is_set() else "finished")
         except (SparkError, PySparkException) as error:
             self._halt()
             reason = reason_of(error)
-            tell("failed", reason)
+            report("failed", reason)
             if isinstance(error, SparkError):
                 raise
             raise PipelineFailed(f"pipeline {self.pipeline.name}: {reason}") from error
@@ -121,8 +121,8 @@ class PipelineRunner:
             reason = spark_session.java_exit_reason(spark_session.JAVA_EXIT_SECONDS)
             if not reason:
                 raise
-            tell("failed", reason)
-            self._queries.clear()  # nobody is there to be asked about them
+            report("failed", reason)
+            self._queries.clear()  # they ended with Java
             raise PipelineFailed(f"pipeline {self.pipeline.name}: {reason}") from None
         finally:
             self._halt()
@@ -149,11 +149,11 @@ class PipelineRunner:
         return build(self.spark, self.pipeline, stream_of(self.spark, self.pipeline, sink))
 
     def _with_place(self, reason: str) -> str:
-        """Who is told to begin anew must know what to remove: those of all sinks, as they have the
-        same sources."""
+        """A reason to start with a new checkpoint names the directory to remove: that of all sinks,
+        as they have the same sources."""
         if "new checkpoint" not in reason:
             return reason
-        return f"{reason} (remove {self._checkpoints} for that)"
+        return f"{reason} (remove {self._checkpoints})"
 
     @property
     def _checkpoints(self) -> str:
@@ -176,16 +176,16 @@ class PipelineRunner:
 
     # -- while it runs --------------------------------------------------------------------------
 
-    def _follow(self, tell: Callable[[], State]) -> None:
-        while not self.stop.wait(LOOK_SECONDS):
-            self._look()
-            tell()
+    def _follow(self, report: Callable[[], State]) -> None:
+        while not self.stop.wait(POLL_SECONDS):
+            self._update()
+            report()
             if not any(one.query.isActive for one in self._queries):
                 return
 
-    def _look(self) -> None:
+    def _update(self) -> None:
         for one in self._queries:
-            if one.look():
+            if one.update():
                 self._saw(one.figures)
             failed = None if one.query.isActive else one.query.exception()
             if failed is not None:
@@ -208,13 +208,13 @@ class PipelineRunner:
         """The batches under way end; no new ones are waited for."""
         begun = {one.figures.sink: one.figures.batch for one in self._queries}
         waiting = threading.Event()
-        for _ in range(int(BATCH_SECONDS / LOOK_SECONDS)):
-            self._look()
+        for _ in range(int(BATCH_SECONDS / POLL_SECONDS)):
+            self._update()
             if all(self._is_idle(one, begun[one.figures.sink]) for one in self._queries):
                 break
-            waiting.wait(LOOK_SECONDS)
+            waiting.wait(POLL_SECONDS)
         self._halt()
-        self._look()
+        self._update()
         for one in self._queries:
             release(self.spark, self.pipeline, one.figures.sink, self._checkpoint(one.figures.sink))
 
@@ -277,7 +277,7 @@ def release(spark: SparkSession, pipeline: Pipeline, sink: str, checkpoint: str)
     times = Counter((one.group, one.kind, one.names) for one in readers)
     for one in readers:
         fitting = [at for at in found if at.query == one.group and _names(at, one) == {*one.names}]
-        # Who reads a source twice has one pin for both: which is behind cannot be told from here.
+        # A source that is read twice has one pin for both readers: which is behind is unknown here.
         if len(fitting) == 1 and times[one.group, one.kind, one.names] == 1:
             with suppress(SparkError, OSError):
                 backend_of(one).pin(fitting[0])

@@ -58,7 +58,7 @@ def all_states(directory: Path) -> Iterator[State]:
 
 def _lives(state: State) -> bool:
     if state.get("host") != socket.gethostname():
-        return True  # nobody can say from here
+        return True  # unknown from here
     try:
         os.kill(int(str(state.get("pid", 0))), 0)
     except (OSError, ValueError):
@@ -70,7 +70,7 @@ EVERY_SECONDS = 2.0
 
 
 class Reporter:
-    """To the broker of the first source; a broker that does not answer is asked again later."""
+    """Reports to the broker of the first source; one that is unreachable is retried later."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._name = pipeline.name
@@ -79,7 +79,7 @@ class Reporter:
         self._connection: BulkConnection | None = None
         self._next = 0.0
 
-    def tell(self, state: State, *, now: bool = False) -> None:
+    def report(self, state: State, *, now: bool = False) -> None:
         """At most every two seconds, unless it cannot wait."""
         if self._url is None or (not now and time.monotonic() < self._next):
             return

@@ -55,7 +55,7 @@ def build(spark: SparkSession, pipeline: Pipeline, read: ReadSource) -> Views:
 def stream_of(spark: SparkSession, pipeline: Pipeline, sink: str) -> ReadSource:
     """Sources as streams of the broker, for one sink.
 
-    Each query reads at its own pace, so each has a group, and with it a pin, of its own.
+    Each query reads at its own pace, so each has a group, and with it a pin.
     """
 
     def read(source: SourceSpec) -> DataFrame:
@@ -100,11 +100,11 @@ def _step(
 
 
 def _refusal(error: PySparkException, known: list[str]) -> str:
-    """A view that is missing is told with those that there are."""
+    """The reason; for an unknown view with the known ones."""
     if "TABLE_OR_VIEW_NOT_FOUND" not in str(error.getCondition()):
         return reason_of(error)
     wanted = (error.getMessageParameters() or {}).get("relationName", "")
-    return f"there is no view {wanted}; there are {', '.join(known)}"
+    return f"unknown view {wanted}; expected one of {', '.join(known)}"
 
 
 def _sql_line(step: StepSpec, text: str) -> int:
@@ -126,7 +126,9 @@ def _called(pipeline: Pipeline, step: StepSpec, previous: DataFrame) -> DataFram
         raise _at(pipeline, step.line, text) from error
     if not isinstance(found, DataFrame):
         raise _at(
-            pipeline, step.line, f"{step.python} returned a {type(found).__name__}, no DataFrame"
+            pipeline,
+            step.line,
+            f"{step.python} returned a {type(found).__name__}, expected a DataFrame",
         )
     return found
 
@@ -139,10 +141,12 @@ def _marked(
     kinds = dict(frame.dtypes)
     kind = kinds.get(watermark.column)
     if kind is None:
-        text = f"watermark: there is no column '{watermark.column}' in {', '.join(kinds)}"
+        text = f"watermark: unknown column '{watermark.column}'; expected one of {', '.join(kinds)}"
         raise _at(pipeline, line, text)
     if kind not in ("timestamp", "struct<start:timestamp,end:timestamp>"):
-        raise _at(pipeline, line, f"watermark: '{watermark.column}' is a {kind}, no timestamp")
+        raise _at(
+            pipeline, line, f"watermark: '{watermark.column}' is a {kind}, expected a timestamp"
+        )
     return frame.withWatermark(watermark.column, watermark.delay)
 
 

@@ -62,16 +62,16 @@ def _check_streaming(spark: SparkSession, frame: DataFrame, sink: SinkSpec) -> N
 def contact(pipeline: Pipeline) -> None:
     """PipelineFailed when a broker or database does not answer, or a name is not known there.
 
-    A stream waits for a broker that is away for a moment; at the start nobody wants to wait.
+    A running stream waits for an unreachable broker; the start does not.
     """
-    for line, options in _places(pipeline):
+    for line, options in _destinations(pipeline):
         try:
             backend_of(read_options(options)).sources()
         except SparkError as error:
             raise PipelineFailed(f"{pipeline.file}:{line}: {error}") from error
 
 
-def _places(pipeline: Pipeline) -> Iterator[tuple[int, Mapping[str, str]]]:
+def _destinations(pipeline: Pipeline) -> Iterator[tuple[int, Mapping[str, str]]]:
     for source in pipeline.sources:
         yield source.line, source.options
     for sink in pipeline.sinks:

@@ -1,4 +1,4 @@
-"""`headrace replay`: first what would be sent, then, when it is wanted, the sending."""
+"""`headrace replay`: a preview of what would be sent, then the sending."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.bulk.client import BulkConnection
 from headrace.spark.archive.layout import table_path
 from headrace.spark.archive.sources import ArchiveChoice, archive_sources
 from headrace.spark.archive.sql_tables import messages
-from headrace.spark.backends.broker import connect, told
+from headrace.spark.backends.broker import connect, translated_errors
 from headrace.spark.errors import BadOption, reason_of
 from headrace.spark.lake.spark_tables import open_delta
 from headrace.spark.replay.request import ReplayRequest
@@ -79,7 +79,7 @@ class Replay:
     def _retained(self) -> DataFrame:
         request = self.request
         if not request.queues and not request.topics:
-            raise BadOption("say what to replay: --queue, --topic, or --lake for the archive")
+            raise BadOption("nothing to replay: pass --queue or --topic, or --lake for an archive")
         with connect(self.url) as connection:
             known = archive_sources(connection, ArchiveChoice(request.queues, request.topics))
         frames = []
@@ -117,7 +117,7 @@ class Replay:
         sent = before = 0
         pause_until = 0.0  # time without sending gives no right to send faster later
         for blocks in self._staged(key, rate):
-            with connect(self.url) as connection, told():
+            with connect(self.url) as connection, translated_errors():
                 for block in blocks:
                     _rest(connection, pause_until)
                     if connection.publish_staged(block.query(key), block.number, [block.attempt]):
@@ -144,7 +144,7 @@ class Replay:
         slices.unpersist()  # not when it is interrupted: Java may be in the middle of something
 
     def _origin(self) -> str:
-        """Archives have a name of their own; what a broker retains is told apart by uuids."""
+        """An archive has an id; sources that a broker retains differ by uuid."""
         if self.lake is None:
             return "broker"
         return str(open_delta(table_path(self.lake)).metadata().id)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from headrace.spark.backends.broker import connect, told
+from headrace.spark.backends.broker import connect, translated_errors
 from headrace.spark.replay.request import BLOCK, ReplayRequest, replayed
 from headrace.spark.row_mapping import rows_of
 from headrace.spark.sink import portions
@@ -54,7 +54,7 @@ class StagingTask:
         # The broker still has what a killed task has staged: under its name it would be sent too.
         attempt = uuid.uuid4().hex
         rows = (row for batch in batches for row in rows_of(batch))
-        with connect(self.url) as connection, told():
+        with connect(self.url) as connection, translated_errors():
             for place, block in groupby(rows, lambda row: tuple(row[name] for name in PLACE)):
                 source_uuid, partition, number = place
                 query, count = query_of(self.key, source_uuid, partition), 0
@@ -94,7 +94,7 @@ def sliced(rows: DataFrame, rate: float) -> DataFrame:
 def placed(rows: DataFrame, slices: DataFrame, count: int) -> DataFrame:
     """The rows, each slice a partition, in the order of their offsets.
 
-    A block that nobody knew when the slices were made would be sent behind later ones, and the
+    A block that appeared after the slices were made would be sent behind later ones, and the
     broker takes no block that comes behind a later one: it is an error.
     """
     unknown = F.raise_error(F.lit("messages came into the period meanwhile: repeat the replay"))

@@ -16,10 +16,10 @@ def runner(directory: Path, checkpoint: str | None = None) -> PipelineRunner:
 
 
 def test_the_directory_is_that_of_all_sinks(tmp_path: Path) -> None:
-    told = runner(tmp_path)._with_place("queue 'q' was made again. Start with a new checkpoint")
-    assert told.endswith(f"(remove {tmp_path}/checkpoints/revenue for that)")
+    told = runner(tmp_path)._with_place("queue 'q' was created again. Start with a new checkpoint")
+    assert told.endswith(f"(remove {tmp_path}/checkpoints/revenue)")
     chosen = runner(tmp_path, "/lake/revenue")
-    assert "(remove /lake/revenue for that)" in chosen._with_place("use a new checkpoint")
+    assert "(remove /lake/revenue)" in chosen._with_place("use a new checkpoint")
     assert chosen._checkpoint("sink") == "/lake/revenue/sink"
 
 
