@@ -183,7 +183,7 @@ def test_errors_in_sql_are_reported_with_their_line(spark: Any, place: Path) -> 
     text = (EXAMPLES / "to-delta.yaml").read_text("utf-8")
     for old, new, told in (
         ("to_date(ordered_at)", "to_date(orderd_at)", ":12: .*orderd_at.* cannot be resolved"),
-        ("FROM orders", "FROM order", ":13: there is no view `order`; there are orders$"),
+        ("FROM orders", "FROM order", ":13: unknown view `order`; expected one of orders$"),
         ("partition_by: [day]", "partition_by: [month]", ":15: sink 'lake': .*no column 'month'"),
         ("id BIGINT", "id BIGINTEGER", ":4: schema: Unsupported data type"),
         ("SELECT id", "SELECT count(*), id", "(?i):15: sink|:11: .*group"),

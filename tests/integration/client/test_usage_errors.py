@@ -48,7 +48,7 @@ SLIPS: dict[str, tuple[Slip, type[Exception], str]] = {
     "too large": (
         lambda c, q: c.basic_publish("", q, None, bytes(65 << 20), retry=True),
         ResourceExhausted,
-        "67,108,864 at most",
+        "the broker allows 67,108,864",
     ),
     "name int": (lambda c, q: c.queue_declare(5), TypeError, "name must be a string"),
     "flag int": (lambda c, q: c.queue_declare("x", durable=1), TypeError, "durable"),

@@ -95,7 +95,7 @@ class RocketMqBackend:
         queue = _queue(part.source, part.partition)
         with _reader(self._options) as reader:
             if queue not in reader.queues(queue.topic):
-                raise SparkError(f"{queue} no longer exists: its topic was reduced or deleted")
+                raise SparkError(f"{queue} does not exist: it was deleted, or never created")
             rows: list[MessageExt] = []
             for found in reader.read(queue, start, part.end):
                 rows += found
