@@ -33,7 +33,7 @@ class DeleteTopic(Header, code=RequestCode.DELETE_TOPIC_IN_BROKER):
     topic: str
 
 
-class TopicRequest(Header, code=RequestCode.GET_CONSUME_STATS):
+class TopicRequest(Header):
     """Every request which names a topic and nothing else."""
 
     topic: str
@@ -51,7 +51,7 @@ class GroupRequest(Header):
         return self.consumer_group or self.group or self.group_name or ""
 
 
-class GetConsumeStats(Header):
+class GetConsumeStats(Header, code=RequestCode.GET_CONSUME_STATS):
     """How far is a group, in one topic or in all?"""
 
     consumer_group: str

@@ -48,26 +48,26 @@ class SearchOffset(Header, code=RequestCode.SEARCH_OFFSET_BY_TIMESTAMP):
     boundary_type: str | None = None  # lower, or upper: the last one not later
 
 
-class OffsetResult(Header, code=RequestCode.GET_EARLIEST_MSG_STORETIME):
+class OffsetResult(Header):
     """The answer to every question for an offset."""
 
     offset: int
 
 
-class EarliestStoreTime(Header):
+class EarliestStoreTime(Header, code=RequestCode.GET_EARLIEST_MSG_STORETIME):
     """When was the oldest message stored?"""
 
     topic: str
     queue_id: int
 
 
-class TimestampResult(Header, code=RequestCode.RESET_CONSUMER_CLIENT_OFFSET):
+class TimestampResult(Header):
     """Milliseconds, or -1."""
 
     timestamp: int
 
 
-class ResetOffset(Header):
+class ResetOffset(Header, code=RequestCode.RESET_CONSUMER_CLIENT_OFFSET):
     """Go back, or forward, to a time. 222 asks the broker, with 220 it tells the members."""
 
     topic: str

@@ -35,7 +35,7 @@ PULL_CODES = (
 )
 
 
-class PullResult(Header, code=RequestCode.VIEW_MESSAGE_BY_ID):
+class PullResult(Header):
     """Where to go on; in every answer to a pull, whatever its code."""
 
     suggest_which_broker_id: int
@@ -44,7 +44,7 @@ class PullResult(Header, code=RequestCode.VIEW_MESSAGE_BY_ID):
     max_offset: int
 
 
-class ViewMessage(Header):
+class ViewMessage(Header, code=RequestCode.VIEW_MESSAGE_BY_ID):
     """One message by its physical offset."""
 
     offset: int

@@ -69,7 +69,7 @@ def take_send(code: int, ext: Mapping[str, str]) -> SendMessage:
     return SendMessage.take(ext)
 
 
-class SendResponse(Header, code=RequestCode.CONSUMER_SEND_MSG_BACK):
+class SendResponse(Header):
     """Where the message is now. ``msg_id``: offset ids, joined by commas after a batch."""
 
     msg_id: str
@@ -81,7 +81,7 @@ class SendResponse(Header, code=RequestCode.CONSUMER_SEND_MSG_BACK):
     recall_handle: str | None = None
 
 
-class SendBack(Header):
+class SendBack(Header, code=RequestCode.CONSUMER_SEND_MSG_BACK):
     """A consumer could not use a message: retry later, or bury it (level -1)."""
 
     offset: int  # physical
