@@ -1,12 +1,23 @@
-"""One turn of the event loop: everybody reads first, then queues deliver, then sockets are written.
+"""One turn of the event loop: read all, dispatch all, write all.
 
-While the chunks of a turn are parsed, queues and sessions only mark themselves. When all sockets
-that had data have been read, each marked queue deals once and each marked session writes once, so
-the cost per message falls as the load rises.
+While the input of a turn is parsed, queues and sessions only mark themselves. When all sockets that
+had data are read, each marked queue dispatches once and each marked session writes once, so the
+cost per message falls as the load rises.
 
-Work that takes long is done in shares: a client's input that is more than one share, and requests
-that touch very many messages or bindings. Each of them gets one share of time per turn, in
-rotation, so that a turn stays short whatever one client asks for.
+Invariants
+
+- ``marked`` is True exactly while the queue or session is on the list of this turn, so it is there
+  at most once. It is cleared before dispatch() or flush(), which may mark again.
+- Order of finish(): long work, dispatch, the log begins its commit, sessions write, callbacks of
+  at_end(). Queues that dispatch() marks (dead letters) are dispatched in the same turn; what is
+  marked while sessions write belongs to the next turn.
+- Confirms are written only by flush(), after the log was given everything that they depend on.
+- finish() is scheduled at most once at a time, and whenever a list is not empty.
+- Long work runs as steps. Between two steps everything is in a state that others may see. Each
+  piece of work and each client's input gets at most SHARE of processor time per turn, all of them
+  together about TURN; what is left waits in rotation. A client waits for the end of the work that
+  it has requested; others do not.
+- An exception of one queue, session or worker is logged and does not keep others from their turn.
 """
 
 from __future__ import annotations
@@ -44,7 +55,7 @@ class Dispatchable(Protocol):
     marked: bool
 
     def dispatch(self) -> None:
-        """Give ready messages to consumers."""
+        """Deliver ready messages to consumers."""
 
 
 class Flushable(Protocol):
@@ -144,7 +155,7 @@ class LoopTurn:
         self._loop.call_soon(self.finish)
 
     def finish(self) -> None:
-        """Work, deal and write. A queue may mark others (dead letters): they are dealt now too."""
+        """Work, dispatch and write."""
         self._scheduled = True
         if self._light or self._heavy:
             self._work()

@@ -2,10 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import ClassVar
+
 from headrace.model.backlog import Backlog, PriorityBacklog
-from headrace.model.message import Run
+from headrace.model.message import PAGED_OUT, Run
 from headrace.model.queue_arguments import QueueSettings
 from headrace.wire.amqp.content import body_size
+
+
+class BodySizedRun(Run):
+    """A run that counts body bytes, for queues with a limit in bytes."""
+
+    __slots__ = ()
+    measure: ClassVar[Callable[[bytes], int]] = body_size
+
+
+def measured(run: Run, kind: type[Run]) -> Run:
+    """The run as ``kind`` measures it."""
+    if type(run) is kind or run.contents is PAGED_OUT:
+        return run
+    return run.with_contents(run.contents[run.start :], run.offsets[run.start :], kind)
+
+
+def remeasure(backlog: Backlog | PriorityBacklog, kind: type[Run]) -> None:
+    """Measure all ready messages as ``kind`` does."""
+    if sum(len(run) for run in backlog.runs()) < backlog.count:
+        return  # what is not in memory keeps its measure
+    for run in backlog.clear():
+        again = measured(run, kind)
+        if again.deliveries:
+            backlog.requeue([again])
+        else:
+            backlog.append(again)
 
 
 def count_that_fits(

@@ -24,17 +24,16 @@ The hot path is put() and dispatch() -> Dispatcher.dispatch(): work per run, not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar
 
 from headrace.core import message_events as events
 from headrace.core.counters import QueueCounters
 from headrace.core.message_events import EXPIRED, MessageEvents
+from headrace.core.queues import length_limits as limits
 from headrace.core.queues.ack_timeouts import AckTimeouts, LeaseOwner
 from headrace.core.queues.consumer import Consumer
 from headrace.core.queues.dead_lettering import DeadLettering
 from headrace.core.queues.dispatch import Dispatcher
 from headrace.core.queues.expiry import IdleExpiry, MessageExpiry
-from headrace.core.queues.length_limits import count_that_fits, take_excess
 from headrace.core.queues.paging import QueuePaging, restore_priorities
 from headrace.core.storage import LEVELS
 from headrace.core.vhost_services import VhostServices
@@ -45,18 +44,10 @@ from headrace.model.policy import NO_POLICIES
 from headrace.model.queue_arguments import QueueSettings
 from headrace.model.unacked import Lease, SettledRange
 from headrace.store.api.message_log import MessageLog, StoredRun
-from headrace.wire.amqp.content import body_size
 from headrace.wire.amqp.properties import priority as priority_of
 
 RESIDENT_LIMIT = 8 << 20  # bytes of one queue's messages in memory; the rest is paged out
 DEAD_LETTER_AT_ONCE = 32  # messages that are dead-lettered in one step
-
-
-class _BodySizedRun(Run):
-    """A run that counts body bytes, for queues with a limit in bytes."""
-
-    __slots__ = ()
-    measure: ClassVar[Callable[[bytes], int]] = body_size
 
 
 class Queue:
@@ -141,10 +132,10 @@ class Queue:
             self._log.space.set_retention(self.number or 0, settings.retention)
         limited = settings.max_length is not None or settings.max_length_bytes is not None
         self._has_limits = limited or settings.max_priority is not None
-        run_type = _BodySizedRun if settings.max_length_bytes is not None else Run
+        run_type = limits.BodySizedRun if settings.max_length_bytes is not None else Run
         if run_type is not self._run_type:
             self._run_type = run_type
-            self._remeasure()
+            limits.remeasure(self.backlog, run_type)
         self._expiry.ttl_ms = settings.message_ttl_ms
         if settings.message_ttl_ms is not None:
             self._expiry.is_active = True
@@ -169,24 +160,6 @@ class Queue:
         paging.restore(0, self.next_offset, count, size)
         if not self.services.storage.clean:
             paging.suspect_below = self.next_offset
-
-    def _remeasure(self) -> None:
-        if sum(len(run) for run in self.backlog.runs()) < self.backlog.count:
-            return  # what is not in memory keeps its measure
-        for run in self.backlog.clear():
-            again = self._measured(run)
-            if again.deliveries:
-                self.backlog.requeue([again])
-            else:
-                self.backlog.append(again)
-
-    def _measured(self, run: Run) -> Run:
-        """The run as this queue measures it now."""
-        if type(run) is self._run_type or run.contents is PAGED_OUT:
-            return run
-        return run.with_contents(
-            run.contents[run.start :], run.offsets[run.start :], self._run_type
-        )
 
     # -- messages in --------------------------------------------------------------------------
 
@@ -248,7 +221,7 @@ class Queue:
         rest = published.contents
         while rest:
             self.dispatch()
-            fitting = count_that_fits(self.backlog, self.settings, rest)
+            fitting = limits.count_that_fits(self.backlog, self.settings, rest)
             if not fitting:
                 break
             self._append_limited(published, rest[:fitting])
@@ -306,7 +279,7 @@ class Queue:
             self._drop_excess()
 
     def _drop_excess(self) -> None:
-        dropped = take_excess(self.backlog, self.settings)
+        dropped = limits.take_excess(self.backlog, self.settings)
         if dropped:
             self.counters.dropped += sum(map(len, dropped))
             self._dead_lettering.add(dropped, "maxlen")
@@ -390,7 +363,7 @@ class Queue:
         dead: list[Run] = []
         limit, now = self.settings.delivery_limit, self.services.clock.now_ms()
         for part in parts:
-            run = self._measured(self._take_back(part))
+            run = limits.measured(self._take_back(part), self._run_type)
             run.deliveries += 1
             if run.expires is not None:
                 self._expiry.is_active = True
