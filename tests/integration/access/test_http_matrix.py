@@ -306,8 +306,8 @@ def clients(site: Site) -> Iterator[tuple[httpx.Client, httpx.Client]]:
     site.do(promote)
     url = str(site.running.http_url)
     with (
-        httpx.Client(base_url=url, auth=(USER, PASSWORD)) as user,
-        httpx.Client(base_url=url, auth=("guest", "guest")) as guest,
+        httpx.Client(timeout=60, base_url=url, auth=(USER, PASSWORD)) as user,
+        httpx.Client(timeout=60, base_url=url, auth=("guest", "guest")) as guest,
     ):
         yield user, guest
 

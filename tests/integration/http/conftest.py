@@ -51,5 +51,5 @@ def channel(managed: RunningBroker) -> Iterator[BlockingChannel]:
 @pytest.fixture
 def raw(managed: RunningBroker) -> Iterator[httpx.Client]:
     """A client without a login."""
-    with httpx.Client(base_url=str(managed.http_url)) as client:
+    with httpx.Client(timeout=60, base_url=str(managed.http_url)) as client:
         yield client

@@ -33,7 +33,7 @@ def filled(path: str) -> str:
 
 @pytest.fixture(scope="module")
 def nobody(managed: RunningBroker) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=str(managed.http_url)) as client:
+    with httpx.Client(timeout=60, base_url=str(managed.http_url)) as client:
         yield client
 
 
@@ -182,7 +182,10 @@ def test_a_dead_letter_exchange_needs_its_own_permissions(
 
 
 def test_wrong_passwords_are_refused_and_then_locked_out() -> None:
-    with run_broker(sync=False) as broker, httpx.Client(base_url=str(broker.http_url)) as client:
+    with (
+        run_broker(sync=False) as broker,
+        httpx.Client(timeout=60, base_url=str(broker.http_url)) as client,
+    ):
         codes = [
             client.get("/api/whoami", auth=("guest", f"wrong{number}")).status_code
             for number in range(12)
@@ -230,7 +233,9 @@ def test_a_login_may_be_a_form(raw: httpx.Client) -> None:
 
 
 def test_other_sites_change_nothing(managed: RunningBroker, name: Namer) -> None:
-    with httpx.Client(base_url=str(managed.http_url), auth=("guest", "guest")) as client:
+    with httpx.Client(
+        timeout=60, base_url=str(managed.http_url), auth=("guest", "guest")
+    ) as client:
         path = f"/api/queues/%2F/{name('q')}"
         for origin in ("https://evil.example", "null"):
             answer = client.put(path, json={}, headers={"origin": origin})
@@ -265,7 +270,9 @@ def test_answers_carry_strict_headers(raw: httpx.Client) -> None:
 
 
 def test_large_and_compressed_bodies_are_not_read(managed: RunningBroker, name: Namer) -> None:
-    with httpx.Client(base_url=str(managed.http_url), auth=("guest", "guest")) as client:
+    with httpx.Client(
+        timeout=60, base_url=str(managed.http_url), auth=("guest", "guest")
+    ) as client:
         path = f"/api/queues/%2F/{name('q')}"
         answer = client.put(path, content=b"{}", headers={"content-encoding": "gzip"})
         assert answer.status_code == 415
@@ -295,7 +302,9 @@ def test_bodies_have_at_most_1_mib(managed: RunningBroker, path: str, limit: int
 
 def test_publishes_and_definitions_may_be_large(managed: RunningBroker, name: Namer) -> None:
     queue, vhost = name("q"), name("v")
-    with httpx.Client(base_url=str(managed.http_url), auth=("guest", "guest")) as client:
+    with httpx.Client(
+        timeout=60, base_url=str(managed.http_url), auth=("guest", "guest")
+    ) as client:
         many = [{"name": f"{queue}-{n}", "vhost": "/", "arguments": {}} for n in range(3)]
         text = json.dumps({"queues": [{"name": queue}, *many], "note": "x" * (2 << 20)})
         form = {"file": ("d.json", text, "application/json")}

@@ -31,7 +31,7 @@ def test_https_answers_and_its_cookies_are_secure(tmp_path: Path) -> None:
     with run_broker(sync=False, https_port=0, http=False, **settings) as broker:  # type: ignore[arg-type]
         assert "http" not in broker.ports
         base = f"https://127.0.0.1:{broker.ports['https']}"
-        with httpx.Client(base_url=base, verify=context) as client:
+        with httpx.Client(timeout=60, base_url=base, verify=context) as client:
             login = {"username": "guest", "password": "guest"}
             answer = client.post("/api/login", json=login)
             assert answer.headers["set-cookie"].endswith("; Secure")

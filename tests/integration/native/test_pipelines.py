@@ -23,7 +23,9 @@ def test_the_api_shows_the_last_report_of_pipelines(monkeypatch: pytest.MonkeyPa
                 bulk.report_pipeline("c", {})
             with pytest.raises(HeadraceError, match="at most 65536 bytes"):
                 bulk.report_pipeline("a", {"error": "x" * 70_000})
-        with httpx.Client(base_url=str(broker.http_url), auth=("guest", "guest")) as client:
+        with httpx.Client(
+            timeout=60, base_url=str(broker.http_url), auth=("guest", "guest")
+        ) as client:
 
             def shown(path: str) -> list[dict[str, object]]:
                 found: list[dict[str, object]] = client.get(path).json()
@@ -45,7 +47,9 @@ def test_a_pipeline_that_has_ended_has_no_rate() -> None:
         with BulkConnection(Settings(port=broker.native_port or 0)) as bulk:
             for state in states:
                 bulk.report_pipeline(state, {"state": state, "queries": [query]})
-        with httpx.Client(base_url=str(broker.http_url), auth=("guest", "guest")) as client:
+        with httpx.Client(
+            timeout=60, base_url=str(broker.http_url), auth=("guest", "guest")
+        ) as client:
 
             def rates() -> list[float]:
                 rows = client.get("/api/pipelines").json()

@@ -22,7 +22,7 @@ def jump(broker: RunningBroker, seconds: float) -> None:
 
 
 def fill_topic(broker: RunningBroker, retention_hours: int) -> None:
-    with httpx.Client(base_url=str(broker.http_url), auth=("guest", "guest")) as api:
+    with httpx.Client(timeout=60, base_url=str(broker.http_url), auth=("guest", "guest")) as api:
         body = {"retention_ms": retention_hours * HOUR * 1000}
         assert api.put("/api/topics/%2F/t", json=body).status_code == 201
     with pika.BlockingConnection(pika.URLParameters(broker.amqp_url)) as connection:
@@ -34,7 +34,7 @@ def fill_topic(broker: RunningBroker, retention_hours: int) -> None:
 
 def kept(broker: RunningBroker) -> int:
     broker.advance(6)  # tidies
-    with httpx.Client(base_url=str(broker.http_url), auth=("guest", "guest")) as api:
+    with httpx.Client(timeout=60, base_url=str(broker.http_url), auth=("guest", "guest")) as api:
         return int(api.get("/api/topics/%2F/t").json()["messages"])
 
 

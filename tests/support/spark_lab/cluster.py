@@ -15,7 +15,7 @@ import pyspark
 
 from headrace.testing import wait_for
 from support.spark_lab.processes import executors_of
-from support.spark_lab.sessions import SRC, TESTS
+from support.spark_lab.sessions import SRC, STARTUP, TESTS
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 WORKERS = 2
@@ -36,7 +36,7 @@ def environment() -> dict[str, str]:
     return {
         **os.environ,
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": f"{SRC}:{TESTS}",
+        "PYTHONPATH": f"{SRC}:{STARTUP}:{TESTS}",
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_NO_DAEMONIZE": "1",
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headrace.testing import wait_for
 from support.spark_lab.processes import java_of
-from support.spark_lab.sessions import SRC
+from support.spark_lab.sessions import SRC, STARTUP
 
 SECONDS = 240.0
 
@@ -18,7 +18,7 @@ def started(*command: str, state: Path) -> subprocess.Popen[str]:
     """In a process group of its own, as a shell and a service manager start it."""
     return subprocess.Popen(
         [sys.executable, "-m", "headrace", *command, "--state-dir", str(state)],
-        env=os.environ | {"PYTHONPATH": SRC},
+        env=os.environ | {"PYTHONPATH": f"{SRC}:{STARTUP}"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -24,7 +24,7 @@ from headrace.topics.topic_tables import TopicTables
 from headrace.wire.native.payloads import Op
 from support import brokers, mariadb
 from support.spark_lab.processes import java_of
-from support.spark_lab.sessions import SRC, TESTS
+from support.spark_lab.sessions import SRC, STARTUP, TESTS
 
 LANES = ("low", "middle", "high")
 
@@ -222,7 +222,7 @@ class Lab:
             command,
             stdout=subprocess.PIPE,
             stderr=log,
-            env=os.environ | {"PYTHONPATH": f"{SRC}:{TESTS}"},
+            env=os.environ | {"PYTHONPATH": f"{SRC}:{STARTUP}:{TESTS}"},
             start_new_session=True,
         ) as process:  # fmt: skip
             driver = Driver(process)

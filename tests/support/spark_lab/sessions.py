@@ -11,13 +11,14 @@ from typing import Any
 
 TESTS = str(Path(__file__).parents[2])
 SRC = str(Path(__file__).parents[3] / "src")
+STARTUP = str(Path(__file__).parent / "startup")
 
 _shared: list[Any] = []
 
 
 def new_session(master: str = "local[2]", **settings: str) -> Any:  # noqa: ANN401 - pyspark's own
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    paths = [SRC, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    paths = [SRC, STARTUP, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     from pyspark.sql import SparkSession
