@@ -6,6 +6,7 @@ A module with a fixture `server` takes these tests over: Apache's must pass them
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -111,7 +112,7 @@ def pull(link: Link, topic: str, offset: int = 0, **more: object) -> Command:
     """Everything from ``offset`` on; a queue shows a message a moment after it was sent."""
     flags = int(PullFlag.SUBSCRIPTION)
     header = PullMessage("CG", topic, 0, offset, 32, flags, subscription="*")
-    header = PullMessage(**{**{n: getattr(header, n) for n in header.__slots__}, **more})
+    header = replace(header, **more)  # type: ignore[arg-type]
 
     def found() -> Command | None:
         answer = link.ask(header)

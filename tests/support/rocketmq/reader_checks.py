@@ -182,7 +182,7 @@ def test_a_topic_that_has_become_shorter_ends_the_stream(
     at: dict[str, Any] = json.loads(json.dumps(stream.initialOffset()))
     at["sources"][f"{topic}@{server.broker_name}"]["next"]["1"] = 4
 
-    with pytest.raises(SourceChanged, match="was made again"):
+    with pytest.raises(SourceChanged, match="was created again"):
         stream.latestOffset(at, stream.getDefaultReadLimit())
 
 
