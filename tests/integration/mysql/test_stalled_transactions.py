@@ -13,7 +13,8 @@ import pytest
 
 import headrace
 from headrace.errors import EngineUnavailable
-from headrace.store.mysql import connection, pool
+from headrace.retry import RetryPolicy
+from headrace.store.mysql import connection
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.types import ConsumerSpec, Entry
 from headrace.testing import wait_for
@@ -97,8 +98,7 @@ def test_without_the_limit_the_group_would_stand_still(
     """That the test above can fail: nobody ends the transaction, and the others are refused."""
     engine.append("t", [Entry(b"a")])
     freeze(3600)
-    monkeypatch.setattr(connection, "TRIES", 1)  # 3 seconds each
-    monkeypatch.setattr(pool, "TRIES", 1)
+    monkeypatch.setattr(connection, "CONFLICT", RetryPolicy(attempts=1))  # 3 seconds each
     with pytest.raises(EngineUnavailable, match="busy"):
         engine.read("t", OTHER, 10)
 

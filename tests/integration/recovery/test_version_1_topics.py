@@ -72,9 +72,9 @@ def test_all_messages_of_all_priorities_are_there(store: topics.Store) -> None:
         assert message.tags == ("even" if number % 2 == 0 else "odd")
         assert message.properties == {"number": str(number)}
         assert message.token == "producer-1"
-    for priority in contents.PRIORITIES:
+    for priority in contents.LANES:
         for key in range(5):  # in order within a key
-            of_key = [n for n in numbers if contents.PRIORITIES[n % 3] == priority and n % 5 == key]
+            of_key = [n for n in numbers if contents.LANES[n % 3] == priority and n % 5 == key]
             assert of_key == sorted(of_key)
 
 

@@ -216,7 +216,7 @@ def _take_rows(
     done, start = 0, time.monotonic()
     take = partial(_take_some_rows, session, topic, f"c{number}", limit)
     # Refused by a deadlock, as happens when rows are claimed in crowds: again, as ours are.
-    while time.monotonic() < start + seconds and (took := session.repeated(take)):
+    while time.monotonic() < start + seconds and (took := session.repeat(take)):
         done += took
     results.put((done, start, time.monotonic()))
     session.close()
@@ -238,7 +238,7 @@ def _take_some_rows(session: DbConnection, topic: str, owner: str, limit: int) -
             [owner, *ids],
         )
     session.rows(f"SELECT id,body FROM rows_{topic} WHERE {those}", ids)
-    return session.repeated(
+    return session.repeat(
         lambda: session.run(f"DELETE FROM rows_{topic} WHERE owner=%s AND {those}", [owner, *ids])
     )
 

@@ -31,7 +31,8 @@ PREFIX: Final = "topic."
 CHANNEL_NUMBER: Final = 1  # the channel number in the frames of contents made here
 
 
-def exchange_name(topic: str) -> str:
+def topic_exchange_name(topic: str) -> str:
+    """The exchange of a topic; a topic's permissions are those of its exchange."""
     return PREFIX + topic
 
 
@@ -80,7 +81,7 @@ class LogSink:
 
     def __init__(self, topic: LogTopic) -> None:
         self._topic = topic
-        self.name = exchange_name(topic.name)
+        self.name = topic_exchange_name(topic.name)
 
     def put(self, batch: PublishedRun) -> bool:
         key = batch.route.key
@@ -103,7 +104,7 @@ class EngineSink:
     def __init__(self, engine: AsyncTopicEngine, topic: str) -> None:
         self._engine = engine
         self._topic = topic
-        self.name = exchange_name(topic)
+        self.name = topic_exchange_name(topic)
 
     def put(self, batch: PublishedRun) -> bool:
         key = batch.route.key
@@ -160,7 +161,7 @@ class ExchangeBridge:
 
     def check_free(self, topic: str) -> None:
         """Before a topic is made: somebody's exchange may have its name."""
-        found = self._exchanges.get(exchange_name(topic))
+        found = self._exchanges.get(topic_exchange_name(topic))
         if found is not None and found.sink is None:
             raise TopicConflict(
                 f"exchange '{found.name}' is in the way of topic '{topic}': delete it first"
@@ -176,7 +177,7 @@ class ExchangeBridge:
         arguments: Mapping[str, object] | None = None,
     ) -> Exchange:
         """The exchange of a topic."""
-        name = exchange_name(topic)
+        name = topic_exchange_name(topic)
         exchange = self._exchanges.get(name)
         if exchange is None or exchange.kind != X_TOPIC:
             exchange = Exchange(name, X_TOPIC, durable=durable, arguments=arguments)
@@ -193,14 +194,14 @@ class ExchangeBridge:
 
     def close(self, topic: str) -> None:
         """The topic is deleted: its exchange and bindings go with it."""
-        exchange = self._exchanges.get(exchange_name(topic))
+        exchange = self._exchanges.get(topic_exchange_name(topic))
         if exchange is not None and exchange.sink is not None:
             self._remove_exchange(exchange)
 
     # -- taps ------------------------------------------------------------------------------------
 
     def has_taps(self, topic: str) -> bool:
-        exchange = self._exchanges.get(exchange_name(topic))
+        exchange = self._exchanges.get(topic_exchange_name(topic))
         return exchange is not None and exchange.is_bound
 
     def tap(self, topic: str, appended: Sequence[tuple[Priority, bytes]]) -> int:
@@ -210,7 +211,7 @@ class ExchangeBridge:
 
     def give(self, topic: str, appended: Sequence[tuple[Priority, EntryFields]]) -> int:
         """The same with entries that are decoded."""
-        name = exchange_name(topic)
+        name = topic_exchange_name(topic)
         exchange = self._exchanges.get(name)
         if exchange is None or not exchange.is_bound:
             return 0

@@ -7,13 +7,14 @@ from functools import partial
 
 from headrace.core.queues.queue import Queue
 from headrace.core.topics.async_engine import EngineReply, Then, collect
+from headrace.core.topics.exchange_bridge import topic_exchange_name
 from headrace.core.vhost import Vhost
 from headrace.errors import EngineUnavailable, NoSuchTopic, PreconditionFailed
 from headrace.model.permissions import CONFIGURE, READ, WRITE
 from headrace.server.native.channel import Channel
 from headrace.server.native.session import Handler, Session
 from headrace.server.native.topic_fields import group_fields, topic_fields
-from headrace.server.native.topics import EXCHANGE_PREFIX, limit_of
+from headrace.server.native.topics import limit_of
 from headrace.store.topics.types import GroupInfo, TopicInfo
 from headrace.wire.native.payloads import Op, Request
 
@@ -88,7 +89,7 @@ def _pins(vhost: Vhost) -> Iterator[Row]:
     for pin in sorted(vhost.pins, key=lambda pin: (pin.query, pin.kind, pin.name)):
         lag = vhost.pins.lag_of(pin)
         yield (
-            pin.name if pin.kind == "queue" else EXCHANGE_PREFIX + pin.name,
+            pin.name if pin.kind == "queue" else topic_exchange_name(pin.name),
             {
                 "query": pin.query,
                 "kind": pin.kind,
@@ -124,7 +125,7 @@ def _list_topics(session: Session, channel: Channel, request: Request) -> None:
             session,
             request,
             [
-                (EXCHANGE_PREFIX + info.name, topic_fields(info, limit_of(session, info.engine)))
+                (topic_exchange_name(info.name), topic_fields(info, limit_of(session, info.engine)))
                 for info in found
             ],
         )
@@ -148,7 +149,9 @@ def _list_groups(session: Session, channel: Channel, request: Request) -> None:
 
     def rows_of(name: str, then: Then[list[Row]]) -> None:
         def found(answer: EngineReply[list[GroupInfo]]) -> None:
-            rows = [(EXCHANGE_PREFIX + name, group_fields(name, one)) for one in answer.value or ()]
+            rows = [
+                (topic_exchange_name(name), group_fields(name, one)) for one in answer.value or ()
+            ]
             is_one_of_many = not wanted and isinstance(answer.error, _GONE)
             then(EngineReply(rows, None if is_one_of_many else answer.error))
 

@@ -14,6 +14,7 @@ from headrace.core.topics.async_engine import (
     MessageRow,
     Then,
 )
+from headrace.core.topics.exchange_bridge import topic_exchange_name
 from headrace.errors import NotAllowed
 from headrace.model.topics.message_priority import Priority
 from headrace.server.native import topic_fields as values
@@ -24,12 +25,11 @@ from headrace.wire.native.payloads import Op, Request
 
 T = TypeVar("T")
 MAX_WAITING = 256  # reads of a channel that wait for messages
-EXCHANGE_PREFIX = "topic."  # a topic's permissions are those of its exchange
 
 
 def _engine(session: Session, action: str, topic: str) -> AsyncTopicEngine:
     """The engine that has the topic, if the user may do that."""
-    session.check(action, "topic", EXCHANGE_PREFIX + topic)
+    session.check(action, "topic", topic_exchange_name(topic))
     return session.open_vhost.topics.engine_of(topic)
 
 
@@ -70,7 +70,7 @@ def _nothing(value: None) -> dict[str, object]:
 
 def _declare(session: Session, channel: Channel, request: Request) -> None:
     spec, engine = values.spec_of(request), request.text("engine", "log")
-    session.check("configure", "topic", EXCHANGE_PREFIX + spec.name)
+    session.check("configure", "topic", topic_exchange_name(spec.name))
     most = limit_of(session, engine)
 
     def fields(declared: DeclaredTopic) -> dict[str, object]:
@@ -138,7 +138,7 @@ def _read(session: Session, channel: Channel, request: Request) -> None:
     cancel = engine.read(name, reader, batch, wait_ms, then)
     if not answered:
         refuse = partial(session.refuse, request)
-        channel.waiting[mark] = ChannelRead(EXCHANGE_PREFIX + name, cancel, refuse)
+        channel.waiting[mark] = ChannelRead(topic_exchange_name(name), cancel, refuse)
 
 
 def _commit(session: Session, channel: Channel, request: Request) -> None:

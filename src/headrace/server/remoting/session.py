@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.core.access.user import User
 from headrace.core.broker import DEFAULT_VHOST, Broker
+from headrace.core.topics.exchange_bridge import topic_exchange_name
 from headrace.errors import BrokerError, FatalError, InternalError
 from headrace.model.permissions import CONFIGURE, READ, WRITE
 from headrace.server.base_channel import BaseChannel
@@ -33,7 +34,6 @@ logger = logging.getLogger(__name__)
 IDLE_SECONDS = 60  # twice that without a byte, and the connection is closed
 FIRST_FRAME_MAX = 1 << 20  # bytes of the first frame, of a client that is not identified yet
 ACTIONS = (READ, WRITE, CONFIGURE)
-EXCHANGE_PREFIX = "topic."  # a topic's permissions are those of its exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,11 +197,11 @@ class Session(BaseSession):
 
     def check_topic_right(self, action: str, topic: str) -> None:
         """Raise AccessRefused unless the user may do this with the topic."""
-        self.check(action, "topic", EXCHANGE_PREFIX + topic)
+        self.check(action, "topic", topic_exchange_name(topic))
 
     def may_use_topic(self, topic: str) -> bool:
         """Whether the user may do anything with the topic."""
-        vhost, name = self.open_vhost.name, EXCHANGE_PREFIX + topic
+        vhost, name = self.open_vhost.name, topic_exchange_name(topic)
         return any(self.user.allows(vhost, action, name) for action in ACTIONS)
 
     def clear_permission_cache(self) -> None:

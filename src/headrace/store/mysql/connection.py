@@ -7,7 +7,6 @@ those it changed.
 from __future__ import annotations
 
 import functools
-import random
 import select
 import ssl
 import time
@@ -17,12 +16,14 @@ from importlib.util import find_spec
 from typing import Any, Final, TypeVar
 
 from headrace.errors import ConfigError
+from headrace.retry import RetryPolicy
 from headrace.store.mysql.faults import Fault, FaultKind
 from headrace.store.mysql.url import MySqlSettings
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
-TRIES: Final = 20  # of statements that were refused with nothing done
+# For statements that were refused with nothing done.
+CONFLICT: Final = RetryPolicy(attempts=20, max_pause_s=0.04, jitter=1.0)
 _FOUND_ROWS: Final = 2
 _MULTI_STATEMENTS: Final = 1 << 16
 _STRICT: Final = (
@@ -95,16 +96,11 @@ class DbConnection:
                 self.run("ROLLBACK")
             raise
 
-    def repeated(self, work: Callable[[], T]) -> T:
+    def repeat(self, work: Callable[[], T]) -> T:
         """Do a whole transaction, again when it was refused with nothing done."""
-        for attempt in range(TRIES):
-            try:
-                return work()
-            except Fault as fault:
-                if fault.kind is not FaultKind.AGAIN or attempt == TRIES - 1:
-                    raise
-                time.sleep(random.uniform(0, 0.002) * attempt)
-        raise AssertionError("unreachable")
+        return CONFLICT.run(
+            work, lambda error: isinstance(error, Fault) and error.kind is FaultKind.AGAIN
+        )
 
     def rollback(self) -> None:
         self.run("ROLLBACK")

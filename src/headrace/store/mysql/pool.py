@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +10,8 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from headrace.errors import EngineUnavailable
-from headrace.store.mysql.connection import TRIES, DbConnection
+from headrace.store.mysql import connection
+from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.faults import Fault, FaultKind, refusal
 from headrace.store.mysql.url import MySqlSettings
 
@@ -52,19 +52,24 @@ class Pool:
         harm. Fault comes through only when a table is missing.
         """
         lost = 0
-        for attempt in range(TRIES):
-            try:
-                with self.session() as session:
-                    return work(session)
-            except Fault as fault:
-                if fault.kind is FaultKind.NO_TABLE:
-                    raise
-                lost += fault.kind is FaultKind.LOST
-                again = fault.kind is FaultKind.AGAIN or (repeatable and 0 < lost < 3)
-                if not again or attempt == TRIES - 1:
-                    raise refusal(fault, self.place, unknown) from None
-                time.sleep(random.uniform(0, 0.002) * attempt)
-        raise AssertionError("unreachable")
+
+        def attempt() -> T:
+            with self.session() as session:
+                return work(session)
+
+        def is_retryable(error: Exception) -> bool:
+            nonlocal lost
+            if not isinstance(error, Fault) or error.kind is FaultKind.NO_TABLE:
+                return False
+            lost += error.kind is FaultKind.LOST
+            return error.kind is FaultKind.AGAIN or (repeatable and 0 < lost < 3)
+
+        try:
+            return connection.CONFLICT.run(attempt, is_retryable)
+        except Fault as fault:
+            if fault.kind is FaultKind.NO_TABLE:
+                raise
+            raise refusal(fault, self.place, unknown) from None
 
     @contextmanager
     def session(self) -> Iterator[DbConnection]:
@@ -76,7 +81,7 @@ class Pool:
             try:
                 yield session
             finally:
-                self._give_back(session)
+                self._release(session)
 
     def close(self) -> None:
         with self._lock:
@@ -100,7 +105,7 @@ class Pool:
                 return session
             session.close()
 
-    def _give_back(self, session: DbConnection) -> None:
+    def _release(self, session: DbConnection) -> None:
         with self._lock:
             if not session.is_broken and not self._is_closed:
                 self._idle.append(session)

@@ -27,13 +27,8 @@ from headrace.store.topics.types import (
 )
 
 
-class TopicEngine(Protocol):
-    """See the contract tests for what each call promises."""
-
-    name: str
-
-    @property
-    def max_body(self) -> int: ...
+class TopicAdmin(Protocol):
+    """Topics of the engine."""
 
     def create(self, spec: TopicSpec) -> TopicInfo:
         """The topic. One that is there already is returned as it is, unless ``spec`` asks for
@@ -46,8 +41,19 @@ class TopicEngine(Protocol):
 
     def topics(self) -> list[TopicInfo]: ...
 
+
+class TopicAppend(Protocol):
+    """For producers."""
+
+    @property
+    def max_body(self) -> int: ...
+
     def append(self, topic: str, entries: Sequence[Entry]) -> list[int]:
         """Their ids, in order, when all are safe. All or nothing per priority."""
+
+
+class TopicConsume(Protocol):
+    """For consumers."""
 
     def read(self, topic: str, reader: ConsumerSpec, batch: int) -> Taken:
         """At most ``batch`` messages: high, then middle, then low. Exactly that many when there
@@ -74,6 +80,10 @@ class TopicEngine(Protocol):
     def renew(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
         """The lease begins anew; ClaimLost as for commit."""
 
+
+class GroupAdmin(Protocol):
+    """Positions of groups and single consumers."""
+
     def seek(
         self,
         topic: str,
@@ -95,6 +105,12 @@ class TopicEngine(Protocol):
 
     def dead(self, topic: str, group: str, limit: int = 100) -> list[tuple[StoredMessage, str]]:
         """Messages the group has given up, with the reason."""
+
+
+class TopicEngine(TopicAdmin, TopicAppend, TopicConsume, GroupAdmin, Protocol):
+    """See the contract tests for what each call promises."""
+
+    name: str
 
     def close(self) -> None: ...
 

@@ -288,7 +288,7 @@ def read(
     for turn in range(_ROUNDS):
         room = batch - len(messages)
         claim = partial(take, session, topic, reader, bounds, room, acks, counts_messages=turn > 0)
-        taken, is_all = session.repeated(claim)  # here, because earlier rounds are committed
+        taken, is_all = session.repeat(claim)  # here, because earlier rounds are committed
         acks = ()
         messages += _messages(session, topic, reader, taken, bodies)
         held += taken
