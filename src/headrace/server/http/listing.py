@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from heapq import merge
 from itertools import islice
 from operator import itemgetter
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from headrace.errors import HttpRefused, PreconditionFailed
 from headrace.model.patterns import compile_pattern
@@ -30,28 +30,11 @@ MATCHED = 16  # names compared with a pattern before others get a turn: up to 1 
 SORT_SLICE = 2000  # rows sorted by themselves, and then merged
 
 
-class ColumnGroup(Generic[T]):
-    """Columns that are cheaper made together than one by one.
+class ColumnGroup(NamedTuple, Generic[T]):
+    """Columns that are cheaper to make together than one by one."""
 
-    ``text`` may give the same as JSON, where that can be had without an encoder.
-    """
-
-    __slots__ = ("make", "names", "text")
-
-    def __init__(
-        self,
-        names: Sequence[str],
-        make: Callable[[T], Row],
-        text: Callable[[T], str] | None = None,
-    ) -> None:
-        self.names = frozenset(names)
-        self.make = make
-        self.text = text or (lambda thing: members(make(thing)))
-
-
-def members(row: Row) -> str:
-    """A row as JSON, without its braces."""
-    return replies.encode_text(row)[1:-1]
+    names: Sequence[str]
+    make: Callable[[T], Row]
 
 
 class ListColumns(Generic[T]):
@@ -80,29 +63,14 @@ class ListColumns(Generic[T]):
         """The row, or those top-level columns of it that are wanted."""
         row: Row = {}
         for group in self.groups:
-            if wanted is None or not group.names.isdisjoint(wanted):
+            if wanted is None or any(name in wanted for name in group.names):
                 row.update(group.make(thing))
-        row.update(self.singles(thing, wanted))
-        return row
-
-    def singles(self, thing: T, wanted: Collection[str] | None = None) -> Row:
-        """The columns that are in no group."""
-        row: Row = {}
         for name, column in self._single.items():
             if wanted is None or name in wanted:
                 value = column(thing)
                 if value is not None or name not in self._optional:
                     row[name] = value
         return row
-
-
-def row_text(fields: ListColumns[T], thing: T) -> str:
-    """A whole row as JSON."""
-    parts = [group.text(thing) for group in fields.groups]
-    single = fields.singles(thing)
-    if single:
-        parts.append(members(single))
-    return "{" + ",".join(parts) + "}"
 
 
 async def listed(call: ApiRequest, things: Sequence[T], fields: ListColumns[T]) -> Reply:
@@ -160,9 +128,6 @@ async def _encoded(
             parts.append(b",")
             await asyncio.sleep(0)
         part = things[start : start + SLICE]
-        if columns is None and fields.groups:
-            parts.append(",".join([row_text(fields, thing) for thing in part]).encode("ascii"))
-            continue
         rows = [fields.row(thing, wanted) for thing in part]
         if columns is not None:
             rows = [_reduced(row, columns) for row in rows]

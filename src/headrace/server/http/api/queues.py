@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from json.encoder import encode_basestring_ascii as quoted
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from headrace.core.queues.queue import Queue
 from headrace.model.message import PAGED_OUT
-from headrace.model.policy import NO_POLICIES
 from headrace.server.base_channel import BaseChannel
 from headrace.server.http import replies, stats
 from headrace.server.http.api.consumers import consumer_row
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.listing import ColumnGroup, ListColumns, Row, listed, members, reduced
-from headrace.server.http.replies import Reply, encode_text
+from headrace.server.http.listing import ColumnGroup, ListColumns, Row, listed, reduced
+from headrace.server.http.replies import Reply
 from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, ApiRoute
 from headrace.server.http.sampler import details, window_of, with_details
 from headrace.wire.amqp.content import properties_of
@@ -40,16 +38,15 @@ class QueueColumns:
         self._rates = rates
         self._lengths = lengths
         self._node = management.node
-        self._node_text = quoted(management.node)
         self._idle_since = management.sampler.idle_since
 
     def fields(self) -> ListColumns[Queue]:
         groups = [
-            ColumnGroup(_IDENTITY, self._identity, self._identity_text),
-            ColumnGroup(_LENGTHS, lengths, _lengths_text),
-            ColumnGroup(_BYTES, sizes, _sizes_text),
-            ColumnGroup(_CONSUMERS, consumer_columns, _consumers_text),
-            ColumnGroup(_DETAILS, self._length_details, self._details_text),
+            ColumnGroup(_IDENTITY, self._identity),
+            ColumnGroup(_LENGTHS, lengths),
+            ColumnGroup(_BYTES, sizes),
+            ColumnGroup(_CONSUMERS, consumer_columns),
+            ColumnGroup(_DETAILS, self._length_details),
         ]
         columns: dict[str, Callable[[Queue], object]] = {
             "message_stats": self._message_stats,
@@ -75,23 +72,6 @@ class QueueColumns:
             "effective_policy_definition": policies.definition,
             "recoverable_slaves": None,
         }
-
-    def _identity_text(self, queue: Queue) -> str:
-        if queue.policies is not NO_POLICIES:
-            return members(self._identity(queue))
-        arguments = encode_text(queue.arguments) if queue.arguments else "{}"
-        return (
-            f'"name":{quoted(queue.name)},"vhost":{quoted(queue.services.name)},'
-            f'"type":{quoted(queue.settings.queue_type)},"durable":{_BOOLEANS[queue.durable]},'
-            f'"auto_delete":{_BOOLEANS[queue.auto_delete]},'
-            f'"exclusive":{_BOOLEANS[queue.owner is not None]},"arguments":{arguments},'
-            f'"node":{self._node_text},"state":"running","policy":null,"operator_policy":null,'
-            '"effective_policy_definition":{},"recoverable_slaves":null'
-        )
-
-    def _details_text(self, queue: Queue) -> str:
-        row = self._length_details(queue)
-        return _NO_DETAILS_TEXT if row is _NO_DETAILS else members(row)
 
     def _length_details(self, queue: Queue) -> Row:
         history = self._history(queue)
@@ -124,22 +104,6 @@ _CONSUMERS = ("consumers", "consumer_capacity", "consumer_utilisation", "exclusi
               "single_active_consumer_tag")  # fmt: skip
 _DETAILS = tuple(f"{name}_details" for name in stats.QUEUE_LENGTHS)
 _NO_DETAILS: Row = {name: {"rate": 0.0} for name in _DETAILS}
-_NO_DETAILS_TEXT = members(_NO_DETAILS)
-_BOOLEANS = {True: "true", False: "false"}
-_LENGTHS_TEXT = ",".join(f'"{name}":%d' for name in _LENGTHS)
-_BYTES_TEXT = ",".join(f'"{name}":%d' for name in _BYTES)
-
-
-def _lengths_text(queue: Queue) -> str:
-    return _LENGTHS_TEXT % tuple(lengths(queue).values())
-
-
-def _sizes_text(queue: Queue) -> str:
-    return _BYTES_TEXT % tuple(sizes(queue).values())
-
-
-def _consumers_text(queue: Queue) -> str:
-    return members(consumer_columns(queue)) if len(queue.consumers) else _NO_CONSUMERS_TEXT
 
 
 def lengths(queue: Queue) -> Row:
@@ -207,7 +171,6 @@ _NO_CONSUMERS: Row = {
     "exclusive_consumer_tag": None,
     "single_active_consumer_tag": None,
 }
-_NO_CONSUMERS_TEXT = members(_NO_CONSUMERS)
 
 
 def _head_timestamp(queue: Queue) -> int | None:
