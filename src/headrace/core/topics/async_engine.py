@@ -58,13 +58,8 @@ class CancelRead(Protocol):
     def __call__(self) -> None: ...
 
 
-class AsyncTopicEngine(Protocol):
-    """The topics of one engine in one vhost."""
-
-    name: str
-
-    @property
-    def max_body(self) -> int: ...
+class AsyncTopicAdmin(Protocol):
+    """Topics of the engine."""
 
     def knows(self, topic: str) -> bool:
         """Whether the topic is one of this engine's."""
@@ -79,6 +74,13 @@ class AsyncTopicEngine(Protocol):
 
     def infos(self, then: Then[list[TopicInfo]]) -> None:
         """All topics of the engine, by name."""
+
+
+class AsyncTopicMessages(Protocol):
+    """For producers and consumers."""
+
+    @property
+    def max_body(self) -> int: ...
 
     def append(self, topic: str, entries: Sequence[Entry], then: Then[list[int]]) -> None: ...
 
@@ -106,6 +108,10 @@ class AsyncTopicEngine(Protocol):
         self, topic: str, reader: ConsumerSpec, claim: Sequence[object], then: Then[None]
     ) -> None: ...
 
+
+class AsyncGroupAdmin(Protocol):
+    """Positions of groups and single consumers."""
+
     def seek(
         self,
         topic: str,
@@ -124,6 +130,12 @@ class AsyncTopicEngine(Protocol):
     def dead(
         self, topic: str, group: str, limit: int, then: Then[list[tuple[MessageRow, str]]]
     ) -> None: ...
+
+
+class AsyncTopicEngine(AsyncTopicAdmin, AsyncTopicMessages, AsyncGroupAdmin, Protocol):
+    """The topics of one engine in one vhost."""
+
+    name: str
 
     def close(self) -> None: ...
 

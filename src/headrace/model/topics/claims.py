@@ -1,7 +1,23 @@
-"""The shared progress of a group whose members read by claims. Pure; ``now`` is passed in, in ms.
+"""Claims of a consumer group: the state machine of what its members read. Pure; ``now`` is in ms.
 
-Members take stretches of messages with a lease. When it has ended the owner's commit is refused,
-and somebody else may get the messages; until somebody does, a renewal brings the claim back.
+Members read ranges of messages as a claim with a lease. Invariants, for every partition:
+
+1. Every offset below ``next`` that is not done is in exactly one claim, or returned (its claim is
+   void and no other has it yet). Offsets from ``next`` on were never handed out.
+2. A nacked message is done in its partition and lives on in ``retries``: waiting, held by a claim,
+   or dead. A range of reason RETRY names one such message and never changes ``done``.
+3. A claim belongs to one token. Commit, nack and renew by any other token raise ClaimLost and
+   change nothing.
+4. Commit and nack need a lease that has not ended. An ended lease alone gives nothing away: the
+   claim stays, and renew revives it, until another member is handed one of its messages. Only then
+   is it void, as a whole, and what is left of it is returned.
+5. A claim is committed at most once: it is removed by the commit.
+6. An offset reset voids all claims of the group; retries of the priorities it names are dropped,
+   dead messages stay.
+7. ``_first_end`` is never later than the end of any lease, so nothing is scanned before it.
+
+``ProgressChanges`` names what a caller must store before it replies. Claims and leases are not
+stored: after a restart everything that is not done counts as handed out before (suspect()).
 """
 
 from __future__ import annotations

@@ -1,8 +1,23 @@
-"""How far each priority may be read: `stable_id`, the end of the ids without a hole.
+"""Stable ids: how far each priority of a topic may be read. Holes, tombstones, the fence.
 
-A missing id is on its way or dead. Nobody guesses by time which of the two: a tombstone is
-inserted at it (fencing). When its owner is still at work that waits for it; when the owner is gone
-the tombstone takes the id, and an owner that comes very late is told 1062 and takes another id.
+The server assigns an id before its row is visible, and rows become visible in any order. So a
+missing id is either on its way or will never come. Invariants:
+
+1. Every id from ``low_id`` to ``stable_id`` has a row: a message, or a tombstone (flags=1) in place
+   of an id that will never come. Nothing at or below the stable id appears later.
+2. Consumers read no id above the stable id, so no message is skipped.
+3. ``stable_id`` in `msg_topic_state` only grows (GREATEST), whichever process writes it. A process
+   that writes an older value changes nothing.
+4. No time limit decides whether an id is dead. A tombstone is inserted at it (the fence): while its
+   producer is at work that waits for the producer's lock and gives up; when the producer is gone
+   the tombstone takes the id.
+5. A producer that comes after the fence gets error 1062 and takes another id. Its messages are
+   stored once, with higher ids.
+6. With append_mode=counter ids are assigned in the order of commits and holes close by themselves:
+   nothing is fenced.
+7. Holes larger than MAX_HOLE are reported and never fenced: an operator decides.
+
+Retention raises ``low_id`` before it removes rows, so invariant 1 holds for what readers see.
 """
 
 from __future__ import annotations
