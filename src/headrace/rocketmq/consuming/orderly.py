@@ -73,7 +73,7 @@ class QueueLockHolder:
             if a.queue in held and now - a.cached.locked_at < BROKER_LIFE:
                 a.cached.lock_renewed(now)
             else:
-                logger.warning("the lock of %s was lost; it is taken anew", a.queue)
+                logger.warning("the lock of %s was lost; it is requested again", a.queue)
                 self._core.metrics.add("lock_failures")
                 await self._core.rebalancer.lock_lost(a)
 

@@ -128,7 +128,7 @@ class Rebalancer:
                 if a.queue.topic not in topics:
                     complete &= await self._release(a)
                 elif a.cached.is_stuck(time.monotonic()):
-                    logger.warning("%s was not pulled for long; it is taken anew", a.queue)
+                    logger.warning("%s was not pulled for 2 minutes; it is assigned again", a.queue)
                     complete = await self._release(a) and False
             return complete
 
