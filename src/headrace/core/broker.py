@@ -41,7 +41,7 @@ class ConnectedClient(Protocol):
         that are not allowed any more."""
 
     def force_close(self, reason: str) -> None:
-        """Tell the client that it must go, and close."""
+        """Send the reason to the client, and close."""
 
 
 class Broker:
@@ -89,7 +89,7 @@ class Broker:
     def add_vhost(self, name: str) -> Vhost:
         """Make a vhost; one that is there already stays as it is.
 
-        Nobody may enter it before `users.set_permissions`.
+        No user has access before `users.set_permissions`.
         """
         is_new = name not in self.vhosts
         vhost = self.ensure_vhost(name)

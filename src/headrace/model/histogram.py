@@ -1,4 +1,4 @@
-"""How often something took how long. Pure: plain numbers, added up by whoever measures."""
+"""Counts of durations per bucket. Pure: plain numbers, summed by the caller."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def as_bytes(password: str) -> bytes:
 
 
 def guessed_algorithm(text: str, default: str = "an unknown algorithm") -> str:
-    """Which of RabbitMQ's algorithms made the hash: its length tells."""
+    """Which of RabbitMQ's algorithms made the hash: known from its length."""
     try:
         size = len(base64.b64decode(text, validate=True))
     except (ValueError, binascii.Error):

@@ -180,7 +180,7 @@ def seconds(name: str, value: object) -> float:
 
 
 def text(name: str, value: object) -> str:
-    """Half of a surrogate pair is no text: nobody could store it as UTF-8."""
+    """Half of a surrogate pair is not text: it cannot be encoded as UTF-8."""
     if not isinstance(value, str):
         raise BadTopicValue(f"{name} must be a string, not {type(value).__name__}")
     if not value.isascii():

@@ -82,7 +82,7 @@ def connect(factory: ConnectionFactory) -> RemoteEngine:
 class RemoteEngine:
     """See `TopicEngine` for the promises. All methods may be called from any thread."""
 
-    name = "log"  # what a broker uses unless told otherwise
+    name = "log"  # the default of a broker
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -116,7 +116,7 @@ class RemoteEngine:
 
     def _open_channel(self) -> Channel:
         """A request that the broker cannot make sense of costs the channel it came on; those who
-        share it with its sender must not be without one for ever."""
+        share it with its sender must not stay without one."""
         with self._lock:
             if self._channel.state.closed is not None and self._connection.is_open:
                 self._connection.forget(self._channel)
@@ -186,7 +186,7 @@ class RemoteEngine:
 
     def read_waiting(self, topic: str, reader: ConsumerSpec, batch: int, wait_s: float) -> Taken:
         """The broker waits, not this thread's patience: it answers with the first message. One
-        answer holds so many messages; whoever wants more reads again, as with large bodies."""
+        answer holds so many messages; read again for more, as with large bodies."""
         batch = min(batch, MAX_ARRAY) if batch <= _MAX_BATCH else batch
         left = wait_s
         while True:

@@ -64,7 +64,7 @@ class TopicTables:
         return info.uuid, priorities
 
     def uuid(self, topic: str) -> str:
-        """What tells the topic, as it is now, from others of its name."""
+        """Identity of the topic: differs from that of others with its name."""
         return self._engine.context.catalog.load(topic).uuid
 
     def pin(

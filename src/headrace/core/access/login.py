@@ -100,8 +100,8 @@ class LoginService:
         return better
 
     # Neither of the next two depends on whether there is such a user, nor on the password, so that
-    # an answer at once tells nothing. And whoever guesses at full speed holds neither the places in
-    # the hall nor those in the pool that honest clients of the same address need.
+    # an immediate answer reveals nothing. And a client that guesses at full speed takes neither the
+    # waiting nor the running places of the pool that honest clients of the same address need.
 
     def _check_lock(self, user: str, address: str) -> None:
         """LoginLocked, at once, for who is locked out."""
@@ -154,7 +154,7 @@ class LoginService:
         proof = (user, self._proof(kept, password))
         task = self._under_way.get(proof)
         if task is None:
-            # Many clients with one password: the first one's hash is everybody's answer.
+            # Many clients with one password: the hash of the first one answers all.
             work = self._pool.run(address, lambda: _verify(kept, password))
             task = self._under_way[proof] = asyncio.get_running_loop().create_task(work)
             task.add_done_callback(lambda done: self._over(proof, done))

@@ -81,6 +81,6 @@ class LoginGuard:
         self._records.pop((user, address), None)
 
     def forgive(self, user: str) -> None:
-        """An operator gave the user a new password: whoever knows it may come in."""
+        """An operator set a new password: the lock-out of the user ends."""
         for key in [key for key in self._records if key[0] == user]:
             del self._records[key]

@@ -17,7 +17,7 @@ from headrace.model.permissions import (
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who has logged in, with the rights of that moment.
+    """A logged-in user, with the rights of that moment.
 
     When rights change, the connections of the user are given a new one.
     """

@@ -215,7 +215,7 @@ class QueuePaging:
 
 
 def restore_priorities(stored: QueuePaging, backlog: PriorityBacklog) -> None:
-    """Page in everything: the log does not tell priorities apart."""
+    """Page in everything: the log does not distinguish priorities."""
     while stored.count:
         for run in stored.pull():
             for index, content in enumerate(run.contents):

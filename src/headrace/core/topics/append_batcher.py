@@ -79,7 +79,7 @@ class AppendBatcher:
         return taken
 
     def _start(self, taken: list[_PendingAppend]) -> None:
-        def told(answer: EngineReply[list[int]]) -> None:
+        def done(answer: EngineReply[list[int]]) -> None:
             if len(taken) > 1 and isinstance(answer.error, (BadTopicValue, BodyTooLarge)):
                 # One of them is bad, and nothing was stored: each on its own.
                 self._wishes.extendleft(reversed(taken[1:]))
@@ -89,10 +89,10 @@ class AppendBatcher:
             self._next()
 
         try:
-            self._call([entry for wish in taken for entry in wish.entries], told)
+            self._call([entry for wish in taken for entry in wish.entries], done)
         except EngineUnavailable as error:
             refused: EngineReply[list[int]] = EngineReply(error=error)
-            self._soon(lambda: told(refused))
+            self._soon(lambda: done(refused))
 
     def _tell(self, taken: list[_PendingAppend], answer: EngineReply[list[int]]) -> None:
         ids = answer.value or []

@@ -83,7 +83,7 @@ class BlockingAdapter:
         return self._engine.max_body
 
     def start(self, known: dict[str, str] | None = None) -> None:
-        """Look at the catalogue again and again; ``known`` is what somebody saw just now."""
+        """Poll the catalog; ``known`` is its content at this moment."""
         if known is None:
             self._poll()
         else:
@@ -341,7 +341,7 @@ class _PolledRead:
         self._looking, self._again = True, False
 
     def _look_again(self) -> None:
-        """Nobody but its reader is there to be told when that cannot be done."""
+        """When that fails, only its reader can be notified."""
         try:
             self.look()
         except EngineUnavailable as error:

@@ -1,7 +1,7 @@
 """Topics and exchanges: every topic has an exchange `topic.<name>` of type x-topic.
 
 What is published to it, or reaches it from another exchange, is appended to the topic (the sink).
-Its own bindings are taps: queues that get what comes into the topic, whoever appended it.
+Its own bindings are taps: queues that get what comes into the topic, from any producer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def exchange_arguments(queues: int, retention: Retention | None) -> dict[str, ob
 
 
 def spec_of(name: str, arguments: Mapping[str, object]) -> TopicSpec:
-    """The topic that somebody declares by its exchange; PreconditionFailed."""
+    """The topic declared by a client through its exchange; PreconditionFailed."""
     if not name.startswith(PREFIX):
         raise PreconditionFailed(
             f"exchange '{name}' cannot be of type {X_TOPIC}: its name must be {PREFIX}<topic>"
@@ -160,7 +160,7 @@ class ExchangeBridge:
         return self._exchanges[name]
 
     def check_free(self, topic: str) -> None:
-        """Before a topic is made: somebody's exchange may have its name."""
+        """Before a topic is created: an exchange may have its name already."""
         found = self._exchanges.get(topic_exchange_name(topic))
         if found is not None and found.sink is None:
             raise TopicConflict(
@@ -205,7 +205,7 @@ class ExchangeBridge:
         return exchange is not None and exchange.is_bound
 
     def tap(self, topic: str, appended: Sequence[tuple[Priority, bytes]]) -> int:
-        """Give encoded entries to whoever is bound; returns the log's position to wait for."""
+        """Deliver encoded entries to bound queues; returns the log's position to wait for."""
         parts = [(priority, decode_entry(content)) for priority, content in appended]
         return self.give(topic, parts)
 

@@ -66,7 +66,7 @@ class _LogPartition:
 
 
 class LogTopic:
-    """One topic of one vhost. Also the Shelf of its readers."""
+    """One topic of one vhost. Also the `TopicLog` of its readers."""
 
     def __init__(
         self,

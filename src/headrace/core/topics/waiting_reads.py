@@ -1,6 +1,6 @@
 """Reads that wait for messages of one topic. They cost a timer each, and nothing while they wait.
 
-Whoever waits longest is served first. Besides new messages, the end of somebody's lease and the
+The longest waiting read is served first. Besides new messages, the end of a lease and the
 end of a retry's delay can bring something to read.
 """
 
@@ -54,7 +54,7 @@ class WaitingReads:
             self._try(waiter)
 
     def end_all(self) -> None:
-        """The topic is gone: everybody is told."""
+        """The topic was deleted: all waiting reads are notified."""
         for waiter in tuple(self._all):
             self._end(waiter)
             waiter.attempt(True)

@@ -1,4 +1,4 @@
-"""Threads for engines that block. The loop hands calls over and is told how they went."""
+"""Threads for engines that block. The loop hands calls over and gets the replies."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class EngineThreads:
         def done(future: Future[T]) -> None:
             answer: EngineReply[T] = _answer(engine, future)
             try:
-                self._loop.call_soon_threadsafe(told, answer)
+                self._loop.call_soon_threadsafe(deliver, answer)
             except RuntimeError:
                 logger.debug("engine '%s': the loop is gone", engine)
 
-        def told(answer: EngineReply[T]) -> None:
+        def deliver(answer: EngineReply[T]) -> None:
             self._waiting -= 1
             if not self._closed:
                 then(answer)
@@ -49,7 +49,7 @@ class EngineThreads:
         self._pool.submit(call).add_done_callback(done)
 
     def close(self) -> None:
-        """Nobody is told any more; calls under way are waited for."""
+        """Drop the replies; wait for running calls."""
         self._closed = True
         self._pool.shutdown(wait=True, cancel_futures=True)
 

@@ -67,7 +67,7 @@ class Claim:
     given_back: set[Place] = field(default_factory=set)
 
     def holds(self, span: OffsetRange) -> bool:
-        """Whether some of these messages are the claim's, and were not given back."""
+        """Whether some of these messages are the claim's, and were not released."""
         return any(
             one.partition == span.partition
             and one.start < span.stop
@@ -337,7 +337,7 @@ class GroupClaims:
         return changed
 
     def renew(self, number: int, token: str, now: int, lease_ms: int) -> None:
-        """The lease begins anew, also one that has ended, as long as nobody has the messages."""
+        """Restart the lease, even an expired one, while no other member has the messages."""
         self._claim(number, token).until = now + lease_ms
         self._first_end = min(self._first_end, now + lease_ms)
         self._members[token] = now + lease_ms

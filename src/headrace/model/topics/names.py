@@ -29,7 +29,7 @@ def check_topic(name: str) -> str:
 
 
 def check_token(token: str, what: str = "token") -> str:
-    """Tokens and group names: printable ASCII without spaces, told apart by case."""
+    """Tokens and group names: printable ASCII without spaces, case-sensitive."""
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         raise BadTopicValue(
             f"{what} {token!r} is refused: 1 to {MAX_TOKEN} printable ASCII characters, no spaces"

@@ -33,8 +33,8 @@ class ClaimReason(enum.Enum):
     """Why a message is handed out."""
 
     FRESH = enum.auto()  # for the first time
-    AGAIN = enum.auto()  # whoever had it did not commit in time
-    RETRY = enum.auto()  # somebody gave it back, and its delay is over
+    AGAIN = enum.auto()  # its claim expired
+    RETRY = enum.auto()  # nacked, and its delay is over
 
 
 class OffsetRange(NamedTuple):

@@ -1,4 +1,4 @@
-"""Messages a group has given back: to be tried again after a delay, or given up. Pure."""
+"""Messages a group has nacked: delivered again after a delay, or dead. Pure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class GroupRetries:
         return self._all[place]
 
     def give_back(self, place: Place, now: int) -> None:
-        """Whoever had it did not commit in time: it is due at once."""
+        """Its claim expired: it is due at once."""
         if place in self._held:
             self.put(place, replace(self._all[place], due=now))
 

@@ -141,7 +141,7 @@ def _convert_addresses(session: DbConnection, table: str) -> None:
 
 
 def _close_holes(session: DbConnection, table: str) -> tuple[int, int]:
-    """Stable and lowest id. Nobody is at work, so every missing id is dead: tombstones."""
+    """Stable and lowest id. No producer is running, so every missing id is dead: tombstones."""
     [(low, high)] = session.rows(f"SELECT MIN(id),MAX(id) FROM {table}")
     [(following,)] = session.rows(
         "SELECT AUTO_INCREMENT FROM information_schema.TABLES WHERE TABLE_SCHEMA=DATABASE() "

@@ -1,8 +1,8 @@
-"""Appends, put together across publishers: whoever comes while a statement is under way goes into
-the next one. Each caller is told after the commit.
+"""Group commit of appends: rows that arrive while a statement is running go into the next one.
+Each caller returns after the commit.
 
-A thread that finds nobody at work sends what waits, its own rows included, and hands over to the
-next one that waits; so a lone publisher waits for nobody, and a crowd shares round trips.
+A thread that finds no leader becomes the leader: it sends the waiting rows, its own included, and
+hands over to the next waiting thread. A single publisher never waits; many share round trips.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_ROWS: Final = 1000
 MAX_BYTES: Final = 1 << 20
 UNKNOWN: Final = (
     "the messages may have been stored: appending them again may store them twice, so give each "
-    "a message_id by which consumers can tell"
+    "a message_id by which consumers recognise it"
 )
 _ROW_BYTES: Final = 64  # quotes, commas and numbers of a row
 _IN_FLIGHT: Final = 2  # statements of one priority at a time
@@ -75,7 +75,7 @@ class PriorityAppender:
     """The appends of one priority of one topic. May be used from any thread.
 
     There are at most two leaders. Each sends one portion and makes another waiting thread the
-    leader, so nobody works for the others for long.
+    leader, so no thread works for the others for long.
     """
 
     def __init__(self, store: Callable[[Sequence[Values]], list[int]], max_bytes: int) -> None:
@@ -145,9 +145,9 @@ class PriorityAppender:
                 for order in orders:
                     self._flush([order])
         except BaseException:
-            # Interrupted, by the keyboard for example: nobody knows, so nothing is repeated.
-            told = EngineUnavailable(f"the process was interrupted while it appended; {UNKNOWN}")
-            self._settle(orders, None, told)
+            # Interrupted, for example by Ctrl-C: the outcome is unknown, nothing is repeated.
+            unknown = EngineUnavailable(f"the process was interrupted while it appended; {UNKNOWN}")
+            self._settle(orders, None, unknown)
             raise
         else:
             self._settle(orders, ids, None)

@@ -80,7 +80,7 @@ class BodyReader:
     def _complete(
         self, session: DbConnection, table: str, start: int, last: int
     ) -> list[tuple[Any, ...]]:
-        """Every id up to the stable one has a row, unless somebody deleted it by hand."""
+        """Every id up to the stable one has a row, unless it was deleted by hand."""
         sql = f"SELECT {SELECTED} FROM {table} WHERE id BETWEEN %s AND %s ORDER BY id"
         rows = session.rows(sql, (start, last))
         if len(rows) <= last - start:
@@ -88,7 +88,7 @@ class BodyReader:
             rows = session.rows(sql, (start, last))
         if len(rows) <= last - start:
             logger.warning(
-                "%s: %s of the ids %s to %s are not there; somebody or the retention has deleted "
+                "%s: %s of the ids %s to %s are missing; they were deleted by hand or by retention "
                 "them", table, last - start + 1 - len(rows), start, last,
             )  # fmt: skip
         return rows

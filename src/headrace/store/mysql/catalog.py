@@ -1,7 +1,7 @@
 """The topics of a database: made, found, deleted. Rows of `msg_topic` are the whitelist of names.
 
 DDL is not transactional: a topic is `making` until all its tables are there and `deleting` while
-they go, so that whoever comes after a crash knows what to finish.
+they go, so that the next process can finish after a crash.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class TopicCatalog:
             if found is not None and found.state == "ready":
                 return _same(found, spec, options)
             if found is not None:
-                self._drop(session, spec.name)  # somebody died in the middle
+                self._drop(session, spec.name)  # a process died in the middle
             _refuse_strangers(session, spec.name)
             if options.append_mode == "auto" and int(session.id_step) != 1:
                 raise BadTopicValue(

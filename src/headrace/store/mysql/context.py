@@ -81,14 +81,14 @@ class MySqlContext:
         return NoSuchTopic(f"there is no topic {topic!r} in {self.settings.place}")
 
     def missing_table(self, topic: str, fault: Fault) -> BrokerError:
-        """A table is missing: the topic was deleted, or somebody has dropped the table."""
+        """A table is missing: the topic was deleted, or the table was dropped by hand."""
         self.catalog.forget(topic)
         try:
             self.catalog.load(topic)
         except BrokerError as error:
             return error
         return StoreError(
-            f"topic {topic!r} in {self.settings.place} is damaged, somebody has dropped a table of "
+            f"topic {topic!r} in {self.settings.place} is damaged: a table was dropped: "
             f"it: {fault}; nothing was done. Bring the table back, or delete the topic"
         )
 

@@ -46,11 +46,11 @@ class Fault(Exception):
 
 
 def refusal(fault: Fault, place: str, unknown: str) -> BrokerError:
-    """What a caller is told. ``unknown`` says what may have been done when the connection ended."""
+    """Error for a caller. ``unknown``: what may have been done when the connection ended."""
     if fault.kind in (FaultKind.UNREACHABLE, FaultKind.DENIED):
-        told = EngineUnavailable(f"no connection to {place}: {fault}; nothing was done")
-        told.is_denied = fault.kind is FaultKind.DENIED
-        return told
+        error = EngineUnavailable(f"no connection to {place}: {fault}; nothing was done")
+        error.is_denied = fault.kind is FaultKind.DENIED
+        return error
     if fault.kind is FaultKind.READ_ONLY:
         return EngineUnavailable(f"{place} takes no changes at present: {fault}; nothing was done")
     if fault.kind is FaultKind.LOST:

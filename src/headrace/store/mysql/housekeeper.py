@@ -1,4 +1,4 @@
-"""The engine's own thread: heartbeat, retention, priorities that nobody reads.
+"""The engine's own thread: heartbeat, retention, priorities without readers.
 
 Retention of a topic is done by the one node that holds its lease. Nothing that matters depends on
 this thread: what it does not do today it does tomorrow.

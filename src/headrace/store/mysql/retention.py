@@ -1,4 +1,4 @@
-"""Removing old messages: first `low_id` is raised, so that nobody looks for them, then they go.
+"""Removes old messages: `low_id` is raised first, so that no reader looks for them.
 
 In batches of DELETE, or by dropping whole partitions of topics that have them.
 """
@@ -128,7 +128,7 @@ def _policy(
 
 
 def held(session: DbConnection, topic: CatalogTopic) -> dict[Priority, list[int]]:
-    """What nobody may remove: ranges that outside readers have pinned; when the topic keeps what
+    """What must not be removed: ranges that outside readers have pinned; when the topic keeps what
     is unread, everything behind the slowest reader."""
     found: dict[Priority, list[int]] = {priority: [] for priority in BY_URGENCY}
     cursors, claims = tables.cursors(topic.name), tables.claims(topic.name)

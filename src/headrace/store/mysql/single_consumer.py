@@ -68,7 +68,7 @@ def read(
         for priority, cursor in found.items()
     }
     late = {priority: at for priority, at in positions.items() if at > found[priority].offset}
-    if late:  # told once, not with every read
+    if late:  # logged once, not with every read
         _move(session, topic, reader, late)
     rows = _fill(session, topic, positions, bounds, batch, reader.min_share, bodies)
     messages = tuple(
@@ -170,7 +170,7 @@ def commit(
 
 
 def renew(session: DbConnection, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
-    """Nobody takes anything away from a consumer on its own; ClaimLost as for commit."""
+    """A consumer without a group cannot lose messages to others; ClaimLost as for commit."""
     found = {
         priority.label: one.epoch
         for priority, one in group_rows.find_cursors(session, topic, reader).items()

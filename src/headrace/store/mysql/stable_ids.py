@@ -208,11 +208,11 @@ class Fencer:
                 with self._pool.session() as session:
                     close_hole(session, topic, priority, hole)
             except (BrokerError, Fault) as error:
-                # Its owner is at work, or there is no connection: whoever reads notices it again.
+                # Its owner is at work, or there is no connection: the next reader notices it again.
                 logger.debug(
                     "hole %s of %s %s stays for now: %s", hole, topic, priority.label, error
                 )
-            except Exception:  # a driver may raise anything; without this thread nobody reads on
+            except Exception:  # a driver may raise anything; without this thread readers would stop
                 logger.exception("hole %s of %s %s stays for now", hole, topic, priority.label)
 
     def _next(self) -> tuple[tuple[str, Priority], Hole] | None:

@@ -1,4 +1,4 @@
-"""Rows put aside by many writers, then appended in one transaction, once per (query, batch).
+"""Rows staged by many writers, then appended in one transaction, once per (query, batch).
 
 For writers that repeat themselves after a crash, such as a Spark sink: that a batch was published
 is a row of the same transaction as its messages.
@@ -35,7 +35,7 @@ _PORTION: Final = 1023  # 1 + 2 + 4 + ... + 512
 
 
 def make_tables(session: DbConnection) -> None:
-    """Where batches are put aside; made when the first one is."""
+    """Table of staged batches; created with the first one."""
     for statement in _TABLES:
         session.run(statement)
 

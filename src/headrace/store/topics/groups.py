@@ -1,6 +1,6 @@
-"""Everybody who reads one topic: consumers on their own, and groups. No I/O, no clock.
+"""All readers of one topic: single consumers and groups. No I/O, no clock.
 
-The rules are those of the model; what is read comes from a Shelf, what has to be kept goes to
+The rules are those of the model; what is read comes from a `TopicLog`, what has to be kept goes to
 Notes. Every engine that keeps its messages itself uses this.
 """
 
@@ -63,10 +63,15 @@ class TopicGroups:
     """See store.topics.engine.TopicEngine for what each call promises."""
 
     def __init__(
-        self, uuid: str, shelf: TopicLog, notes: ProgressStore, boot: str, number: Callable[[], int]
+        self,
+        uuid: str,
+        topic_log: TopicLog,
+        notes: ProgressStore,
+        boot: str,
+        number: Callable[[], int],
     ) -> None:
         self._uuid = uuid
-        self._shelf = shelf
+        self._topic_log = topic_log
         self._notes = notes
         self._boot = boot  # claims from before this start are void
         self._number = number
@@ -87,11 +92,11 @@ class TopicGroups:
         self, reader: ConsumerSpec, name: str, batch: int, now: int, max_bytes: int
     ) -> Given:
         group = self._groups.get(name) or self._new_group(name, reader.start)
-        bounds = self._shelf.bounds()
+        bounds = self._topic_log.bounds()
         changed = group.bury(reader.max_attempts, now, bounds, batch)
         while True:
             plan = group.plan(batch, reader.min_share, now, bounds)
-            read = read_plan(self._shelf, plan, max_bytes)
+            read = read_plan(self._topic_log, plan, max_bytes)
             for span in read.unreadable:
                 changed.add(group.skip(span, now))
             if read.pieces or not read.unreadable:
@@ -105,10 +110,10 @@ class TopicGroups:
 
     def _read_alone(self, reader: ConsumerSpec, batch: int, max_bytes: int) -> Given:
         alone = self._alone.get(reader.token) or self._new_alone(reader.token, reader.start)
-        bounds = self._shelf.bounds()
+        bounds = self._topic_log.bounds()
         while True:
             plan = alone.plan(batch, reader.min_share, bounds)
-            read = read_plan(self._shelf, plan, max_bytes)
+            read = read_plan(self._topic_log, plan, max_bytes)
             for span in read.unreadable:
                 alone.skip(span)
             if read.pieces or not read.unreadable:
@@ -131,7 +136,7 @@ class TopicGroups:
             self._note(reader.group, group, group.commit(number, reader.token, now))
             return
         alone, stops = self._claimed_alone(reader.token, claim)
-        for partition in alone.commit(alone.epoch, stops, self._shelf.bounds()):
+        for partition in alone.commit(alone.epoch, stops, self._topic_log.bounds()):
             self._note_alone(reader.token, alone, partition)
 
     def nack(
@@ -169,16 +174,16 @@ class TopicGroups:
         positions: Mapping[Priority, int] | None = None,
         time_ms: int | None = None,
     ) -> None:
-        bounds = self._shelf.bounds()
+        bounds = self._topic_log.bounds()
         if (positions is None) == (time_ms is None):
             raise BadTopicValue("seek to either positions or a time")
         targets: dict[Partition, int] = {}
         for partition, bound in bounds.items():
             if time_ms is not None:
-                targets[partition] = self._shelf.offset_at(partition, time_ms)
+                targets[partition] = self._topic_log.offset_at(partition, time_ms)
             elif positions is not None and partition.priority in positions:
                 offset = _offset_after(
-                    positions[partition.priority], partition.index, self._shelf.queues
+                    positions[partition.priority], partition.index, self._topic_log.queues
                 )
                 if offset is not None:
                     targets[partition] = min(max(offset, bound.first), bound.end)
@@ -251,7 +256,7 @@ class TopicGroups:
         dead = [(one.due, place, one) for place, one in claims.retries.items() if one.dead]
         found: list[tuple[DeliveredEntries, str]] = []
         for _, (partition, offset), one in sorted(dead, key=lambda item: item[:2])[:limit]:
-            loaded, _ = self._shelf.load(partition, offset, offset + 1, READ_BYTES)
+            loaded, _ = self._topic_log.load(partition, offset, offset + 1, READ_BYTES)
             found += [
                 (DeliveredEntries(partition, one.attempts, *each), one.reason) for each in loaded
             ]
@@ -303,34 +308,34 @@ class TopicGroups:
     def _of_priority(self, priority: Priority) -> list[tuple[Partition, Bound]]:
         return [
             (partition, one)
-            for partition, one in self._shelf.bounds().items()
+            for partition, one in self._topic_log.bounds().items()
             if partition.priority == priority
         ]
 
     def _oldest(self, places: Iterable[Place]) -> int | None:
-        times = [self._shelf.time_at(partition, offset) for partition, offset in places]
+        times = [self._topic_log.time_at(partition, offset) for partition, offset in places]
         return min((time for time in times if time is not None), default=None)
 
     # -- beginning and noting --------------------------------------------------------------------
 
     def _new_group(self, name: str, start: str) -> GroupClaims:
         group = self._groups[name] = self._begun(GroupClaims(), start)
-        self._note(name, group, ProgressChanges({FIRST_PARTITION, *self._shelf.bounds()}))
+        self._note(name, group, ProgressChanges({FIRST_PARTITION, *self._topic_log.bounds()}))
         return group
 
     def _new_alone(self, token: str, start: str) -> ConsumerPositions:
         alone = self._alone[token] = self._begun_alone(ConsumerPositions(), start)
-        for partition in {FIRST_PARTITION, *self._shelf.bounds()}:
+        for partition in {FIRST_PARTITION, *self._topic_log.bounds()}:
             self._note_alone(token, alone, partition)
         return alone
 
     def _begun(self, group: GroupClaims, start: str) -> GroupClaims:
-        for partition, offset in _starts(self._shelf.bounds(), start).items():
+        for partition, offset in _starts(self._topic_log.bounds(), start).items():
             group.begin(partition, offset)
         return group
 
     def _begun_alone(self, alone: ConsumerPositions, start: str) -> ConsumerPositions:
-        alone.partitions.update(_starts(self._shelf.bounds(), start))
+        alone.partitions.update(_starts(self._topic_log.bounds(), start))
         return alone
 
     def _note(self, name: str, group: GroupClaims, changed: ProgressChanges) -> None:
@@ -366,7 +371,7 @@ class TopicGroups:
 
     def suspect(self) -> None:
         """After a restart: what groups have not done may have been handed out before."""
-        bounds = self._shelf.bounds()
+        bounds = self._topic_log.bounds()
         for group in self._groups.values():
             for partition, bound in bounds.items():
                 group.suspect(partition, bound.end)

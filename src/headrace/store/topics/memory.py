@@ -69,7 +69,7 @@ class _MemoryPartition:
 
 
 class _Topic:
-    """One topic, also the Shelf of its readers."""
+    """One topic, also the `TopicLog` of its readers."""
 
     def __init__(self, spec: TopicSpec, now: int, boot: str, number: Callable[[], int]) -> None:
         self.spec = spec

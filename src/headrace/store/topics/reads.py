@@ -60,7 +60,7 @@ class PlanResult(NamedTuple):
 
 
 def read_plan(
-    shelf: TopicLog, plan: Sequence[OffsetRange], max_bytes: int = READ_BYTES
+    topic_log: TopicLog, plan: Sequence[OffsetRange], max_bytes: int = READ_BYTES
 ) -> PlanResult:
     """Read the spans in order, until they are read or ``max_bytes`` are reached.
 
@@ -69,7 +69,7 @@ def read_plan(
     read = PlanResult([], [], [])
     left = max_bytes
     for span in plan:
-        pieces, stop = _read_span(shelf, span, left, at_least_one=not read.pieces)
+        pieces, stop = _read_span(topic_log, span, left, at_least_one=not read.pieces)
         if pieces:
             read.pieces.extend(pieces)
             read.spans.append(span._replace(stop=stop))
@@ -82,11 +82,11 @@ def read_plan(
 
 
 def _read_span(
-    shelf: TopicLog, span: OffsetRange, room: int, *, at_least_one: bool
+    topic_log: TopicLog, span: OffsetRange, room: int, *, at_least_one: bool
 ) -> tuple[list[DeliveredEntries], int]:
     """What fits into ``room``, and the offset behind it."""
     pieces: list[DeliveredEntries] = []
-    for piece in _pieces(shelf, span, room):
+    for piece in _pieces(topic_log, span, room):
         count = _fitting(piece.contents, room)
         if at_least_one and not pieces:
             count = max(1, count)
@@ -100,10 +100,10 @@ def _read_span(
     return pieces, span.stop
 
 
-def _pieces(shelf: TopicLog, span: OffsetRange, max_bytes: int) -> Iterator[DeliveredEntries]:
+def _pieces(topic_log: TopicLog, span: OffsetRange, max_bytes: int) -> Iterator[DeliveredEntries]:
     at = span.start
     while at < span.stop:
-        loaded, at = shelf.load(span.partition, at, span.stop, max_bytes)
+        loaded, at = topic_log.load(span.partition, at, span.stop, max_bytes)
         for one in loaded:
             yield DeliveredEntries(span.partition, span.attempts, *one)
 

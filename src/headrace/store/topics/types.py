@@ -20,7 +20,7 @@ NO_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """What somebody asks for when declaring a topic."""
+    """The settings of a topic in a declaration."""
 
     name: str
     queues: int = 1
@@ -51,7 +51,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic as it is. ``uuid`` tells it from a later one of the same name."""
+    """A topic as it is. ``uuid`` differs from that of a later topic with the same name."""
 
     name: str
     uuid: str

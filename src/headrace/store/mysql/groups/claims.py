@@ -2,7 +2,7 @@
 
 Claims of one group are made one after the other (its rows in `msg_c` are locked), so no range is
 given twice. A commit ends the rows of the claim if they still carry the token and the epoch they
-were given with, and their lease is not over: whoever was too slow is refused.
+were given with, and their lease is not over: a member that was too slow is refused.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def take(
             for priority in BY_URGENCY
         }
         late = {priority: at for priority, at in starts.items() if at > heads[priority].claimed}
-        _move_heads(session, topic, reader, late)  # told once, not with every read
+        _move_heads(session, topic, reader, late)  # logged once, not with every read
         work = {
             priority: ClaimableWork(
                 starts[priority],
@@ -135,7 +135,7 @@ def _past_dead_ids(
 
 @dataclass(slots=True)
 class _ReclaimableRanges:
-    """What there is to hand out again, what of it somebody has set aside, and free rows."""
+    """What there is to hand out again, what was nacked of it, and free rows."""
 
     expired: dict[Priority, list[ExpiredRange]] = field(
         default_factory=lambda: {priority: [] for priority in Priority}
@@ -309,7 +309,7 @@ def _messages(
     taken: list[ClaimedRange],
     bodies: BodyReader,
 ) -> list[StoredMessage]:
-    """The messages of ranges; ranges that are too much for one batch are given back."""
+    """The messages of ranges; ranges that do not fit in one batch are released."""
     found: list[StoredMessage] = []
     unread: list[tuple[ClaimedRange, int]] = []
     for claimed in tuple(taken):

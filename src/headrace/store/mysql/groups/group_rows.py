@@ -1,4 +1,4 @@
-"""Rows of `msg_l`, the ranges that are out: written, renewed and ended by whoever holds them.
+"""Rows of `msg_l`, the ranges that are out: written, renewed and ended by their members.
 
 A range that is done leaves its row behind, empty (``end_id`` 0), for the next one. Deleted rows
 would stay in the way of every read while some old transaction is open on the server; and nothing
@@ -21,7 +21,7 @@ from headrace.store.mysql.tables import NOW
 from headrace.store.topics.types import LATEST, ConsumerSpec
 
 KIND: Final = "group"
-# Token and lease stay: they tell who was at work lately.
+# Token and lease stay: they show recent members.
 FREE: Final = "start_id=0, end_id=0, epoch=epoch+1, nacked=NULL"
 _COLUMNS: Final = "group_id,priority,start_id,end_id,token,epoch,attempts,lease_until_ms,nacked"
 _PLACES: Final = f"%s,%s,%s,%s,%s,%s,%s,{NOW}+%s,%s)"
@@ -97,7 +97,7 @@ def _row(reader: ConsumerSpec, one: NewClaimRow, epoch: int) -> list[object]:
 
 def trim(session: DbConnection, topic: str) -> int:
     """Remove rows that were needed once, by thousands of messages tried again one by one: every
-    read of the group would look at them for ever. How many went."""
+    read of the group would scan them. Returns how many were deleted."""
     table = tables.claims(topic)
     gone = 0
     for (group,) in session.rows(
@@ -127,7 +127,7 @@ def end(session: DbConnection, topic: str, reader: ConsumerSpec, ranges: Sequenc
 
 
 def renew(session: DbConnection, topic: str, reader: ConsumerSpec, ranges: Sequence[Key]) -> None:
-    """Also of a lease that is over, as long as nobody else has the messages."""
+    """Also of a lease that is over, while no other member has the messages."""
     with session.transaction():
         count = session.run(
             f"UPDATE {tables.claims(topic)} FORCE INDEX (PRIMARY) SET lease_until_ms={NOW}+%s "

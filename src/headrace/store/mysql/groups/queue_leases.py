@@ -97,7 +97,7 @@ def lease(
     queue: int,
     bounds: Bounds,
 ) -> QueueLease | None:
-    """The queue, when nobody else holds it."""
+    """The queue, if no other member holds it."""
     if reader.group is None:
         raise BadTopicValue("queues are leased by members of a group")
     row = (reader.group, queue, priority.label)
@@ -152,7 +152,7 @@ def commit(
 
 
 def release(session: DbConnection, topic: str, held: QueueLease) -> None:
-    """Somebody else may have it at once."""
+    """Another member may take it at once."""
     session.run(
         f"UPDATE {tables.cursors(topic)} SET owner=NULL, lease_until_ms=0 WHERE {_THIS} "
         "AND owner=%s AND epoch=%s",

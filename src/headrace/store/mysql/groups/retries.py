@@ -33,7 +33,7 @@ def nack(
 ) -> None:
     """Out of the claim and into `msg_r`, in one transaction.
 
-    The claim remembers them: whoever takes it over must not hand them out a second time.
+    The claim remembers them: the member that takes it over must not deliver them twice.
     """
     with session.transaction():
         held = _ClaimContents(group_rows.locked(session, topic, reader, keys))
