@@ -34,7 +34,7 @@ from headrace.server.listener import (
 )
 from headrace.server.native import handlers as native_handlers
 from headrace.server.native import session as native
-from headrace.server.remoting.listener import RemotingListener as RemotingDoor
+from headrace.server.remoting.listener import RemotingListener
 from headrace.server.storage_setup import BrokerStorage
 from headrace.server.tls import Certificates, TlsFiles
 from headrace.server.topic_engines import TopicEngines
@@ -48,7 +48,7 @@ _SHOWN = {"native_tls": "natives"}
 
 
 class Server:
-    """A broker with its front doors open. Startable in a test, on free ports."""
+    """A broker with its listeners. Startable in a test, on free ports."""
 
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
         self.config = config
@@ -61,7 +61,7 @@ class Server:
         self._fetches: FetchPool | None = None
         self._engines: TopicEngines | None = None
         self.http: HttpListener | None = None
-        self.remoting: RemotingDoor | None = None
+        self.remoting: RemotingListener | None = None
         self.failure: Exception | None = None
         self.certificates: Certificates | None = None
         self.stopped = asyncio.Event()  # set when the broker has to end by itself
@@ -169,7 +169,7 @@ class Server:
         """Both ports answer everything; clients expect to find two."""
         assert self.broker is not None
         config = self.config
-        self.remoting = RemotingDoor(self.broker, config, self._transports, self.certificates)
+        self.remoting = RemotingListener(self.broker, config, self._transports, self.certificates)
         if config.namesrv:
             self.ports["namesrv"] = self.remoting.listen("namesrv", config.namesrv_port)
         self.ports["remoting"] = self.remoting.listen("remoting", config.remoting_port)
@@ -204,7 +204,7 @@ class Server:
             self.certificates.reload()
 
     def _storage_failed(self, error: Exception) -> None:
-        """Nothing can be promised any more: tell everybody, and end."""
+        """Storage has failed: close every connection with the reason, and stop."""
         self.failure = error
         assert self.broker is not None
         for connection in tuple(self.broker.connections):
@@ -217,14 +217,14 @@ class Server:
                 helper.close()
 
     async def stop(self) -> None:
-        """Close the doors, tell everybody, wait a little, leave."""
+        """Close listeners and connections, wait a little for clients, close the storage."""
         for listener in self._listeners:
             listener.close()
         if self.certificates is not None:
             self.certificates.close()
-        for door in (self.remoting, self.http):
-            if door is not None:
-                await door.close()
+        for opened in (self.remoting, self.http):
+            if opened is not None:
+                await opened.close()
         broker = self.broker
         if broker is None:
             return
@@ -285,7 +285,7 @@ async def _serve(config: Config, started: float) -> int:
         loop.add_signal_handler(signal.SIGHUP, stop.set)
     try:
         await server.start()
-        # What lives now lives for ever; a collection should not walk it again and again.
+        # These objects live as long as the process: collections need not visit them again.
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 50, 100)

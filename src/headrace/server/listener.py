@@ -69,7 +69,7 @@ class HandshakeLimiter:
         self._unsaid = 0
 
     def log_refusal(self, who: str, why: str = "too many without login") -> None:
-        """Log that somebody was turned away; of a flood only now and then, with its size."""
+        """Log a refused connection; of many, one line per interval, with their number."""
         now = time.monotonic()
         if now < self._quiet_until:
             self._unsaid += 1
@@ -92,7 +92,7 @@ class HandshakeLimiter:
         return True
 
     def keep(self, address: str, peer: object) -> None:
-        """The peer is not dropped any more."""
+        """Do not drop this connection to make room."""
         if peer in self._waiting.get(address, ()):
             self._waiting[address][peer] = None
 
@@ -170,7 +170,7 @@ class ServerTransport(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transports.discard(self)
         self.authenticated()
-        self.opened()  # nor will it ever be: nobody waits for it any more
+        self.opened()  # cancels the deadline of the handshake
         if self._session is not None:
             self._session.lost()
             self._session = None

@@ -42,7 +42,7 @@ class TlsFiles(NamedTuple):
         return context
 
     def stamps(self) -> list[tuple[int, int, int] | None]:
-        """What tells that a file is another one now."""
+        """Time, size and inode of each file: they differ when a file was replaced."""
         return [_stamp(path) for path in (self.cert, self.key, self.ca) if path is not None]
 
 

@@ -145,7 +145,7 @@ def _sha256_hash(password: str) -> str:
 
 
 def test_a_user_cannot_delete_itself(api: Api) -> None:
-    assert "nobody deletes" in api.delete("/api/users/guest", 400)["reason"]
+    assert "delete it as another administrator" in api.delete("/api/users/guest", 400)["reason"]
 
 
 def test_limits_of_vhosts_hold(api: Api, managed: RunningBroker, name: Namer) -> None:

@@ -1,7 +1,7 @@
 """The beginning of an AMQP connection: protocol header, login, tuning, vhost.
 
-Before the vhost is open the peer is nobody: small frames, little time, and no reply beyond what the
-protocol demands.
+Before the vhost is open the client is unknown: small frames, little time, and no reply beyond what
+the protocol demands.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Handshake:
             self._open(method)
 
     def refuse(self, error: BrokerError) -> None:
-        """End it. Only peers that asked for it are told why a login failed."""
+        """Close. Only clients with the capability get the reason of a failed login."""
         if self._refused:
             return
         self._refused = True
@@ -135,10 +135,10 @@ class Handshake:
         # One line per lock is written where it is made: a flood of guesses must not fill the log.
         level = logging.DEBUG if isinstance(error, LoginLocked) else logging.WARNING
         logger.log(level, "connection %s refused: %s", session.transport.name, error)
-        tell = isinstance(error, NotAllowed) or (
+        with_reason = isinstance(error, NotAllowed) or (
             isinstance(error, LoginRefused) and self._wants("authentication_failure_close")
         )
-        if tell:
+        if with_reason:
             session.close(error, (10, 40) if isinstance(error, NotAllowed) else (0, 0))
         elif isinstance(error, LoginRefused):
             session.transport.abort()

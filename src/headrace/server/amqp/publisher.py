@@ -148,7 +148,7 @@ class Publisher:
     def _groups(self, channel: Channel, stretch: list[Event]) -> dict[bytes, ResolvedRoute] | None:
         """Routes by key, if the runs may be joined by key; None if their order matters.
 
-        It does not when no queue is reached by two of the keys and nobody counts the publishes.
+        It does not when no queue is reached by two of the keys and no confirms are counted.
         """
         if channel.transaction is not None or channel.confirms is not None:
             return None

@@ -195,7 +195,7 @@ class Session(BaseSession):
     # -- errors ---------------------------------------------------------------------------------
 
     def _fail(self, error: BrokerError, number: int, ids: tuple[int, int]) -> None:
-        """Tell the peer what went wrong: on the channel if that is enough."""
+        """Report an error to the client: on the channel if that is enough."""
         channel = self.channels.get(number)
         if isinstance(error, ChannelError) and channel is not None:
             self.close_channel(channel, error, ids)
@@ -254,7 +254,7 @@ class Session(BaseSession):
         self.send_bytes(m.method_frame(channel, method))
 
     def notify(self, channel: int, method: m.Method) -> None:
-        """Tell the peer something that it did not ask for."""
+        """Send a method that is no reply to a request."""
         if self.notices is None:
             self.send(channel, method)
         else:

@@ -1,1 +1,1 @@
-"""The HTTP door: the management API in RabbitMQ's shape, metrics, and the page."""
+"""HTTP: the management API in RabbitMQ's shape, metrics, and the page."""

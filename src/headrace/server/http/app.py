@@ -31,7 +31,7 @@ from headrace.server.http.router import ApiRoute, values_of
 logger = logging.getLogger(__name__)
 
 BODY_SECONDS = 30.0
-STRANGERS_BODY = 8192  # bytes, of somebody who is not logged in
+ANONYMOUS_BODY = 8192  # bytes of a body without a login
 SENT_AT_ONCE = 1 << 20  # bytes of an answer
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
@@ -162,7 +162,7 @@ class Application:
     def _limit(self, route: ApiRoute) -> int:
         config = self._management.config
         if route.rule.tag is None:
-            return STRANGERS_BODY
+            return ANONYMOUS_BODY
         return min(config.http_max_body, route.largest(config))
 
 

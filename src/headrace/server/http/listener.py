@@ -49,7 +49,7 @@ class HttpListener:
 
     def open(self) -> None:
         """Begin to answer as soon as everything is imported."""
-        self._opening = asyncio.get_running_loop().create_task(self._open(), name="http-door")
+        self._opening = asyncio.get_running_loop().create_task(self._open(), name="http-listener")
 
     async def opened(self) -> None:
         """Return when requests are answered."""
@@ -60,7 +60,7 @@ class HttpListener:
         try:
             await self._assemble()
         except Exception:
-            # The broker goes on without; callers must hear a refusal instead of waiting for ever.
+            # The broker goes on without; clients must be refused instead of left waiting.
             logger.exception("HTTP is not served: it could not be set up")
             self._close_sockets()
             raise

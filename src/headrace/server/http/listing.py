@@ -49,7 +49,7 @@ class ListColumns(Generic[T]):
     ) -> None:
         self.groups = groups
         self._single = dict(columns)
-        self._optional = frozenset(optional)  # left out when there is nothing to tell
+        self._optional = frozenset(optional)  # left out when the value is None
 
     def column(self, name: str) -> Callable[[T], object] | None:
         """How to get at one column."""

@@ -69,7 +69,7 @@ class Sampler:
             await asyncio.sleep(EVERY_SECONDS)
 
     def watch(self) -> None:
-        """Somebody looks at single things."""
+        """A client asks for rates of single objects: keep their history."""
         self._watched_until = self._now() + WATCHED_SECONDS
 
     def history(self, thing: object) -> History:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Values = tuple[int, ...]
 
-# What a queue tells of its messages; the first ones are also told of vhosts and the broker.
+# Counters of messages per queue; vhosts and the broker have them too.
 _FATE = ("deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "ack", "redeliver",
          "deliver_get")  # fmt: skip
 QUEUE_LENGTHS = ("messages", "messages_ready", "messages_unacknowledged")

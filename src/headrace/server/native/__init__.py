@@ -1,1 +1,1 @@
-"""The native protocol's front door: session (bytes), handshake, channel, handlers per operation."""
+"""The native protocol: session (bytes), handshake, channel, handlers per operation."""

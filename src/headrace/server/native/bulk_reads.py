@@ -164,7 +164,7 @@ def _fetch(session: Session, channel: Channel, request: Request, is_second: bool
 def _locate(session: Session, channel: Channel, request: Request) -> None:
     """The same for a reader on this machine that may open our files: it needs no help then.
 
-    It is told names only; whether it may read them is for the system to say.
+    It gets names only; file permissions decide whether it may read them.
     """
     if not is_loopback(session.transport.peer_host):
         raise Unsupported("files are named only to readers on the broker's own machine")
@@ -180,7 +180,7 @@ def _locate(session: Session, channel: Channel, request: Request) -> None:
 
 
 def _file(file: SegmentFile) -> list[object]:
-    """A file's name, and what tells it from another of that name."""
+    """Path, device and inode of a file, which tell it from another of that name."""
     with file.lent() as fd:
         known = os.fstat(fd)
         return [os.readlink(f"/proc/self/fd/{fd}"), known.st_dev, known.st_ino]

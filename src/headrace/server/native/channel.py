@@ -109,7 +109,7 @@ class Channel(BaseChannel):
         return name
 
     def deliver_reply(self, batch: PublishedRun) -> None:
-        """An answer to this channel's direct reply-to address; nobody holds it any more."""
+        """An answer to this channel's direct reply-to address; no queue has it any more."""
         address = self.reply_address
         if address is None or self.closing:
             return

@@ -1,6 +1,6 @@
 """The beginning of a native connection: the hello, which must be the first frame.
 
-Before it is answered the peer is nobody: small frames and little time.
+Before the reply the client is unknown: small frames and little time.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class Session(BaseSession):
     # -- errors ---------------------------------------------------------------------------------
 
     def _fail(self, kind: int, rid: object, ch: object, error: BrokerError) -> None:
-        """Tell the peer what went wrong; some errors end the connection."""
+        """Report an error to the client; some end the connection."""
         if self.vhost is None or ends_connection(error):
             self._end(kind, error, rid, ch)
         else:

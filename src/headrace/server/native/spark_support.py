@@ -67,7 +67,7 @@ def _unpin(session: Session, channel: Channel, request: Request) -> None:
 
 
 def _stage(session: Session, channel: Channel, request: Request) -> None:
-    """Only the right to write is checked: what is wrong with a message is told at publication."""
+    """Only the right to write is checked: an invalid message is refused at publication."""
     query, batch, attempt = request.name("query"), _batch(request), request.name("attempt")
     messages = request.maps("messages")
     if not messages:  # nothing that a right could be asked for

@@ -125,7 +125,7 @@ def _read(session: Session, channel: Channel, request: Request) -> None:
         messages = [values.message_fields(row) for row in read.messages]
         return {"messages": messages, "claim": read.claim}
 
-    tell = answer_with(session, channel, request, fields)
+    respond = answer_with(session, channel, request, fields)
     mark = object()
     answered = False
 
@@ -133,7 +133,7 @@ def _read(session: Session, channel: Channel, request: Request) -> None:
         nonlocal answered
         answered = True
         channel.waiting.pop(mark, None)
-        tell(answer)
+        respond(answer)
 
     cancel = engine.read(name, reader, batch, wait_ms, then)
     if not answered:

@@ -1,6 +1,6 @@
 """The properties of a message: whole, field by field, or one field straight from the wire.
 
-Never decodes what nobody asked for: header values stay as the bytes which the publisher sent
+Decodes only the requested fields: header values stay as the bytes which the publisher sent
 until someone reads them, and the scanners step over all other fields.
 
 Header payload:  class u16 | weight u16 | body size u64 | flags u16 | the values, in flag order

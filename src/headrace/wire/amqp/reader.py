@@ -362,7 +362,7 @@ class Reader:
         """Whether a frame above the limit is taken all the same.
 
         Some clients fill a body frame up to frame_max and forget the eight bytes around it.
-        RabbitMQ bears with them, and so do we: bodies are cut anew before they go out.
+        RabbitMQ accepts them, and so do we: bodies are split again before they are sent.
         """
         return kind == 3 and size <= self.frame_max
 
@@ -446,7 +446,7 @@ class Reader:
         part.too_large = body > self.max_message
         part.parts.append(frame)
         if part.too_large:
-            # Told at once, so that the peer does not send it all first; bodies are thrown away.
+            # Reported at once, so that the client does not send all of it; bodies are dropped.
             error = PreconditionFailed(
                 f"message size {body} is larger than configured max size {self.max_message} "
                 "(setting max_message_size)"

@@ -73,7 +73,7 @@ def check_table(data: bytes, offset: int, end: int) -> int:
     """Walk the table at ``offset`` without decoding it; return the offset behind it.
 
     On the path of every message with headers, hence the loop without calls. Nested tables and
-    arrays are walked too, so that nobody receives what cannot be decoded.
+    arrays are walked too, so that no consumer receives what cannot be decoded.
     """
     start, stop = _sized(data, offset, end)
     nested = [(start, stop, True, 0)]

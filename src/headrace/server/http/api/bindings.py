@@ -33,7 +33,7 @@ class Listed(NamedTuple):
 
 
 def properties_key(key: str, arguments: Mapping[str, object]) -> str:
-    """What tells the bindings of one pair apart: the key, and a short hash of the arguments."""
+    """Identifies a binding among those of one pair: the key, and a short hash of the arguments."""
     text = quote_plus(key, safe="-_.", encoding="utf-8", errors="surrogateescape")
     if not arguments:
         return text or "~"

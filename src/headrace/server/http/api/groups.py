@@ -142,7 +142,7 @@ ROUTES = (
     ApiRoute("GET", "/api/groups/{vhost}", _groups, SEES_VHOST, "Groups of a vhost"),
     ApiRoute("GET", _GROUPS, _of_topic, ENTERS_VHOST, "Groups of a topic"),
     ApiRoute("POST", _GROUP + "/seek", _seek, ENTERS_VHOST,
-          "Set a group to the beginning, the end, a time or a position per lane",
+          "Reset the offsets of a group: earliest, latest, a time or a position per lane",
           {"to": "string", "time_ms": "integer", "positions": "object"}),
-    ApiRoute("DELETE", _GROUP, _delete, ENTERS_VHOST, "Forget a group and its positions"),
+    ApiRoute("DELETE", _GROUP, _delete, ENTERS_VHOST, "Delete a group and its positions"),
 )  # fmt: skip

@@ -150,7 +150,7 @@ async def _auth(call: ApiRequest) -> Reply:
 
 ROUTES = (
     ApiRoute("GET", "/api/overview", _overview, MANAGEMENT, "The broker as a whole"),
-    ApiRoute("GET", "/api/cluster-name", _cluster_name, MANAGEMENT, "The name clients are told"),
+    ApiRoute("GET", "/api/cluster-name", _cluster_name, MANAGEMENT, "Name of the cluster"),
     ApiRoute("PUT", "/api/cluster-name", _set_cluster_name, ADMINISTRATOR,
           "Rename, until the next start", {"name": "string"}),
     ApiRoute("GET", "/api/whoami", _whoami, MANAGEMENT, "The user who asks"),

@@ -1,4 +1,4 @@
-"""/api/parameters and /api/global-parameters: values that are kept for whoever wants them."""
+"""/api/parameters and /api/global-parameters: named values that tools and plugins read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def _set(call: ApiRequest) -> Reply:
     if call.params["component"] == OPERATOR_POLICY:
         raise replies.bad_request("set it with PUT /api/operator-policies/VHOST/NAME")
     if call.params["component"] == "vhost-limits":
-        # Kept as a mere value it would limit nothing until somebody imports it.
+        # Kept as a mere value it would limit nothing until it is imported.
         raise replies.bad_request("limits are set with PUT /api/vhost-limits/VHOST/NAME")
     new = call.broker.parameters.set(
         call.vhost.name, call.params["component"], call.name, call.json()["value"]

@@ -15,7 +15,7 @@ async def _pipelines(call: ApiRequest) -> Reply:
     found: list[Row] = []
     for vhost in call.visible_vhosts():
         now = vhost.clock.now_ms()
-        for one in sorted(vhost.pipelines, key=lambda told: told.name):
+        for one in sorted(vhost.pipelines, key=lambda status: status.name):
             known: Row = {name: one.state.get(name) for name in _NAMES}
             known |= {"name": one.name, "vhost": vhost.name, "silent_ms": now - one.at_ms}
             found.append(known | {"queries": one.queries(now)})

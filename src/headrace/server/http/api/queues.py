@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class QueueColumns:
-    """What is told of a queue, with rates over the windows that were asked for."""
+    """Columns of a queue, with rates over the requested windows."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class QueueColumns:
     def _message_stats(self, queue: Queue) -> object:
         values = stats.queue_values(queue)
         if not any(values[len(stats.QUEUE_LENGTHS) :]):
-            return None  # as in RabbitMQ: nothing happened, nothing is told
+            return None  # as in RabbitMQ: no counters without messages
         history = self._history(queue)
         return with_details(stats.QUEUE, stats.QUEUE_MESSAGES, values, history, self._rates)
 
@@ -150,16 +150,16 @@ def consumer_columns(queue: Queue) -> Row:
     count = len(queue.consumers)
     if not count:
         return _NO_CONSUMERS
-    everybody = list(queue.consumers)
-    # The share of consumers that could take a message now: 1.0 means that nobody is the brake.
-    free = [one for one in everybody
+    consumers = list(queue.consumers)
+    # The share of consumers that could take a message now; at 1.0 they do not limit the queue.
+    free = [one for one in consumers
             if one.no_ack or not one.prefetch or one.unacked < one.prefetch]  # fmt: skip
     active = queue.consumers.active if queue.settings.single_active_consumer else None
     return {
         "consumers": count,
         "consumer_capacity": len(free) / count,
         "consumer_utilisation": len(free) / count,
-        "exclusive_consumer_tag": next((one.tag for one in everybody if one.exclusive), None),
+        "exclusive_consumer_tag": next((one.tag for one in consumers if one.exclusive), None),
         "single_active_consumer_tag": active.tag if active is not None else None,
     }
 

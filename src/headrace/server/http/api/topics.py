@@ -102,7 +102,7 @@ ROUTES = (
     ApiRoute("GET", "/api/topics", _topics, MANAGEMENT, "All topics with their lanes"),
     ApiRoute("GET", "/api/topics/{vhost}", _topics, SEES_VHOST, "Topics of a vhost"),
     ApiRoute("GET", _TOPIC, _topic, ENTERS_VHOST, "One topic with its groups"),
-    ApiRoute("PUT", _TOPIC, _declare, ENTERS_VHOST, "Make a topic",
+    ApiRoute("PUT", _TOPIC, _declare, ENTERS_VHOST, "Create a topic",
           {"queues": "integer", "engine": "string", "retention_ms": "integer",
            "retention_bytes": "integer"}),
     ApiRoute("DELETE", _TOPIC, _delete, ENTERS_VHOST, "Delete a topic"),

@@ -73,13 +73,13 @@ async def _put(call: ApiRequest) -> Reply:
 
 
 async def _set_secret(call: ApiRequest) -> Reply:
-    """For RocketMQ clients. Without one given, one is made, and told this once."""
+    """Secret for RocketMQ clients; one that is generated is shown in this reply only."""
     name = _account(call).name
     given = call.value("secret", str, None)
     secret = token_urlsafe(SECRET_BYTES) if given is None else given
     call.broker.users.set_secret(name, secret)
-    told = {"access_key": name} if given is not None else {"access_key": name, "secret": secret}
-    return replies.data(told)
+    shown = {"access_key": name} if given is not None else {"access_key": name, "secret": secret}
+    return replies.data(shown)
 
 
 async def _clear_secret(call: ApiRequest) -> Reply:
@@ -89,7 +89,11 @@ async def _clear_secret(call: ApiRequest) -> Reply:
 
 def _not_oneself(call: ApiRequest, name: str) -> None:
     if name == call.user.name:
-        raise HttpRefused("nobody deletes the user they are logged in as", 400, "bad_request")
+        raise HttpRefused(
+            f"you are logged in as user '{name}': delete it as another administrator",
+            400,
+            "bad_request",
+        )
 
 
 async def _delete(call: ApiRequest) -> Reply:

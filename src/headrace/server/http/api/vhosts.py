@@ -87,7 +87,7 @@ async def _put(call: ApiRequest) -> Reply:
     if described:
         broker.parameters.describe_vhost(name, described)
     if new:
-        # As RabbitMQ does: whoever makes a vhost over HTTP may use it.
+        # As RabbitMQ does: the user who creates a vhost over HTTP gets all permissions in it.
         broker.users.set_permissions(call.user.name, name, ".*", ".*", ".*")
     return replies.created(new=new)
 

@@ -1,4 +1,4 @@
-"""What /metrics tells of the whole broker: under RabbitMQ's names where it has one."""
+"""Metric families of the whole broker, for /metrics: under RabbitMQ's names where it has one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """/metrics for Prometheus: sums by default, single queues and connections on request.
 
-Numbers are read when somebody asks and turned into text in a thread, so that a broker with many
+Numbers are read per request and turned into text in a thread, so that a broker with many
 queues goes on while they are written.
 """
 

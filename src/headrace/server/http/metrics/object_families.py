@@ -1,4 +1,4 @@
-"""What /metrics/per-object tells of single queues, connections and channels.
+"""Metric families of single queues, connections and channels, for /metrics/per-object.
 
 There may be 10,000 queues with 20 numbers each. The text is therefore made here, line by line and
 in a thread, and not by the library, which would take ten times as long for it.

@@ -29,7 +29,7 @@ class DetachedChannel:
         return 0
 
     def deliver(self, consumer: Consumer, run: Run) -> None:
-        raise AssertionError("nothing is delivered to somebody who did not subscribe")
+        raise AssertionError("a detached channel has no subscription to deliver to")
 
     def cancelled(self, consumer: Consumer) -> None:
         pass

@@ -1,4 +1,4 @@
-"""GET /api/queues/V/Q/events: what became of one message, as the topic `$events` tells it."""
+"""GET /api/queues/V/Q/events: history of one message, from the topic `$events`."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ READ_BYTES = 1 << 20
 
 
 def _fates(queue: Queue, offset: int, loaded: LoadedEntries) -> Iterator[tuple[int, Row]]:
-    """Entries that tell of this message: most are of other queues and are not even parsed."""
+    """Events of this message: most are of other queues and are not even parsed."""
     key = queue.name[:255]
     for content in loaded.contents:
         entry = decode_entry(content)
         if entry.key != key:
             continue
-        told = json.loads(entry.body)
-        if told["uuid"] != queue.uuid:
+        event = json.loads(entry.body)
+        if event["uuid"] != queue.uuid:
             continue  # of another queue that had this name
-        for one in told["ranges"]:
+        for one in event["ranges"]:
             if one["first"] <= offset <= one["last"]:
-                at = told["time"]
-                yield at, {"kind": told["kind"], "time": at, "consumer": one["consumer"]}
+                at = event["time"]
+                yield at, {"kind": event["kind"], "time": at, "consumer": one["consumer"]}
 
 
 async def _look(
     topic: LogTopic, queue: Queue, offset: int, since_ms: int
 ) -> tuple[list[Row], bool]:
-    """What is told of the message, oldest first, and whether all of the topic was looked at."""
+    """Events of the message, oldest first, and whether the whole topic was read."""
     found: list[tuple[int, Row]] = []
     looked = 0
     for track, bound in topic.bounds().items():

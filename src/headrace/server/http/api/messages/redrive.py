@@ -117,7 +117,7 @@ def _edited(content: bytes, edit: Mapping[str, Any] | None, *, drop_history: boo
 
 
 def _check_author(call: ApiRequest, before: bytes, content: bytes) -> None:
-    """A message keeps the user who sent it; an edit may name the editor, and nobody else."""
+    """A message keeps the user who sent it; an edit may name the editor only."""
     name = user_id(content)
     if name is None or name in (call.user.name, user_id(before)):
         return
@@ -188,7 +188,7 @@ def _cause(call: ApiRequest, source: Queue) -> _DeathFilter | None:
 
 
 class _HeadScan:
-    """Messages from the head that fit; the others wait aside and go back to their places."""
+    """Messages from the head that fit; the others return to their places."""
 
     def __init__(self, source: Queue, cause: _DeathFilter | None) -> None:
         self._source = source
@@ -246,7 +246,7 @@ async def _moved(
             _check_author(call, taken.run.contents[0], content)
             at = await _move_one(source, taken, to, content)
         except BrokerError as error:
-            source.requeue([taken])  # it was taken: without this nobody would get it again
+            source.requeue([taken])  # it was taken: without this it would be lost
             if not moved:
                 raise
             await until_durable(call.broker, position)
