@@ -36,7 +36,7 @@ def run(
 
 
 def test_a_topic_from_making_to_deleting(run: Run, tmp_path: Path) -> None:
-    assert run("topic", "create", "orders") == "topic orders is there, in engine mysql\n"
+    assert run("topic", "create", "orders") == "created topic orders in engine mysql\n"
     told = run("topic", "append", "orders", "hello", "--priority", "high", "--key", "order-1")
     assert told == "appended 1 message to orders (high), the last one has id 1\n"
     lines = tmp_path / "lines"
@@ -55,7 +55,7 @@ def test_a_topic_from_making_to_deleting(run: Run, tmp_path: Path) -> None:
     assert [one["body"] for one in rest] == ["b", "c"]
     assert rest[0]["source_ip"] == "2001:db8::1"
     assert run("topic", "read", "orders") == ""
-    assert "Say --yes" in run("topic", "delete", "orders", code=2)
+    assert "pass --yes" in run("topic", "delete", "orders", code=2)
     run("topic", "delete", "orders", "--yes")
     assert "no topic 'orders'" in run("topic", "describe", "orders", code=1)
 
@@ -98,13 +98,13 @@ def test_refusals_are_reported_in_one_line(run: Run, args: tuple[str, ...], said
 
 def test_wrong_usage(run: Run) -> None:
     assert "choose one of" in run("topic", "list", "--store", "mysql://x/y", "--url", "z", code=2)
-    assert "wanted mysql://" in run("topic", "list", "--store", "postgres://secret@x/y", code=2)
+    assert "expected mysql://" in run("topic", "list", "--store", "postgres://secret@x/y", code=2)
     run("topic", "create", "t")
     run("topic", "read", "t", "--group", "g")
-    assert "say where to" in run("group", "reset", "t", "g", code=2)
-    assert "is no time" in run("group", "reset", "t", "g", "--time", "noon", code=2)
+    assert "pass one of --to" in run("group", "reset", "t", "g", code=2)
+    assert "is not a time" in run("group", "reset", "t", "g", "--time", "noon", code=2)
     assert "like high=17" in run("group", "reset", "t", "g", "--offset", "17", code=2)
-    assert "Say --yes" in run("group", "reset", "t", "g", "--to", "latest", code=2)
+    assert "pass --yes" in run("group", "reset", "t", "g", "--to", "latest", code=2)
 
 
 @pytest.mark.parametrize("form", [("--lines",), ("--json",), ()])
