@@ -103,7 +103,7 @@ def test_wrong_usage(run: Run) -> None:
     run("topic", "read", "t", "--group", "g")
     assert "pass one of --to" in run("group", "reset", "t", "g", code=2)
     assert "is not a time" in run("group", "reset", "t", "g", "--time", "noon", code=2)
-    assert "like high=17" in run("group", "reset", "t", "g", "--offset", "17", code=2)
+    assert "for example high=17" in run("group", "reset", "t", "g", "--offset", "17", code=2)
     assert "pass --yes" in run("group", "reset", "t", "g", "--to", "latest", code=2)
 
 
