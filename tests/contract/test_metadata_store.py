@@ -109,21 +109,21 @@ KINDS: dict[str, tuple[Row, Row]] = {
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-def rows_of(catalogue: Declarations) -> list[Row]:
+def rows_of(declarations: Declarations) -> list[Row]:
     return [
-        *catalogue.exchanges,
-        *catalogue.queues,
-        *catalogue.bindings,
-        *catalogue.policies,
-        *catalogue.users,
-        *catalogue.secrets,
-        *catalogue.permissions,
-        *catalogue.topic_permissions,
-        *catalogue.user_limits,
-        *catalogue.vhost_limits,
-        *catalogue.topics,
-        *catalogue.cursors,
-        *catalogue.retries,
+        *declarations.exchanges,
+        *declarations.queues,
+        *declarations.bindings,
+        *declarations.policies,
+        *declarations.users,
+        *declarations.secrets,
+        *declarations.permissions,
+        *declarations.topic_permissions,
+        *declarations.user_limits,
+        *declarations.vhost_limits,
+        *declarations.topics,
+        *declarations.cursors,
+        *declarations.retries,
     ]
 
 
@@ -202,10 +202,10 @@ def test_a_catalogue_has_queues_by_age_and_the_rest_by_name(stage: Stage) -> Non
     for name in ("y", "x"):
         store.save(ExchangeRow("/", name, "direct"))
 
-    catalogue = stage.reopen()
+    declarations = stage.reopen()
 
-    assert [row.id for row in catalogue.queues] == [1, 2]
-    assert [row.name for row in catalogue.exchanges] == ["x", "y"]
+    assert [row.id for row in declarations.queues] == [1, 2]
+    assert [row.name for row in declarations.exchanges] == ["x", "y"]
 
 
 # -- what a row can hold --------------------------------------------------------------------------
@@ -239,9 +239,9 @@ def test_any_name_from_the_wire_is_kept(stage: Stage, name: str) -> None:
     store.save_vhost(name)
     for row in rows:
         store.save(row)
-    catalogue = stage.reopen()
+    declarations = stage.reopen()
 
-    assert (catalogue.vhosts, rows_of(catalogue)) == ([name], rows)
+    assert (declarations.vhosts, rows_of(declarations)) == ([name], rows)
     stage.start().delete_vhost(name)
     assert rows_of(stage.reopen()) == [rows[4], rows[5], rows[8]]
 
@@ -384,11 +384,11 @@ def test_deleting_a_vhost_removes_everything_in_it(stage: Stage) -> None:
         store.save(row)
     store.delete_vhost("/")
 
-    catalogue = stage.reopen()
+    declarations = stage.reopen()
 
-    assert catalogue.vhosts == ["other"]
-    assert rows_of(catalogue) == [other, USER]
-    assert catalogue.next_queue_id == 8
+    assert declarations.vhosts == ["other"]
+    assert rows_of(declarations) == [other, USER]
+    assert declarations.next_queue_id == 8
 
 
 # -- topics ---------------------------------------------------------------------------------------
@@ -418,7 +418,7 @@ def test_a_reader_is_forgotten_with_all_its_rows(stage: Stage) -> None:
     store = stage.start()
     for row in (CURSOR, RETRY, *others):
         store.save(row)
-    store.forget_reader("u-1", "g", "")
+    store.delete_reader("u-1", "g", "")
 
     assert rows_of(stage.reopen()) == others
 

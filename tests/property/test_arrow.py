@@ -145,8 +145,9 @@ def test_a_range_begins_and_ends_within_records(data: st.DataObject) -> None:
     stored, part = segment(contents, False)
     low = data.draw(st.integers(5, 17))
     high = data.draw(st.integers(low, 17))
-    wanted = Records(
-        part.positions, part.firsts, np.maximum(part.lows, low), np.minimum(part.highs, high)
+    wanted = part._replace(
+        low_offsets=np.maximum(part.low_offsets, low),
+        high_offsets=np.minimum(part.high_offsets, high),
     )
     rows = decoded(stored, wanted, ContentColumns)
     assert [row["offset"] for row in rows] == list(range(low, high))

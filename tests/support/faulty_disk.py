@@ -109,7 +109,7 @@ class ForgetfulFile:
         self._use().resize(size)
         self._disk.tick()
 
-    def lent(self) -> AbstractContextManager[int]:
+    def descriptor(self) -> AbstractContextManager[int]:
         raise OSError("this disk is a dictionary")
 
     def close(self) -> None:

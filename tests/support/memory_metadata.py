@@ -99,7 +99,7 @@ class MemoryMetadata:
         self._delete(type(row), values)
         return self._commit()
 
-    def forget_reader(self, topic: str, reader_group: str, token: str) -> int:
+    def delete_reader(self, topic: str, reader_group: str, token: str) -> int:
         uuid, group = utf8(topic), utf8(reader_group)
         self._check_open()
         self._remove(CursorRow, topic=uuid, reader_group=group, token=utf8(token))

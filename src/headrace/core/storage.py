@@ -96,9 +96,9 @@ class Storage:
         if self._recording and self._metadata is not None:
             self._note(row, self._metadata.delete(row))
 
-    def forget_reader(self, topic: str, reader_group: str, token: str) -> None:
+    def delete_reader(self, topic: str, reader_group: str, token: str) -> None:
         if self._recording and self._metadata is not None:
-            self._metadata.forget_reader(topic, reader_group, token)
+            self._metadata.delete_reader(topic, reader_group, token)
 
     def save_vhost(self, name: str) -> None:
         if self._recording and self._metadata is not None:

@@ -15,8 +15,13 @@ from headrace.core.loop_turn import LoopTurn
 from headrace.core.restore import restore
 from headrace.core.storage import Storage
 from headrace.errors import StoreError
-from headrace.store.consistency import older_copy, readers_ahead, retained, separate_strays
-from headrace.store.data_directory import JOURNAL, DataDirectory, need_catalogue
+from headrace.store.consistency import (
+    find_older_copy,
+    numbers_to_retain,
+    readers_ahead,
+    remove_dangling_rows,
+)
+from headrace.store.data_directory import JOURNAL, DataDirectory, require_metadata
 from headrace.store.disk import RealDisk
 from headrace.store.log.commit_log import SEGMENT_SIZE, CommitLog
 from headrace.store.log.compaction import CompactionRule
@@ -41,11 +46,11 @@ class BrokerStorage:
         self._next_note: asyncio.TimerHandle | None = None
         self._directory = DataDirectory(path)
         try:
-            need_catalogue(path)
+            require_metadata(path)
             self._metadata = SqliteMetadata(path)
-            self._catalogue = self._metadata.load()
+            self._declarations = self._metadata.load()
             # Version 1 has a directory before it has a checkpoint.
-            is_old = self._directory.whole_seed_from is None and (path / JOURNAL).is_dir()
+            is_old = self._directory.format_2_from is None and (path / JOURNAL).is_dir()
             self._log = CommitLog(
                 RealDisk(path / JOURNAL),
                 now_ms=lambda: int(clock.wall_seconds() * 1000),
@@ -53,10 +58,10 @@ class BrokerStorage:
                 segment_size=segment_size,
                 compaction=CompactionRule(size=segment_size // 4),
                 reserve=segment_size + RESERVE_FOR_NOTES,
-                whole_seed_from=self._directory.whole_seed_from,
+                format_2_from=self._directory.format_2_from,
             )
-            self._directory.note_format(self._log.segments.whole_seed_from)
-            clock.go_on_from(self._directory.noted_time(), self._log.last_time)
+            self._directory.save_format(self._log.segments.format_2_from)
+            clock.go_on_from(self._directory.saved_time(), self._log.last_time)
             self._sort_out(path)
         except OSError as error:
             self._directory.close()
@@ -64,12 +69,12 @@ class BrokerStorage:
         except BaseException:
             self._directory.close()
             raise
-        declared = self._catalogue.destinations()
+        declared = self._declarations.destinations()
         if self._log.report.is_empty and declared and not is_old:
             self._log.report.damaged(
                 f"the log is gone, with all messages of {_counted(len(declared), 'queue')}"
             )
-        ahead = readers_ahead(self._catalogue, self._log.reads.next_offset)
+        ahead = readers_ahead(self._declarations, self._log.reads.next_offset)
         for one in ahead:
             logger.error("%s; new ones get offsets from %d on", one, one.offset)
             self._log.index.raise_next_offset(one.number, one.offset)
@@ -86,7 +91,7 @@ class BrokerStorage:
             clean=self._log.report.clean,
         )
         self.summary = (
-            f"{_counted(len(self._catalogue.queues), 'queue')}, "
+            f"{_counted(len(self._declarations.queues), 'queue')}, "
             f"{_counted(report.messages, 'message')}, recovered in "
             f"{time.monotonic() - started:.2f} s"
         )
@@ -98,27 +103,29 @@ class BrokerStorage:
     def _sort_out(self, path: Path) -> None:
         """Compare what is declared with the log. What is damaged or has lost its parent is not
         served, and nothing of it is dropped."""
-        catalogue, log = self._catalogue, self._log
-        if older := older_copy(catalogue, log.checkpointer.catalog_generation):
+        declarations, log = self._declarations, self._log
+        if older := find_older_copy(declarations, log.checkpointer.metadata_generation):
             raise StoreError(
                 f"{path / FILE_NAME} cannot be used: {older}. Put the newer one back, or accept "
                 f"this one with `headrace fsck {path} --repair`; nothing was changed"
             )
-        self._metadata.set_aside(separate_strays(catalogue), log.checkpointer.catalog_generation)
-        for one in catalogue.damaged:
+        self._metadata.set_aside(
+            remove_dangling_rows(declarations), log.checkpointer.metadata_generation
+        )
+        for one in declarations.damaged:
             logger.error("%s: %s; it is not served, and kept for `headrace fsck`", FILE_NAME, one)
-        if not catalogue.damaged:  # else all that is not declared is an orphan
-            orphans = catalogue.orphans(log.index.queues) - catalogue.orphaned
-            self._metadata.note_orphans(one for one in orphans if log.reads.live(one)[0])
-        log.index.retain_only(retained(catalogue, log))
+        if not declarations.damaged:  # else all that is not declared is an orphan
+            orphans = declarations.orphans(log.index.queues) - declarations.orphaned
+            self._metadata.save_orphans(one for one in orphans if log.reads.live(one)[0])
+        log.index.retain_only(numbers_to_retain(declarations, log))
 
     def _metadata_committed(self, metadata_version: int) -> None:
-        self._log.checkpointer.catalog_generation = self._metadata.generation
+        self._log.checkpointer.metadata_generation = self._metadata.generation
         self.storage.metadata_committed(metadata_version)
 
     def restore(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
         """Declare what was declared; from then on changes are recorded."""
-        restore(broker, self._catalogue)
+        restore(broker, self._declarations)
         self._log.index.release_settled()
         storage = self.storage
 
@@ -131,7 +138,7 @@ class BrokerStorage:
             full[where] = is_full
             broker.alarms.set_disk_full(any(full.values()))
 
-        self._log.checkpointer.catalog_generation = self._metadata.generation
+        self._log.checkpointer.metadata_generation = self._metadata.generation
         self._metadata.start(
             call_soon, self._metadata_committed, storage.failed, partial(on_full, FILE_NAME)
         )
@@ -143,16 +150,16 @@ class BrokerStorage:
         )
         # The log may know a queue whose declaration a crash kept from the disk. Its number is
         # not given again: the next queue would inherit its messages.
-        next_queue = max(self._catalogue.next_queue_id, self._log.highest_queue + 1)
+        next_queue = max(self._declarations.next_queue_id, self._log.highest_queue + 1)
         storage.record_from_now_on(next_queue)
-        if not self._catalogue.vhosts:
+        if not self._declarations.vhosts:
             for name in broker.vhosts:
                 storage.save_vhost(name)
         self._note_time()
 
     def _note_time(self) -> None:
         """So that the next start knows how long the broker was down."""
-        self._directory.note_time(int(self._clock.wall_seconds() * 1000))
+        self._directory.save_time(int(self._clock.wall_seconds() * 1000))
         # On the loop's own timer: years pass in one step on a virtual clock.
         loop = asyncio.get_running_loop()
         self._next_note = loop.call_later(NOTE_TIME_SECONDS, self._note_time)
@@ -160,7 +167,7 @@ class BrokerStorage:
     def close(self) -> None:
         if self._next_note is not None:
             self._next_note.cancel()
-        self._directory.note_time(int(self._clock.wall_seconds() * 1000))
+        self._directory.save_time(int(self._clock.wall_seconds() * 1000))
         self._directory.close()
 
 

@@ -21,46 +21,48 @@ Stray = tuple[Row, DamagedRow]
 _WITHOUT_ROW = ("amq.", "topic.")
 
 
-def separate_strays(catalogue: Declarations) -> list[Stray]:
+def remove_dangling_rows(declarations: Declarations) -> list[Stray]:
     """Take them out of the catalogue. A vhost that other rows name is added to it: they are
     deleted with their vhost, in one transaction, so it was there."""
-    tables = catalogue.tables()
+    tables = declarations.tables()
     named = {getattr(row, "vhost", "") for rows in tables.values() for row in rows} - {""}
-    catalogue.vhosts += sorted(named - set(catalogue.vhosts))
+    declarations.vhosts += sorted(named - set(declarations.vhosts))
     found: list[Stray] = []
     for search in (_shared_numbers, _orphans):
-        reasons = {id(row): reason for row, reason in search(catalogue)}
+        reasons = {id(row): reason for row, reason in search(declarations)}
         for table, rows in tables.items():
-            found += [_stray(table, row, reasons[id(row)]) for row in rows if id(row) in reasons]
+            found += [_dangling(table, row, reasons[id(row)]) for row in rows if id(row) in reasons]
             rows[:] = [row for row in rows if id(row) not in reasons]
-    catalogue.damaged += [one for _, one in found]
+    declarations.damaged += [one for _, one in found]
     return found
 
 
-def older_copy(catalogue: Declarations, seen: int) -> str | None:
+def find_older_copy(declarations: Declarations, seen: int) -> str | None:
     """What is wrong with a catalogue whose generation is below one that the log has seen."""
-    if catalogue.generation >= seen or any(one.table == "counters" for one in catalogue.damaged):
+    if declarations.generation >= seen or any(
+        one.table == "counters" for one in declarations.damaged
+    ):
         return None
     return (
-        f"it is of generation {catalogue.generation}, and the log has seen generation {seen}: "
+        f"it is of generation {declarations.generation}, and the log has seen generation {seen}: "
         "it is an older copy, or its last changes are lost. What was declared, deleted, granted or "
         "revoked since then is not in it"
     )
 
 
-def retained(catalogue: Declarations, log: CommitLog) -> set[int]:
+def numbers_to_retain(declarations: Declarations, log: CommitLog) -> set[int]:
     """Numbers whose messages stay: what is declared, and orphans, which a repair can declare."""
-    orphans = catalogue.orphans(log.index.queues)
+    orphans = declarations.orphans(log.index.queues)
     for number in sorted(orphans):
         if messages := log.reads.live(number)[0]:
             logger.error(
                 "%d messages of queue number %d are kept: it is not declared, and it is not known "
                 "to be deleted; `headrace fsck --repair` makes a queue of them", messages, number
             )  # fmt: skip
-    return orphans | set(catalogue.destinations())
+    return orphans | set(declarations.destinations())
 
 
-def _stray(table: str, row: Row, reason: str) -> Stray:
+def _dangling(table: str, row: Row, reason: str) -> Stray:
     shown = " ".join(ascii(getattr(row, name)) for name in IDENTITY[type(row)])
     return row, DamagedRow(table, f"{shown} {reason}", tuple(row_values(row).values()))
 
@@ -72,31 +74,31 @@ def numbers_of(row: Row) -> set[int]:
     return {row.id} if isinstance(row, QueueRow) else set()
 
 
-def _shared_numbers(catalogue: Declarations) -> Iterator[tuple[Row, str]]:
+def _shared_numbers(declarations: Declarations) -> Iterator[tuple[Row, str]]:
     """Two destinations with one number would have each other's messages."""
     taken: set[int] = set()
-    rows: list[Row] = [*catalogue.queues, *catalogue.topics]
+    rows: list[Row] = [*declarations.queues, *declarations.topics]
     for row in rows:
         if shared := numbers_of(row) & taken:
             yield row, f"has the number {min(shared)}, which is that of another"
         taken |= numbers_of(row)
 
 
-def _orphans(catalogue: Declarations) -> Iterator[tuple[Row, str]]:
-    users = {user.name for user in catalogue.users}
-    topics = {topic.uuid for topic in catalogue.topics}
-    queues = {(queue.vhost, queue.name) for queue in catalogue.queues}
-    exchanges = {(exchange.vhost, exchange.name) for exchange in catalogue.exchanges}
+def _orphans(declarations: Declarations) -> Iterator[tuple[Row, str]]:
+    users = {user.name for user in declarations.users}
+    topics = {topic.uuid for topic in declarations.topics}
+    queues = {(queue.vhost, queue.name) for queue in declarations.queues}
+    exchanges = {(exchange.vhost, exchange.name) for exchange in declarations.exchanges}
 
     def is_there(vhost: str, exchange: str) -> bool:
         return not exchange or exchange.startswith(_WITHOUT_ROW) or (vhost, exchange) in exchanges
 
-    for rows in catalogue.tables().values():
+    for rows in declarations.tables().values():
         for row in rows:
             for name, there in (("user", users), ("topic", topics)):
                 if getattr(row, name, None) is not None and getattr(row, name) not in there:
                     yield row, f"is of a {name} {NOT_THERE}"
-    for binding in catalogue.bindings:
+    for binding in declarations.bindings:
         vhost, name = binding.vhost, binding.destination
         has_end = (vhost, name) in queues if binding.to_queue else is_there(vhost, name)
         if not has_end or not is_there(vhost, binding.source):
@@ -123,26 +125,26 @@ class Ahead:
         )
 
 
-def readers_ahead(catalogue: Declarations, next_offset: Callable[[int], int]) -> list[Ahead]:
+def readers_ahead(declarations: Declarations, next_offset: Callable[[int], int]) -> list[Ahead]:
     """Every reader whose position is behind the end of the log."""
-    names = catalogue.destinations()
+    names = declarations.destinations()
     return [
         Ahead(number, f"'{names[number][1]}' in vhost '{names[number][0]}'", reader, end, offset)
-        for number, reader, offset in _positions(catalogue)
+        for number, reader, offset in _positions(declarations)
         if (end := next_offset(number)) < offset <= MAX_OFFSET
     ]
 
 
-def _positions(catalogue: Declarations) -> Iterator[tuple[int, str, int]]:
+def _positions(declarations: Declarations) -> Iterator[tuple[int, str, int]]:
     """(number of the destination, reader, its next offset) of everything declared."""
-    topics = {topic.uuid: topic for topic in catalogue.topics}
-    queues = {queue.uuid: queue.id for queue in catalogue.queues}
-    rows: list[CursorRow | RetryRow] = [*catalogue.cursors, *catalogue.retries]
+    topics = {topic.uuid: topic for topic in declarations.topics}
+    queues = {queue.uuid: queue.id for queue in declarations.queues}
+    rows: list[CursorRow | RetryRow] = [*declarations.cursors, *declarations.retries]
     for row in rows:
         number = _number(topics.get(row.topic), Priority(row.lane), row.partition)
         if number is not None:
             yield number, _name(row), _next_offset(row)
-    for pin in catalogue.pins:
+    for pin in declarations.pins:
         topic = topics.get(pin.uuid)
         for partition, offset in _offsets(pin).items():
             if topic is not None:

@@ -59,17 +59,17 @@ def read_format(directory: Path) -> int | None:
     )
 
 
-def format_bytes(whole_seed_from: int) -> bytes:
-    text = b"headrace 2\n%d " % whole_seed_from
+def format_bytes(format_2_from: int) -> bytes:
+    text = b"headrace 2\n%d " % format_2_from
     return b"%s%08x\n" % (text, crc32(text))
 
 
-def write_format(directory: Path, whole_seed_from: int) -> None:
+def write_format(directory: Path, format_2_from: int) -> None:
     """All of it or nothing: on a full disk an empty one would be left, of no known format."""
     new = directory / f"{FORMAT_FILE}.new"
     fd = os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        os.write(fd, format_bytes(whole_seed_from))
+        os.write(fd, format_bytes(format_2_from))
         os.fsync(fd)
     except OSError:
         new.unlink()
@@ -90,7 +90,7 @@ _CLOCK = "clock"
 _CLOCK_SIZE = 16
 
 
-def need_catalogue(path: Path) -> None:
+def require_metadata(path: Path) -> None:
     """StoreError when there are messages, and nothing that says which queues they are in.
 
     No crash does that: meta.db is on disk before the first message. Without it all messages would
@@ -128,7 +128,7 @@ class DataDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._locks = ExitStack()
-        self.whole_seed_from: int | None = None  # None: version 1
+        self.format_2_from: int | None = None  # None: version 1
         try:
             if path.exists() and not path.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, "it is a file", str(path))
@@ -148,7 +148,7 @@ class DataDirectory:
 
     def _check_format(self) -> None:
         try:
-            self.whole_seed_from = read_format(self.path)
+            self.format_2_from = read_format(self.path)
         except FileNotFoundError:
             others = {entry.name for entry in self.path.iterdir()}
             if {"meta.db", "journal"} & others:
@@ -157,17 +157,17 @@ class DataDirectory:
                     f"`headrace fsck {self.path} --repair` writes it again"
                 ) from None
             sync_parent(self.path)  # an earlier start may have ended before it did that
-            self.note_format(0)
+            self.save_format(0)
         except StoreError as error:
             raise ConfigError(f"data directory {error}") from error
 
-    def note_format(self, whole_seed_from: int) -> None:
+    def save_format(self, format_2_from: int) -> None:
         """From now on it is a directory of version 2."""
-        if self.whole_seed_from != whole_seed_from:
-            write_format(self.path, whole_seed_from)
-            self.whole_seed_from = whole_seed_from
+        if self.format_2_from != format_2_from:
+            write_format(self.path, format_2_from)
+            self.format_2_from = format_2_from
 
-    def noted_time(self) -> int | None:
+    def saved_time(self) -> int | None:
         """The time that was noted last, in ms since 1970; None when there is none."""
         try:
             text = (self.path / _CLOCK).read_bytes()
@@ -175,7 +175,7 @@ class DataDirectory:
             return None
         return int(text) if text.strip().isdigit() and len(text) == _CLOCK_SIZE else None
 
-    def note_time(self, ms: int) -> None:
+    def save_time(self, ms: int) -> None:
         """Note that it is this late. Not synced, and no harm if it fails: it only bounds doubts."""
         with suppress(OSError):
             flags = os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC

@@ -45,7 +45,7 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None: ...
 
-    def lent(self) -> AbstractContextManager[int]:
+    def descriptor(self) -> AbstractContextManager[int]:
         """Its descriptor, for another process that reads by itself."""
 
     def close(self) -> None: ...
@@ -104,7 +104,7 @@ class OpenFiles:
             if file.is_closed:
                 raise OSError(errno.EBADF, os.strerror(errno.EBADF), str(file.path))
             if file.fd < 0:
-                file.fd = self.patiently(lambda: os.open(file.path, file.flags))
+                file.fd = self.with_free_descriptor(lambda: os.open(file.path, file.flags))
             self._open[file] = None
             self._open.move_to_end(file)
             file.users += 1
@@ -112,7 +112,7 @@ class OpenFiles:
                 pass
             return file.fd
 
-    def give_back(self, file: RealFile) -> None:
+    def release(self, file: RealFile) -> None:
         with self._lock:
             file.users -= 1
 
@@ -124,7 +124,7 @@ class OpenFiles:
                 os.close(file.fd)
                 file.fd = -1
 
-    def patiently(self, action: Callable[[], T]) -> T:
+    def with_free_descriptor(self, action: Callable[[], T]) -> T:
         """Do what needs a descriptor; when there is none, ours are closed one by one for it."""
         while True:
             try:
@@ -158,21 +158,21 @@ class RealFile:
         self.users = 0
         self.is_closed = False
         self.is_dirty = False  # has writes that are not synced
-        with self.lent():  # an error shows at once
+        with self.descriptor():  # an error shows at once
             pass
 
     @contextmanager
-    def lent(self) -> Iterator[int]:
+    def descriptor(self) -> Iterator[int]:
         fd = self._pool.take(self)
         try:
             yield fd
         finally:
-            self._pool.give_back(self)
+            self._pool.release(self)
 
     def write(self, data: bytes, offset: int) -> None:
         view = memoryview(data)
         self.is_dirty = True
-        with self.lent() as fd:
+        with self.descriptor() as fd:
             while view:
                 written = os.pwrite(fd, view, offset)
                 offset += written
@@ -190,20 +190,20 @@ class RealFile:
                 offset += len(part)
                 size -= len(part)
         finally:
-            self._pool.give_back(self)
+            self._pool.release(self)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def sync(self) -> None:
-        with self.lent() as fd:
+        with self.descriptor() as fd:
             os.fdatasync(fd)
         self.is_dirty = False
 
     def size(self) -> int:
-        with self.lent() as fd:
+        with self.descriptor() as fd:
             return os.fstat(fd).st_size
 
     def data_end(self) -> int:
-        with self.lent() as fd:
+        with self.descriptor() as fd:
             end = 0
             for start, stop in extents(fd):
                 if start - end > LARGEST_HOLE:
@@ -213,14 +213,16 @@ class RealFile:
 
     def truncate(self, size: int) -> None:
         self.is_dirty = True
-        with self.lent() as fd:
+        with self.descriptor() as fd:
             os.ftruncate(fd, size)
 
     def close(self) -> None:
         self._pool.close(self)
 
 
-def read_around(file: File, size: int, offset: int, cannot: Callable[[int, int], None]) -> bytes:
+def read_skipping_errors(
+    file: File, size: int, offset: int, cannot: Callable[[int, int], None]
+) -> bytes:
     """As read(), with 0xff for pages that the disk cannot read; ``cannot`` gets start and stop."""
     try:
         return file.read(size, offset)
@@ -232,8 +234,8 @@ def read_around(file: File, size: int, offset: int, cannot: Callable[[int, int],
     if middle <= offset:
         cannot(offset, end)
         return b"\xff" * size
-    first = read_around(file, middle - offset, offset, cannot)
-    return first + read_around(file, end - middle, middle, cannot)
+    first = read_skipping_errors(file, middle - offset, offset, cannot)
+    return first + read_skipping_errors(file, end - middle, middle, cannot)
 
 
 def extents(fd: int) -> Iterator[tuple[int, int]]:
@@ -304,13 +306,13 @@ class RealDisk:
         make_directory(directory)
 
     def names(self) -> Iterator[str]:
-        entries = self._files.patiently(lambda: os.scandir(self.directory))
+        entries = self._files.with_free_descriptor(lambda: os.scandir(self.directory))
         return iter(sorted(entry.name for entry in entries))
 
     def create(self, name: str, size: int = 0) -> RealFile:
         flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC
         path = self.directory / name
-        fd = self._files.patiently(lambda: os.open(path, flags, 0o600))
+        fd = self._files.with_free_descriptor(lambda: os.open(path, flags, 0o600))
         if size:
             try:
                 os.posix_fallocate(fd, 0, size)
@@ -330,4 +332,4 @@ class RealDisk:
         os.unlink(self.directory / name)
 
     def sync_directory(self) -> None:
-        self._files.patiently(lambda: sync_directory(self.directory))
+        self._files.with_free_descriptor(lambda: sync_directory(self.directory))

@@ -40,7 +40,7 @@ _wanted, _, _passage = os.environ.get("HEADRACE_FAILPOINT", "").partition(":")
 _left = int(_passage or 1)
 
 
-def passing(name: str) -> None:
+def failpoint(name: str) -> None:
     """The program is at the moment ``name``."""
     global _left
     if _wanted == name:

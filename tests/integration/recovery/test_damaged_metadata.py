@@ -219,7 +219,7 @@ def test_messages_of_a_queue_never_declared_are_kept(site: Site) -> None:
     """As after a crash, with a meta.db that is older than the queue, which no checkpoint knows."""
     filled(site)
     disk = RealDisk(site.node.data / "journal")
-    log = CommitLog(disk, lambda: 1000, whole_seed_from=read_format(site.node.data))
+    log = CommitLog(disk, lambda: 1000, format_2_from=read_format(site.node.data))
     driver, placed = LogDriver(log), [RecordDestination(9, 0, 2)]
     log.append(exchange="", key="k", channel_number=0, ttl_ms=None, contents=[b"a", b"b"],
                placed=placed, level=DurabilityLevel.FSYNC)  # fmt: skip

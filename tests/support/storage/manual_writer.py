@@ -40,7 +40,7 @@ class HandWriter(LogWriter):
         if not self.jobs:
             return False
         job = self.jobs[0]
-        self.carry_out(job)
+        self.execute(job)
         self.jobs.popleft()
         self.done.append(job)
         return True

@@ -28,7 +28,7 @@ from headrace.store.api.rows import (
     TopicRow,
     UserRow,
 )
-from headrace.store.consistency import separate_strays
+from headrace.store.consistency import remove_dangling_rows
 from support.fake_loop import HandLoop, Inbox, message
 from support.faulty_disk import ForgetfulDisk
 from support.storage.log_stage import LogStage
@@ -164,7 +164,7 @@ def test_a_damaged_restriction_of_topics_lifts_no_restriction(site: Site, reason
 def test_a_restriction_of_a_missing_user_restricts_no_other(site: Site) -> None:
     site.catalogue.users, site.catalogue.permissions = [ANN], [RIGHTS]
     site.catalogue.topic_permissions = [TopicPermissionRow("gone", "/", "amq.topic", "^eu", "")]
-    assert len(separate_strays(site.catalogue)) == 1
+    assert len(remove_dangling_rows(site.catalogue)) == 1
 
     site.start().users.user("ann").check_topic("/", "write", "amq.topic", "us")
 

@@ -12,7 +12,7 @@ import pytest
 from headrace.errors import ConfigError, StoreError
 from headrace.store.data_directory import JOURNAL, DataDirectory, format_bytes
 from headrace.store.disk import RealDisk
-from headrace.store.tools.offline import held
+from headrace.store.tools.offline import locked
 
 
 def mode(path: Path) -> int:
@@ -61,11 +61,11 @@ def test_a_second_broker_is_refused_although_the_lock_file_was_removed(tmp_path:
 
     with pytest.raises(ConfigError, match="in use"):
         DataDirectory(tmp_path)
-    with pytest.raises(StoreError, match="a broker is running"), held(tmp_path):
+    with pytest.raises(StoreError, match="a broker is running"), locked(tmp_path):
         pass
 
     first.close()
-    with held(tmp_path), pytest.raises(ConfigError, match="in use"):
+    with locked(tmp_path), pytest.raises(ConfigError, match="in use"):
         DataDirectory(tmp_path)
 
 

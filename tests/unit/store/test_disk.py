@@ -133,9 +133,9 @@ def test_few_of_many_files_are_open(tmp_path: Path) -> None:
 
 def test_files_that_are_used_or_not_synced_stay_open(tmp_path: Path) -> None:
     disk = RealDisk(tmp_path)
-    written, lent = disk.create("written"), disk.create("lent")
+    written, descriptor = disk.create("written"), disk.create("lent")
     written.write(b"x", 0)
-    with lent.lent() as fd:
+    with descriptor.descriptor() as fd:
         others = [disk.create(f"{number:03}") for number in range(2 * MAX_OPEN)]
         os.pwrite(fd, b"y", 0)
         assert {str(tmp_path / name) for name in ("written", "lent")} <= set(opened(tmp_path))
@@ -144,8 +144,8 @@ def test_files_that_are_used_or_not_synced_stay_open(tmp_path: Path) -> None:
         other.size()
 
     assert not {str(tmp_path / name) for name in ("written", "lent")} & set(opened(tmp_path))
-    assert (written.read(1, 0), lent.read(1, 0)) == (b"x", b"y")
-    for file in (written, lent, *others):
+    assert (written.read(1, 0), descriptor.read(1, 0)) == (b"x", b"y")
+    for file in (written, descriptor, *others):
         file.close()
 
 

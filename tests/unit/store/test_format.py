@@ -47,9 +47,9 @@ def open_log(path: Path) -> LogDriver:
         RealDisk(path / "journal"),
         lambda: 1,
         segment_size=4096,
-        whole_seed_from=directory.whole_seed_from,
+        format_2_from=directory.format_2_from,
     )
-    directory.note_format(log.segments.whole_seed_from)
+    directory.save_format(log.segments.format_2_from)
     directory.close()
     declare(path)
     return LogDriver(log)

@@ -10,7 +10,7 @@ import click
 
 from headrace.cli.support.output import progress_bar
 from headrace.store.tools.compact import compact as compact_directory
-from headrace.store.tools.offline import held
+from headrace.store.tools.offline import locked
 
 
 @click.command()
@@ -23,7 +23,7 @@ def compact(directory: Path, as_json: bool) -> int:
     that has dead messages.
     """
     logging.getLogger("headrace.store").addHandler(logging.NullHandler())
-    with held(directory, create=True), progress_bar("compacting", "segments") as progress:
+    with locked(directory, create=True), progress_bar("compacting", "segments") as progress:
         before, after = compact_directory(directory, progress)
     if as_json:
         click.echo(json.dumps({"before": before.as_json(), "after": after.as_json()}))

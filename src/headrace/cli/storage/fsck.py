@@ -11,7 +11,7 @@ import click
 from headrace.cli.support.output import progress_bar
 from headrace.store.tools.findings import Findings, RepairAction, describe_ranges
 from headrace.store.tools.fsck import check
-from headrace.store.tools.offline import held
+from headrace.store.tools.offline import locked
 from headrace.store.tools.repair import repair
 
 _DAMAGED = 1
@@ -35,7 +35,7 @@ def fsck(directory: Path, wanted: bool, as_json: bool) -> int:
     # Recovery reports to the log of the broker; here everything is printed at the end.
     logging.getLogger("headrace.store").addHandler(logging.NullHandler())
     done: list[str] = []
-    with held(directory, create=wanted, strict=False):
+    with locked(directory, create=wanted, strict=False):
         findings = _check(directory)
         if wanted:
             done = repair(directory, findings)

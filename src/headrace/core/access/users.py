@@ -388,7 +388,7 @@ class Users:
         # They take rights away, and whose they were cannot be known.
         self._is_damaged = bool(catalogue.damaged)
         self._topics_lost = any(
-            one.table == "topic_permissions" and not one.is_stray for one in catalogue.damaged
+            one.table == "topic_permissions" and not one.is_dangling for one in catalogue.damaged
         )
         for user_limits in catalogue.user_limits:
             self._user_limits[user_limits.user] = dict(user_limits.limits)

@@ -57,4 +57,4 @@ class AssignedOffsets:
 
     def forget(self, group: str) -> None:
         if self._offsets.pop(group, None) is not None:
-            self._storage.forget_reader(self._uuid, group, _TOKEN)
+            self._storage.delete_reader(self._uuid, group, _TOKEN)

@@ -56,7 +56,7 @@ class ProgressRows:
         )
 
     def forget(self, name: ReaderKey) -> None:
-        self._storage.forget_reader(self._uuid, name.group, name.token)
+        self._storage.delete_reader(self._uuid, name.group, name.token)
 
     def _wall_ahead(self) -> int:
         return self._clock.expiry_ms() - self._clock.now_ms()

@@ -155,7 +155,7 @@ def _fetch(session: Session, channel: Channel, request: Request, is_second: bool
     again = None if is_second else lambda: _fetch(session, channel, request, is_second=True)
     with ExitStack() as lent:
         try:
-            files = [lent.enter_context(one.lent()) for one in segments]
+            files = [lent.enter_context(one.descriptor()) for one in segments]
         except OSError as error:
             raise StoreError(f"the messages cannot be read now: {error}") from error
         session.fetch(order, files, again)
@@ -181,7 +181,7 @@ def _locate(session: Session, channel: Channel, request: Request) -> None:
 
 def _file(file: SegmentFile) -> list[object]:
     """Path, device and inode of a file, which tell it from another of that name."""
-    with file.lent() as fd:
+    with file.descriptor() as fd:
         known = os.fstat(fd)
         return [os.readlink(f"/proc/self/fd/{fd}"), known.st_dev, known.st_ino]
 

@@ -76,7 +76,7 @@ class StoredExtent(NamedTuple):
 class SegmentFile(Protocol):
     """A file of the log, for another process that reads it."""
 
-    def lent(self) -> AbstractContextManager[int]:
+    def descriptor(self) -> AbstractContextManager[int]:
         """Its descriptor."""
 
 

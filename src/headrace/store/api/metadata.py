@@ -37,7 +37,7 @@ class DamagedRow:
     values: tuple[object, ...] = field(default=(), repr=False)  # which may be secret
 
     @property
-    def is_stray(self) -> bool:
+    def is_dangling(self) -> bool:
         """The row itself is good; what it refers to is missing."""
         return self.reason.endswith(NOT_THERE)
 
@@ -125,7 +125,7 @@ class Metadata(Protocol):
         bindings, deleting a user its permissions and limits, deleting a topic the progress of its
         readers. Nothing there is no error."""
 
-    def forget_reader(self, topic: str, reader_group: str, token: str) -> int:
+    def delete_reader(self, topic: str, reader_group: str, token: str) -> int:
         """Remove all cursors and retries of a group, or of a consumer on its own."""
 
     def save_vhost(self, name: str) -> int: ...

@@ -24,7 +24,7 @@ from zlib import crc32
 from headrace.errors import StoreError
 from headrace.model.intervals import Intervals
 from headrace.store.disk import Disk, temporary_name
-from headrace.store.failpoints import passing
+from headrace.store.failpoints import failpoint
 from headrace.store.log.queue_index import QueueIndex
 
 NAMES = ("checkpoint", "checkpoint.1")  # even and odd sequence numbers
@@ -48,8 +48,8 @@ class Checkpoint:
     clean: bool = False
     begin_epoch: bool = False  # the next recovery begins a new epoch: set by a restore
     sequence: int = 0
-    whole_seed_from: int | None = None  # None: of version 1
-    catalog_generation: int = 0  # of meta.db; 0 = unknown
+    format_2_from: int | None = None  # None: of version 1
+    metadata_generation: int = 0  # of meta.db; 0 = unknown
     segments: Mapping[int, int] = field(default_factory=dict)  # base: bytes that must be there
 
 
@@ -67,8 +67,8 @@ def checkpoint_bytes(one: Checkpoint) -> bytes:
         parts += [_REQUEUED.pack(*each) for each in returned]
         parts += [_PAIR.pack(*each) for each in epochs]
     flags = (_CLEAN if one.clean else 0) | (_NEW_EPOCH if one.begin_epoch else 0)
-    whole = one.whole_seed_from or 0
-    more = _MORE.pack(one.sequence, whole, one.catalog_generation, len(one.segments))
+    whole = one.format_2_from or 0
+    more = _MORE.pack(one.sequence, whole, one.metadata_generation, len(one.segments))
     head = _HEAD.pack(b"", 0, flags, one.position, len(one.queues))[12:]
     rest = b"".join([head, more, *parts])
     return MAGIC + crc32(rest).to_bytes(4, "little") + rest
@@ -84,7 +84,7 @@ def read_checkpoint(data: bytes) -> Checkpoint:
         found.begin_epoch = bool(flags & _NEW_EPOCH)
         at = _HEAD.size
         if magic == MAGIC:
-            found.sequence, found.whole_seed_from, found.catalog_generation, segments = (
+            found.sequence, found.format_2_from, found.metadata_generation, segments = (
                 _MORE.unpack_from(data, at)
             )
             at += _MORE.size
@@ -128,20 +128,20 @@ def _read_queues(data: bytes, at: int, count: int, *, has_epochs: bool) -> dict[
 
 def write_checkpoint(disk: Disk, data: bytes, sequence: int) -> None:
     """Replace the older of the two; whatever happens meanwhile, the newer one is there."""
-    passing("checkpoint.write")
+    failpoint("checkpoint.write")
     temporary = temporary_name(disk, NAMES[0])
     file = disk.create(temporary)
     try:
         file.write(data, 0)
-        passing("checkpoint.written")
+        failpoint("checkpoint.written")
         file.sync()
-        passing("checkpoint.synced")
+        failpoint("checkpoint.synced")
     finally:
         file.close()
     disk.rename(temporary, NAMES[sequence % 2])
-    passing("checkpoint.renamed")
+    failpoint("checkpoint.renamed")
     disk.sync_directory()
-    passing("checkpoint.done")
+    failpoint("checkpoint.done")
 
 
 def load_checkpoints(disk: Disk) -> tuple[Checkpoint | None, list[tuple[str, str]]]:

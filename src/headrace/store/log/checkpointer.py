@@ -35,7 +35,7 @@ class Checkpointer:
         self._listed_to = segments.next_base  # segments behind it are in no checkpoint yet
         self._every = every  # bytes of log
         self._dead: list[Segment] = []  # at the last checkpoint; the one before it needs them
-        self.catalog_generation = state.catalog_generation  # of meta.db
+        self.metadata_generation = state.metadata_generation  # of meta.db
 
     def is_due(self, end: int) -> bool:
         # A segment that no checkpoint lists would not be missed.
@@ -84,8 +84,8 @@ class Checkpointer:
             self._index.queues,
             clean,
             sequence=self._sequence,
-            whole_seed_from=self._segments.whole_seed_from,
-            catalog_generation=self.catalog_generation,
+            format_2_from=self._segments.format_2_from,
+            metadata_generation=self.metadata_generation,
             segments={one.base: one.used for one in self._segments
                       if one.used and one not in dead},
         )  # fmt: skip

@@ -21,7 +21,7 @@ from headrace.store.api.message_log import (
     RecordDestination,
 )
 from headrace.store.disk import Disk
-from headrace.store.failpoints import passing
+from headrace.store.failpoints import failpoint
 from headrace.store.log import record as r
 from headrace.store.log.appender import Appender, AtomicGroup, PendingAcks, ranges_of
 from headrace.store.log.checkpointer import Checkpointer
@@ -53,14 +53,14 @@ class CommitLog:
         checkpoint_every: int = CHECKPOINT_EVERY,
         compaction: CompactionRule | None = None,
         reserve: int = 0,
-        whole_seed_from: int | None = 0,
+        format_2_from: int | None = 0,
     ) -> None:
         """``whole_seed_from`` is what the format file notes; see store/data_directory.py."""
         self._disk = disk
         self._now_ms = now_ms
         self._expiry_ms = expiry_ms or now_ms  # the time by which messages age
         self._reserve = reserve  # bytes set aside for a full disk
-        state = recover(disk, whole_seed_from)
+        state = recover(disk, format_2_from)
         self.report: RecoveryReport = state.report
         self.highest_queue = max(state.queues, default=0)  # as found
         # Behind the checkpoint too: its segments may be gone, and what lies before its position
@@ -70,7 +70,7 @@ class CommitLog:
             state.segments,
             start=state.next_base,
             size=segment_size,
-            whole_seed_from=state.whole_seed_from,
+            format_2_from=state.format_2_from,
         )
         for segment in state.unindexed:
             self.segments.index_later(segment)
@@ -150,8 +150,8 @@ class CommitLog:
         try:
             if writer.error is not None:
                 raise writer.error
-            writer.carry_out(self._next_job(sync=True))
-            passing("close.synced")
+            writer.execute(self._next_job(sync=True))
+            failpoint("close.synced")
             self.durable = self.synced = self.end
             for segment in (self._hot.trim(), self._cold.trim()):
                 if segment is not None:
@@ -284,7 +284,7 @@ class CommitLog:
         self.end = position + size
 
     def _roll(self, segment: Segment) -> None:
-        passing("journal.roll")
+        failpoint("journal.roll")
         self.segments.index_later(segment)
 
     def _time(self) -> int:
@@ -396,7 +396,7 @@ class CommitLog:
         """Free space, a little at a time; False when there is nothing to do at present."""
         if self._writer is None or self.failed is not None:
             return False
-        is_removing = self.segments.remove_leftovers()
+        is_removing = self.segments.remove_files()
         self.index.end_retention(self._expiry_ms())
         busy = self.compactor.step()
         if not busy and self._has_work_for_a_checkpoint():

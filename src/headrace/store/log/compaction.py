@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from headrace.model.intervals import join_ranges
 from headrace.store.api.message_log import RecordDestination
-from headrace.store.failpoints import passing
+from headrace.store.failpoints import failpoint
 from headrace.store.log import record as r
 from headrace.store.log.appender import Appender
 from headrace.store.log.log_index import LogIndex
@@ -89,9 +89,9 @@ class Compactor:
         if self._move is None:
             segment = self._candidate(force=force)
             if segment is None:
-                self._let_go_of_dead_copies()
+                self._seal_dead_copies()
                 return False
-            passing("compaction.begin")
+            failpoint("compaction.begin")
             self._move = SegmentMove(segment, self._records_in(segment))
         if not self._move.copied:
             self._copy(self._move)
@@ -109,7 +109,7 @@ class Compactor:
             holders.setdefault(entry.position, []).append((queue, entry))
         return iter(sorted(holders.items()))
 
-    def _let_go_of_dead_copies(self) -> None:
+    def _seal_dead_copies(self) -> None:
         """A cold segment in which nothing is alive any more need not wait until it is full."""
         if self.cold.segment is not None and not self.cold.segment.live:
             self.cold.seal()
@@ -124,7 +124,7 @@ class Compactor:
             if size >= STEP_BYTES:
                 return
         move.copied = True
-        passing("compaction.copied")
+        failpoint("compaction.copied")
         self._commit(lambda: self._swap(move))
 
     def _copy_record(
@@ -210,12 +210,12 @@ class Compactor:
 
     def _swap(self, move: SegmentMove) -> None:
         """From now on they are the messages."""
-        passing("compaction.synced")
+        failpoint("compaction.synced")
         self._index.swap(move.segment, move.entries)
         self._index_full()
         self.moved += move.messages
         self._move = None
-        passing("compaction.swapped")
+        failpoint("compaction.swapped")
 
     def _index_full(self) -> None:
         for segment in self._full:

@@ -33,7 +33,7 @@ class DiskReserve:
             return False
         return True
 
-    def give_up(self) -> bool:
+    def free(self) -> bool:
         """Free the space; False when there is none any more."""
         try:
             self._disk.remove(NAME)

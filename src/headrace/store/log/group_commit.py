@@ -1,8 +1,12 @@
-"""The thread that writes and syncs the log. One commit serves everybody who waits.
+"""Group commit: one thread writes and syncs the log, one write and sync for all waiting publishers.
 
-While a commit runs, the loop collects the next one; that is all there is to group commit. A failed
-sync ends it: the pages may be gone, and only a restart tells what is on the disk. A full disk does
-not: the reserve is given up, and the same bytes are tried again until there is room.
+While a commit runs, the loop collects the next one. Invariants:
+
+- At most one job is under way; jobs are written in the order of their positions.
+- A sync covers everything written before it, so ``synced`` never passes over unsynced bytes.
+- A segment's file exists, and its name is durable, before its first byte is written.
+- A failed sync ends the writer: the pages may be lost, and only a restart can find out what is on
+  disk. A full disk does not: the reserve is freed and the same bytes are written again.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from time import monotonic
 from typing import TypeVar, cast
 
 from headrace.store.disk import FULL, NO_DESCRIPTOR, Disk, File
-from headrace.store.failpoints import passing
+from headrace.store.failpoints import failpoint
 from headrace.store.log.disk_reserve import DiskReserve
 from headrace.store.log.segment import Segment
 
@@ -110,23 +114,23 @@ class LogWriter:
 
     def _run(self) -> None:
         try:
-            self._look_for_room()
+            self._check_space()
             while (job := self._next_job()) is not None:
-                self.carry_out(job)
+                self.execute(job)
                 if self._is_full:
-                    self._look_for_room()
+                    self._check_space()
                 self._call_soon(partial(self._finished, job))
         except Exception as error:
-            logger.critical("the log cannot be written: %s", error)
+            logger.critical("cannot write the log: %s", error)
             self.error = error
             self._call_soon(lambda error=error: self._on_failure(error))  # type: ignore[misc]
 
     def _finished(self, job: CommitJob) -> None:
-        """On the loop. A log that has lost count of its commits must end, not wait silently."""
+        """On the loop. A log whose bookkeeping failed must stop, not wait silently."""
         try:
             job.then(job)
         except Exception as error:
-            logger.critical("the log cannot go on after a commit", exc_info=error)
+            logger.critical("the log failed after a commit", exc_info=error)
             self.error = error
             self._jobs.put(None)
             self._on_failure(error)
@@ -136,21 +140,21 @@ class LogWriter:
             try:
                 return self._jobs.get(timeout=RETRY_SECONDS)
             except Empty:
-                self._look_for_room()
+                self._check_space()
         return self._jobs.get()
 
-    def carry_out(self, job: CommitJob) -> None:
+    def execute(self, job: CommitJob) -> None:
         """Write, sync; raises when the disk fails."""
         began = monotonic()
         for chunk in job.chunks:
             file = chunk.segment.file
             if file is None:
-                file = self._patiently(partial(chunk.segment.create, self._disk))
-            passing("journal.write")
+                file = self._retry_while_full(partial(chunk.segment.create, self._disk))
+            failpoint("journal.write")
             data = chunk.encode()
             job.size += len(data)
-            self._patiently(partial(file.write, data, chunk.offset))
-            passing("journal.written")
+            self._retry_while_full(partial(file.write, data, chunk.offset))
+            failpoint("journal.written")
             self._unsynced[chunk.segment.base] = file
         written = monotonic()
         job.write_seconds = written - began
@@ -160,11 +164,11 @@ class LogWriter:
                 file.sync()
             self._unsynced.clear()
             job.sync_seconds = monotonic() - written
-            passing("journal.synced")
+            failpoint("journal.synced")
         if job.task is not None:
-            self._patiently(job.task)
+            self._retry_while_full(job.task)
 
-    def _patiently(self, action: Callable[[], T]) -> T:
+    def _retry_while_full(self, action: Callable[[], T]) -> T:
         """Try again while there is no room or no descriptor; anything else is an error."""
         while True:
             try:
@@ -174,13 +178,13 @@ class LogWriter:
                     raise
                 is_disk = error.errno in FULL
                 self._set_full(True, "the disk is full" if is_disk else "too many files are open")
-                if is_disk and self.reserve is not None and self.reserve.give_up():
+                if is_disk and self.reserve is not None and self.reserve.free():
                     continue
                 if self._stopping.is_set():
                     raise
             self._stopping.wait(RETRY_SECONDS)
 
-    def _look_for_room(self) -> None:
+    def _check_space(self) -> None:
         """The disk is full no longer when what was given up can be set aside again."""
         full = self.reserve is not None and not self.reserve.set_aside()
         self._set_full(full, "the disk is full")
@@ -190,7 +194,7 @@ class LogWriter:
             return
         self._is_full = full
         if full:
-            logger.error("%s; publishers wait", why)
+            logger.error("%s; publishers are blocked", why)
         else:
             logger.warning("the log can be written again")
         self._call_soon(lambda: self._on_full(full))

@@ -1,4 +1,28 @@
-"""What every queue has in the log, and how much of each segment that keeps alive. No I/O."""
+"""The log index: which messages of each queue are in the log, and how much of each segment is live.
+
+It is all that is known of the log in memory, and recovery builds it from the files alone. No I/O.
+For every queue (QueueIndex):
+
+- Entries are in the order of their offsets and do not overlap: an offset is in one record.
+- ``settled`` and ``gone`` are sets of offsets below ``next_offset``. ``gone`` is a subset of
+  ``settled``: what neither an unsettled message, nor retention, nor a pin keeps. Without retention
+  and pin the two are the same object.
+- ``next_offset`` only rises, also when messages are lost: an offset is never used twice.
+- ``synced_end`` is at most ``next_offset``; offsets below it survive a power cut.
+- Entries before the first that has an offset outside of ``gone`` are released.
+- ``size`` is the bytes of all entries, ``kept`` those of offsets in ``settled`` but not ``gone``.
+
+For every segment:
+
+- ``live`` is the number of (queue, offset) pairs in its records that are not in the queue's
+  ``gone``; ``live_bytes`` is the sum of their weights. Each change of ``gone``, of entries or of
+  the set of queues changes both counts in the same call.
+- ``spans`` has, for each queue with a record in it, a range that includes all offsets there.
+- A segment is removed only when ``live`` is 0 and two checkpoints have recorded that.
+
+Between calls on the loop all of this holds. Copies made by compaction are no entries until they are
+synced; ``swap`` then replaces all entries of the old segment at once.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +41,7 @@ class LogIndex:
     """The queues' indexes. Whatever changes them changes the counts of the segments with them."""
 
     def __init__(self, queues: dict[int, QueueIndex], segments: SegmentList) -> None:
-        self.queues = queues  # for checkpoints: look, do not touch
+        self.queues = queues  # read by checkpoints and reads
         self._segments = segments
         self.grown: dict[int, int] = {}  # queues with messages that no job has taken, their ends
         for index in queues.values():
@@ -25,7 +49,7 @@ class LogIndex:
         self.epoch = max((current_epoch(one.epochs) for one in queues.values()), default=0)
         for index in queues.values():
             index.epochs = index.epochs or self.first_epochs()
-        self._is_restoring = True  # queues have not said yet what they keep
+        self._is_restoring = True  # retention and pins are not restored yet
 
     # -- what is there --------------------------------------------------------------------------
 

@@ -19,10 +19,10 @@ from headrace.store.log.queue_index import IndexEntry, QueueIndex
 from headrace.store.log.recovery_state import (
     MISSING,
     SHORT,
-    Lost,
+    LostRange,
     RecoveredState,
     RecoveryReport,
-    name_lost,
+    report_lost_messages,
 )
 from headrace.store.log.segment import (
     Segment,
@@ -42,17 +42,17 @@ _FAR = 1 << 64
 FIRST_BYTES = 1 << 20  # enough for the first record of a segment
 
 
-def recover(disk: Disk, whole_seed_from: int | None = 0) -> RecoveredState:
+def recover(disk: Disk, format_2_from: int | None = 0) -> RecoveredState:
     """Read everything. Segments stay open for reading."""
     checkpoint = _checkpoint(
-        disk, report := RecoveryReport(), is_version_2=whole_seed_from is not None
+        disk, report := RecoveryReport(), is_version_2=format_2_from is not None
     )
     state = RecoveredState(
         queues=dict(checkpoint.queues),
         position=checkpoint.position,
         sequence=checkpoint.sequence,
-        catalog_generation=checkpoint.catalog_generation,
-        whole_seed_from=_whole_seed_from(checkpoint, whole_seed_from, report),
+        metadata_generation=checkpoint.metadata_generation,
+        format_2_from=_format_2_from(checkpoint, format_2_from, report),
         next_base=checkpoint.position,
         report=report,
     )
@@ -62,14 +62,14 @@ def recover(disk: Disk, whole_seed_from: int | None = 0) -> RecoveredState:
     report.is_empty = not bases and not checkpoint.sequence
     state.has_missing = not checkpoint.segments.keys() <= set(bases)
     pending: list[tuple[int, IndexEntry]] = []
-    if not checkpoint.sequence and state.whole_seed_from is not None:
+    if not checkpoint.sequence and state.format_2_from is not None:
         _report_short(disk, bases, state)  # nothing lists what must be there
     for base in sorted({*bases, *checkpoint.segments}):
         pending += _read_segment(disk, base, checkpoint, state)
     _enter(pending, state)
     _drop_empty(disk, state)
     _count(state)
-    name_lost(state)
+    report_lost_messages(state)
     return state
 
 
@@ -79,9 +79,9 @@ def _report_short(disk: Disk, bases: list[int], state: RecoveredState) -> None:
         with closing(disk.open(segment_name(base))) as file:
             size = file.size()
         if following == _FAR:
-            state.lose(Lost(base, size, 0, SHORT))
+            state.add_lost(LostRange(base, size, 0, SHORT))
         elif size < following - base:
-            state.lose(Lost(base, size, following - base - size, SHORT))
+            state.add_lost(LostRange(base, size, following - base - size, SHORT))
 
 
 def _read_segment(
@@ -94,7 +94,7 @@ def _read_segment(
     except FileNotFoundError:
         state.next_base = max(state.next_base, base + listed)
         known = read_index(disk, Segment(base, listed))
-        state.lose(Lost(base, 0, listed, MISSING, known))
+        state.add_lost(LostRange(base, 0, listed, MISSING, known))
         return []
     segment = Segment(base, file.size(), file, seed=state.seed(base))
     segment.sealed = True
@@ -171,23 +171,21 @@ def _checkpoint(disk: Disk, report: RecoveryReport, *, is_version_2: bool) -> Ch
     return found or Checkpoint()
 
 
-def _whole_seed_from(
-    checkpoint: Checkpoint, noted: int | None, report: RecoveryReport
-) -> int | None:
+def _format_2_from(checkpoint: Checkpoint, noted: int | None, report: RecoveryReport) -> int | None:
     """As the checkpoint says, if there is one: it has a sum, and an old format file may be put
     back."""
-    known = checkpoint.whole_seed_from
+    known = checkpoint.format_2_from
     if known is None or known == noted:
         return noted
     report.damaged(f"the format file does not belong to this journal: {noted}, not {known}")
     return known
 
 
-def find_whole_seed(disk: Disk) -> int | None:
+def find_format_2(disk: Disk) -> int | None:
     """From where on segments have the whole seed when no format file says it; None: nowhere."""
     found, _ = load_checkpoints(disk)
-    if found is not None and found.whole_seed_from is not None:
-        return found.whole_seed_from
+    if found is not None and found.format_2_from is not None:
+        return found.format_2_from
     for base in _bases(disk):
         file = disk.open(segment_name(base))
         try:

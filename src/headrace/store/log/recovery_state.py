@@ -22,7 +22,7 @@ UNUSABLE = (MISSING, FOREIGN)
 SHORT = "there may have been more, and no checkpoint says how much"
 
 
-class Lost(NamedTuple):
+class LostRange(NamedTuple):
     """Bytes of a segment that a checkpoint lists, or that lie before good records."""
 
     base: int
@@ -64,21 +64,21 @@ class RecoveredState:
     queues: dict[int, QueueIndex] = field(default_factory=dict)
     position: int = 0  # of the checkpoint
     sequence: int = 0  # of the checkpoint
-    catalog_generation: int = 0  # of meta.db as the checkpoint knows it
-    whole_seed_from: int | None = None  # None: a directory of version 1
+    metadata_generation: int = 0  # of meta.db as the checkpoint knows it
+    format_2_from: int | None = None  # None: a directory of version 1
     next_base: int = 0  # segments that are missing keep their place
     unindexed: list[Segment] = field(default_factory=list)  # had to be scanned
-    places: list[Lost] = field(default_factory=list)  # damaged ones
+    places: list[LostRange] = field(default_factory=list)  # damaged ones
     has_missing: bool = False  # a segment of the checkpoint: another file may be it
     torn: set[int] = field(default_factory=set)  # positions of unfinished writes between records
     report: RecoveryReport = field(default_factory=RecoveryReport)
 
     def seed(self, base: int) -> int:
         """Of the sums in a segment."""
-        whole_from = _NO_POSITION if self.whole_seed_from is None else self.whole_seed_from
+        whole_from = _NO_POSITION if self.format_2_from is None else self.format_2_from
         return segment_seed(base, whole_from)
 
-    def lose(self, place: Lost) -> None:
+    def add_lost(self, place: LostRange) -> None:
         self.places.append(place)
         where = f"{place.size} bytes at {place.offset} of segment {place.base:020d}"
         self.report.damaged(f"{where}: {place.what}")
@@ -103,7 +103,7 @@ def unaccounted(
             yield low, high
 
 
-def lost_in(place: Lost, state: RecoveredState) -> list[Range]:
+def lost_in(place: LostRange, state: RecoveredState) -> list[Range]:
     """Exactly what an index says, else the offsets that are missing around that place."""
     if place.entries is None:
         return list(_missing_around(place, state))
@@ -115,7 +115,7 @@ def lost_in(place: Lost, state: RecoveredState) -> list[Range]:
     ]
 
 
-def _missing_around(place: Lost, state: RecoveredState) -> Iterator[Range]:
+def _missing_around(place: LostRange, state: RecoveredState) -> Iterator[Range]:
     start, end = place.base + place.offset, place.base + place.offset + place.size
     for number, index in state.queues.items():
         for low, high in unaccounted(index, 0, index.next_offset):
@@ -126,7 +126,7 @@ def _missing_around(place: Lost, state: RecoveredState) -> Iterator[Range]:
                 yield number, low, high
 
 
-def name_lost(state: RecoveredState) -> None:
+def report_lost_messages(state: RecoveredState) -> None:
     """Report the messages of all damaged places."""
     found: dict[tuple[int, bool], list[tuple[int, int]]] = {}  # by queue, known to have been stored
     for place in state.places:

@@ -9,8 +9,8 @@ from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
-from headrace.store.disk import Disk, File, read_around, temporary_name
-from headrace.store.failpoints import passing
+from headrace.store.disk import Disk, File, read_skipping_errors, temporary_name
+from headrace.store.failpoints import failpoint
 from headrace.store.log import record as r
 from headrace.store.log.queue_index import IndexEntry
 from headrace.wire.record_layout import GROUP, inner_seed, segment_seed
@@ -77,17 +77,17 @@ class Segment:
 
     def create(self, disk: Disk) -> File:
         """Make the file; its name is durable when this returns."""
-        passing("segment.create")
+        failpoint("segment.create")
         if self.file is None:  # else only the sync failed, and is tried again
             self.file = disk.create(segment_name(self.base), self.capacity)
         disk.sync_directory()
-        passing("segment.created")
+        failpoint("segment.created")
         return self.file
 
     def read(self, position: int, size: int) -> bytes:
         """Pages that the disk cannot read are noted, and ones instead of zeros: no sum fits."""
         assert self.file is not None, "a segment is read only after it was written"
-        return read_around(self.file, size, position - self.base, self._cannot_read)
+        return read_skipping_errors(self.file, size, position - self.base, self._cannot_read)
 
     def _cannot_read(self, start: int, stop: int) -> None:
         if (start, stop) not in self.unreadable:
@@ -220,4 +220,4 @@ def write_index(disk: Disk, base: int, data: bytes) -> None:
     finally:
         file.close()
     disk.rename(temporary, index_name(base))
-    passing("index.written")
+    failpoint("index.written")

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Container, Iterator
 
 from headrace.store.disk import Disk
-from headrace.store.failpoints import passing
+from headrace.store.failpoints import failpoint
 from headrace.store.log.segment import Segment, index_name, segment_name
 from headrace.wire.record_layout import segment_seed
 
@@ -27,19 +27,19 @@ class SegmentList:
         *,
         start: int,
         size: int,
-        whole_seed_from: int | None = 0,
+        format_2_from: int | None = 0,
     ) -> None:
         self._disk = disk
         self._size = size
         self._all = found
         self.bases = [segment.base for segment in found]  # look, do not touch
         ends = (one.base + max(one.capacity, 8) for one in found)
-        self.next_base = max([start, whole_seed_from or 0, *ends])
+        self.next_base = max([start, format_2_from or 0, *ends])
         # A directory of version 1 has the whole seed from now on.
-        self.whole_seed_from = self.next_base if whole_seed_from is None else whole_seed_from
+        self.format_2_from = self.next_base if format_2_from is None else format_2_from
         self._unindexed: list[Segment] = []  # waiting for their index files
-        self._leftovers: deque[str] = deque()  # names of files that are still to be removed
-        self._stubborn: set[str] = set()  # those that could not be
+        self._removals: deque[str] = deque()  # names of files that are still to be removed
+        self._failed_removals: set[str] = set()  # those that could not be
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._all)
@@ -57,7 +57,7 @@ class SegmentList:
         An unusually large record gets a segment of its own.
         """
         capacity = max(self._size, size)
-        seed = segment_seed(self.next_base, self.whole_seed_from)
+        seed = segment_seed(self.next_base, self.format_2_from)
         segment = Segment(self.next_base, capacity, seed=seed)
         self.next_base += segment.capacity
         self._all.append(segment)
@@ -103,39 +103,39 @@ class SegmentList:
     def remove(self, segments: list[Segment]) -> None:
         """Delete their files. Nothing may need them any more, after a crash neither."""
         for segment in segments:
-            passing("segment.remove")
+            failpoint("segment.remove")
             where = bisect_left(self.bases, segment.base)
             del self._all[where], self.bases[where]
             assert segment.file is not None
             segment.file.close()
-            self._leftovers += (index_name(segment.base), segment_name(segment.base))
-        self.remove_leftovers()
+            self._removals += (index_name(segment.base), segment_name(segment.base))
+        self.remove_files()
 
-    def remove_leftovers(self) -> bool:
+    def remove_files(self) -> bool:
         """Delete some files; True when it should go on soon.
 
         Those that cannot be deleted are tried again. After a restart they are found dead, as the
         checkpoint says.
         """
         removed = 0
-        for _ in range(min(REMOVED_AT_ONCE, len(self._leftovers))):
-            name = self._leftovers.popleft()
+        for _ in range(min(REMOVED_AT_ONCE, len(self._removals))):
+            name = self._removals.popleft()
             if self._is_removed(name):
                 removed += 1
-                self._stubborn.discard(name)
+                self._failed_removals.discard(name)
             else:
-                self._leftovers.append(name)
-        return removed > 0 and bool(self._leftovers)
+                self._removals.append(name)
+        return removed > 0 and bool(self._removals)
 
     def _is_removed(self, name: str) -> bool:
         try:
             self._disk.remove(name)
-            passing("segment.removed")
+            failpoint("segment.removed")
         except FileNotFoundError:
             return True
         except OSError as error:
-            if name not in self._stubborn:
-                self._stubborn.add(name)
+            if name not in self._failed_removals:
+                self._failed_removals.add(name)
                 logger.warning("%s cannot be removed, it is tried again: %s", name, error)
             return False
         return True

@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Iterator
 from zlib import crc32
 
-from headrace.store.failpoints import passing
+from headrace.store.failpoints import failpoint
 from headrace.store.log import record as r
 from headrace.store.log.queue_index import IndexEntry, QueueIndex, entry_weight
-from headrace.store.log.recovery_state import FOREIGN, Lost, RecoveredState
+from headrace.store.log.recovery_state import FOREIGN, LostRange, RecoveredState
 from headrace.store.log.segment import Damage, Segment, SegmentRecord, parts_of, used_length, walk
 from headrace.wire.record_layout import GROUP, MESSAGES, REQUEUED, SETTLED
 
@@ -41,12 +41,12 @@ class SegmentScan:
         self._listed = listed
         self._known = known
         self._synced = listed  # bytes from the beginning that a sync covered
-        if state.whole_seed_from is None:  # checkpoints of version 1 list nothing
+        if state.format_2_from is None:  # checkpoints of version 1 list nothing
             self._synced = max(0, min(segment.capacity, state.position - segment.base))
         assert segment.file is not None
         self._data = segment.read(segment.base, segment.file.data_end())
         # Copies are written to a segment that lies before what comes in meanwhile.
-        is_older = state.whole_seed_from is None or used_length(self._data) <= listed
+        is_older = state.format_2_from is None or used_length(self._data) <= listed
         self._is_whole = is_whole and is_older
         self.is_rubbish = False  # there is something, and no record in it
         self._entries: list[tuple[int, IndexEntry]] = []
@@ -108,10 +108,10 @@ class SegmentScan:
         self._used = max(self._used, at + size)
         base = self._segment.base
         if group is None:
-            self._state.lose(Lost(base, at, size, "no record can be read there"))
+            self._state.add_lost(LostRange(base, at, size, "no record can be read there"))
             return
         entries = [one for part in parts_of(group) for one in entries_of(part)]
-        self._state.lose(Lost(base, at, size, "a group of records is incomplete", entries))
+        self._state.add_lost(LostRange(base, at, size, "a group of records is incomplete", entries))
         self._write(at, bytes(r.HEAD_SIZE))  # also behind later checkpoints it does not count
 
     def _judge(self, step: SegmentRecord) -> None:
@@ -127,7 +127,7 @@ class SegmentScan:
                     if number < one.stop - one.first
                 ]
                 what = "the content of a message is not what was stored"
-                self._state.lose(Lost(self._segment.base, low, high - low, what, lost))
+                self._state.add_lost(LostRange(self._segment.base, low, high - low, what, lost))
             return
         self._entries = [one for one in self._entries if one[1].position != step.position]
         if step.at + step.head.size == self._used:
@@ -187,7 +187,7 @@ class SegmentScan:
             return
         assert segment.file is not None
         if segment.used < segment.capacity:
-            passing("recovery.cut")
+            failpoint("recovery.cut")
             segment.file.truncate(segment.used)
             segment.capacity = segment.used
         # Also when there is nothing to cut: after a crash of the broker alone, what was found may
@@ -202,7 +202,7 @@ class SegmentScan:
         known = self._known
         if known is not None:
             known = [one for one in known if one[1].position >= segment.base + used]
-        self._state.lose(Lost(segment.base, used, end - used, what, known))
+        self._state.add_lost(LostRange(segment.base, used, end - used, what, known))
 
     def _written_end(self) -> int:
         """Where the last write ended, as its head says or at least one byte shows."""

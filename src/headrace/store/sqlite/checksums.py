@@ -80,12 +80,12 @@ def counter(connection: sqlite3.Connection, name: str) -> int | None:
     return value if is_sound else None
 
 
-def set_aside_values(one: DamagedRow) -> dict[str, Any]:
+def damaged_row_values(one: DamagedRow) -> dict[str, Any]:
     """The row of `damaged_rows` for a damaged row."""
     return {"origin": one.table, "reason": one.reason, "content": msgpack.packb(one.values)}
 
 
-def kept_aside(connection: sqlite3.Connection) -> list[DamagedRow]:
+def load_damaged_rows(connection: sqlite3.Connection) -> list[DamagedRow]:
     """What was damaged when the file was opened at some time, and not accepted since."""
     try:
         found = connection.execute("SELECT origin, reason, content FROM damaged_rows ORDER BY id")

@@ -20,11 +20,11 @@ from headrace.store.sqlite import schema, statements
 from headrace.store.sqlite.checksums import (
     ERRORS,
     counter,
+    damaged_row_values,
     is_damage,
-    kept_aside,
+    load_damaged_rows,
     row_sum,
     scan,
-    set_aside_values,
 )
 
 logger = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ def _has_room(path: Path) -> bool:
     return True
 
 
-def set_aside_room(path: Path, size: int) -> bool:
+def reserve_space(path: Path, size: int) -> bool:
     """See that the -wal file has ``size`` bytes: pages are written there, again and again from its
     beginning, so changes that make the database no larger need no more. False on a full disk."""
     try:
@@ -188,7 +188,7 @@ def rebuild(path: Path, damage: Iterable[str] = ()) -> None:
 
 def _move_rows(old: sqlite3.Connection, new: sqlite3.Connection, damaged: list[DamagedRow]) -> None:
     highest = 0
-    damaged += kept_aside(old)
+    damaged += load_damaged_rows(old)
     scans = {table: scan(old, table) for table in statements.INSERT}
     if not any(found.good for found in scans.values()):
         raise sqlite3.DatabaseError("no row can be read")
@@ -203,7 +203,7 @@ def _move_rows(old: sqlite3.Connection, new: sqlite3.Connection, damaged: list[D
             damaged.append(DamagedRow("counters", f"{name} is damaged"))
         new.execute(statements.RAISE_TO, {"name": name, "value": max(value or 0, at_least)})
     for one in damaged:
-        new.execute(statements.SET_ASIDE, set_aside_values(one))
+        new.execute(statements.SAVE_DAMAGED, damaged_row_values(one))
 
 
 def _number(row: object) -> int:

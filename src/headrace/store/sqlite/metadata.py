@@ -18,14 +18,20 @@ from typing import Any, NamedTuple
 from headrace.errors import BrokerError, StoreError
 from headrace.store.api.metadata import DamagedRow, Declarations
 from headrace.store.api.rows import Row
-from headrace.store.failpoints import passing
+from headrace.store.failpoints import failpoint
 from headrace.store.sqlite import statements
-from headrace.store.sqlite.checksums import counter, kept_aside, row_sum, scan, set_aside_values
+from headrace.store.sqlite.checksums import (
+    counter,
+    damaged_row_values,
+    load_damaged_rows,
+    row_sum,
+    scan,
+)
 from headrace.store.sqlite.database import (
     is_full,
     open_database,
     rebuild,
-    set_aside_room,
+    reserve_space,
     store_error,
 )
 from headrace.store.sqlite.statements import Kept, row_values
@@ -46,13 +52,13 @@ class PendingChange(NamedTuple):
     values: Mapping[str, Kept]
 
 
-def _saving(row: Row) -> PendingChange:
+def _save_change(row: Row) -> PendingChange:
     values = row_values(row)
     values["sum"] = row_sum(statements.TABLES[type(row)], *values.values())
     return PendingChange(statements.SAVE[type(row)], values)
 
 
-def _saving_vhost(name: str) -> PendingChange:
+def _save_vhost_change(name: str) -> PendingChange:
     kept = utf8(name)
     return PendingChange(statements.SAVE_VHOST, {"vhost": kept, "sum": row_sum("vhosts", kept)})
 
@@ -78,12 +84,12 @@ class SqliteMetadata:
         if self._writer is not None or self._closed:
             raise StoreError("the catalogue is read before the metadata store starts")
         try:
-            found = self._read_catalogue()
+            found = self._read_declarations()
             if found is None:
                 self._connection.close()
                 rebuild(self._path)
                 self._connection = open_database(self._path)
-                found = self._read_catalogue()
+                found = self._read_declarations()
             if found is None:
                 raise sqlite3.DatabaseError("it cannot be made again")
             return found
@@ -95,21 +101,21 @@ class SqliteMetadata:
         changes = []
         for row, one in strays:
             changes.append(PendingChange((statements.REMOVE[type(row)],), row_values(row)))
-            changes.append(PendingChange((statements.SET_ASIDE,), set_aside_values(one)))
+            changes.append(PendingChange((statements.SAVE_DAMAGED,), damaged_row_values(one)))
         self._commit_now(changes, generation)
 
-    def note_orphans(self, numbers: Iterable[int]) -> None:
+    def save_orphans(self, numbers: Iterable[int]) -> None:
         """Before start: the messages of these stay until a repair, also when numbers are given
         that are higher."""
         noted = [DamagedRow(ORPHAN, "", (one,)) for one in numbers]
         self._commit_now(
-            [PendingChange((statements.SET_ASIDE,), set_aside_values(one)) for one in noted]
+            [PendingChange((statements.SAVE_DAMAGED,), damaged_row_values(one)) for one in noted]
         )
 
     def accept(self, rows: Iterable[Row], vhosts: Iterable[str], generation: int) -> None:
         """Before start: take rows as they are, and forget what was kept aside."""
-        changes = [_saving(row) for row in rows]
-        changes += [_saving_vhost(name) for name in vhosts]
+        changes = [_save_change(row) for row in rows]
+        changes += [_save_vhost_change(name) for name in vhosts]
         changes.append(PendingChange(("DELETE FROM damaged_rows",), {}))
         self._commit_now(changes, generation)
 
@@ -144,18 +150,18 @@ class SqliteMetadata:
         self._writer.start()
 
     def save(self, row: Row) -> int:
-        return self._queue(_saving(row))
+        return self._queue(_save_change(row))
 
     def delete(self, row: Row) -> int:
         return self._queue(PendingChange(statements.DELETE[type(row)], row_values(row)))
 
-    def forget_reader(self, topic: str, reader_group: str, token: str) -> int:
+    def delete_reader(self, topic: str, reader_group: str, token: str) -> int:
         names = {"topic": topic, "reader_group": reader_group, "token": token}
         values = {name: utf8(text) for name, text in names.items()}
-        return self._queue(PendingChange(statements.FORGET_READER, values))
+        return self._queue(PendingChange(statements.DELETE_READER, values))
 
     def save_vhost(self, name: str) -> int:
-        return self._queue(_saving_vhost(name))
+        return self._queue(_save_vhost_change(name))
 
     def delete_vhost(self, name: str) -> int:
         return self._queue(PendingChange(statements.DELETE_VHOST, {"vhost": utf8(name)}))
@@ -191,7 +197,7 @@ class SqliteMetadata:
             self._wake.notify()
             return self.issued
 
-    def _read_catalogue(self) -> Declarations | None:
+    def _read_declarations(self) -> Declarations | None:
         """Everything declared; None when something in the file is damaged."""
         connection = self._connection
         scans = {table: scan(connection, table) for table in statements.KINDS}
@@ -204,7 +210,7 @@ class SqliteMetadata:
         scans["queues"].good.sort(key=lambda one: (one[0][0], one[0][2], one[0][3]))
         rows: dict[str, Any] = {table: [row for _, row in one.good] for table, one in scans.items()}
         self.generation = generation
-        aside = kept_aside(connection)
+        aside = load_damaged_rows(connection)
         return Declarations(
             **rows,
             next_queue_id=highest + 1,
@@ -217,13 +223,13 @@ class SqliteMetadata:
 
     def _write_all(self) -> None:
         try:
-            self._look_for_room()
+            self._check_space()
             while changes := self._take():
-                self._commit_patiently(changes)
+                self._commit_when_space(changes)
                 self.committed += len(changes)
-                self._tell(partial(self._on_commit, self.committed))
+                self._call_back(partial(self._on_commit, self.committed))
                 if self._is_full:
-                    self._look_for_room()
+                    self._check_space()
         except Exception as error:
             self._fail(error)
 
@@ -232,11 +238,11 @@ class SqliteMetadata:
         with self._wake:
             while not self._queued and not self._closed:
                 if not self._wake.wait(RETRY_SECONDS if self._is_full else None):
-                    self._look_for_room()
+                    self._check_space()
             changes, self._queued = self._queued, []
             return changes
 
-    def _commit_patiently(self, changes: Sequence[PendingChange]) -> None:
+    def _commit_when_space(self, changes: Sequence[PendingChange]) -> None:
         """Try again while the disk is full; what is queued meanwhile comes after it."""
         while True:
             try:
@@ -249,8 +255,8 @@ class SqliteMetadata:
                     if self._wake.wait_for(lambda: self._closed, RETRY_SECONDS):
                         raise
 
-    def _look_for_room(self) -> None:
-        self._set_full(not set_aside_room(self._path, RESERVE))
+    def _check_space(self) -> None:
+        self._set_full(not reserve_space(self._path, RESERVE))
 
     def _set_full(self, full: bool) -> None:
         if full != self._is_full:
@@ -260,7 +266,7 @@ class SqliteMetadata:
                 "%s: %s", self._path,
                 "the disk is full; changes wait" if full else "there is room on the disk again",
             )  # fmt: skip
-            self._tell(partial(self._on_full, full))
+            self._call_back(partial(self._on_full, full))
 
     def _commit(self, changes: Sequence[PendingChange]) -> None:
         """Make all changes in one transaction. Tests put a failing disk here."""
@@ -276,7 +282,7 @@ class SqliteMetadata:
         try:
             yield
             execute(statements.RAISE_GENERATION)
-            passing("metadata.commit")
+            failpoint("metadata.commit")
             execute("COMMIT")
         except BaseException:
             # Not in the database, rolled back or not; but another begin needs its end.
@@ -284,7 +290,7 @@ class SqliteMetadata:
                 self._connection.rollback()
             raise
         self.generation += 1
-        passing("metadata.committed")
+        failpoint("metadata.committed")
 
     def _fail(self, error: Exception) -> None:
         """The end: what was not committed is not tried again, and nothing later is accepted."""
@@ -295,9 +301,9 @@ class SqliteMetadata:
         with self._wake:
             self._failure = failure
             self._queued.clear()
-        self._tell(partial(self._on_failure, failure))
+        self._call_back(partial(self._on_failure, failure))
 
-    def _tell(self, callback: Callable[[], None]) -> None:
+    def _call_back(self, callback: Callable[[], None]) -> None:
         try:
             self._call_soon(callback)
         except RuntimeError:

@@ -12,7 +12,7 @@ from contextlib import closing
 from functools import cache
 from typing import Final, NamedTuple
 
-from headrace.store.failpoints import passing
+from headrace.store.failpoints import failpoint
 from headrace.store.sqlite.checksums import row_sum
 
 APPLICATION_ID: Final = 0x48644D44  # "HdMD": tells our file from any other SQLite database
@@ -325,9 +325,9 @@ def migrate(
             connection.executescript(
                 f"BEGIN IMMEDIATE; {step.sql}; PRAGMA user_version = {number};"
             )
-            passing("metadata.migrate")
+            failpoint("metadata.migrate")
             connection.execute("COMMIT")
-            passing("metadata.migrated")
+            failpoint("metadata.migrated")
         except BaseException:
             if connection.in_transaction:
                 connection.rollback()

@@ -268,7 +268,7 @@ INSERT: Final = {
     table: f"INSERT OR IGNORE INTO {table} ({', '.join(names)}, sum) VALUES ({'?, ' * len(names)}?)"
     for table, names in COLUMNS.items()
 }
-SET_ASIDE: Final = (
+SAVE_DAMAGED: Final = (
     "INSERT INTO damaged_rows (origin, reason, content) VALUES (:origin, :reason, :content)"
 )
 REMOVE: Final = {kind: _remove(kind) for kind in TABLES}
@@ -313,7 +313,7 @@ DELETE: Final[Mapping[type[Row], tuple[str, ...]]] = {
     ),
 }
 
-FORGET_READER: Final = (
+DELETE_READER: Final = (
     "DELETE FROM cursors WHERE topic = :topic AND reader_group = :reader_group AND token = :token",
     # A consumer on its own has no retries, and no group has an empty name.
     "DELETE FROM retries WHERE topic = :topic AND reader_group = :reader_group",

@@ -24,7 +24,7 @@ from pathlib import Path
 from headrace.errors import StoreError
 from headrace.store.api.metadata import Declarations
 from headrace.store.api.rows import CursorRow, PinRow, RetryRow
-from headrace.store.data_directory import FORMAT_FILE, JOURNAL, need_catalogue
+from headrace.store.data_directory import FORMAT_FILE, JOURNAL, require_metadata
 from headrace.store.disk import extents
 from headrace.store.log.checkpoint import NAMES as CHECKPOINTS
 from headrace.store.log.checkpoint import read_checkpoint, with_new_epoch
@@ -32,7 +32,7 @@ from headrace.store.log.segment import INDEX_SUFFIX, SUFFIX, segment_name
 from headrace.store.sqlite.metadata import FILE_NAME, SqliteMetadata
 from headrace.store.tools.findings import RepairAction
 from headrace.store.tools.fsck import check
-from headrace.store.tools.offline import check_format, held, require_plain_files
+from headrace.store.tools.offline import check_format, locked, require_plain_files
 
 _ATTEMPTS = 1000
 _PAGE = 4096
@@ -61,7 +61,7 @@ class _Snapshot:
 def backup(path: Path, target: Path, progress: Progress = lambda done, total: None) -> CopySummary:
     """Copy a data directory to ``target``, which must not exist; complete, or not there at all."""
     check_format(path)
-    need_catalogue(path)
+    require_metadata(path)
     if target.exists():
         raise StoreError(f"{target} exists already: name a new directory")
     partial = target.with_name(target.name + ".partial")
@@ -92,7 +92,7 @@ def restore(
     """Put a backup into ``target``, which must be empty or absent. Damaged ones are refused."""
     _require_empty(target)
     require_plain_files(source)
-    with held(source):
+    with locked(source):
         findings = check(source)
         # Readers that are ahead of the log are no hindrance: the start of a broker sees to them.
         damaged = [place for place in findings.places if place.remedy is not RepairAction.RAISE]
@@ -127,7 +127,7 @@ def _copy_all(source: Path, target: Path, progress: Progress) -> CopySummary:
     journal = target / JOURNAL
     journal.mkdir(mode=0o700)
     size = 0
-    positions = _catalogue_now(source / FILE_NAME)
+    positions = _read_running(source / FILE_NAME)
     with _snapshot(source / JOURNAL) as snapshot:
         for name, data in snapshot.checkpoints.items():
             if data is not None:
@@ -257,7 +257,7 @@ def _end_wal(file: Path) -> None:
         os.close(fd)
 
 
-def _catalogue_now(file: Path) -> Declarations | None:
+def _read_running(file: Path) -> Declarations | None:
     """Everything in a meta.db that is in use; None when there is no such file."""
     if not file.exists():
         return None
@@ -295,8 +295,8 @@ def _set_back(directory: Path, early: Declarations) -> None:
         raise failures[0]
 
 
-def _rows(catalogue: Declarations) -> Iterable[PositionRow]:
-    return (*catalogue.cursors, *catalogue.retries, *catalogue.pins)
+def _rows(declarations: Declarations) -> Iterable[PositionRow]:
+    return (*declarations.cursors, *declarations.retries, *declarations.pins)
 
 
 def _reader(row: PositionRow) -> tuple[str, ...]:

@@ -11,14 +11,14 @@ from headrace.errors import StoreError
 from headrace.model.policy import Policy, effective
 from headrace.model.queue_arguments import queue_settings
 from headrace.store.api.metadata import Declarations
-from headrace.store.consistency import retained
+from headrace.store.consistency import numbers_to_retain
 from headrace.store.data_directory import JOURNAL, read_format, write_format
 from headrace.store.disk import RealDisk
 from headrace.store.log.commit_log import CommitLog
 from headrace.store.log.compaction import CompactionRule
 from headrace.store.log.disk_reserve import NAME as RESERVE
 from headrace.store.log.segment import Segment
-from headrace.store.tools.offline import LogDriver, read_catalogue
+from headrace.store.tools.offline import LogDriver, read_declarations
 
 _WORTH_IT = 0.9  # less of a segment alive than that: it is written again
 
@@ -48,17 +48,15 @@ class _ChosenSegments(CompactionRule):
 def compact(path: Path, progress: Callable[[int, int], None]) -> tuple[SpaceUsed, SpaceUsed]:
     """Before and after. The directory must be held."""
     journal = path / JOURNAL
-    catalogue = read_catalogue(path)
+    declarations = read_declarations(path)
     before = _files(journal)
     try:
         noted = read_format(path)
-        log = CommitLog(
-            RealDisk(journal), lambda: time.time_ns() // 1_000_000, whole_seed_from=noted
-        )
-        if noted != log.segments.whole_seed_from:
-            write_format(path, log.segments.whole_seed_from)
-        log.index.retain_only(retained(catalogue, log))
-        _retain(log, catalogue)
+        log = CommitLog(RealDisk(journal), lambda: time.time_ns() // 1_000_000, format_2_from=noted)
+        if noted != log.segments.format_2_from:
+            write_format(path, log.segments.format_2_from)
+        log.index.retain_only(numbers_to_retain(declarations, log))
+        _retain(log, declarations)
         messages = sum(segment.live for segment in log.segments)
         _run(log, progress)
         alive = sum(segment.live for segment in log.segments)
@@ -70,12 +68,12 @@ def compact(path: Path, progress: Callable[[int, int], None]) -> tuple[SpaceUsed
     return SpaceUsed(*before, messages), SpaceUsed(*after, alive)
 
 
-def _retain(log: CommitLog, catalogue: Declarations) -> None:
+def _retain(log: CommitLog, declarations: Declarations) -> None:
     """Acknowledged messages that a queue still keeps are not dead."""
     policies: dict[str, list[Policy]] = {}
-    for row in catalogue.policies:
+    for row in declarations.policies:
         policies.setdefault(row.vhost, []).append(Policy(**asdict(row)))
-    for queue in catalogue.queues:
+    for queue in declarations.queues:
         kind = str(queue.arguments.get("x-queue-type", "classic"))
         found = effective(policies.get(queue.vhost, ()), "queue", queue.name, kind)
         settings = queue_settings(queue.arguments, found.definition if found else {})

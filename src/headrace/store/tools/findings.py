@@ -69,7 +69,7 @@ class Findings:
     notes: list[str] = field(default_factory=list)
     orphans: dict[int, int] = field(default_factory=dict)  # number of a queue: messages
     kept: set[int] = field(default_factory=set)  # orphans whose queue may not have been deleted
-    catalogue: Declarations = field(default_factory=Declarations)  # what is declared
+    declarations: Declarations = field(default_factory=Declarations)  # what is declared
     state: RecoveredState = field(default_factory=RecoveredState)  # as recovery found it
 
     @property

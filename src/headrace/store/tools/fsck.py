@@ -12,11 +12,11 @@ from pathlib import Path
 
 from headrace.errors import StoreError
 from headrace.store.api.metadata import Declarations
-from headrace.store.consistency import older_copy, readers_ahead, separate_strays
+from headrace.store.consistency import find_older_copy, readers_ahead, remove_dangling_rows
 from headrace.store.data_directory import FORMAT_FILE, JOURNAL, DamagedFormat, read_format
 from headrace.store.disk import RealDisk
 from headrace.store.log.checkpoint import load_checkpoints
-from headrace.store.log.recovery import FIRST_BYTES, find_whole_seed, recover
+from headrace.store.log.recovery import FIRST_BYTES, find_format_2, recover
 from headrace.store.log.recovery_state import SHORT, UNUSABLE, lost_in
 from headrace.store.log.segment import (
     INDEX_SUFFIX,
@@ -29,7 +29,7 @@ from headrace.store.log.segment import (
 )
 from headrace.store.sqlite.metadata import FILE_NAME
 from headrace.store.tools.findings import DamagedRange, Findings, RepairAction
-from headrace.store.tools.offline import ReadOnlyDisk, read_catalogue
+from headrace.store.tools.offline import ReadOnlyDisk, read_declarations
 from headrace.store.tools.segment_check import RecoveredIndex, SegmentCheck
 
 Progress = Callable[[int, int], None]  # done, of how many
@@ -38,23 +38,23 @@ Progress = Callable[[int, int], None]  # done, of how many
 def check(path: Path, progress: Progress = lambda done, total: None) -> Findings:
     """Read everything in a data directory that no broker is using."""
     findings = Findings()
-    catalogue = _check_metadata(path, findings)
+    declarations = _check_metadata(path, findings)
     _check_checkpoints(path / JOURNAL, findings)
     try:
-        whole_seed_from = _check_format(path, findings)
-        _check_journal(path / JOURNAL, findings, progress, whole_seed_from)
+        format_2_from = _check_format(path, findings)
+        _check_journal(path / JOURNAL, findings, progress, format_2_from)
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error}") from error
     state = findings.state
-    is_old = whole_seed_from is None and (path / JOURNAL).is_dir()
+    is_old = format_2_from is None and (path / JOURNAL).is_dir()
     if findings.queues and not is_old and state.report.is_empty:
         what = f"it is gone, with all messages of {len(findings.queues)} queues"
         findings.places.append(DamagedRange(JOURNAL, 0, 0, what, RepairAction.NOTE))
-    if state.whole_seed_from != whole_seed_from:
+    if state.format_2_from != format_2_from:
         what = "it does not belong to this journal"
         findings.places.append(DamagedRange(FORMAT_FILE, 0, 0, what, RepairAction.RENEW))
-    _check_positions(catalogue, findings)
-    older = older_copy(catalogue, findings.state.catalog_generation)
+    _check_positions(declarations, findings)
+    older = find_older_copy(declarations, findings.state.metadata_generation)
     if older is not None and findings.queues is not None:  # else it is not there at all
         findings.places.append(DamagedRange(FILE_NAME, 0, 0, older, RepairAction.ACCEPT))
     return findings
@@ -69,30 +69,30 @@ def _check_format(path: Path, findings: Findings) -> int | None:
     except DamagedFormat:
         what = "it is damaged"
     findings.places.append(DamagedRange(FORMAT_FILE, 0, 0, what, RepairAction.RENEW))
-    return find_whole_seed(ReadOnlyDisk(path / JOURNAL))
+    return find_format_2(ReadOnlyDisk(path / JOURNAL))
 
 
 def _check_metadata(path: Path, findings: Findings) -> Declarations:
     try:
-        catalogue = read_catalogue(path)
+        declarations = read_declarations(path)
     except StoreError as error:
         findings.places.append(DamagedRange(FILE_NAME, 0, 0, str(error), RepairAction.NONE))
         return Declarations()
-    separate_strays(catalogue)
-    findings.queues = catalogue.destinations()
-    findings.catalogue = catalogue
-    for one in catalogue.damaged:
+    remove_dangling_rows(declarations)
+    findings.queues = declarations.destinations()
+    findings.declarations = declarations
+    for one in declarations.damaged:
         findings.places.append(DamagedRange(FILE_NAME, 0, 0, str(one), RepairAction.ACCEPT))
-    return catalogue
+    return declarations
 
 
-def _check_positions(catalogue: Declarations, findings: Findings) -> None:
+def _check_positions(declarations: Declarations, findings: Findings) -> None:
     queues = findings.state.queues
 
     def next_offset(number: int) -> int:
         return queues[number].next_offset if number in queues else 0
 
-    for one in readers_ahead(catalogue, next_offset):
+    for one in readers_ahead(declarations, next_offset):
         lost = [(one.number, one.end, one.offset)]
         findings.places.append(DamagedRange(FILE_NAME, 0, 0, str(one), RepairAction.RAISE, lost))
 
@@ -111,10 +111,10 @@ def _check_checkpoints(journal: Path, findings: Findings) -> None:
 
 
 def _check_journal(
-    directory: Path, findings: Findings, progress: Progress, whole_seed_from: int | None
+    directory: Path, findings: Findings, progress: Progress, format_2_from: int | None
 ) -> None:
     if not directory.is_dir():
-        findings.state.whole_seed_from = whole_seed_from
+        findings.state.format_2_from = format_2_from
         findings.state.report.is_empty = True
         return
     names = sorted(entry.name for entry in directory.iterdir() if entry.is_file())
@@ -127,7 +127,7 @@ def _check_journal(
             done += 1
             progress(done, total)
 
-    state = findings.state = recover(ReadOnlyDisk(directory, step), whole_seed_from)
+    state = findings.state = recover(ReadOnlyDisk(directory, step), format_2_from)
     used = {segment.base: segment.used for segment in state.segments}
     for segment in state.segments:
         if segment.file is not None:
@@ -190,7 +190,7 @@ def _count_orphans(findings: Findings) -> None:
             live = sum(index.settled.count_missing(one.first, one.stop) for one in index.entries())
             if live:
                 findings.orphans[number] = live
-    findings.kept = findings.catalogue.orphans(findings.orphans)
+    findings.kept = findings.declarations.orphans(findings.orphans)
 
 
 def _note_leftovers(names: list[str], bases: list[int], findings: Findings) -> None:

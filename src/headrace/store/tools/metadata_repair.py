@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from headrace.store.api.metadata import DamagedRow, Declarations
 from headrace.store.api.rows import QueueRow, Row, TopicRow
-from headrace.store.consistency import numbers_of, separate_strays
+from headrace.store.consistency import numbers_of, remove_dangling_rows
 from headrace.store.data_directory import JOURNAL
 from headrace.store.log import record as r
 from headrace.store.log.queue_index import QueueIndex
@@ -36,49 +36,49 @@ def repair_metadata(path: Path, findings: Findings) -> Iterator[str]:
         return
     metadata = SqliteMetadata(path)
     try:
-        catalogue = metadata.load()
-        metadata.set_aside(separate_strays(catalogue))
-        damaged, catalogue.damaged = catalogue.damaged, []
+        declarations = metadata.load()
+        metadata.set_aside(remove_dangling_rows(declarations))
+        damaged, declarations.damaged = declarations.damaged, []
         if damaged:
             yield _write_aside(path / LOST_AND_FOUND, damaged)
         vhosts = [one for one in map(_readable, damaged) if isinstance(one, str)]
-        before = {id(row) for rows in catalogue.tables().values() for row in rows}
-        _add(catalogue, damaged)
-        for number in sorted(findings.kept - set(catalogue.destinations())):
+        before = {id(row) for rows in declarations.tables().values() for row in rows}
+        _add(declarations, damaged)
+        for number in sorted(findings.kept - set(declarations.destinations())):
             orphan = _orphan(path, number, findings)
             table = "queues" if isinstance(orphan, QueueRow) else "topics"
-            catalogue.tables()[table].append(orphan)
-        separate_strays(catalogue)
+            declarations.tables()[table].append(orphan)
+        remove_dangling_rows(declarations)
         rows = [
-            row for rows in catalogue.tables().values() for row in rows if id(row) not in before
+            row for rows in declarations.tables().values() for row in rows if id(row) not in before
         ]
-        metadata.accept(rows, {*vhosts, *catalogue.vhosts}, findings.state.catalog_generation)
+        metadata.accept(rows, {*vhosts, *declarations.vhosts}, findings.state.metadata_generation)
     finally:
         metadata.close()
     for row in rows:
         shown = " ".join(str(getattr(row, name)) for name in IDENTITY[type(row)])
         yield f"declared {type(row).__name__.removesuffix('Row').lower()} {shown!a} again"
     yield f"accepted {FILE_NAME} as it is now"
-    if damaged and not catalogue.users:
+    if damaged and not declarations.users:
         yield "no user is left: the next start creates the default user"
 
 
 def _readable(one: DamagedRow) -> Row | str | None:
-    if not one.values or not (one.is_stray or one.table in _DECLARATIONS):
+    if not one.values or not (one.is_dangling or one.table in _DECLARATIONS):
         return None
     row = decoded(one.table, one.values)
     numbers = row.numbers.values() if isinstance(row, TopicRow) else ()
     return row if all(isinstance(number, int) for number in numbers) else None
 
 
-def _add(catalogue: Declarations, damaged: list[DamagedRow]) -> None:
+def _add(declarations: Declarations, damaged: list[DamagedRow]) -> None:
     """Rows that can be read, unless there is another of their name or number by now."""
-    taken = set(catalogue.destinations())
+    taken = set(declarations.destinations())
     for one in damaged:
         row = _readable(one)
         if row is None or isinstance(row, str):
             continue
-        rows, key = catalogue.tables()[one.table], IDENTITY[type(row)]
+        rows, key = declarations.tables()[one.table], IDENTITY[type(row)]
         same = any(
             all(getattr(row, name) == getattr(other, name) for name in key) for other in rows
         )

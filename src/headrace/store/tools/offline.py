@@ -19,8 +19,8 @@ from headrace.store.data_directory import (
     JOURNAL,
     DamagedFormat,
     lock_directory,
-    need_catalogue,
     read_format,
+    require_metadata,
 )
 from headrace.store.disk import OpenFiles, RealFile, copy_readable, data_size
 from headrace.store.log.commit_log import CommitLog
@@ -31,7 +31,7 @@ LARGEST_SEGMENT = 1 << 33  # bytes; the size of a record has 32 bits
 
 
 @contextmanager
-def held(path: Path, *, create: bool = False, strict: bool = True) -> Iterator[None]:
+def locked(path: Path, *, create: bool = False, strict: bool = True) -> Iterator[None]:
     """Keep brokers away from a data directory. StoreError when one is there, or it is none.
 
     A copy has no lock file; it gets one only with ``create``, which who writes should ask for.
@@ -85,9 +85,9 @@ def check_format(path: Path, *, strict: bool = True) -> None:
             raise
 
 
-def read_catalogue(path: Path) -> Declarations:
+def read_declarations(path: Path) -> Declarations:
     """What is declared, and what is damaged, from a copy of meta.db; StoreError if nothing is."""
-    need_catalogue(path)
+    require_metadata(path)
     if not (path / FILE_NAME).exists():
         return Declarations()
     with tempfile.TemporaryDirectory(prefix="headrace-") as name:
@@ -114,7 +114,7 @@ class _ReadOnlyFile(RealFile):
     __slots__ = ()
 
     def size(self) -> int:
-        with self.lent() as fd:
+        with self.descriptor() as fd:
             return data_size(fd)
 
     def write(self, data: bytes, offset: int) -> None:

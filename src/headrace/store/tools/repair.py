@@ -14,7 +14,7 @@ from pathlib import Path
 
 from headrace.errors import StoreError
 from headrace.store.data_directory import FORMAT_FILE, JOURNAL, write_format
-from headrace.store.disk import RealDisk, read_around, temporary_name
+from headrace.store.disk import RealDisk, read_skipping_errors, temporary_name
 from headrace.store.log import record as r
 from headrace.store.log.checkpoint import Checkpoint, checkpoint_bytes, write_checkpoint
 from headrace.store.log.queue_index import IndexEntry, QueueIndex
@@ -40,7 +40,7 @@ _CHUNK = 1 << 20
 def repair(path: Path, findings: Findings) -> list[str]:
     """Do what the findings ask for; returns what was done. The directory must be held."""
     try:
-        done = [*_put_right(path, findings)]
+        done = [*_repair_files(path, findings)]
         if done:
             findings = check(path)
         return [*done, *repair_metadata(path, findings), *_Repair(path, findings).run()]
@@ -48,14 +48,14 @@ def repair(path: Path, findings: Findings) -> list[str]:
         raise StoreError(f"the repair of {path} stopped: {error}") from error
 
 
-def _put_right(path: Path, findings: Findings) -> Iterator[str]:
+def _repair_files(path: Path, findings: Findings) -> Iterator[str]:
     """Files as a whole: what is left is checked again after that."""
     places = [one for one in findings.places if one.remedy in _WHOLE_FILES]
     for place in places:
         if place.remedy is RepairAction.RENAME:  # two may have been swapped
             (path / place.file).rename(path / f"{place.file}.moved")
     for file in {one.file for one in places if one.remedy is RepairAction.COPY}:
-        _copy_around(path / file)
+        _copy_skipping_errors(path / file)
         yield f"copied {file} around what the disk cannot read"
     for place in places:
         if place.remedy is RepairAction.RENAME:
@@ -67,13 +67,13 @@ def _put_right(path: Path, findings: Findings) -> Iterator[str]:
             yield f"moved {place.file} to {LOST_AND_FOUND}"
 
 
-def _copy_around(path: Path) -> None:
+def _copy_skipping_errors(path: Path) -> None:
     disk = RealDisk(path.parent)
     new = temporary_name(disk, path.name)
     with closing(disk.open(path.name)) as file, closing(disk.create(new)) as copy:
         for at in range(0, file.data_end(), _CHUNK):
             size = min(_CHUNK, file.data_end() - at)
-            copy.write(read_around(file, size, at, lambda start, stop: None), at)
+            copy.write(read_skipping_errors(file, size, at, lambda start, stop: None), at)
         copy.truncate(file.size())
         copy.sync()
     disk.rename(new, path.name)
@@ -88,8 +88,8 @@ class _Repair:
         self._places = [one for one in findings.places if one.remedy not in elsewhere]
         ends = [one.base + one.size for one in findings.segments]
         self._position = max([findings.position, *ends])
-        known = findings.state.whole_seed_from
-        self._whole_seed_from = self._position if known is None else known
+        known = findings.state.format_2_from
+        self._format_2_from = self._position if known is None else known
 
     def run(self) -> Iterator[str]:
         for place in self._findings.places:
@@ -98,11 +98,11 @@ class _Repair:
         if not self._places and not self._findings.notes:
             return
         # First: what is written here is of version 2.
-        write_format(self._path, self._whole_seed_from)
+        write_format(self._path, self._format_2_from)
         yield f"wrote {FORMAT_FILE}"
         self._places = [place for place in self._places if place.file != FORMAT_FILE]
         for place in self._places:
-            yield from self._put_aside(place)
+            yield from self._save_damaged_bytes(place)
         disk = RealDisk(self._path / JOURNAL)
         for place in self._places:
             yield from self._fill(place)
@@ -115,7 +115,7 @@ class _Repair:
         yield from self._remove_leftovers(disk)
         disk.sync_directory()
 
-    def _put_aside(self, place: DamagedRange) -> Iterator[str]:
+    def _save_damaged_bytes(self, place: DamagedRange) -> Iterator[str]:
         if not place.size or place.file.endswith(".idx"):
             return  # an index holds nothing of its own
         directory = self._path / LOST_AND_FOUND
@@ -177,8 +177,8 @@ class _Repair:
                     self._findings.is_clean_end,
                     state.report.begin_epoch,
                     sequence,
-                    self._whole_seed_from,
-                    state.catalog_generation,
+                    self._format_2_from,
+                    state.metadata_generation,
                     {one.base: one.used for one in self._findings.segments if one.used},
                 )
             )

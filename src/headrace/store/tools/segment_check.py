@@ -11,7 +11,7 @@ from headrace.store.data_directory import JOURNAL
 from headrace.store.disk import Disk
 from headrace.store.log import record as r
 from headrace.store.log.queue_index import IndexEntry, QueueIndex
-from headrace.store.log.recovery_state import Lost, Range, lost_in, unaccounted
+from headrace.store.log.recovery_state import LostRange, Range, lost_in, unaccounted
 from headrace.store.log.segment import (
     Damage,
     Segment,
@@ -195,7 +195,9 @@ class SegmentCheck:
             size = max(0, min(len(self._data), max(known, used + left)) - used)
             lost = self._books.lost([*_ranges(beyond)])
             if self._index is None:
-                lost = lost_in(Lost(self._base, used, known - used, what), self._findings.state)
+                lost = lost_in(
+                    LostRange(self._base, used, known - used, what), self._findings.state
+                )
             self._findings.places.append(
                 DamagedRange(self._name, used, size, what, RepairAction.CUT, lost)
             )

@@ -32,8 +32,8 @@ DATA = checkpoint_bytes(
         clean=True,
         begin_epoch=True,
         sequence=5,
-        whole_seed_from=1 << 40,
-        catalog_generation=77,
+        format_2_from=1 << 40,
+        metadata_generation=77,
         segments={0: 1024, 2048: 100},
     )
 )
@@ -50,8 +50,8 @@ def test_a_checkpoint_survives_the_round_trip() -> None:
     queue = found.queues[7]
 
     assert (found.position, found.clean, sorted(found.queues)) == (4096, True, [1, 7])
-    assert (found.begin_epoch, found.sequence, found.whole_seed_from) == (True, 5, 1 << 40)
-    assert (found.catalog_generation, found.segments) == (77, {0: 1024, 2048: 100})
+    assert (found.begin_epoch, found.sequence, found.format_2_from) == (True, 5, 1 << 40)
+    assert (found.metadata_generation, found.segments) == (77, {0: 1024, 2048: 100})
     assert queue.epochs == [(1, 0), (2, 33)]
     assert (queue.next_offset, queue.settled.floor) == (50, 10)
     assert list(queue.settled.ranges()) == [(12, 14), (20, 30)]
@@ -77,11 +77,11 @@ def test_a_checkpoint_of_version_1_is_read() -> None:
     assert (queue.next_offset, queue.settled.floor) == (50, 10)
     assert list(queue.settled.ranges()) == [(12, 14), (20, 30)]
     assert (queue.requeued, queue.epochs) == ([(11, 12, 3)], [])
-    assert (found.sequence, found.whole_seed_from, found.begin_epoch) == (0, None, False)
+    assert (found.sequence, found.format_2_from, found.begin_epoch) == (0, None, False)
 
 
 def write(disk: ForgetfulDisk, sequence: int) -> None:
-    found = Checkpoint(8 * sequence, clean=True, sequence=sequence, whole_seed_from=0)
+    found = Checkpoint(8 * sequence, clean=True, sequence=sequence, format_2_from=0)
     write_checkpoint(disk, checkpoint_bytes(found), sequence)
 
 

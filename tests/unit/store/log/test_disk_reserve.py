@@ -51,8 +51,8 @@ def test_the_reserve_is_released_once(disk: SmallDisk) -> None:
     reserve = DiskReserve(disk, 80)
     reserve.set_aside()
 
-    assert reserve.give_up()
-    assert not reserve.give_up()
+    assert reserve.free()
+    assert not reserve.free()
     assert disk.room == 100
 
 
@@ -80,7 +80,7 @@ def test_a_full_disk_raises_an_alarm_and_the_reserve_is_used(disk: SmallDisk) ->
     def needs_room() -> None:
         disk.create("new", 50).close()
 
-    writer.carry_out(CommitJob([], 0, sync=False, then=lambda job: None, task=needs_room))
+    writer.execute(CommitJob([], 0, sync=False, then=lambda job: None, task=needs_room))
 
     assert told == [True]
     assert list(disk.names()) == ["new"]
@@ -93,7 +93,7 @@ def test_a_full_disk_ends_a_writer_that_is_stopping(disk: SmallDisk) -> None:
     writer.stop()
 
     with pytest.raises(OSError, match="No space"):
-        writer.carry_out(
+        writer.execute(
             CommitJob([], 0, sync=False, then=lambda job: None, task=lambda: needs_too_much(disk))
         )
     assert told == [True]

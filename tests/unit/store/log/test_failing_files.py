@@ -195,5 +195,5 @@ def test_a_reserve_that_cannot_be_removed_is_not_the_end(disk: StubbornDisk) -> 
     assert reserve.set_aside()
     disk.error = errno.EIO
 
-    assert not reserve.give_up()
+    assert not reserve.free()
     assert NAME in disk.names()

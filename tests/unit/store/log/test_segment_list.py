@@ -73,7 +73,7 @@ def test_many_dead_segments_are_removed_a_few_at_a_time(disk: ForgetfulDisk) -> 
     assert len(list(disk.names())) >= 3 * REMOVED_AT_ONCE
 
     steps = 1
-    while segments.remove_leftovers():
+    while segments.remove_files():
         steps += 1
 
     assert steps >= 4

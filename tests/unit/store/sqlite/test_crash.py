@@ -42,11 +42,11 @@ def test_everything_reported_as_committed_survives_a_kill(tmp_path: Path) -> Non
     assert process.returncode == -9
 
     store = SqliteMetadata(tmp_path)
-    catalogue = store.load()
+    declarations = store.load()
     store.close()
 
-    queues, bindings = len(catalogue.queues), len(catalogue.bindings)
+    queues, bindings = len(declarations.queues), len(declarations.bindings)
     assert queues + bindings >= int(told[-1]) >= 20
-    assert [row.id for row in catalogue.queues] == list(range(1, queues + 1))
+    assert [row.id for row in declarations.queues] == list(range(1, queues + 1))
     assert queues - bindings in (0, 1)  # a prefix of the changes, in their order
-    assert catalogue.next_queue_id == queues + 1
+    assert declarations.next_queue_id == queues + 1

@@ -21,7 +21,7 @@ from headrace.store.tools import backup as backups
 from headrace.store.tools.backup import backup, restore
 from headrace.store.tools.compact import compact
 from headrace.store.tools.fsck import check
-from headrace.store.tools.offline import LogDriver, read_catalogue
+from headrace.store.tools.offline import LogDriver, read_declarations
 from headrace.testing import wait_for
 
 QUEUE = 1
@@ -86,7 +86,7 @@ def test_a_copy_comes_back_whole(data: Path, driver: LogDriver, tmp_path: Path) 
     assert copied.segments == len(list((data / "journal").glob("*.log"))) > 2
     assert contents(again) == contents(data)
     assert len(contents(again)) == 8
-    assert [queue.name for queue in read_catalogue(again).queues] == ["orders"]
+    assert [queue.name for queue in read_declarations(again).queues] == ["orders"]
     DataDirectory(again).close()
     assert all(one.stat().st_mode & 0o077 == 0 for one in [again, *again.rglob("*")])
 
@@ -397,7 +397,7 @@ def test_readers_in_a_copy_are_where_they_were_before_the_journal_was_copied(
         metadata.save(cursor("stays", 50))
         metadata.delete(retry)
         metadata.save(RetryRow("topic-uuid", "stays", 0, 0, 40))
-        metadata.forget_reader("topic-uuid", "goes", "")
+        metadata.delete_reader("topic-uuid", "goes", "")
         metadata.save(cursor("comes", 60))
         metadata.save(pin("q", 44))
         metadata.save(pin("other", 1, "made again"))
@@ -408,7 +408,7 @@ def test_readers_in_a_copy_are_where_they_were_before_the_journal_was_copied(
     metadata.close()
     driver.log.close()
 
-    found = read_catalogue(tmp_path / "copy")
+    found = read_declarations(tmp_path / "copy")
     assert found.cursors == [cursor("comes", 60), cursor("stays", 10)]
     assert found.retries == [retry]
     assert found.pins == [pin("other", 1, "made again"), kept]

@@ -23,7 +23,7 @@ from headrace.store.tools.backup import backup
 from headrace.store.tools.compact import compact
 from headrace.store.tools.findings import Findings, RepairAction
 from headrace.store.tools.fsck import check
-from headrace.store.tools.offline import LogDriver, held, read_catalogue
+from headrace.store.tools.offline import LogDriver, locked, read_declarations
 from headrace.store.tools.repair import repair
 
 ORDERS, MAIL, GONE = 1, 2, 9
@@ -336,7 +336,7 @@ def test_what_is_readable_of_damaged_metadata_is_accepted_by_a_repair(data: Path
     assert {place.file for place in findings.places} == {"meta.db"}
     assert any("table vhosts: 0 rows are there, not 1" in one.what for one in findings.places)
     assert mend(data).is_sound
-    assert read_catalogue(data).vhosts == ["/"]
+    assert read_declarations(data).vhosts == ["/"]
     assert contents(data, ORDERS) == [b"a"]
     assert [one.name for one in (data / "lost+found").glob("meta.db-rows-*.json")]
 
@@ -417,16 +417,16 @@ def test_leftovers_are_noted_and_removed(data: Path) -> None:
 
 def test_a_directory_in_use_is_refused(data: Path) -> None:
     broker = DataDirectory(data)
-    with pytest.raises(StoreError, match="a broker is running"), held(data):
+    with pytest.raises(StoreError, match="a broker is running"), locked(data):
         pass
     broker.close()
-    with held(data):
+    with locked(data):
         pass
 
 
 def test_holding_a_copy_leaves_no_trace(data: Path) -> None:
     (data / "lock").unlink()
-    with held(data):
+    with locked(data):
         assert "lock" not in os.listdir(data)
 
 
@@ -434,5 +434,5 @@ def test_holding_a_copy_leaves_no_trace(data: Path) -> None:
 def test_what_is_no_data_directory_is_refused(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "format").write_text(text)
-    with pytest.raises(StoreError, match=r"no data directory|knows 'headrace 1'"), held(tmp_path):
+    with pytest.raises(StoreError, match=r"no data directory|knows 'headrace 1'"), locked(tmp_path):
         pass
