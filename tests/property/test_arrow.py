@@ -105,8 +105,8 @@ def test_contents_of_queues(
         assert (row["exchange"], row["routing_key"]) == ("ex", "a.b")
         assert (row["source"], row["partition"]) == ("src", 7)
         priority = given_properties.priority
-        priority = "middle" if priority is None or 4 <= priority <= 5 else "high"
-        assert row["priority"] == ("low" if priority is not None and priority < 4 else priority)
+        label = "middle" if priority is None or 4 <= priority <= 5 else "high"
+        assert row["priority"] == ("low" if priority is not None and priority < 4 else label)
         shown = dict(row["properties"])  # type: ignore[call-overload]
         expected = given_properties.as_dict()
         table = expected.pop("headers", {})
