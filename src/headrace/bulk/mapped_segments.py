@@ -1,7 +1,7 @@
-"""Messages of a broker on this machine, read from its files: for whoever may open them.
+"""Messages of a broker on this machine, read from its files by programs that may open them.
 
 The broker says where the records are and need do nothing more: no process of its own, no copies
-through sockets. Everybody else, and whoever comes too late for a file, fetches.
+through sockets. Other readers, and those that come too late for a file, fetch.
 """
 
 from __future__ import annotations

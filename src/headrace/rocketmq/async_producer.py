@@ -34,7 +34,7 @@ class AsyncProducer(AsyncClient, BaseProducer):
         return await self._send(self._running().batch(messages), to_queue(queue))
 
     async def send_oneway(self, message: Message) -> None:
-        """Nobody tells whether it arrived."""
+        """Sends without waiting for a response."""
         core = self._running()
         sent = core.encode(message)
         attempts = core.attempts(sent, await self._topic(core, sent.topic), None)

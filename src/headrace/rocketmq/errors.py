@@ -94,7 +94,7 @@ class BrokerError(RocketMQError):
 
 
 class SendError(RocketMQError):
-    """A message was not confirmed after every try; `attempts` tells what happened to each."""
+    """A message was not confirmed after every try; `attempts` has the outcome of each."""
 
     def __init__(self, text: str, attempts: tuple[str, ...] = ()) -> None:
         super().__init__(text if not attempts else f"{text}: {'; '.join(attempts)}")

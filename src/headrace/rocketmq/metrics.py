@@ -31,7 +31,7 @@ class Health:
 
 
 class HealthProblems:
-    """What is wrong at the moment, by subject; each is told once until it is over."""
+    """What is wrong at the moment, by subject; each is logged once until it is over."""
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -83,7 +83,7 @@ class Producer(BlockingClient, BaseProducer):
         queue: MessageQueue | None = None,
         key: str | None = None,
     ) -> Future[SendResult]:
-        """Returns at once; the future, and `callback(result, error)`, tell the outcome.
+        """Returns at once; the future, and `callback(result, error)`, get the outcome.
 
         Waits when max_pending messages are under way.
         """
@@ -105,7 +105,7 @@ class Producer(BlockingClient, BaseProducer):
         return future
 
     def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
-        """Nobody tells whether it arrived."""
+        """Sends without waiting for a response."""
         core = self._running()
         sent = core.encode(message)
         known = self._topic(core, sent.topic)

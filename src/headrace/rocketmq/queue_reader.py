@@ -191,7 +191,7 @@ class QueueReader:
     # -- positions ---------------------------------------------------------------------------
 
     def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Tell brokers how far the group is: consoles then show its lag."""
+        """Report the group's offsets to brokers: consoles then show its lag."""
         self._life.check_running()
         entries = [OffsetEntry(queue, offset) for queue, offset in offsets.items()]
         try:

@@ -81,7 +81,7 @@ class TransactionProducer(Producer):
         self._checkers.stop(self.config.send_timeout / 1000)
 
     def send_in_transaction(self, message: Message, arg: object = None) -> TransactionSendResult:
-        """Store a half message, run the local transaction, tell the broker how it ended."""
+        """Store a half message, run the local transaction, report the outcome to the broker."""
         core = self._running()
         sent = core.encode(message, transaction=True)
         known = self._topic(core, sent.topic)
@@ -129,7 +129,9 @@ class TransactionProducer(Producer):
             address = core.address(result.queue)
             core.instance.remoting.connection_now(address, core.seconds(None)).post(command)
         except RocketMQError as error:
-            logger.warning("the end of a transaction was not told, the broker will ask: %s", error)
+            logger.warning(
+                "the outcome of a transaction was not sent, the broker will check it: %s", error
+            )
 
     async def _check_requested(self, connection: Connection, command: Command) -> None:
         """The broker wants to know; the answer comes from a thread, as it may take long."""

@@ -106,7 +106,7 @@ def _batches(job: ReadPlan, packed: RecordColumns[bytes], fd: int) -> Iterator[p
         if damaged:
             raise StoreError(
                 f"{len(damaged)} messages of {job.source} cannot be read, the first has offset "
-                f"{damaged[0]}: their checksums are wrong. `headrace fsck` tells more; nothing "
+                f"{damaged[0]}: their checksums are wrong. run `headrace fsck`; nothing "
                 "behind them was read"
             )
         yield from cut(rows, job.source, job.partition, job.columns, _decoder(job))

@@ -1,4 +1,4 @@
-"""Messages of topics as columns: fixed heads, then fields whose lengths the heads tell."""
+"""Messages of topics as columns: fixed heads, then fields whose lengths are in the heads."""
 
 from __future__ import annotations
 

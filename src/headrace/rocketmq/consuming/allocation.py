@@ -112,7 +112,7 @@ HashAllocateStrategy = ConsistentHashAllocateStrategy
 
 
 class ConfigurationAllocateStrategy:
-    """Queues fixed by the program, whoever else is in the group."""
+    """Queues fixed by the program, independent of other members."""
 
     name = "CONFIG"
 

@@ -1,4 +1,4 @@
-"""What brokers ask a consumer: to rebalance, to move its offsets, to tell about itself."""
+"""Requests from brokers to a consumer: rebalance, reset offsets, report its state."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ class ConcurrentService:
             self._submit(a, [message])
 
     async def _sweep(self) -> None:
-        """Messages that listeners do not finish are given to somebody else."""
+        """Messages that listeners do not finish are sent back to the broker."""
         limit = self._core.config.consume_timeout * 60.0
         await self._core.instance.every(
             min(_SWEEP, limit / 2) * 1000, lambda: self.sweep_once(time.monotonic(), limit)
@@ -146,7 +146,7 @@ class ConcurrentService:
         for a in self._core.owned():
             for message in a.cached.expired(now, limit):
                 logger.error(
-                    "message %s is being consumed for more than %g s; it is given back, "
+                    "message %s is being consumed for more than %g s; it is sent back, "
                     "and what its listener returns does not count any more",
                     message.msg_id,
                     limit,

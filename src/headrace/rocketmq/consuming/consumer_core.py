@@ -208,7 +208,7 @@ class ConsumerCore:
             logger.debug("a change came after the end")
 
     def subscriptions_changed(self) -> None:
-        """From any thread: brokers must be told."""
+        """From any thread: brokers must be notified."""
         self.spawn_from_anywhere(self._announce())
 
     async def _announce(self) -> None:

@@ -168,7 +168,7 @@ def _arity(call: Callable[..., Any], name: str) -> int:
     try:
         signature = inspect.signature(call)
     except (TypeError, ValueError):
-        return 1  # written in C; the first message will tell
+        return 1  # written in C; known after the first message
     for arity in (2, 1):
         try:
             signature.bind(*range(arity))

@@ -133,7 +133,7 @@ class Membership:
     # -- the others --------------------------------------------------------------------------
 
     async def of_topic(self, topic: str) -> list[str] | None:
-        """Ids of all members; None when no broker of the topic tells them."""
+        """Ids of all members; None when no broker of the topic knows them."""
         known = self._instance.routes.get(topic)
         names = [one.broker_name for one in known.route.brokers] if known is not None else []
         random.shuffle(names)

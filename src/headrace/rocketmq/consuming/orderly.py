@@ -27,7 +27,7 @@ from headrace.wire.remoting.message_queue import LockRequest, MessageQueue, take
 if TYPE_CHECKING:
     from headrace.rocketmq.consuming.consumer_core import ConsumerCore
 
-BROKER_LIFE = 55.0  # after so long without renewal somebody else may have had the lock
+BROKER_LIFE = 55.0  # after so long without renewal another member may have had the lock
 
 
 class QueueLockHolder:
@@ -52,7 +52,7 @@ class QueueLockHolder:
         await self._core.instance.every(self._core.config.lock_interval, self.renew)
 
     async def renew(self) -> None:
-        """A lock that somebody else has is lost, and with it the queue."""
+        """A lock that another member has is lost, and with it the queue."""
         async with self._one_at_a_time:
             await self._renew()
 

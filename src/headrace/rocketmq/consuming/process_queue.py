@@ -43,7 +43,7 @@ class ProcessQueue:
         self._size = 0
         self._next = -1  # one above the highest offset ever put
         self.dropped = False
-        """The queue belongs to somebody else now: results do not count any more."""
+        """The queue belongs to another member now: results are ignored."""
         self.locked = False
         self.locked_at = 0.0
         self.pulled_at = time.monotonic()
@@ -244,7 +244,7 @@ class Assignment:
         return max(0, self.end_offset - self.finished_offset)
 
     def update_offset(self) -> None:
-        """Tell the store how far the queue is finished. Only in the loop's thread.
+        """Report the finished offset to the store. Only in the loop's thread.
 
         Listeners only take messages out of the cache, so nothing unfinished is passed; once the
         queue is dropped its offset belongs to the next owner.

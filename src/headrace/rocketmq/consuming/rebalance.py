@@ -99,7 +99,7 @@ class Rebalancer:
             await asyncio.sleep(min(_SWARM, pause))
 
     async def _attempt(self) -> bool:
-        """Whatever goes wrong, a strategy of the program included, is told and tried again."""
+        """Any failure, also of a strategy of the program, is logged and retried."""
         problems = self._core.instance.problems
         try:
             complete = await self.rebalance()
@@ -234,7 +234,7 @@ class Rebalancer:
         store.persist(queue)
 
     async def lock_lost(self, a: Assignment) -> None:
-        """Somebody else may own the queue: nothing of it is stored, and it is asked for again."""
+        """Another member may own the queue: nothing of it is stored, and it is requested again."""
         a.drop()
         self._owned.pop(a.queue, None)
         cancel(a.tasks[:1])

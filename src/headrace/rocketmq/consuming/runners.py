@@ -143,7 +143,7 @@ class ThreadPool:
         return True
 
     def _unpark(self, lock: Lock) -> bool:
-        """False when somebody is waking us just now."""
+        """False when a wake-up is on its way."""
         try:
             self._parked.remove(lock)
         except ValueError:

@@ -105,7 +105,7 @@ class RestartedBrokers:
         self._known.add(address)
 
     def is_recent(self, addresses: Iterable[str]) -> bool:
-        """Whether one of them may not know everybody yet."""
+        """Whether one of them may not know all clients yet."""
         now = self._now()
         return any(now - self._at.get(one, now - SETTLED_S) < SETTLED_S for one in addresses)
 
@@ -166,7 +166,7 @@ class ClientInstance:
             await self.attempt(work)
 
     async def attempt(self, work: Callable[[], Awaitable[None]]) -> None:
-        """A failure, of whatever kind, is told and does not end what goes on for ever."""
+        """A failure of any kind is logged and does not end a background task."""
         try:
             await work()
         except (RocketMQError, OSError) as error:

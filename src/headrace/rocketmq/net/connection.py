@@ -34,7 +34,7 @@ OnRequest = Callable[["Connection", Command], None]
 
 
 class Connection:
-    """To one address. Once lost it stays lost; whoever needs it opens a new one."""
+    """To one address. Once lost it stays lost; callers open a new one."""
 
     def __init__(
         self,
@@ -225,7 +225,7 @@ class Connection:
         return number
 
     def forget(self, number: int) -> bool:
-        """Nobody waits any more; False when the answer came meanwhile."""
+        """Stop waiting; False when the response came meanwhile."""
         return self._calls.drop(number)
 
     def post(self, command: Command) -> None:
@@ -288,7 +288,7 @@ class Connection:
                 self._loop.add_writer(made.fileno(), self._flush)
                 return
             except OSError:
-                self._unsent.clear()  # reading tells what happened
+                self._unsent.clear()  # the reader reports the failure
             self._flushing = False
             self._loop.remove_writer(made.fileno())
 

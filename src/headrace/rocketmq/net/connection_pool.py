@@ -77,7 +77,7 @@ class ConnectionPool:
     def _opened(self, address: str, task: asyncio.Task[Connection]) -> None:
         self._opening.pop(address, None)
         if not task.cancelled():
-            task.exception()  # everybody who waits is told
+            task.exception()  # all waiting callers get it
 
     async def _connect(self, address: str, seconds: float) -> Connection:
         made = Connection(

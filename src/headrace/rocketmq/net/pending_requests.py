@@ -46,7 +46,7 @@ class PendingRequests:
         return self._pending.pop(number, None) is not None
 
     def answered(self, answer: Command) -> bool:
-        """Hand an answer over; False when nobody waits for it any more."""
+        """Deliver a response; False when no caller waits for it any more."""
         pending = self._pending.pop(answer.opaque, None)
         if pending is None:
             return False

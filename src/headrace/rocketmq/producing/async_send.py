@@ -1,4 +1,4 @@
-"""One send that nobody waits for in a thread."""
+"""One send without a waiting thread."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ DAY = 24 * 3600.0
 class SubscriptionManager:
     """Topics and their selectors.
 
-    ``on_change`` hears of every change that brokers must be told, without the lock being held.
+    ``on_change`` is called for every change that brokers must know, without the lock.
     """
 
     def __init__(
@@ -283,7 +283,7 @@ class SubscriptionManager:
         return entry
 
     def _outdate(self, entry: SubscriptionEntry) -> None:
-        """An imported subscription replaces what brokers were told since, however old it is."""
+        """An imported subscription replaces what brokers know, however old it is."""
         version = entry.subscription_data.sub_version
         known = self._entries.get(entry.topic)
         if known is None or known.selector == entry.selector:

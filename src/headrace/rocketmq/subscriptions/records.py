@@ -20,7 +20,7 @@ def now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionData:
-    """A subscription as brokers are told of it in heartbeats."""
+    """A subscription as sent to brokers in heartbeats."""
 
     topic: str
     expression_type: str = SelectorType.TAG.value

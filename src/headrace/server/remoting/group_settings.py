@@ -27,7 +27,7 @@ MAX_RETRIES = 1000
 
 
 class GroupSettings:
-    """Settings by name; what nobody has set is as RocketMQ has it."""
+    """Settings by name; unset ones have RocketMQ's defaults."""
 
     def __init__(self, broker: Broker) -> None:
         self._parameters = broker.parameters
@@ -41,7 +41,7 @@ class GroupSettings:
             return None
         try:
             return GroupConfig.take(found.value)
-        except MalformedError:  # somebody else has written it
+        except MalformedError:  # written by another program
             return None
 
     def names(self) -> list[str]:

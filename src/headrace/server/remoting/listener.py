@@ -121,7 +121,7 @@ class TlsSniffer:
         connection.close()
 
     def close(self) -> None:
-        """Nobody new; who has not said a word is sent away."""
+        """Accept no connection; close those that have sent nothing."""
         if self._listening.fileno() >= 0:
             self._loop.remove_reader(self._listening)
             self._listening.close()
@@ -217,7 +217,7 @@ class RemotingListener:
         return TlsSniffer(opened, limiter, make_transport, self._certificates.context, plain=plain)
 
     async def close(self) -> None:
-        """Nobody new comes in; the broker tells those who are there."""
+        """Accept no connection; the broker notifies open ones."""
         if self._opening is not None:
             await asyncio.gather(self._opening, return_exceptions=True)
         for server in self._servers:

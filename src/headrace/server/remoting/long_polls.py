@@ -48,7 +48,7 @@ class LongPolls:
             self._keep(topic, [one for one in self._held[topic] if not self._done(one, now)])
 
     def drop(self, session: object) -> None:
-        """The connection is gone: nobody waits for the answers."""
+        """The connection is closed: drop its pulls."""
         if self._per_session.pop(session, 0):
             for topic, held in list(self._held.items()):
                 self._keep(topic, [one for one in held if one.session is not session])

@@ -135,7 +135,7 @@ def encode_record(record: TopicRecord) -> bytes:
 
 
 def take_record(content: bytes) -> TopicRecord:
-    """The message in an entry, whoever appended it."""
+    """The message in an entry of any producer."""
     parts = decode_entry(content)
     own = parts.properties
     shown = {name: value for name, value in own.items() if name not in _NOT_SHOWN and value}

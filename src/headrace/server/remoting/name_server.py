@@ -52,7 +52,9 @@ def queue_data(state: RemotingState, name: str) -> QueueData:
         return QueueData(broker, TEMPLATE_QUEUES, TEMPLATE_QUEUES, perm)
     if name == names.reply_topic(state.settings.cluster):  # nothing is kept there
         return QueueData(broker, 1, 1)
-    if names.is_retry_topic(name):  # it will be made when it is needed; nobody has to wait for it
+    if names.is_retry_topic(
+        name
+    ):  # it will be created when it is needed; no client has to wait for it
         return QueueData(broker, 1, 1)
     raise NoSuchTopic(f"No topic route info in name server for the topic: {name:.255}")
 

@@ -120,7 +120,7 @@ def _take_send(
 ) -> None:
     reason = session.broker.alarms.reason
     if reason is not None:
-        # Consumers use the same connection: it must go on being read, so nobody waits here.
+        # Consumers use the same connection: it must be read on, so this does not wait.
         raise EngineUnavailable(f"the broker takes no messages now: {reason}; send again later")
     if _is_batch(request, header):
         _send_batch(state, session, request, header)
@@ -226,7 +226,7 @@ def _record(
         del properties[name]  # only this broker gives those a meaning
     if property_names.UNIQ_KEY not in properties:
         properties[property_names.UNIQ_KEY] = uuid4().hex.upper()
-    if property_names.REPLY_TO_CLIENT in properties:  # tells where to reply
+    if property_names.REPLY_TO_CLIENT in properties:  # the client to reply to
         properties[property_names.CLUSTER] = state.settings.cluster
     return TopicRecord(
         body,

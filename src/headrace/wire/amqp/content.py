@@ -101,7 +101,7 @@ def rechannel(content: bytes, channel: int) -> bytes:
 def rechannel_all(contents: list[bytes], channel: int) -> list[bytes]:
     """The same contents for another channel, in order.
 
-    Trusts the contents to be whole: their lengths alone tell how many frames they have.
+    Trusts the contents to be whole: their lengths alone give the number of frames.
     """
     number = _U16.pack(channel)
     header_start, body_start = b"\x02" + number, b"\x03" + number

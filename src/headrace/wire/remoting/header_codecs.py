@@ -55,7 +55,7 @@ def decode_json(header: bytes, body: bytes) -> Command:
         _language(found.get("language")),
         _number(found, "version", VERSION),
     )
-    # An escaped half of a character pair would be text that nobody can write again.
+    # An escaped half of a character pair would be text that cannot be encoded.
     return _mended(command) if b"\\ud" in header or b"\\uD" in header else command
 
 

@@ -223,7 +223,7 @@ def text(name: str, value: object, default: str = "") -> str:
 
 
 def sayable(value: str) -> str:
-    """Without halves of character pairs, which JSON can express and nobody can write again."""
+    """Without halves of character pairs, which JSON can express and UTF-8 cannot encode."""
     if value.isascii():
         return value
     return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -72,7 +72,7 @@ class RemotingMessage:
     topic: str
     body: bytes = field(repr=False)
     properties: Mapping[str, str] = field(default_factory=dict)
-    flag: int = 0  # of the producer, nobody else looks at it
+    flag: int = 0  # for the producer's own use
     queue_id: int = 0
     queue_offset: int = 0
     physical_offset: int = 0

@@ -15,7 +15,7 @@ V6_SIZE = 20
 
 
 class HostAddress(NamedTuple):
-    """Where somebody is: a numeric address and a port."""
+    """A numeric address and a port."""
 
     address: str
     port: int

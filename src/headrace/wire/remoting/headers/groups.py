@@ -26,7 +26,7 @@ class GetConsumerList(Header, code=RequestCode.GET_CONSUMER_LIST_BY_GROUP):
 
 
 class NotifyConsumerIdsChanged(Header, code=RequestCode.NOTIFY_CONSUMER_IDS_CHANGED):
-    """The broker tells members that others came or went."""
+    """The broker notifies members that others joined or left."""
 
     consumer_group: str
 
@@ -40,7 +40,7 @@ class GetRunningInfo(Header, code=RequestCode.GET_CONSUMER_RUNNING_INFO):
 
 
 class ConsumeDirectly(Header, code=RequestCode.CONSUME_MESSAGE_DIRECTLY):
-    """Let a member consume one message now and tell the result."""
+    """Let a member consume one message now and report the result."""
 
     consumer_group: str
     client_id: str | None = None

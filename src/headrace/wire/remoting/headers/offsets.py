@@ -68,7 +68,7 @@ class TimestampResult(Header):
 
 
 class ResetOffset(Header, code=RequestCode.RESET_CONSUMER_CLIENT_OFFSET):
-    """Go back, or forward, to a time. 222 asks the broker, with 220 it tells the members."""
+    """Go back, or forward, to a time. 222 asks the broker, with 220 it notifies the members."""
 
     topic: str
     group: str

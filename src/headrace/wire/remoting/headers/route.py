@@ -1,4 +1,4 @@
-"""Where topics live: what a name server tells."""
+"""Topic routes: replies of a name server."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class TopicRoute:
         )
 
     def address_of(self, broker_name: str, broker_id: int = MASTER) -> str | None:
-        """The address of a broker, or None when nobody with that id is there."""
+        """The address of a broker, or None without a broker of that id."""
         for broker in self.brokers:
             if broker.broker_name == broker_name:
                 return broker.addresses.get(broker_id)

@@ -82,7 +82,7 @@ class SendResponse(Header):
 
 
 class SendBack(Header, code=RequestCode.CONSUMER_SEND_MSG_BACK):
-    """A consumer could not use a message: retry later, or bury it (level -1)."""
+    """A consumer could not use a message: retry later, or dead-letter it (level -1)."""
 
     offset: int  # physical
     group: str

@@ -69,7 +69,7 @@ class ClientConnection(JsonMap, name="connection"):
 def connections_body(
     connections: Iterable[ClientConnection], more: Mapping[str, object] | None = None
 ) -> bytes:
-    """The answer to both questions for connections; consumers have ``more`` to tell."""
+    """Reply to both requests for connections; consumers have ``more`` fields."""
     return json_bytes({"connectionSet": [one.as_map() for one in connections], **(more or {})})
 
 
