@@ -200,7 +200,7 @@ def test_a_pin_over_its_limit(
         take(bulk, "large")
     wait_for(lambda: [pin.lost for pin in bulk.pins() if pin.query == "small"] == [True], 15)
     reason = stream.refusal()
-    assert "the pin of 'small' on queue 'large' is lost: more than 10000 bytes" in reason
+    assert "the pin of 'small' on queue 'large' is lost: it kept more than the 10000" in reason
     assert stream.bodies == [b"1"]
     publish(bulk, "large", b"2")
     stream.options["failOnDataLoss"] = "false"
