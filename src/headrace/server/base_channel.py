@@ -209,7 +209,7 @@ class BaseChannel:
             raise PreconditionFailed(f"unknown delivery tag {unknown}")
 
     def reject_these(self, tags: Iterable[tuple[int, int]], *, requeue: bool) -> None:
-        """Give back, or give up, what is outstanding in ranges of tags, stops exclusive."""
+        """Requeue or drop the unacked messages in ranges of tags, stops exclusive."""
         self._return(self._take_these(tags), requeue=requeue)
 
     def _return(self, parts: list[SettledRange[Consumer]], *, requeue: bool) -> None:

@@ -149,7 +149,7 @@ class Broker:
     def _begin(self) -> dict[str, int]:
         """The ports of a new life.
 
-        While it was down, somebody's outgoing connection may have got one of its ports from the
+        While it was down, an outgoing connection may have got one of its ports from the
         system: such connections end, so a second start waits for that.
         """
         deadline = time.monotonic() + (_PATIENCE if self.ports else 0.0)

@@ -78,7 +78,7 @@ class TopicEngines:
 
 
 def _known(engine: SharedEngine) -> dict[str, str] | None:
-    """Its topics. A database that is away keeps nobody from starting: queues and other topics
+    """Its topics. The broker starts even if the database is unreachable: queues and other topics
     have nothing to do with it. One that refuses us does, since waiting would not help."""
     try:
         return engine.uuids()

@@ -1,8 +1,8 @@
 """A memory of counters, so that rates and charts can be shown.
 
 Everything is noted every five seconds, as RabbitMQ does, so that the first look shows rates. Of
-single queues, exchanges, connections and channels only the last two samples are kept while nobody
-looks: a broker that nobody watches pays 1 us and some 400 bytes for each.
+single queues, exchanges, connections and channels only the last two samples are kept while no
+client asks: an unwatched broker pays 1 us and some 400 bytes for each.
 """
 
 from __future__ import annotations
