@@ -49,6 +49,7 @@ check: setup lint-page ## format, lint, types, import contracts, generated docs
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python scripts/check_names.py
 	@$(BIN)/python scripts/gen_docs.py --check
 
 format: setup ## format the code and mend what lint can mend

@@ -75,7 +75,7 @@ class GroupMachine(RuleBasedStateMachine):
     )
     def read(self, token: str, room: int, share: int, less: int, lease: int) -> Given:
         self._expect_buried(
-            self.group.bury(MAX_ATTEMPTS, self.now, self.bounds, EVERYTHING).retries
+            self.group.mark_dead(MAX_ATTEMPTS, self.now, self.bounds, EVERYTHING).retries
         )
         free = self._free()
         plan = self.group.plan(room, share, self.now, self.bounds)

@@ -33,7 +33,7 @@ class CollectedMessage(NamedTuple):
         return cls(body.decode(), tag, redelivered, properties, time.monotonic())
 
 
-class Client:
+class DemoClient:
     """One connection with one channel."""
 
     def __init__(self, url: str) -> None:
@@ -102,7 +102,7 @@ class Clients:
     def __init__(self, url: str) -> None:
         self.url = url
         self._open = ExitStack()
-        self._all: list[Client] = []
+        self._all: list[DemoClient] = []
 
     def __enter__(self) -> Clients:
         return self
@@ -110,8 +110,8 @@ class Clients:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def connect(self) -> Client:
-        client = Client(self.url)
+    def connect(self) -> DemoClient:
+        client = DemoClient(self.url)
         self._open.callback(_close, client)
         self._all.append(client)
         return client
@@ -119,7 +119,7 @@ class Clients:
     def until(
         self,
         happened: Callable[[], bool],
-        served: Iterable[Client] | None = None,
+        served: Iterable[DemoClient] | None = None,
         seconds: float = PATIENCE,
     ) -> bool:
         """Serve clients (default: all) until the condition holds; False if it does not in time."""
@@ -133,6 +133,6 @@ class Clients:
         return True
 
 
-def _close(client: Client) -> None:
+def _close(client: DemoClient) -> None:
     with suppress(AMQPError):  # closed already, by the other side
         client.connection.close()

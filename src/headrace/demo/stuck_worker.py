@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sys
 
-from headrace.demo.clients import Client
+from headrace.demo.clients import DemoClient
 
 
 def main(url: str, queue: str) -> None:
-    client = Client(url)
+    client = DemoClient(url)
     client.consume(queue)
     client.channel.start_consuming()
 

@@ -40,7 +40,7 @@ def test_a_small_batch_does_not_scan_everything_that_is_due(
     monkeypatch.setattr(group.retries, "due", counted)
     handed_out = 0
     for number in range(2, 12):
-        group.bury(16, 1, bounds, 100)
+        group.mark_dead(16, 1, bounds, 100)
         spans = group.plan(100, 0, 1, bounds)
         group.take(number, "ann", spans, 1, 30_000)
         group.commit(number, "ann", 1)
@@ -61,7 +61,7 @@ def test_messages_over_the_attempt_limit_are_dropped_before_planning() -> None:
     group.nack(2, "ann", [(PARTITION, n) for n in range(4)], due=0, now=0, max_attempts=16)
     group.commit(2, "ann", 0)
 
-    buried = group.bury(2, 1, bounds, 2)
+    buried = group.mark_dead(2, 1, bounds, 2)
 
     assert [span.start for span in group.plan(2, 0, 1, bounds)] == [4, 5]
     assert buried.retries == {(PARTITION, n) for n in range(4)}
@@ -82,7 +82,7 @@ def test_claims_that_are_out_are_not_looked_at_before_a_lease_ends() -> None:
 
     group._claims = Counted()
     for number in range(100):
-        group.bury(16, 1, bounds, 1)
+        group.mark_dead(16, 1, bounds, 1)
         group.take(number, "ann", group.plan(1, 0, 1, bounds), 1, 30_000)
     assert looked == 0
 

@@ -50,7 +50,7 @@ class ChannelState:
         return {one.queue for one in self.consumers.values()}
 
     def end(self, error: HeadraceError | None) -> None:
-        """Tell all consumers that there is nothing more to come."""
+        """Notify all consumers that no more deliveries will come."""
         consumers = list(self.consumers.values())
         self.consumers.clear()
         for one in consumers:

@@ -71,7 +71,7 @@ class PendingRequests:
         self._give_up(lambda pending: pending.deadline < now)
 
     def abandon(self, completion: Completion) -> None:
-        """Nobody waits for this one any more."""
+        """Drop a request that no caller waits for."""
         self._give_up(lambda pending: pending.completion is completion)
 
     def _give_up(self, is_due: Callable[[PendingRequest], bool]) -> None:

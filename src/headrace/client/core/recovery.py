@@ -66,7 +66,7 @@ def _declarations(topology: Topology, patient: bool) -> Plan:
 def _queue(topology: Topology, name: str, patient: bool) -> Plan:
     fields, what = topology.queues[name], f"queue {name!r}"
     if name in topology.server_named:
-        # Nobody may declare such a name: look for it, unless it ended with its connection.
+        # Clients may not declare such a name: look for it, unless it ended with its connection.
         if fields["exclusive"] or not (yield from _exists(name)):
             yield from _unnamed_queue(topology, name)
         return

@@ -45,7 +45,7 @@ class DeclaredTopic(NamedTuple):
     created: bool
 
 
-class Batch(NamedTuple):
+class ReadResult(NamedTuple):
     """What a read gave."""
 
     messages: list[MessageRow]
@@ -85,7 +85,7 @@ class AsyncTopicMessages(Protocol):
     def append(self, topic: str, entries: Sequence[Entry], then: Then[list[int]]) -> None: ...
 
     def read(
-        self, topic: str, reader: ConsumerSpec, batch: int, wait_ms: int, then: Then[Batch]
+        self, topic: str, reader: ConsumerSpec, batch: int, wait_ms: int, then: Then[ReadResult]
     ) -> CancelRead:
         """Answers as soon as there is a message, or when the time is over."""
 

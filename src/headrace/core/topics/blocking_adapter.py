@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headrace.core.topics.append_batcher import AppendBatcher, Gate
 from headrace.core.topics.async_engine import (
-    Batch,
     CancelRead,
     DeclaredTopic,
     EngineReply,
     MessageRow,
+    ReadResult,
     Then,
 )
 from headrace.core.topics.workers import EngineThreads
@@ -218,7 +218,7 @@ class BlockingAdapter:
         self._run(lambda: self._engine.append(topic, entries), done)
 
     def read(
-        self, topic: str, reader: ConsumerSpec, batch: int, wait_ms: int, then: Then[Batch]
+        self, topic: str, reader: ConsumerSpec, batch: int, wait_ms: int, then: Then[ReadResult]
     ) -> CancelRead:
         until = self._timers.clock.now_ms() + wait_ms
         wait = _PolledRead(self, topic, reader, batch, until, then)
@@ -318,7 +318,7 @@ class _PolledRead:
         reader: ConsumerSpec,
         batch: int,
         until: int,
-        then: Then[Batch],
+        then: Then[ReadResult],
     ) -> None:
         self._engine = engine
         self.topic = topic
@@ -372,7 +372,7 @@ class _PolledRead:
         elif taken.messages or left <= 0:
             self.cancel()
             rows = [message_row(message) for message in taken.messages]
-            self._then(EngineReply(Batch(rows, taken.claim)))
+            self._then(EngineReply(ReadResult(rows, taken.claim)))
         elif self._again:
             self._look_again()
         else:

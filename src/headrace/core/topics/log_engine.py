@@ -11,11 +11,11 @@ from headrace.core.spark_support.pins import PREFIX, Pins
 from headrace.core.topics import divided
 from headrace.core.topics.assigned_groups import ASSIGNED
 from headrace.core.topics.async_engine import (
-    Batch,
     CancelRead,
     DeclaredTopic,
     EngineReply,
     MessageRow,
+    ReadResult,
     Then,
 )
 from headrace.core.topics.exchange_bridge import ExchangeBridge, LogSink, exchange_arguments
@@ -148,7 +148,7 @@ class LogEngine:
         then(EngineReply(ids, position=position))
 
     def read(
-        self, topic: str, reader: ConsumerSpec, batch: int, wait_ms: int, then: Then[Batch]
+        self, topic: str, reader: ConsumerSpec, batch: int, wait_ms: int, then: Then[ReadResult]
     ) -> CancelRead:
         found = self.get(topic)
         _check_claims(found, reader)
@@ -162,7 +162,7 @@ class LogEngine:
             if not given.pieces and not must:
                 return False
             rows = [row for piece in given.pieces for row in message_rows(piece)]
-            then(EngineReply(Batch(rows, given.claim)))
+            then(EngineReply(ReadResult(rows, given.claim)))
             return True
 
         if attempt(must=wait_ms <= 0):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.topics.async_engine import Batch, CancelRead, EngineReply, MessageRow, Then
+from headrace.core.topics.async_engine import CancelRead, EngineReply, MessageRow, ReadResult, Then
 from headrace.core.topics.exchange_bridge import ExchangeBridge
 from headrace.errors import BrokerError, NoSuchTopic
 from headrace.model.topics.message_priority import Priority
@@ -92,7 +92,7 @@ class DatabaseTap:
             self._is_reading = False
             self._failed(error)
 
-    def _got(self, answer: EngineReply[Batch]) -> None:
+    def _got(self, answer: EngineReply[ReadResult]) -> None:
         self._is_reading = False
         if self._stopped:
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.demo.clients import Client, Clients
+from headrace.demo.clients import Clients, DemoClient
 from headrace.demo.output import DemoOutput
 
 
@@ -116,7 +116,7 @@ def answers(output: DemoOutput, clients: Clients) -> None:
     output.expect("both answers came straight back, without a reply queue", got, prices)
 
 
-def drain(client: Client, queue: str) -> list[str]:
+def drain(client: DemoClient, queue: str) -> list[str]:
     """Everything in a queue, in order."""
     bodies = []
     while (delivery := client.get(queue)) is not None:

@@ -228,7 +228,7 @@ class GroupClaims:
                 left.append(one._replace(start=span.stop))
         self._returned[span.partition] = left
 
-    def bury(self, max_attempts: int, now: int, bounds: Bounds, room: int) -> ProgressChanges:
+    def mark_dead(self, max_attempts: int, now: int, bounds: Bounds, room: int) -> ProgressChanges:
         """Give up what was handed out ``max_attempts`` times and comes up again, as far as it
         would be in a plan for the room."""
         changed = ProgressChanges()

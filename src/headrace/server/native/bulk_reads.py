@@ -180,7 +180,7 @@ def _locate(session: Session, channel: Channel, request: Request) -> None:
 
 
 def _file(file: SegmentFile) -> list[object]:
-    """Path, device and inode of a file, which tell it from another of that name."""
+    """Path, device and inode of a file, which identify it."""
     with file.descriptor() as fd:
         known = os.fstat(fd)
         return [os.readlink(f"/proc/self/fd/{fd}"), known.st_dev, known.st_ino]

@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from headrace.core.topics.async_engine import (
     AsyncTopicEngine,
-    Batch,
     DeclaredTopic,
     EngineReply,
     MessageRow,
+    ReadResult,
     Then,
 )
 from headrace.core.topics.exchange_bridge import topic_exchange_name
@@ -121,7 +121,7 @@ def _read(session: Session, channel: Channel, request: Request) -> None:
     if len(channel.waiting) >= MAX_WAITING:
         raise NotAllowed(f"{MAX_WAITING} reads of this channel wait already, which is the limit")
 
-    def fields(read: Batch) -> dict[str, object]:
+    def fields(read: ReadResult) -> dict[str, object]:
         messages = [values.message_fields(row) for row in read.messages]
         return {"messages": messages, "claim": read.claim}
 
@@ -129,7 +129,7 @@ def _read(session: Session, channel: Channel, request: Request) -> None:
     mark = object()
     answered = False
 
-    def then(answer: EngineReply[Batch]) -> None:
+    def then(answer: EngineReply[ReadResult]) -> None:
         nonlocal answered
         answered = True
         channel.waiting.pop(mark, None)

@@ -10,7 +10,7 @@ from headrace.spark.reports.model import Chart
 
 WIDTH, HEIGHT = 760, 240
 LEFT, RIGHT, TOP, BOTTOM = 64, 12, 14, 30
-# Told apart also by people who do not see all colours.
+# Distinguishable also for colour-blind readers.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#666666")
 
 

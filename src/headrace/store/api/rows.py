@@ -20,7 +20,7 @@ class ExchangeRow:
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A durable queue. ``id`` is its number in the log, never given twice; ``uuid`` tells a
+    """A durable queue. ``id`` is its number in the log, never used twice; ``uuid`` distinguishes a
     queue from a later one of the same name."""
 
     id: int
@@ -75,7 +75,7 @@ class CursorRow:
 
 @dataclass(frozen=True, slots=True)
 class RetryRow:
-    """A message that a group has given back, or given up."""
+    """A message that a group has nacked: to be retried, or dead."""
 
     topic: str  # its uuid
     reader_group: str
@@ -162,7 +162,7 @@ class VhostLimitsRow:
 
 @dataclass(frozen=True, slots=True)
 class ParameterRow:
-    """A named value that somebody keeps in the broker; ``settings`` has it under "value"."""
+    """A named value kept for clients; ``settings`` has it under "value"."""
 
     vhost: str  # "" when it belongs to no vhost
     component: str

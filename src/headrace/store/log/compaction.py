@@ -66,7 +66,7 @@ class Compactor:
         idle: Callable[[], list[Segment]],
         commit: Callable[[Callable[[], None]], None],
     ) -> None:
-        """``idle`` tells the segments written to the end. ``commit`` has everything appended to
+        """``idle`` returns the segments written to the end. ``commit`` has everything appended to
         ``cold`` written and synced, and then calls back."""
         self._index = index
         self._segments = segments
@@ -167,7 +167,7 @@ class Compactor:
     def _report_damage(
         self, position: int, holders: list[tuple[int, IndexEntry]], contents: list[bytes | None]
     ) -> None:
-        """What cannot be read cannot be moved: that is its end, so it is told here."""
+        """What cannot be read cannot be moved: it is lost here, so it is reported here."""
         for queue, entry in holders:
             lost = [
                 (offset, offset + 1)

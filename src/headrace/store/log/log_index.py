@@ -232,7 +232,7 @@ class LogIndex:
         return self.queues.get(queue)
 
     def _keep(self, index: QueueIndex, is_wanted: bool) -> None:
-        """Begin or end to tell settled messages from those that are gone."""
+        """Begin or end to distinguish settled messages from lost ones."""
         if is_wanted == (index.gone is not index.settled):
             return
         gone = index.settled

@@ -29,7 +29,7 @@ class IndexEntry(NamedTuple):
 def entry_weight(size: int, count: int, destinations: int) -> int:
     """A message's share of its record, per queue that has it.
 
-    Rounded up: a segment must never look emptier than it is, or compaction would copy it for ever.
+    Rounded up: a segment must never look emptier than it is, or compaction would never end.
     """
     return -(-size // max(1, count * destinations))
 

@@ -1,6 +1,6 @@
 """Reading messages back: from the files, or from memory while they are not written yet.
 
-Every content's sum is checked. What is damaged is told, counted and settled, never delivered.
+Every content's sum is checked. What is damaged is logged, counted and settled, never delivered.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class RecordReader:
         self._index = index
         self._segments = segments
         self._settle = settle
-        # Position -> store time and messages. Whoever appends enters them.
+        # Position -> store time and messages. Entered by append.
         self.unwritten: dict[int, tuple[int, r.OutgoingMessages]] = {}
         self.damaged = 0  # messages that could not be read
-        self._lost: dict[int, Intervals] = {}  # by queue: those already told
+        self._lost: dict[int, Intervals] = {}  # by queue: those already reported
 
     def drop_written(self, position: int | None) -> None:
         """Everything before that position is in its file; None: everything is."""
@@ -147,7 +147,7 @@ class RecordReader:
     # -- damage ---------------------------------------------------------------------------------
 
     def report_damage(self, queue: int, ranges: list[tuple[int, int]], why: str) -> None:
-        """These messages cannot be read, and that is their end. Each is told and counted once."""
+        """These messages cannot be read and are lost. Each is reported and counted once."""
         lost = self._lost.setdefault(queue, Intervals())
         for start, stop in [new for one in ranges for new in lost.missing(*one)]:
             lost.add(start, stop)

@@ -61,7 +61,7 @@ class Segment:
         self.total = 0  # messages, counted once per queue
         self.live = 0
         self.live_bytes = 0
-        # By queue, between which offsets its messages in here lie: nobody has to search the rest.
+        # By queue, between which offsets its messages in here lie: the rest need not be searched.
         self.spans: dict[int, tuple[int, int]] = {}
 
     def note(self, queue: int, first: int, stop: int) -> None:

@@ -1,9 +1,9 @@
 """Reading the records of one segment: what counts, what is damaged, what a crash left unfinished.
 
 A crash can leave the last writes incomplete: whole sectors of them are still the zeros of a new
-file, which is never used again. Two things tell such a write from damage. What a sync is known to
-cover was complete: checkpoints and the records themselves note how far that is. And a write that
-lacks no sector was complete.
+file, which is never used again. Two things distinguish such a write from damage. What a sync is
+known to cover was complete: checkpoints and the records themselves note how far that is. And a
+write that lacks no sector was complete.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Durable metadata: the loop queues changes, one thread commits all that is queued at once.
 
 The connection belongs to the caller's thread until start(), then to the writer thread until it
-ends, then to whoever calls close(). The loop's thread never waits for the disk in between.
+ends, then to the caller of close(). The loop's thread never waits for the disk in between.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class SqliteMetadata:
         return self._queue(PendingChange(statements.DELETE_VHOST, {"vhost": utf8(name)}))
 
     def close(self) -> None:
-        """Commit what is queued, then stop; waits for both. A failure is told by on_failure."""
+        """Commit what is queued, then stop; waits for both. on_failure reports a failure."""
         with self._wake:
             if self._closed:
                 return
@@ -307,5 +307,5 @@ class SqliteMetadata:
         try:
             self._call_soon(callback)
         except RuntimeError:
-            # The loop is closed: nobody is left to be told. What is committed is committed.
+            # The loop is closed: there is no one to notify. What is committed is committed.
             logger.debug("%s: the loop is gone", self._path)

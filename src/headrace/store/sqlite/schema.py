@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from headrace.store.failpoints import failpoint
 from headrace.store.sqlite.checksums import row_sum
 
-APPLICATION_ID: Final = 0x48644D44  # "HdMD": tells our file from any other SQLite database
+APPLICATION_ID: Final = 0x48644D44  # "HdMD": distinguishes our file from other SQLite databases
 
 
 class Migration(NamedTuple):

@@ -49,7 +49,7 @@ R = TypeVar(
     ParameterRow,
 )
 
-# What tells one row of a kind from another. A queue is also told from its predecessors by its id.
+# The identity of a row of each kind. The id also distinguishes a queue from its predecessors.
 IDENTITY: Final[Mapping[type[Row], tuple[str, ...]]] = {
     ExchangeRow: ("vhost", "name"),
     QueueRow: ("vhost", "name"),

@@ -164,7 +164,7 @@ class ReadOnlyDisk:
 
 
 class LogDriver:
-    """Runs a commit log where there is no event loop: callbacks are made by whoever waits."""
+    """Runs a commit log without an event loop: the waiting thread calls the callbacks."""
 
     def __init__(self, log: CommitLog) -> None:
         self.log = log

@@ -1,6 +1,6 @@
-"""Making a damaged journal consistent again. Good messages are not touched.
+"""Makes a damaged log consistent again. Good messages are not touched.
 
-Every damaged byte is put aside first. Then, in this order, so that a crash at any moment leaves
+Every damaged byte is copied to lost+found first. Then, in this order, so that a crash leaves
 something that recovery understands: unreadable ranges become empty records of the same size,
 a new checkpoint takes over everything known, unfinished ends are cut, index files are made again.
 """

@@ -120,9 +120,9 @@ class SegmentCheck:
         whole = not group or r.group_is_good(step.data, step.head, step.at)
         if not whole and step.position >= self._findings.position:
             # All or nothing: what is good in it does not count either.
-            told = [one for part in parts_of(step) for one in _ranges(entries_of(part))]
+            affected = [one for part in parts_of(step) for one in _ranges(entries_of(part))]
             what = "a group of records is incomplete, so nothing of it counts"
-            self._damaged(step.at, step.head.size, what, told)
+            self._damaged(step.at, step.head.size, what, affected)
             return
         if group and whole and not step.head.items:
             return  # left by a repair: it says nothing
@@ -173,11 +173,11 @@ class SegmentCheck:
                 f"{self._name}: a message at {at} is damaged, but it was done with already"
             )
 
-    def _damaged(self, at: int, size: int, what: str, told: Iterable[Range] = ()) -> None:
+    def _damaged(self, at: int, size: int, what: str, affected: Iterable[Range] = ()) -> None:
         """Bytes that have to go; what was in them is known from the index, if at all."""
         low, high = self._base + at, self._base + at + size
         inside = [one for one in self._index or () if low <= one[1].position < high]
-        lost = self._books.lost([*told, *_ranges(inside)])
+        lost = self._books.lost([*affected, *_ranges(inside)])
         self._findings.places.append(
             DamagedRange(self._name, at, size, what, RepairAction.FILL, lost)
         )

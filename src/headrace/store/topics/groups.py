@@ -93,7 +93,7 @@ class TopicGroups:
     ) -> Given:
         group = self._groups.get(name) or self._new_group(name, reader.start)
         bounds = self._topic_log.bounds()
-        changed = group.bury(reader.max_attempts, now, bounds, batch)
+        changed = group.mark_dead(reader.max_attempts, now, bounds, batch)
         while True:
             plan = group.plan(batch, reader.min_share, now, bounds)
             read = read_plan(self._topic_log, plan, max_bytes)

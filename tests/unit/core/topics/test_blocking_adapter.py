@@ -11,7 +11,7 @@ import pytest
 
 from headrace.core.clock import Clock, Timers
 from headrace.core.topics import workers
-from headrace.core.topics.async_engine import Batch, EngineReply, Then
+from headrace.core.topics.async_engine import EngineReply, ReadResult, Then
 from headrace.core.topics.blocking_adapter import BlockingAdapter
 from headrace.core.topics.workers import EngineThreads
 from headrace.errors import EngineUnavailable, NoSuchTopic
@@ -113,7 +113,9 @@ def test_topics_of_other_nodes_are_found(run: Run) -> None:
 def test_a_waiting_read_is_woken_by_an_append_of_this_node(run: Run) -> None:
     async def test(desk: Desk) -> None:
         await desk.ask(lambda then: desk.threaded.declare(TopicSpec("t"), then))
-        waiting: asyncio.Future[EngineReply[Batch]] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[EngineReply[ReadResult]] = (
+            asyncio.get_running_loop().create_future()
+        )
         desk.threaded.read("t", ConsumerSpec("c"), 5, 60_000, waiting.set_result)
         await desk.ask(lambda then: desk.threaded.append("t", [Entry(b"x")], then))
         answer = await asyncio.wait_for(waiting, 10)
@@ -125,7 +127,9 @@ def test_a_waiting_read_is_woken_by_an_append_of_this_node(run: Run) -> None:
 def test_a_waiting_read_sees_what_others_append(run: Run) -> None:
     async def test(desk: Desk) -> None:
         desk.engine.create(TopicSpec("t"))
-        waiting: asyncio.Future[EngineReply[Batch]] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[EngineReply[ReadResult]] = (
+            asyncio.get_running_loop().create_future()
+        )
         desk.threaded.read("t", ConsumerSpec("c"), 5, 60_000, waiting.set_result)
         desk.engine.append("t", [Entry(b"x")])
         answer = await asyncio.wait_for(waiting, 10)
@@ -137,7 +141,7 @@ def test_a_waiting_read_sees_what_others_append(run: Run) -> None:
 def test_a_cancelled_read_is_not_answered(run: Run) -> None:
     async def test(desk: Desk) -> None:
         desk.engine.create(TopicSpec("t"))
-        answers: list[EngineReply[Batch]] = []
+        answers: list[EngineReply[ReadResult]] = []
         cancel = desk.threaded.read("t", ConsumerSpec("c"), 5, 60_000, answers.append)
         cancel()
         desk.engine.append("t", [Entry(b"x")])
@@ -196,7 +200,7 @@ def test_a_waiting_read_fails_when_the_engine_takes_no_more_calls(
     async def test(desk: Desk) -> None:
         await desk.ask(lambda then: desk.threaded.declare(TopicSpec("t"), then))
 
-        def read(then: Then[Batch]) -> None:
+        def read(then: Then[ReadResult]) -> None:
             desk.threaded.read("t", ConsumerSpec("c"), 5, 60_000, then)
             monkeypatch.setattr(workers, "MAX_WAITING", 0)
 
