@@ -88,8 +88,8 @@ class BodyReader:
             rows = session.rows(sql, (start, last))
         if len(rows) <= last - start:
             logger.warning(
-                "%s: %s of the ids %s to %s are missing; they were deleted by hand or by retention "
-                "them", table, last - start + 1 - len(rows), start, last,
+                "%s: %s of the ids %s to %s are missing; they were deleted by hand or by retention",
+                table, last - start + 1 - len(rows), start, last,
             )  # fmt: skip
         return rows
 
