@@ -54,7 +54,7 @@ def declare(
     arguments: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Make the queue NAME. Succeeds if it exists with the same attributes."""
+    """Declare the queue NAME. Succeeds if it exists with the same attributes."""
     if not name:
         raise click.UsageError("the queue name must not be empty")
     given = arguments_of(arguments)
