@@ -239,8 +239,8 @@ ADVICE = {
         "use those it has, or delete it first",
     ),
     "ClaimLost": (
-        "the lease of a claim ran out, or somebody else has taken it over",
-        "stop working on it and claim anew; renew in time",
+        "the lease of a claim expired, or another member has taken it over",
+        "stop working on it and read again; renew in time",
     ),
     "DataLost": (
         "messages that had to be read by offset are gone: retention, or a pin over its limit",

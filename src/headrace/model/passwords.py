@@ -72,7 +72,7 @@ class PasswordHash:
         else:
             raise PreconditionFailed(
                 f"cannot check passwords hashed by {algorithm!r}; known are "
-                f"{SHA256}, {SHA512} and {SCRYPT}: set the password anew"
+                f"{SHA256}, {SHA512} and {SCRYPT}: set a new password"
             )
         return cls(algorithm, text)
 

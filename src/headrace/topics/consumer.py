@@ -116,7 +116,7 @@ class Consumer:
             self._engine.nack(self.topic, self.reader, failed.claim, ids, delay_ms, reason)
 
     def renew(self, batch: Batch) -> None:
-        """The lease begins anew; ClaimLost when another member has the messages."""
+        """Restart the lease; ClaimLost when another member has the messages."""
         if _whole(batch).claim:
             self._engine.renew(self.topic, self.reader, batch.claim)
 

@@ -89,7 +89,7 @@ class Store:
         return tuple(self.engine.groups(topic))
 
     def forget_group(self, topic: str, group: str) -> None:
-        """Its progress is deleted: it begins anew."""
+        """Delete its progress: it starts as a new group."""
         self.engine.forget_group(topic, ConsumerSpec("-", check_token(group, "group")))
 
     # -- who uses them ---------------------------------------------------------------------------

@@ -128,7 +128,7 @@ class Ledger:
             self.faults.append(f"UNMARKED {name}: seen before, not marked as redelivered")
 
     def _was_put_there(self, copy: DeliveredCopy, queue: str) -> bool:
-        """Whether it cannot have been moved to ``queue`` anew: the first move was not undone."""
+        """Whether it cannot have been moved to ``queue`` again: the first move was not undone."""
         return copy.lives.get(queue) == self.life or queue in copy.proven
 
     def _judge_order(self, sent: SentMessage, copy: DeliveredCopy, queue: str) -> None:

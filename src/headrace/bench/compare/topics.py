@@ -93,7 +93,7 @@ def log_append(server: MariaDb, seconds: float) -> RatioResult:
 
 
 def _log_rate(port: int, seconds: float) -> float:
-    """One connection with some calls under way; the messages are packed anew for each."""
+    """One connection with some calls under way; the messages are packed again for each."""
     batch = [{"priority": "middle", "body": BODY}] * 1000
     fields = {"topic": "bench", "token": "bench", "batch": batch}
     under_way: deque[Future[int]] = deque()

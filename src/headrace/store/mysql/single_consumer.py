@@ -181,7 +181,7 @@ def renew(session: DbConnection, topic: str, reader: ConsumerSpec, claim: Sequen
 
 def _lost(topic: str, reader: ConsumerSpec) -> ClaimLost:
     return ClaimLost(
-        f"the position of {reader.token!r} in topic {topic!r} was set anew since this was read; "
+        f"the position of {reader.token!r} in topic {topic!r} was reset since this was read; "
         "nothing was committed, read again"
     )
 

@@ -78,7 +78,7 @@ class TopicConsume(Protocol):
         """
 
     def renew(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
-        """The lease begins anew; ClaimLost as for commit."""
+        """Restart the lease; ClaimLost as for commit."""
 
 
 class GroupAdmin(Protocol):

@@ -137,7 +137,7 @@ def read(
 def commit(
     session: DbConnection, topic: str, held: QueueLease, position: int, lease_ms: int
 ) -> None:
-    """Everything up to ``position`` is done; the lease begins anew. ClaimLost."""
+    """Commit everything up to ``position`` and restart the lease; ClaimLost."""
     count = session.run(
         f"UPDATE {tables.cursors(topic)} SET `offset`=GREATEST(`offset`,%s), "
         f"lease_until_ms={NOW}+%s WHERE {_THIS} AND owner=%s AND epoch=%s "
