@@ -9,7 +9,7 @@ PAGE  := src/headrace/console/dist/index.html
 NODES := console/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test fuzz chaos interop spark check format docs bench console page lint-page build lock clean
+.PHONY: help setup run demo test fuzz chaos interop spark check format docs bench console page lint-page site pictures build lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,13 +44,14 @@ interop: setup ## let foreign clients judge the broker
 spark: setup ## the long runs on Spark: kills, a cluster, throughput
 	@$(BIN)/python -m pytest -q -m spark tests/spark
 
-check: setup lint-page ## format, lint, types, import contracts, generated docs
+check: setup lint-page ## format, lint, types, import contracts, generated docs, the site
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python scripts/check_names.py
 	@$(BIN)/python scripts/gen_docs.py --check
+	@$(MAKE) --no-print-directory site
 
 format: setup ## format the code and mend what lint can mend
 	@$(BIN)/ruff check --fix-only .
@@ -59,6 +60,10 @@ format: setup ## format the code and mend what lint can mend
 
 docs: setup ## write the pages of docs/ that come from the code
 	@$(BIN)/python scripts/gen_docs.py
+
+site: setup ## build the documentation site into build/site, without network access
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "site: build/site/index.html"
 
 bench: setup ## measure throughput and latency on this machine
 	@$(BIN)/headrace bench $(ARGS)
