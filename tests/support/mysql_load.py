@@ -27,7 +27,7 @@ import headrace
 from headrace import topics
 from headrace.errors import ClaimLost, EngineUnavailable
 from headrace.model.topics.message_priority import BY_URGENCY
-from headrace.store.mysql.url import parse_url
+from headrace.store.sql.url import parse_url
 from headrace.testing import wait_for
 from support import mysql_audit
 from support.mariadb import MariaDb

@@ -12,7 +12,7 @@ from headrace.model.topics.names import check_token
 from headrace.store.mysql import staging, tables
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.mysql.message_rows import TOMBSTONE, Values, queue_of, values_of
-from headrace.store.mysql.url import MySqlSettings, parse_url
+from headrace.store.sql.url import MySqlSettings, parse_url
 from headrace.store.topics.types import Entry
 
 __all__ = ["Entry", "LaneBounds", "Priority", "TopicTables"]

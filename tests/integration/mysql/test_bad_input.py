@@ -22,7 +22,7 @@ from headrace.errors import (
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.mysql.url import parse_url
+from headrace.store.sql.url import parse_url
 from headrace.store.topics.types import ConsumerSpec, Entry, TopicSpec
 from support.mariadb import PASSWORD, MariaDb
 from support.ports import free_port

@@ -10,9 +10,9 @@ import pytest
 from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql.catalog import CatalogTopic
-from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.mysql.stable_ids import Bounds, StableIds
+from headrace.store.sql.connection import DbConnection
 from headrace.store.topics.types import ConsumerSpec, Entry, Taken, TopicSpec
 from headrace.testing import wait_for
 

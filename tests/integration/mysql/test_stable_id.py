@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import stable_ids
-from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.engine import MySqlEngine
+from headrace.store.sql.connection import DbConnection
 from headrace.store.topics.types import ConsumerSpec, Entry, TopicSpec
 from headrace.testing import wait_for
 from support.example_counts import examples

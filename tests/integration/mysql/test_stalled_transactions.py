@@ -14,8 +14,8 @@ import pytest
 import headrace
 from headrace.errors import EngineUnavailable
 from headrace.retry import RetryPolicy
-from headrace.store.mysql import connection
 from headrace.store.mysql.engine import MySqlEngine
+from headrace.store.sql import connection
 from headrace.store.topics.types import ConsumerSpec, Entry
 from headrace.testing import wait_for
 from support.mariadb import MariaDb
@@ -24,7 +24,7 @@ from support.process_state import is_stopped
 # Stops with the rows of the group locked, between two statements of a claim.
 MEMBER = """
 import os, signal, sys
-from headrace.store.mysql import connection
+from headrace.store.sql import connection
 from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.types import ConsumerSpec

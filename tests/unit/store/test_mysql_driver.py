@@ -8,9 +8,9 @@ from types import ModuleType
 import pytest
 
 from headrace.errors import BodyTooLarge, BrokerError, ConfigError, EngineUnavailable, StoreError
-from headrace.store.mysql.connection import DbConnection, check_version
-from headrace.store.mysql.faults import Fault, refusal
-from headrace.store.mysql.url import parse_url
+from headrace.store.sql.connection import DbConnection, check_version
+from headrace.store.sql.faults import Fault, refusal
+from headrace.store.sql.url import parse_url
 
 
 def test_a_url_with_everything() -> None:

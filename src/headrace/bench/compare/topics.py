@@ -28,10 +28,10 @@ from headrace.bench.compare.ratio import RatioResult, rate
 from headrace.bench.errors import MeasureError
 from headrace.client import ConnectionFactory
 from headrace.client.core.requests import ClientRequest, nothing
-from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.mysql.tables import NOW
-from headrace.store.mysql.url import parse_url
+from headrace.store.sql.connection import DbConnection
+from headrace.store.sql.url import parse_url
 from headrace.store.topics.types import ConsumerSpec, Entry, TopicSpec
 from headrace.testing.mariadb import MariaDb
 from headrace.wire.native.payloads import Op

@@ -18,11 +18,11 @@ from headrace.errors import BrokerError, EngineUnavailable
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import tables
 from headrace.store.mysql.catalog import CatalogTopic
-from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.context import MySqlContext
-from headrace.store.mysql.faults import Fault
 from headrace.store.mysql.message_rows import COLUMNS, Values, queue_of, values_of
-from headrace.store.mysql.pool import Pool
+from headrace.store.sql.connection import DbConnection
+from headrace.store.sql.faults import Fault
+from headrace.store.sql.pool import Pool
 from headrace.store.topics.types import Entry
 
 MAX_ROWS: Final = 1000

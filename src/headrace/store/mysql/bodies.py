@@ -7,8 +7,8 @@ import threading
 import time
 from typing import Any, Final
 
-from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.message_rows import SELECTED, TOMBSTONE
+from headrace.store.sql.connection import DbConnection
 
 logger = logging.getLogger(__name__)
 

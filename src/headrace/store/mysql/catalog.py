@@ -18,8 +18,8 @@ from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import BY_URGENCY
 from headrace.model.topics.names import check_topic
 from headrace.store.mysql import tables
-from headrace.store.mysql.connection import DbConnection, check_version
-from headrace.store.mysql.pool import Pool
+from headrace.store.sql.connection import DbConnection, check_version
+from headrace.store.sql.pool import Pool
 from headrace.store.topics.types import TopicSpec
 
 _FRESH_S: Final = 2.0  # how long a topic found is believed to be there

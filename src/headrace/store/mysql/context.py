@@ -11,11 +11,11 @@ from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.names import check_token
 from headrace.store.mysql.bodies import BodySizes
 from headrace.store.mysql.catalog import CatalogTopic, TopicCatalog
-from headrace.store.mysql.connection import DbConnection
-from headrace.store.mysql.faults import Fault
-from headrace.store.mysql.pool import Pool
 from headrace.store.mysql.stable_ids import Bounds, Fencer, StableIds
-from headrace.store.mysql.url import MySqlSettings, parse_url
+from headrace.store.sql.connection import DbConnection
+from headrace.store.sql.faults import Fault
+from headrace.store.sql.pool import Pool
+from headrace.store.sql.url import MySqlSettings, parse_url
 from headrace.store.topics.types import EARLIEST, LATEST, ConsumerSpec
 
 T = TypeVar("T")

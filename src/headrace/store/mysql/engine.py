@@ -12,7 +12,6 @@ from headrace.model.topics.names import check_token
 from headrace.store.mysql.adopt import adopt
 from headrace.store.mysql.appends import Appends
 from headrace.store.mysql.catalog import CatalogTopic
-from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.context import MySqlContext, check_batch, check_delay, check_reader
 from headrace.store.mysql.groups import group_rows, retries
 from headrace.store.mysql.groups import lag as progress
@@ -24,7 +23,8 @@ from headrace.store.mysql.housekeeper import Housekeeper
 from headrace.store.mysql.pins import EnginePins
 from headrace.store.mysql.single_consumer import SingleReads
 from headrace.store.mysql.stable_ids import Bounds
-from headrace.store.mysql.url import MySqlSettings
+from headrace.store.sql.connection import DbConnection
+from headrace.store.sql.url import MySqlSettings
 from headrace.store.topics.types import (
     ConsumerSpec,
     Entry,

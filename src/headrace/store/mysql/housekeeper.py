@@ -16,11 +16,11 @@ from typing import Final
 from headrace.errors import BrokerError
 from headrace.store.mysql import retention
 from headrace.store.mysql.catalog import CatalogTopic
-from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.context import MySqlContext
-from headrace.store.mysql.faults import Fault
 from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.tables import NOW
+from headrace.store.sql.connection import DbConnection
+from headrace.store.sql.faults import Fault
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from typing import Final
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.names import check_token
 from headrace.store.mysql import tables
-from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.context import MySqlContext
+from headrace.store.sql.connection import DbConnection
 
 PREFIX: Final = "spark."
 _MARK: Final = "pin"

@@ -13,12 +13,12 @@ from headrace.model.retention import Retention, RetentionChunk, over_limit, pair
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, priority_named
 from headrace.store.mysql import tables
 from headrace.store.mysql.catalog import CatalogTopic
-from headrace.store.mysql.connection import DbConnection
-from headrace.store.mysql.faults import Fault, FaultKind
 from headrace.store.mysql.groups import offset_reset
 from headrace.store.mysql.groups.group_rows import FREE
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.mysql.tables import NOW
+from headrace.store.sql.connection import DbConnection
+from headrace.store.sql.faults import Fault, FaultKind
 
 logger = logging.getLogger(__name__)
 

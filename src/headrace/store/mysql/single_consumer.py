@@ -11,11 +11,11 @@ from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, priority_named, shares
 from headrace.store.mysql import tables
 from headrace.store.mysql.bodies import BodyReader
-from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.context import COMMITTED, HANDED_OUT, MySqlContext
 from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.message_rows import message_of
 from headrace.store.mysql.stable_ids import Bounds
+from headrace.store.sql.connection import DbConnection
 from headrace.store.topics.types import ConsumerSpec, Taken
 
 logger = logging.getLogger(__name__)

@@ -34,10 +34,10 @@ from headrace.errors import BrokerError
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, priority_named
 from headrace.store.mysql import tables
 from headrace.store.mysql.catalog import CatalogTopic
-from headrace.store.mysql.connection import DbConnection
-from headrace.store.mysql.faults import Fault
 from headrace.store.mysql.message_rows import TOMBSTONE
-from headrace.store.mysql.pool import Pool
+from headrace.store.sql.connection import DbConnection
+from headrace.store.sql.faults import Fault
+from headrace.store.sql.pool import Pool
 
 logger = logging.getLogger(__name__)
 

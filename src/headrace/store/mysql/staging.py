@@ -11,8 +11,8 @@ from typing import Final
 
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import tables
-from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.message_rows import COLUMNS, Values
+from headrace.store.sql.connection import DbConnection
 
 _WORD: Final = "CHARACTER SET ascii COLLATE ascii_bin"
 _TABLES: Final = (

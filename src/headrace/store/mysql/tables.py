@@ -9,7 +9,7 @@ from typing import Final
 
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.names import check_topic
-from headrace.store.mysql.connection import DbConnection
+from headrace.store.sql.connection import DbConnection
 
 VERSION: Final = 1
 LOCK: Final = "headrace.schema."  # and the name of the database

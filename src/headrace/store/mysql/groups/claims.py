@@ -16,7 +16,6 @@ from headrace.model.topics.claim_plan import ClaimableWork, ClaimRange, DueRetry
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, priority_named
 from headrace.store.mysql import tables
 from headrace.store.mysql.bodies import BodyReader, is_message
-from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.context import COMMITTED, HANDED_OUT, MySqlContext
 from headrace.store.mysql.groups import group_rows, retries
 from headrace.store.mysql.groups.group_rows import (
@@ -33,6 +32,7 @@ from headrace.store.mysql.message_rows import message_of
 from headrace.store.mysql.single_consumer import overtaken
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.mysql.tables import NOW
+from headrace.store.sql.connection import DbConnection
 from headrace.store.topics.types import ConsumerSpec, StoredMessage, Taken
 
 _MAX_EXPIRED: Final = 1000

@@ -15,9 +15,9 @@ from typing import Any, Final
 from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, priority_named
 from headrace.store.mysql import tables
-from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.mysql.tables import NOW
+from headrace.store.sql.connection import DbConnection
 from headrace.store.topics.types import LATEST, ConsumerSpec
 
 KIND: Final = "group"

@@ -9,11 +9,11 @@ from typing import Final
 
 from headrace.model.topics.message_priority import BY_URGENCY, Priority, priority_named
 from headrace.store.mysql import tables
-from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.context import MySqlContext
 from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.mysql.tables import NOW
+from headrace.store.sql.connection import DbConnection
 from headrace.store.topics.types import ConsumerSpec, GroupInfo, PriorityLag
 
 EXACT: Final = 100_000  # messages up to which a lag is counted; beyond, dead ids count as well

@@ -8,11 +8,11 @@ from typing import Final
 from headrace.errors import BadTopicValue
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import single_consumer, tables
-from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.context import MySqlContext
 from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.groups.group_rows import FREE
 from headrace.store.mysql.stable_ids import Bounds
+from headrace.store.sql.connection import DbConnection
 from headrace.store.topics.types import ConsumerSpec
 
 _AT: Final = "CAST(UNIX_TIMESTAMP(created_at)*1000 AS SIGNED)"

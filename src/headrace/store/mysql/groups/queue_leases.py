@@ -12,12 +12,12 @@ from typing import Final
 from headrace.errors import BadTopicValue, ClaimLost
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import tables
-from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.context import COMMITTED, MySqlContext, check_reader
 from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.message_rows import SELECTED, message_of
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.mysql.tables import NOW
+from headrace.store.sql.connection import DbConnection
 from headrace.store.topics.types import DEFAULT_LEASE_MS, ConsumerSpec, StoredMessage
 
 _ROW_TOKEN: Final = "#q"

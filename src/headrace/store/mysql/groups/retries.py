@@ -10,10 +10,10 @@ from headrace.errors import BadTopicValue
 from headrace.model.topics.claim_plan import ClaimRange
 from headrace.model.topics.message_priority import Priority, priority_named
 from headrace.store.mysql import tables
-from headrace.store.mysql.connection import DbConnection
 from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.message_rows import SELECTED, message_of
 from headrace.store.mysql.tables import NOW
+from headrace.store.sql.connection import DbConnection
 from headrace.store.topics.types import ConsumerSpec, StoredMessage
 
 MAX_REASON: Final = 200

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from headrace.errors import EngineUnavailable
-from headrace.store.mysql import connection
-from headrace.store.mysql.connection import DbConnection
-from headrace.store.mysql.faults import Fault, FaultKind, refusal
-from headrace.store.mysql.url import MySqlSettings
+from headrace.store.sql import connection
+from headrace.store.sql.connection import DbConnection
+from headrace.store.sql.faults import Fault, FaultKind, refusal
+from headrace.store.sql.url import MySqlSettings
 
 T = TypeVar("T")
 _STALE_S: Final = 30.0  # idle for longer: ask the server whether the connection lives

@@ -17,8 +17,8 @@ from typing import Any, Final, TypeVar
 
 from headrace.errors import ConfigError
 from headrace.retry import RetryPolicy
-from headrace.store.mysql.faults import Fault, FaultKind
-from headrace.store.mysql.url import MySqlSettings
+from headrace.store.sql.faults import Fault, FaultKind
+from headrace.store.sql.url import MySqlSettings
 
 Row = tuple[Any, ...]
 T = TypeVar("T")

@@ -1,0 +1,1 @@
+"""Connections to MySQL and compatible servers: URLs, pools, faults."""
