@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from headrace.core.topics.amqp_mapping import RAW, content_of, entry_of
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.entry import EntryFields, decode_entry, encode_entry, message_of
+from headrace.model.topics.partitions import Partition
+from headrace.store.topics.entry import EntryFields, decode_entry, encode_entry
+from headrace.store.topics.reads import DeliveredEntries, messages_of
 from headrace.store.topics.types import Entry
 from headrace.wire.amqp.content import body_of, make_content, properties_of
 from headrace.wire.amqp.properties import HeaderTable, Properties
@@ -85,9 +87,8 @@ entries = st.builds(
 
 @given(entries)
 def test_an_entry_is_kept_whole(entry: Entry) -> None:
-    message = message_of(
-        encode_entry(entry), priority=entry.priority, partition_index=2, offset=5, time=7
-    )
+    piece = DeliveredEntries(Partition(entry.priority, 2), 1, 7, [5], [encode_entry(entry)])
+    (message,) = messages_of([piece])
 
     assert message.id == (2 << 40) + 6
     for name in ("body", "token", "key", "tags", "source_ip", "message_id", "born", "properties"):

@@ -19,8 +19,8 @@ from headrace.store.topics.types import (
     GroupInfo,
     Part,
     PriorityLag,
+    ReadResult,
     StoredMessage,
-    Taken,
     TopicInfo,
     TopicSpec,
 )
@@ -139,6 +139,9 @@ class NativeEngine:
         rows = self.line.call(LIST, kind="topics")["rows"]
         return [info for row in rows if (info := _info(row)).engine == self.name]
 
+    def uuids(self) -> dict[str, str]:
+        return {info.name: info.uuid for info in self.topics()}
+
     # -- messages
 
     def append(self, topic: str, entries: Sequence[Entry]) -> list[int]:
@@ -161,9 +164,9 @@ class NativeEngine:
         ids: list[int] = self.line.call(APPEND, topic=topic, token=token, batch=batch)["ids"]
         return ids
 
-    def read(self, topic: str, reader: ConsumerSpec, batch: int, wait_ms: int = 0) -> Taken:
+    def read(self, topic: str, reader: ConsumerSpec, batch: int, wait_ms: int = 0) -> ReadResult:
         answer = self.line.call(READ, topic=topic, batch=batch, wait_ms=wait_ms, **_who(reader))
-        return Taken(tuple(map(_message, answer["messages"])), tuple(answer["claim"]))
+        return ReadResult(tuple(map(_message, answer["messages"])), tuple(answer["claim"]))
 
     def commit(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
         self.line.call(COMMIT, topic=topic, claim=list(claim), **_who(reader))

@@ -460,7 +460,7 @@ class Vhost:
     def _find_pin_target(self, kind: str, name: str) -> PinTarget | None:
         """A queue or topic whose messages are in the log."""
         if kind == "topic":
-            topic = self.topics.log.topics.get(name)
+            topic = self.topics.log.by_name.get(name)
             if topic is None:
                 return None
             return PinTarget(kind, name, topic.uuid, topic.numbers_by_partition_id(), topic.queues)

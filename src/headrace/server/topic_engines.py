@@ -16,7 +16,7 @@ from headrace.core.topics.blocking_adapter import BlockingAdapter
 from headrace.core.topics.workers import EngineThreads
 from headrace.core.vhost import Vhost
 from headrace.errors import BrokerError, ConfigError, EngineUnavailable
-from headrace.store.topics.engine import SharedEngine
+from headrace.store.topics.engine import TopicEngine
 from headrace.store.topics.memory import MemoryEngine
 
 logger = logging.getLogger(__name__)
@@ -40,8 +40,8 @@ class TopicEngines:
         # Another node must not have the same, and this one must have it after a restart.
         here = f"{socket.gethostname()}:{data_dir.resolve()}"
         self._tap_token = f"tap-{sha256(here.encode()).hexdigest()[:24]}"
-        self._opened: list[SharedEngine] = []
-        self._by_vhost: dict[str, list[tuple[SharedEngine, dict[str, str] | None]]] = {}
+        self._opened: list[TopicEngine] = []
+        self._by_vhost: dict[str, list[tuple[TopicEngine, dict[str, str] | None]]] = {}
 
         def soon(callback: Callable[[], None]) -> None:
             loop.call_soon(callback)
@@ -65,7 +65,7 @@ class TopicEngines:
         for engine, known in self._by_vhost.get(vhost.name, ()):
             self._add(vhost, engine, durable=True).start(known)
 
-    def _add(self, vhost: Vhost, engine: SharedEngine, *, durable: bool) -> BlockingAdapter:
+    def _add(self, vhost: Vhost, engine: TopicEngine, *, durable: bool) -> BlockingAdapter:
         timers = self._broker.timers
         added = BlockingAdapter(engine, self._workers, timers, self._soon, durable=durable)
         vhost.topics.add_engine(added)
@@ -77,7 +77,7 @@ class TopicEngines:
             engine.close()
 
 
-def _known(engine: SharedEngine) -> dict[str, str] | None:
+def _known(engine: TopicEngine) -> dict[str, str] | None:
     """Its topics. The broker starts even if the database is unreachable: queues and other topics
     have nothing to do with it. One that refuses us does, since waiting would not help."""
     try:
@@ -91,7 +91,7 @@ def _known(engine: SharedEngine) -> dict[str, str] | None:
         raise ConfigError(f"engine {engine.name}: {error}") from error
 
 
-def _open(name: str, url: str) -> tuple[str, SharedEngine]:
+def _open(name: str, url: str) -> tuple[str, TopicEngine]:
     """The vhost (`?vhost=` in the URL, `/` if it is not there) and the engine."""
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query))
@@ -100,7 +100,7 @@ def _open(name: str, url: str) -> tuple[str, SharedEngine]:
         # Only here: the driver is an extra, and takes its time to load.
         module = import_module("headrace.store.mysql.engine")
         plain = urlunsplit(parts._replace(query=urlencode(options)))
-        engine: SharedEngine = module.MySqlEngine(plain, lazily=True)
+        engine: TopicEngine = module.MySqlEngine(plain, lazily=True)
     except ImportError as error:
         raise ConfigError(f"engine {name}: install headrace[mysql] to use it ({error})") from error
     except BrokerError as error:

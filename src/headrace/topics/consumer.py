@@ -12,7 +12,7 @@ from typing import Final, Protocol, runtime_checkable
 from headrace.errors import BadTopicValue
 from headrace.model.topics.message_priority import priority_named
 from headrace.store.topics.engine import TopicEngine
-from headrace.store.topics.types import ConsumerSpec, Taken
+from headrace.store.topics.types import ConsumerSpec, ReadResult
 from headrace.topics.messages import (
     Batch,
     Lag,
@@ -64,7 +64,7 @@ class Consumer:
             return batch_of(engine.read_waiting(self.topic, self.reader, n, wait))
         return batch_of(poll(lambda: self._next(n, None), self._bell, self.topic, wait))
 
-    def _next(self, n: int, done: Batch | None) -> Taken:
+    def _next(self, n: int, done: Batch | None) -> ReadResult:
         engine = self._engine
         if done is not None and done.claim:
             if isinstance(engine, CommitReadEngine):
@@ -183,7 +183,7 @@ class WaitingEngine(Protocol):
 
     def read_waiting(
         self, topic: str, reader: ConsumerSpec, batch: int, wait_s: float
-    ) -> Taken: ...
+    ) -> ReadResult: ...
 
 
 @runtime_checkable
@@ -192,7 +192,7 @@ class CommitReadEngine(Protocol):
 
     def commit_and_read(
         self, topic: str, reader: ConsumerSpec, claim: Sequence[object], batch: int
-    ) -> Taken: ...
+    ) -> ReadResult: ...
 
 
 class AppendSignal:
@@ -217,7 +217,9 @@ class AppendSignal:
             return self._changed.wait_for(lambda: self._rings.get(topic, 0) != heard, timeout)
 
 
-def poll(read: Callable[[], Taken], bell: AppendSignal, topic: str, wait_s: float) -> Taken:
+def poll(
+    read: Callable[[], ReadResult], bell: AppendSignal, topic: str, wait_s: float
+) -> ReadResult:
     """Read until there is something, or the time is over."""
     deadline = time.monotonic() + wait_s
     pause = _FIRST_S

@@ -149,7 +149,7 @@ def message_of(found: spi.StoredMessage, claim: tuple[object, ...] = ()) -> Mess
     )
 
 
-def batch_of(taken: spi.Taken) -> Batch:
+def batch_of(taken: spi.ReadResult) -> Batch:
     return Batch([message_of(one, taken.claim) for one in taken.messages], taken.claim)
 
 

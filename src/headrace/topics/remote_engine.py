@@ -19,8 +19,8 @@ from headrace.store.topics.types import (
     GroupInfo,
     Part,
     PriorityLag,
+    ReadResult,
     StoredMessage,
-    Taken,
     TopicInfo,
     TopicSpec,
 )
@@ -152,6 +152,9 @@ class RemoteEngine:
     def topics(self) -> list[TopicInfo]:
         return [_topic_info(row) for row in self._rows("topics", {})]
 
+    def uuids(self) -> dict[str, str]:
+        return {info.name: info.uuid for info in self.topics()}
+
     def _rows(self, kind: str, fields: Mapping[str, Any]) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
         page, more = 0, True
@@ -181,10 +184,12 @@ class RemoteEngine:
             ids += self._call(Op.APPEND, fields, lambda reply: list(reply["ids"]))
         return ids
 
-    def read(self, topic: str, reader: ConsumerSpec, batch: int) -> Taken:
+    def read(self, topic: str, reader: ConsumerSpec, batch: int) -> ReadResult:
         return self.read_waiting(topic, reader, batch, 0.0)
 
-    def read_waiting(self, topic: str, reader: ConsumerSpec, batch: int, wait_s: float) -> Taken:
+    def read_waiting(
+        self, topic: str, reader: ConsumerSpec, batch: int, wait_s: float
+    ) -> ReadResult:
         """The broker waits, not this thread's patience: it answers with the first message. One
         answer holds so many messages; read again for more, as with large bodies."""
         batch = min(batch, MAX_ARRAY) if batch <= _MAX_BATCH else batch
@@ -328,8 +333,10 @@ def _stored_message(row: Sequence[Any]) -> StoredMessage:
     return StoredMessage(number, priority_named(label), *rest)
 
 
-def _read_result(reply: Mapping[str, Any]) -> Taken:
-    return Taken(tuple(_stored_message(row) for row in reply["messages"]), tuple(reply["claim"]))
+def _read_result(reply: Mapping[str, Any]) -> ReadResult:
+    return ReadResult(
+        tuple(_stored_message(row) for row in reply["messages"]), tuple(reply["claim"])
+    )
 
 
 def _priority_lag(row: Sequence[Any]) -> PriorityLag:

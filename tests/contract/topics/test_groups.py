@@ -11,7 +11,7 @@ import pytest
 from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import TopicEngine
-from headrace.store.topics.types import ConsumerSpec, Entry, Taken
+from headrace.store.topics.types import ConsumerSpec, Entry, ReadResult
 from headrace.testing import wait_for
 
 Fill = Callable[..., list[int]]
@@ -19,14 +19,16 @@ ANN, BOB = ConsumerSpec("ann", "g"), ConsumerSpec("bob", "g")
 BRIEF = 1  # ms of a lease that is over at once
 
 
-def bodies(taken: Taken) -> list[str]:
+def bodies(taken: ReadResult) -> list[str]:
     return [message.body.decode() for message in taken.messages]
 
 
-def take_over(engine: TopicEngine, topic: str, reader: ConsumerSpec, batch: int = 100) -> Taken:
+def take_over(
+    engine: TopicEngine, topic: str, reader: ConsumerSpec, batch: int = 100
+) -> ReadResult:
     """Read until something is there: somebody's lease must end first."""
 
-    def read() -> Taken | None:
+    def read() -> ReadResult | None:
         taken = engine.read(topic, reader, batch)
         return taken if taken.messages else None
 
@@ -40,7 +42,7 @@ def test_members_share_the_messages(engine: TopicEngine, topic: str, fill: Fill)
 
     assert bodies(first) == list("abcd")
     assert bodies(second) == list("ef")
-    assert engine.read(topic, ANN, 4) == Taken()
+    assert engine.read(topic, ANN, 4) == ReadResult()
 
 
 def test_what_is_committed_does_not_come_again(engine: TopicEngine, topic: str, fill: Fill) -> None:
@@ -110,7 +112,7 @@ def test_after_the_lease_others_take_over_and_the_late_one_is_refused(
     with pytest.raises(ClaimLost):
         engine.renew(topic, slow, lost.claim)
     engine.commit(topic, ANN, again.claim)
-    assert engine.read(topic, BOB, 10) == Taken()
+    assert engine.read(topic, BOB, 10) == ReadResult()
 
 
 def test_after_the_lease_nothing_can_be_committed_even_if_no_member_took_over(
@@ -138,7 +140,7 @@ def test_a_renewal_after_the_lease_counts_unless_another_member_took_over(
 
     engine.renew(topic, ANN, late.claim)
 
-    assert engine.read(topic, BOB, 10) == Taken()
+    assert engine.read(topic, BOB, 10) == ReadResult()
     engine.commit(topic, ANN, late.claim)
 
 
@@ -149,7 +151,7 @@ def test_what_others_left_comes_before_what_is_new(
     engine.read(topic, ConsumerSpec("slow", "g", lease_ms=BRIEF), 2)
     fill("c")
 
-    def all_three() -> Taken | None:
+    def all_three() -> ReadResult | None:
         taken = engine.read(topic, ConsumerSpec("ann", "g", lease_ms=BRIEF), 3)
         return taken if len(taken.messages) == 3 else None
 
@@ -165,7 +167,7 @@ def test_high_messages_come_before_left_over_low_ones(
     engine.read(topic, ConsumerSpec("slow", "g", lease_ms=BRIEF), 1)
     fill("high", priority=Priority.HIGH)
 
-    def both() -> Taken | None:
+    def both() -> ReadResult | None:
         taken = engine.read(topic, ConsumerSpec("ann", "g", lease_ms=BRIEF), 2)
         return taken if len(taken.messages) == 2 else None
 
@@ -179,7 +181,7 @@ def test_a_renewed_lease_is_not_taken_over(engine: TopicEngine, topic: str, fill
     taken = engine.read(topic, ConsumerSpec("ann", "g", lease_ms=60_000), 1)
     engine.renew(topic, ANN, taken.claim)
 
-    assert engine.read(topic, BOB, 1) == Taken()
+    assert engine.read(topic, BOB, 1) == ReadResult()
     engine.commit(topic, ANN, taken.claim)
 
 
@@ -252,4 +254,4 @@ def test_sixteen_producers_and_four_members_lose_and_double_nothing(
     assert len(everything) == total
     assert len({body for _, _, body in everything}) == total
     assert len({(priority, number) for priority, number, _ in everything}) == total
-    assert engine.read(topic, ANN, 10) == Taken()
+    assert engine.read(topic, ANN, 10) == ReadResult()

@@ -9,13 +9,13 @@ import pytest
 from headrace.errors import BodyTooLarge, ClaimLost
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import TopicEngine
-from headrace.store.topics.types import LATEST, ConsumerSpec, Entry, StoredMessage, Taken
+from headrace.store.topics.types import LATEST, ConsumerSpec, Entry, ReadResult, StoredMessage
 
 Fill = Callable[..., list[int]]
 ALONE = ConsumerSpec("reader-1")
 
 
-def bodies(taken: Taken) -> list[str]:
+def bodies(taken: ReadResult) -> list[str]:
     return [message.body.decode() for message in taken.messages]
 
 
@@ -198,7 +198,7 @@ def test_a_minimum_share_keeps_low_from_starving(
 def test_nothing_there_gives_nothing_to_commit(engine: TopicEngine, topic: str) -> None:
     taken = engine.read(topic, ALONE, 10)
 
-    assert taken == Taken()
+    assert taken == ReadResult()
     engine.commit(topic, ALONE, taken.claim)
 
 
@@ -240,7 +240,7 @@ def test_a_late_commit_does_not_go_back(engine: TopicEngine, topic: str, fill: F
     engine.commit(topic, ALONE, late.claim)
     engine.commit(topic, ALONE, early.claim)
 
-    assert engine.read(topic, ALONE, 10) == Taken()
+    assert engine.read(topic, ALONE, 10) == ReadResult()
 
 
 def test_a_claim_of_another_member_is_refused(engine: TopicEngine, topic: str, fill: Fill) -> None:
@@ -271,7 +271,7 @@ def test_a_reader_can_begin_at_the_end(
 ) -> None:
     reader = ConsumerSpec("late", group, start=LATEST)
     fill("old")
-    assert engine.read(topic, reader, 10) == Taken()
+    assert engine.read(topic, reader, 10) == ReadResult()
     fill("new")
     fill("high", priority=Priority.HIGH)  # a priority that was not there before
 

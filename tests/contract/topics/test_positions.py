@@ -10,7 +10,7 @@ from headrace.errors import ClaimLost
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import TopicEngine
-from headrace.store.topics.types import ConsumerSpec, Entry, PriorityLag, Taken
+from headrace.store.topics.types import ConsumerSpec, Entry, PriorityLag, ReadResult
 from headrace.testing import wait_for
 
 Fill = Callable[..., list[int]]
@@ -19,7 +19,7 @@ ALONE = ConsumerSpec("ann")
 both = pytest.mark.parametrize("reader", [ANN, ALONE], ids=["group", "alone"])
 
 
-def bodies(taken: Taken) -> list[str]:
+def bodies(taken: ReadResult) -> list[str]:
     return [message.body.decode() for message in taken.messages]
 
 
@@ -127,7 +127,7 @@ def test_seek_by_time(engine: TopicEngine, topic: str, fill: Fill, reader: Consu
     assert bodies(engine.read(topic, reader, 1)) == ["old"]
 
     engine.seek(topic, reader, time_ms=new + 3_600_000)
-    assert engine.read(topic, reader, 1) == Taken()
+    assert engine.read(topic, reader, 1) == ReadResult()
 
 
 # -- lag ------------------------------------------------------------------------------------------

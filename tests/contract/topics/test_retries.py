@@ -9,7 +9,7 @@ import pytest
 from headrace.errors import BadTopicValue, ClaimLost
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.engine import TopicEngine
-from headrace.store.topics.types import ConsumerSpec, Taken
+from headrace.store.topics.types import ConsumerSpec, ReadResult
 from headrace.testing import wait_for
 
 Fill = Callable[..., list[int]]
@@ -18,12 +18,12 @@ BOB = ConsumerSpec("bob", "g", max_attempts=3)
 LATER = 3_600_000
 
 
-def bodies(taken: Taken) -> list[str]:
+def bodies(taken: ReadResult) -> list[str]:
     return [message.body.decode() for message in taken.messages]
 
 
-def read_some(engine: TopicEngine, topic: str, reader: ConsumerSpec) -> Taken:
-    def read() -> Taken | None:
+def read_some(engine: TopicEngine, topic: str, reader: ConsumerSpec) -> ReadResult:
+    def read() -> ReadResult | None:
         taken = engine.read(topic, reader, 100)
         return taken if taken.messages else None
 
@@ -31,7 +31,7 @@ def read_some(engine: TopicEngine, topic: str, reader: ConsumerSpec) -> Taken:
 
 
 def give_back(
-    engine: TopicEngine, topic: str, reader: ConsumerSpec, taken: Taken, delay: int
+    engine: TopicEngine, topic: str, reader: ConsumerSpec, taken: ReadResult, delay: int
 ) -> None:
     """Nack the first message, commit the rest."""
     first = taken.messages[0]
@@ -50,7 +50,7 @@ def test_nacked_messages_are_redelivered_and_the_rest_is_committed(
     assert bodies(again) == ["a"]
     assert again.messages[0].attempts == 2
     engine.commit(topic, BOB, again.claim)
-    assert engine.read(topic, ANN, 10) == Taken()
+    assert engine.read(topic, ANN, 10) == ReadResult()
     assert all(lag.messages == 0 for lag in engine.lag(topic, ANN))
 
 
@@ -58,7 +58,7 @@ def test_until_the_delay_is_over_it_waits(engine: TopicEngine, topic: str, fill:
     fill("a")
     give_back(engine, topic, ANN, engine.read(topic, ANN, 1), LATER)
 
-    assert engine.read(topic, BOB, 10) == Taken()
+    assert engine.read(topic, BOB, 10) == ReadResult()
     lag = {one.priority: one for one in engine.lag(topic, ANN)}[Priority.MIDDLE]
     assert (lag.messages, lag.retrying, lag.dead) == (1, 1, 0)
 
@@ -81,7 +81,7 @@ def test_after_too_many_attempts_it_is_dead(engine: TopicEngine, topic: str, fil
     for _ in range(3):
         give_back(engine, topic, ANN, read_some(engine, topic, ANN), 0)
 
-    assert engine.read(topic, ANN, 10) == Taken()
+    assert engine.read(topic, ANN, 10) == ReadResult()
     ((message, reason),) = engine.dead(topic, "g")
     assert (message.id, message.body, message.attempts) == (number, b"a", 3)
     assert reason == "no such order"
@@ -149,7 +149,7 @@ def test_a_retry_from_a_lost_claim_can_be_nacked_again(
     engine.nack(topic, ann, taken.claim, [second], 0)
     engine.renew(topic, late, taken.claim)
 
-    def read_all() -> Taken | None:
+    def read_all() -> ReadResult | None:
         found = engine.read(topic, bob, 10)
         if bodies(found) == ["b"]:  # the lease is not over yet
             engine.nack(topic, bob, found.claim, [second], 0)
@@ -200,7 +200,7 @@ def test_nacking_a_whole_claim_ends_it(engine: TopicEngine, topic: str, fill: Fi
         found += bodies(again)
         engine.commit(topic, BOB, again.claim)
     assert sorted(found) == ["a", "b", "c", "h"]
-    assert engine.read(topic, ANN, 10) == Taken()
+    assert engine.read(topic, ANN, 10) == ReadResult()
     assert all(lag.messages == 0 for lag in engine.lag(topic, ANN))
 
 
@@ -211,6 +211,6 @@ def test_a_whole_claim_tried_often_enough_is_dead(
     reader = ConsumerSpec("ann", "g", max_attempts=1)
     engine.nack(topic, reader, engine.read(topic, reader, 10).claim, None, LATER, "no use")
 
-    assert engine.read(topic, reader, 10) == Taken()
+    assert engine.read(topic, reader, 10) == ReadResult()
     dead = engine.dead(topic, "g", 10)
     assert [(one.body, reason) for one, reason in dead] == [(b"a", "no use"), (b"b", "no use")]

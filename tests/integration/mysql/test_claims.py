@@ -12,7 +12,7 @@ from headrace.errors import ClaimLost
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import bodies as reading
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.topics.types import ConsumerSpec, Entry, StoredMessage, Taken, TopicSpec
+from headrace.store.topics.types import ConsumerSpec, Entry, ReadResult, StoredMessage, TopicSpec
 from headrace.testing import wait_for
 
 Cursor = pymysql.cursors.Cursor
@@ -317,7 +317,7 @@ def test_a_recreated_topic_knows_no_old_claims(start_engine: StartEngine) -> Non
     engine, other = start_engine(), start_engine()
     first = engine.create(TopicSpec("t"))
     fill(engine, 2)
-    old: Taken = other.read("t", ME, 2)
+    old: ReadResult = other.read("t", ME, 2)
     engine.delete("t")
     second = engine.create(TopicSpec("t"))
     assert first.uuid != second.uuid

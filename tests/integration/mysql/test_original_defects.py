@@ -13,13 +13,13 @@ from headrace.store.mysql.catalog import CatalogTopic
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.mysql.stable_ids import Bounds, StableIds
 from headrace.store.sql.connection import DbConnection
-from headrace.store.topics.types import ConsumerSpec, Entry, Taken, TopicSpec
+from headrace.store.topics.types import ConsumerSpec, Entry, ReadResult, TopicSpec
 from headrace.testing import wait_for
 
 Cursor = pymysql.cursors.Cursor
 
 
-def bodies(taken: Taken) -> list[bytes]:
+def bodies(taken: ReadResult) -> list[bytes]:
     return [one.body for one in taken.messages]
 
 

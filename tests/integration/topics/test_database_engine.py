@@ -13,7 +13,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from headrace.errors import ClaimLost, TopicConflict
 from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.types import ConsumerSpec, Entry, Taken, TopicSpec
+from headrace.store.topics.types import ConsumerSpec, Entry, ReadResult, TopicSpec
 from headrace.testing import RunningBroker, run_broker, wait_for
 from support import mariadb
 from support.mariadb import MariaDb
@@ -77,7 +77,7 @@ def known(engine: NativeEngine, topic: str) -> bool:
     return True
 
 
-def bodies(taken: Taken) -> list[str]:
+def bodies(taken: ReadResult) -> list[str]:
     return [one.body.decode() for one in taken.messages]
 
 

@@ -14,7 +14,7 @@ from headrace.errors import ClaimLost, EngineUnavailable
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import Priority
 from headrace.store.tools.fsck import check
-from headrace.store.topics.types import LATEST, ConsumerSpec, Entry, Taken, TopicSpec
+from headrace.store.topics.types import LATEST, ConsumerSpec, Entry, ReadResult, TopicSpec
 from headrace.testing import RunningBroker, run_broker, wait_for
 from support import brokers
 from support.native_topics import NativeEngine
@@ -62,7 +62,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         yield site
 
 
-def bodies(taken: Taken) -> list[str]:
+def bodies(taken: ReadResult) -> list[str]:
     return [message.body.decode() for message in taken.messages]
 
 
@@ -116,7 +116,7 @@ def test_what_was_handed_out_comes_again_and_old_claims_are_refused(site: Site, 
     assert bodies(again) == ["0", "1", "4", "5"]
     assert [one.attempts for one in again.messages[:2]] == [2, 2]
     engine.commit("t", BOB, again.claim)
-    assert engine.read("t", ANN, 100) == Taken()
+    assert engine.read("t", ANN, 100) == ReadResult()
 
 
 @both
@@ -168,7 +168,7 @@ def test_a_nack_without_its_commit_loses_nothing(site: Site) -> None:
 def test_a_reader_that_began_at_the_end_does_not_skip_after_a_restart(site: Site, how: str) -> None:
     late, group = ConsumerSpec("late", start=LATEST), ConsumerSpec("late", "late", start=LATEST)
     for reader in (late, group):
-        assert site.engine.read("t", reader, 1) == Taken()
+        assert site.engine.read("t", reader, 1) == ReadResult()
     site.engine.append("t", [Entry(b"new")])
 
     engine = site.again(how)
@@ -204,7 +204,7 @@ def test_what_was_deleted_does_not_come_back(site: Site, how: str) -> None:
 
     engine = site.again(how)
 
-    assert engine.read("t", ANN, 10) == Taken()
+    assert engine.read("t", ANN, 10) == ReadResult()
     assert engine.append("t", [Entry(b"new")]) == [1]
     assert bodies(engine.read("t", ANN, 10)) == ["new"]
 
@@ -352,7 +352,7 @@ def test_kill_9_under_load_loses_nothing_and_commits_nothing_twice(
     assert {body for _, _, body in load.committed} <= set(everything)
 
 
-def _next(engine: NativeEngine) -> Taken | None:
+def _next(engine: NativeEngine) -> ReadResult | None:
     taken = engine.read("t", ALONE, 1000)
     if not taken.claim:
         return None

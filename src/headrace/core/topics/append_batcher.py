@@ -43,9 +43,9 @@ class AppendBatcher:
     def append(self, entries: Sequence[Entry], then: Then[list[int]]) -> None:
         size = sum(len(entry.body) for entry in entries)
         if self._behind and self._behind + size > MAX_BEHIND:
-            raise EngineUnavailable(
-                f"{self._behind} bytes wait for the topic's engine; nothing was appended, try again"
-            )
+            text = f"{self._behind} bytes wait for the topic's engine; nothing was appended, retry"
+            then(EngineReply(error=EngineUnavailable(text)))
+            return
         self._behind += size
         self._wishes.append(_PendingAppend(entries, size, then))
         if not self._busy:
@@ -86,13 +86,12 @@ class AppendBatcher:
                 self._start(taken[:1])
                 return
             self._tell(taken, answer)
-            self._next()
+            if isinstance(answer.error, EngineUnavailable):  # maybe refused at once: no recursion
+                self._soon(self._next)
+            else:
+                self._next()
 
-        try:
-            self._call([entry for wish in taken for entry in wish.entries], done)
-        except EngineUnavailable as error:
-            refused: EngineReply[list[int]] = EngineReply(error=error)
-            self._soon(lambda: done(refused))
+        self._call([entry for wish in taken for entry in wish.entries], done)
 
     def _tell(self, taken: list[_PendingAppend], answer: EngineReply[list[int]]) -> None:
         ids = answer.value or []

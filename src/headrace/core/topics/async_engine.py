@@ -1,30 +1,21 @@
-"""What front doors ask of a vhost's topics, whatever engine they are in.
+"""The topic engine interface for callers on the event loop.
 
-Nothing here blocks. A call answers through ``then``: at once or later, on the loop. What the
-caller did wrong may also be raised by the call itself.
+Nothing here blocks. A call replies through ``then``: at once or later, on the loop. Errors are in
+the reply, never raised. A call that needs nothing special of the loop goes through `submit()`, so
+that it is written once, in the engine (`store.topics.engine.TopicEngine`). There are two adapters:
+`LoopAdapter` for the engine of the log, `BlockingAdapter` for engines that block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from headrace.errors import BrokerError
-from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.types import (
-    ConsumerSpec,
-    Entry,
-    GroupInfo,
-    PriorityLag,
-    TopicInfo,
-    TopicSpec,
-)
+from headrace.store.topics.engine import TopicEngine
+from headrace.store.topics.types import ConsumerSpec, Entry, ReadResult, TopicInfo, TopicSpec
 
 T = TypeVar("T")
-
-# id, priority, partition, time, body, token, key, tags, source ip, message id, born, properties,
-# attempts: as in store.topics.types.StoredMessage.
-MessageRow = tuple[object, ...]
 
 
 class EngineReply(NamedTuple, Generic[T]):
@@ -45,21 +36,14 @@ class DeclaredTopic(NamedTuple):
     created: bool
 
 
-class ReadResult(NamedTuple):
-    """What a read gave."""
-
-    messages: list[MessageRow]
-    claim: tuple[object, ...]
-
-
 class CancelRead(Protocol):
     """Ends a waiting read whose reader is gone."""
 
     def __call__(self) -> None: ...
 
 
-class AsyncTopicAdmin(Protocol):
-    """Topics of the engine."""
+class AsyncTopics(Protocol):
+    """Topics of the engine, as far as this vhost knows them."""
 
     def knows(self, topic: str) -> bool:
         """Whether the topic is one of this engine's."""
@@ -70,72 +54,28 @@ class AsyncTopicAdmin(Protocol):
 
     def delete(self, topic: str, then: Then[None]) -> None: ...
 
-    def describe(self, topic: str, then: Then[TopicInfo]) -> None: ...
-
     def infos(self, then: Then[list[TopicInfo]]) -> None:
         """All topics of the engine, by name."""
 
 
-class AsyncTopicMessages(Protocol):
-    """For producers and consumers."""
+class AsyncTopicEngine(AsyncTopics, Protocol):
+    """The topics of one engine in one vhost."""
+
+    name: str
 
     @property
     def max_body(self) -> int: ...
 
-    def append(self, topic: str, entries: Sequence[Entry], then: Then[list[int]]) -> None: ...
+    def submit(self, call: Callable[[TopicEngine], T], then: Then[T]) -> None:
+        """Make the call; it may run in a thread."""
+
+    def append(self, topic: str, entries: Sequence[Entry], then: Then[list[int]]) -> None:
+        """As `TopicAppend.append`; appends of many publishers may be made in one call."""
 
     def read(
         self, topic: str, reader: ConsumerSpec, batch: int, wait_ms: int, then: Then[ReadResult]
     ) -> CancelRead:
-        """Answers as soon as there is a message, or when the time is over."""
-
-    def commit(
-        self, topic: str, reader: ConsumerSpec, claim: Sequence[object], then: Then[None]
-    ) -> None: ...
-
-    def nack(
-        self,
-        topic: str,
-        reader: ConsumerSpec,
-        claim: Sequence[object],
-        ids: Sequence[tuple[Priority, int]] | None,
-        delay_ms: int,
-        reason: str,
-        then: Then[None],
-    ) -> None: ...
-
-    def renew(
-        self, topic: str, reader: ConsumerSpec, claim: Sequence[object], then: Then[None]
-    ) -> None: ...
-
-
-class AsyncGroupAdmin(Protocol):
-    """Positions of groups and single consumers."""
-
-    def seek(
-        self,
-        topic: str,
-        reader: ConsumerSpec,
-        positions: Mapping[Priority, int] | None,
-        time_ms: int | None,
-        then: Then[None],
-    ) -> None: ...
-
-    def lag(self, topic: str, reader: ConsumerSpec, then: Then[list[PriorityLag]]) -> None: ...
-
-    def groups(self, topic: str, then: Then[list[GroupInfo]]) -> None: ...
-
-    def forget_group(self, topic: str, reader: ConsumerSpec, then: Then[None]) -> None: ...
-
-    def dead(
-        self, topic: str, group: str, limit: int, then: Then[list[tuple[MessageRow, str]]]
-    ) -> None: ...
-
-
-class AsyncTopicEngine(AsyncTopicAdmin, AsyncTopicMessages, AsyncGroupAdmin, Protocol):
-    """The topics of one engine in one vhost."""
-
-    name: str
+        """Replies as soon as there is a message, or when the time is over."""
 
     def close(self) -> None: ...
 

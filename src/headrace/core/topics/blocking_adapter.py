@@ -6,34 +6,16 @@ The engine's own catalogue is the truth: what another node declares there is fou
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.core.topics.append_batcher import AppendBatcher, Gate
-from headrace.core.topics.async_engine import (
-    CancelRead,
-    DeclaredTopic,
-    EngineReply,
-    MessageRow,
-    ReadResult,
-    Then,
-)
+from headrace.core.topics.async_engine import CancelRead, DeclaredTopic, EngineReply, Then
 from headrace.core.topics.workers import EngineThreads
 from headrace.errors import BodyTooLarge, EngineUnavailable, NoSuchTopic
-from headrace.model.topics.message_priority import Priority
-from headrace.store.topics.engine import SharedEngine
-from headrace.store.topics.types import (
-    ConsumerSpec,
-    Entry,
-    GroupInfo,
-    PriorityLag,
-    StoredMessage,
-    Taken,
-    TopicInfo,
-    TopicSpec,
-)
+from headrace.store.topics.engine import TopicEngine
+from headrace.store.topics.types import ConsumerSpec, Entry, ReadResult, TopicInfo, TopicSpec
 
 if TYPE_CHECKING:
     from headrace.core.clock import Timer, Timers
@@ -48,11 +30,11 @@ LAST_PAUSE_MS = 500
 
 
 class BlockingAdapter:
-    """See core.topics.async_engine.Engine. One object serves one vhost."""
+    """See core.topics.async_engine.AsyncTopicEngine. One object serves one vhost."""
 
     def __init__(
         self,
-        engine: SharedEngine,
+        engine: TopicEngine,
         workers: EngineThreads,
         timers: Timers,
         soon: Callable[[Callable[[], None]], None],
@@ -76,11 +58,14 @@ class BlockingAdapter:
         self.on_change: Callable[[], None] = lambda: None  # topics came or went
         self._closed = False
 
-    # -- the catalogue ---------------------------------------------------------------------------
-
     @property
     def max_body(self) -> int:
         return self._engine.max_body
+
+    def submit(self, call: Callable[[TopicEngine], T], then: Then[T]) -> None:
+        self._workers.run(self.name, lambda: call(self._engine), then)
+
+    # -- the catalogue ---------------------------------------------------------------------------
 
     def start(self, known: dict[str, str] | None = None) -> None:
         """Poll the catalog; ``known`` is its content at this moment."""
@@ -93,10 +78,7 @@ class BlockingAdapter:
     def _poll(self) -> None:
         if not self._closed:
             asked = self._changes
-            try:
-                self._run(self._engine.uuids, lambda answer: self._polled(answer, asked))
-            except EngineUnavailable as error:
-                self._polled(EngineReply(error=error), asked)
+            self.submit(lambda engine: engine.uuids(), lambda answer: self._polled(answer, asked))
 
     def _poll_later(self) -> None:
         self._poll_timer = self._timers.after(POLL_MS, self._poll)
@@ -140,12 +122,12 @@ class BlockingAdapter:
             if answer.value is None:
                 then(EngineReply(error=answer.error))
                 return
-            info = replace(answer.value, engine=self.name)
+            info = answer.value
             created = not was_known and self._known.get(info.name) != info.uuid
             self._take({**self._known, info.name: info.uuid})
             then(EngineReply(DeclaredTopic(info, created)))
 
-        self._run(lambda: self._engine.create(spec), done)
+        self.submit(lambda engine: engine.create(spec), done)
 
     def delete(self, topic: str, then: Then[None]) -> None:
         def done(answer: EngineReply[None]) -> None:
@@ -153,10 +135,7 @@ class BlockingAdapter:
                 self._take({n: uuid for n, uuid in self._known.items() if n != topic})
             then(answer)
 
-        self._run(lambda: self._engine.delete(topic), done)
-
-    def describe(self, topic: str, then: Then[TopicInfo]) -> None:
-        self._run(lambda: replace(self._engine.describe(topic), engine=self.name), then)
+        self.submit(lambda engine: engine.delete(topic), done)
 
     def infos(self, then: Then[list[TopicInfo]]) -> None:
         """All of them; while the database is away, what was seen of them last."""
@@ -172,12 +151,7 @@ class BlockingAdapter:
                 answer = EngineReply(self._last_seen())
             then(answer)
 
-        try:
-            self._run(
-                lambda: [replace(info, engine=self.name) for info in self._engine.topics()], done
-            )
-        except EngineUnavailable as error:
-            done(EngineReply(error=error))
+        self.submit(lambda engine: engine.topics(), done)
 
     def _last_seen(self) -> list[TopicInfo]:
         return [
@@ -190,10 +164,12 @@ class BlockingAdapter:
     def append(self, topic: str, entries: Sequence[Entry], then: Then[list[int]]) -> None:
         for entry in entries:
             if len(entry.body) > self.max_body:
-                raise BodyTooLarge(
+                text = (
                     f"a body of {len(entry.body)} bytes is larger than {self.max_body}, the limit "
                     f"of engine '{self.name}'; nothing was appended"
                 )
+                then(EngineReply(error=BodyTooLarge(text)))
+                return
         self._batcher(topic).append(entries, then)
 
     def _batcher(self, topic: str) -> AppendBatcher:
@@ -215,20 +191,16 @@ class BlockingAdapter:
                     if wait.topic == topic:
                         wait.nudge()
 
-        self._run(lambda: self._engine.append(topic, entries), done)
+        self.submit(lambda engine: engine.append(topic, entries), done)
 
     def read(
         self, topic: str, reader: ConsumerSpec, batch: int, wait_ms: int, then: Then[ReadResult]
     ) -> CancelRead:
         until = self._timers.clock.now_ms() + wait_ms
         wait = _PolledRead(self, topic, reader, batch, until, then)
-        wait.look()  # raises when there are too many calls already
         self._waits.add(wait)
+        wait.attempt()
         return wait.cancel
-
-    def look(self, wait: _PolledRead, then: Then[Taken]) -> None:
-        """One attempt of a waiting read."""
-        self._run(lambda: self._engine.read(wait.topic, wait.reader, wait.batch), then)
 
     def pause(self, ms: int, callback: Callable[[], None]) -> Timer:
         return self._timers.after(ms, callback)
@@ -238,66 +210,6 @@ class BlockingAdapter:
 
     def end(self, wait: _PolledRead) -> None:
         self._waits.discard(wait)
-
-    def commit(
-        self, topic: str, reader: ConsumerSpec, claim: Sequence[object], then: Then[None]
-    ) -> None:
-        if claim:
-            self._run(lambda: self._engine.commit(topic, reader, claim), then)
-        else:
-            then(EngineReply())
-
-    def nack(
-        self,
-        topic: str,
-        reader: ConsumerSpec,
-        claim: Sequence[object],
-        ids: Sequence[tuple[Priority, int]] | None,
-        delay_ms: int,
-        reason: str,
-        then: Then[None],
-    ) -> None:
-        self._run(lambda: self._engine.nack(topic, reader, claim, ids, delay_ms, reason), then)
-
-    def renew(
-        self, topic: str, reader: ConsumerSpec, claim: Sequence[object], then: Then[None]
-    ) -> None:
-        self._run(lambda: self._engine.renew(topic, reader, claim), then)
-
-    # -- readers ---------------------------------------------------------------------------------
-
-    def seek(
-        self,
-        topic: str,
-        reader: ConsumerSpec,
-        positions: Mapping[Priority, int] | None,
-        time_ms: int | None,
-        then: Then[None],
-    ) -> None:
-        self._run(
-            lambda: self._engine.seek(topic, reader, positions=positions, time_ms=time_ms), then
-        )
-
-    def lag(self, topic: str, reader: ConsumerSpec, then: Then[list[PriorityLag]]) -> None:
-        self._run(lambda: self._engine.lag(topic, reader), then)
-
-    def groups(self, topic: str, then: Then[list[GroupInfo]]) -> None:
-        self._run(lambda: self._engine.groups(topic), then)
-
-    def forget_group(self, topic: str, reader: ConsumerSpec, then: Then[None]) -> None:
-        self._run(lambda: self._engine.forget_group(topic, reader), then)
-
-    def dead(
-        self, topic: str, group: str, limit: int, then: Then[list[tuple[MessageRow, str]]]
-    ) -> None:
-        def call() -> list[tuple[MessageRow, str]]:
-            found = self._engine.dead(topic, group, limit)
-            return [(message_row(message), reason) for message, reason in found]
-
-        self._run(call, then)
-
-    def _run(self, call: Callable[[], T], then: Then[T]) -> None:
-        self._workers.run(self.name, call, then)
 
     def close(self) -> None:
         """The vhost is deleted; the topics stay where they are."""
@@ -322,36 +234,29 @@ class _PolledRead:
     ) -> None:
         self._engine = engine
         self.topic = topic
-        self.reader = reader
-        self.batch = batch
+        self._reader = reader
+        self._batch = batch
         self._until = until
         self._then = then
         self._pause = FIRST_PAUSE_MS
         self._timer: Timer | None = None
         self._over = False
-        self._looking = False
-        self._again = False  # something was appended while we looked
+        self._is_reading = False
+        self._again = False  # something was appended during the read
 
-    def look(self) -> None:
-        if self._over or self._looking:
+    def attempt(self) -> None:
+        if self._over or self._is_reading:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._engine.look(self, self._found)
-        self._looking, self._again = True, False
-
-    def _look_again(self) -> None:
-        """When that fails, only its reader can be notified."""
-        try:
-            self.look()
-        except EngineUnavailable as error:
-            self._found(EngineReply(error=error))
+        self._is_reading, self._again = True, False
+        self._engine.submit(lambda one: one.read(self.topic, self._reader, self._batch), self._read)
 
     def nudge(self) -> None:
         """There may be something now."""
         self._again = True
         self._pause = FIRST_PAUSE_MS
-        self._look_again()
+        self.attempt()
 
     def cancel(self) -> None:
         """The reader is gone. What is being read for it now comes again after its lease."""
@@ -360,39 +265,16 @@ class _PolledRead:
             self._timer.cancel()
         self._engine.end(self)
 
-    def _found(self, answer: EngineReply[Taken]) -> None:
-        self._looking = False
+    def _read(self, answer: EngineReply[ReadResult]) -> None:
+        self._is_reading = False
         if self._over:
             return
-        taken = answer.value
         left = self._until - self._engine.now_ms()
-        if answer.error is not None or taken is None:
+        if answer.value is None or answer.value.messages or left <= 0:
             self.cancel()
-            self._then(EngineReply(error=answer.error))
-        elif taken.messages or left <= 0:
-            self.cancel()
-            rows = [message_row(message) for message in taken.messages]
-            self._then(EngineReply(ReadResult(rows, taken.claim)))
+            self._then(answer)
         elif self._again:
-            self._look_again()
+            self.attempt()
         else:
-            self._timer = self._engine.pause(min(self._pause, left), self._look_again)
+            self._timer = self._engine.pause(min(self._pause, left), self.attempt)
             self._pause = min(2 * self._pause, LAST_PAUSE_MS)
-
-
-def message_row(message: StoredMessage) -> MessageRow:
-    return (
-        message.id,
-        message.priority,
-        message.partition_index,
-        message.time,
-        message.body,
-        message.token,
-        message.key,
-        message.tags,
-        message.source_ip,
-        message.message_id,
-        message.born,
-        dict(message.properties),
-        message.attempts,
-    )

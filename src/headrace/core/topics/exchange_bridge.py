@@ -113,15 +113,12 @@ class EngineSink:
         if engine_confirms is None:
             engine_confirms = batch.engine_confirms = EngineConfirms()
         engine_confirms.add()
-        try:
-            self._engine.append(
-                self._topic, entries, lambda answer: self._told(engine_confirms, answer)
-            )
-        except BrokerError as error:
-            self._told(engine_confirms, EngineReply(error=error))
+        self._engine.append(
+            self._topic, entries, lambda answer: self._appended(engine_confirms, answer)
+        )
         return True
 
-    def _told(self, engine_confirms: EngineConfirms, answer: EngineReply[list[int]]) -> None:
+    def _appended(self, engine_confirms: EngineConfirms, answer: EngineReply[list[int]]) -> None:
         if answer.error is not None:
             logger.error("topic '%s' took nothing: %s", self._topic, answer.error)
         engine_confirms.done(ok=answer.error is None)

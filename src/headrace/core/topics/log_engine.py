@@ -1,4 +1,4 @@
-"""The topics of the log engine in one vhost. Everything happens on the loop, at once."""
+"""The topics of one vhost in the commit log. Everything happens on the loop, at once."""
 
 from __future__ import annotations
 
@@ -10,29 +10,20 @@ from uuid import uuid4
 from headrace.core.spark_support.pins import PREFIX, Pins
 from headrace.core.topics import divided
 from headrace.core.topics.assigned_groups import ASSIGNED
-from headrace.core.topics.async_engine import (
-    CancelRead,
-    DeclaredTopic,
-    EngineReply,
-    MessageRow,
-    ReadResult,
-    Then,
-)
 from headrace.core.topics.exchange_bridge import ExchangeBridge, LogSink, exchange_arguments
 from headrace.core.topics.log_topic import LOG, LogTopic, retention_settings
 from headrace.core.topics.waiting_reads import WaitingRead, WaitingReads
 from headrace.core.vhost_services import VhostServices
 from headrace.errors import BadTopicValue, EngineUnavailable, NoSuchTopic, TopicConflict
 from headrace.model.topics.message_priority import Priority
-from headrace.model.topics.partitions import message_id
 from headrace.store.api.rows import CursorRow, RetryRow, TopicRow
-from headrace.store.topics.entry import decode_entry
-from headrace.store.topics.reads import DeliveredEntries
 from headrace.store.topics.types import (
     ConsumerSpec,
     Entry,
     GroupInfo,
     PriorityLag,
+    ReadResult,
+    StoredMessage,
     TopicInfo,
     TopicSpec,
     refuse_options,
@@ -40,7 +31,7 @@ from headrace.store.topics.types import (
 
 
 class LogEngine:
-    """See core.topics.async_engine.Engine, and store.topics.engine.TopicEngine for the promises."""
+    """See store.topics.engine.TopicEngine. Calls never block; they are made on the loop."""
 
     name = LOG
     max_body = (1 << 32) - 1  # the front doors have a limit of their own
@@ -49,22 +40,16 @@ class LogEngine:
         self._services = services
         self._bridge = bridge
         self._pins = pins
-        self.topics: dict[str, LogTopic] = {}
-        self._waiters: dict[str, WaitingReads] = {}
+        self.by_name: dict[str, LogTopic] = {}
+        self._waiting: dict[str, WaitingReads] = {}
         self._boot = os.urandom(8).hex()  # claims given before this start are void
         self._claims = count(1)
         self.members_of: divided.MembersOf = lambda group: ()  # of RocketMQ: the front door knows
 
     # -- topics ----------------------------------------------------------------------------------
 
-    def knows(self, topic: str) -> bool:
-        return topic in self.topics
-
-    def names(self) -> Sequence[str]:
-        return sorted(self.topics)
-
     def get(self, name: str) -> LogTopic:
-        topic = self.topics.get(name)
+        topic = self.by_name.get(name)
         if topic is None:
             raise NoSuchTopic(f"no topic '{name}' in vhost '{self._services.name}'")
         return topic
@@ -72,7 +57,7 @@ class LogEngine:
     def make(self, spec: TopicSpec) -> tuple[LogTopic, bool]:
         """The topic, and whether it is new. The name may be any: callers have checked it."""
         refuse_options(spec, self.name)
-        known = self.topics.get(spec.name)
+        known = self.by_name.get(spec.name)
         if known is not None:
             if known.queues != spec.queues or known.retention != spec.retention:
                 raise TopicConflict(
@@ -111,77 +96,52 @@ class LogEngine:
 
     def _add(self, row: TopicRow) -> LogTopic:
         topic = LogTopic(self._services, self._bridge, row, self._boot, self._claims.__next__)
-        self.topics[row.name] = topic
-        waiters = WaitingReads(self._services.timers, topic.readers.next_event)
-        self._waiters[row.name] = waiters
-        topic.when_appended(waiters.try_all)
+        self.by_name[row.name] = topic
+        waiting = WaitingReads(self._services.timers, topic.readers.next_event)
+        self._waiting[row.name] = waiting
+        topic.when_appended(waiting.try_all)
         arguments = exchange_arguments(topic.queues, topic.retention)
         self._bridge.open(row.name, LogSink(topic), arguments=arguments)
         return topic
 
-    def declare(self, spec: TopicSpec, then: Then[DeclaredTopic]) -> None:
-        topic, created = self.make(spec)
-        then(EngineReply(DeclaredTopic(topic.info(), created)))
+    def create(self, spec: TopicSpec) -> TopicInfo:
+        return self.make(spec)[0].info()
 
-    def delete(self, topic: str, then: Then[None]) -> None:
-        found = self.get(topic)
-        found.delete()
-        del self.topics[topic]
-        self._waiters.pop(topic).end_all()
+    def delete(self, topic: str) -> None:
+        self.get(topic).delete()
+        del self.by_name[topic]
+        self._waiting.pop(topic).end_all()
         self._bridge.close(topic)
-        then(EngineReply())
 
-    def describe(self, topic: str, then: Then[TopicInfo]) -> None:
-        then(EngineReply(self.get(topic).info()))
+    def describe(self, topic: str) -> TopicInfo:
+        return self.get(topic).info()
 
-    def infos(self, then: Then[list[TopicInfo]]) -> None:
-        then(EngineReply([self.topics[name].info() for name in self.names()]))
+    def topics(self) -> list[TopicInfo]:
+        return [self.by_name[name].info() for name in sorted(self.by_name)]
+
+    def uuids(self) -> dict[str, str]:
+        return {name: topic.uuid for name, topic in self.by_name.items()}
 
     def expire(self, now_ms: int) -> None:
-        for topic in self.topics.values():
+        for topic in self.by_name.values():
             topic.expire(now_ms)
 
     # -- messages --------------------------------------------------------------------------------
 
-    def append(self, topic: str, entries: Sequence[Entry], then: Then[list[int]]) -> None:
-        ids, position = self.get(topic).append(entries)
-        then(EngineReply(ids, position=position))
+    def append(self, topic: str, entries: Sequence[Entry]) -> list[int]:
+        return self.get(topic).append(entries).ids
 
-    def read(
-        self, topic: str, reader: ConsumerSpec, batch: int, wait_ms: int, then: Then[ReadResult]
-    ) -> CancelRead:
+    def read(self, topic: str, reader: ConsumerSpec, batch: int) -> ReadResult:
         found = self.get(topic)
         _check_claims(found, reader)
-        clock = self._services.clock
+        return found.readers.read(reader, batch, self._now())
 
-        def attempt(must: bool) -> bool:
-            if found.deleted:
-                then(EngineReply(error=NoSuchTopic(f"topic '{topic}' was deleted")))
-                return True
-            given = found.readers.read(reader, batch, clock.now_ms())
-            if not given.pieces and not must:
-                return False
-            rows = [row for piece in given.pieces for row in message_rows(piece)]
-            then(EngineReply(ReadResult(rows, given.claim)))
-            return True
+    def wait(self, topic: str, read: WaitingRead) -> Callable[[], None]:
+        """Try the read again when there may be something for it; returns what ends that."""
+        return self._waiting[topic].add(read)
 
-        if attempt(must=wait_ms <= 0):
-            return _nothing
-        return self._waiters[topic].add(WaitingRead(reader, clock.now_ms() + wait_ms, attempt))
-
-    def _changed(
-        self, topic: str, change: Callable[[LogTopic, int], None], then: Then[None]
-    ) -> None:
-        """Do what readers ask for; it counts when it is on disk."""
-        change(self.get(topic), self._services.clock.now_ms())
-        self._waiters[topic].try_all()
-        then(EngineReply(metadata_version=self._services.storage.issued))
-
-    def commit(
-        self, topic: str, reader: ConsumerSpec, claim: Sequence[object], then: Then[None]
-    ) -> None:
-        self.get(topic).readers.commit(reader, claim, self._services.clock.now_ms())
-        then(EngineReply(metadata_version=self._services.storage.issued))
+    def commit(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
+        self.get(topic).readers.commit(reader, claim, self._now())
 
     def nack(
         self,
@@ -190,85 +150,68 @@ class LogEngine:
         claim: Sequence[object],
         ids: Sequence[tuple[Priority, int]] | None,
         delay_ms: int,
-        reason: str,
-        then: Then[None],
+        reason: str = "",
     ) -> None:
-        self._changed(
-            topic,
-            lambda one, now: one.readers.nack(reader, claim, ids, delay_ms, reason, now),
-            then,
-        )
+        self.get(topic).readers.nack(reader, claim, ids, delay_ms, reason, self._now())
+        self._waiting[topic].try_all()
 
-    def renew(
-        self, topic: str, reader: ConsumerSpec, claim: Sequence[object], then: Then[None]
-    ) -> None:
-        self.get(topic).readers.renew(reader, claim, self._services.clock.now_ms())
-        then(EngineReply())
+    def renew(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
+        self.get(topic).readers.renew(reader, claim, self._now())
+
+    # -- groups ----------------------------------------------------------------------------------
 
     def seek(
         self,
         topic: str,
         reader: ConsumerSpec,
-        positions: Mapping[Priority, int] | None,
-        time_ms: int | None,
-        then: Then[None],
+        *,
+        positions: Mapping[Priority, int] | None = None,
+        time_ms: int | None = None,
     ) -> None:
-        _check_claims(self.get(topic), reader)
+        found = self.get(topic)
+        _check_claims(found, reader)
         if any(reader.group == one.group for one in self._pins.groups_of("topic", topic)):
             raise BadTopicValue(
                 f"group '{reader.group}' of topic '{topic}' is a Spark query: its position is in "
                 "its checkpoint, and cannot be set from here"
             )
-        self._changed(
-            topic,
-            lambda one, now: one.readers.seek(reader, now, positions=positions, time_ms=time_ms),
-            then,
-        )
+        found.readers.seek(reader, self._now(), positions=positions, time_ms=time_ms)
+        self._waiting[topic].try_all()
 
-    def lag(self, topic: str, reader: ConsumerSpec, then: Then[list[PriorityLag]]) -> None:
+    def lag(self, topic: str, reader: ConsumerSpec) -> list[PriorityLag]:
         for one in self._pins.groups_of("topic", topic):
             if reader.group == one.group:
-                then(EngineReply(list(one.lag)))
-                return
-        known = self.get(topic)
-        if reader.group and (offsets := known.assigned.groups().get(reader.group)) is not None:
-            then(EngineReply(list(divided.lag_of(known, offsets))))
-            return
-        then(EngineReply(known.readers.lag(reader, self._services.clock.now_ms())))
+                return list(one.lag)
+        found = self.get(topic)
+        if reader.group and (offsets := found.assigned.groups().get(reader.group)) is not None:
+            return list(divided.lag_of(found, offsets))
+        return found.readers.lag(reader, self._now())
 
-    def groups(self, topic: str, then: Then[list[GroupInfo]]) -> None:
-        known = self.get(topic)
-        groups = known.readers.groups(self._services.clock.now_ms())
-        groups += divided.groups_of(known, self.members_of)
-        then(EngineReply(groups + self._pins.groups_of("topic", topic)))
+    def groups(self, topic: str) -> list[GroupInfo]:
+        found = self.get(topic)
+        groups = found.readers.groups(self._now())
+        groups += divided.groups_of(found, self.members_of)
+        return groups + self._pins.groups_of("topic", topic)
 
-    def forget_group(self, topic: str, reader: ConsumerSpec, then: Then[None]) -> None:
+    def forget_group(self, topic: str, reader: ConsumerSpec) -> None:
         if reader.group is not None and reader.group.startswith(PREFIX):
             self._pins.remove(reader.group.removeprefix(PREFIX), "topic", topic)
+        found = self.get(topic)
         if reader.group:
-            self.get(topic).assigned.forget(reader.group)
-        self._changed(topic, lambda one, now: one.readers.forget(reader), then)
+            found.assigned.forget(reader.group)
+        found.readers.forget(reader)
+        self._waiting[topic].try_all()
 
-    def dead(
-        self, topic: str, group: str, limit: int, then: Then[list[tuple[MessageRow, str]]]
-    ) -> None:
-        found = self.get(topic).readers.dead(group, limit)
-        then(EngineReply([(row, reason) for piece, reason in found for row in message_rows(piece)]))
+    def dead(self, topic: str, group: str, limit: int = 100) -> list[tuple[StoredMessage, str]]:
+        return self.get(topic).readers.dead(group, limit)
 
     def close(self) -> None:
         """The vhost is deleted, and its topics with it."""
-        for name in list(self.topics):
-            self.delete(name, lambda answer: None)
+        for name in list(self.by_name):
+            self.delete(name)
 
-
-def message_rows(piece: DeliveredEntries) -> list[MessageRow]:
-    """The entries of a piece, decoded."""
-    (priority, index), attempts, time = piece.partition, piece.attempts, piece.time
-    base = message_id(index, 0)
-    return [
-        (base + offset, priority, index, time, *decode_entry(content), attempts)
-        for offset, content in zip(piece.offsets, piece.contents, strict=True)
-    ]
+    def _now(self) -> int:
+        return self._services.clock.now_ms()
 
 
 def _check_claims(topic: LogTopic, reader: ConsumerSpec) -> None:
@@ -278,7 +221,3 @@ def _check_claims(topic: LogTopic, reader: ConsumerSpec) -> None:
             f"group '{reader.group}' of topic '{topic.name}' belongs to RocketMQ clients, who "
             "divide the queues among themselves: take another name"
         )
-
-
-def _nothing() -> None:
-    return

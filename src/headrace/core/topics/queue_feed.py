@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.topics.async_engine import CancelRead, EngineReply, MessageRow, ReadResult, Then
+from headrace.core.topics.async_engine import CancelRead, EngineReply, Then
 from headrace.core.topics.exchange_bridge import ExchangeBridge
 from headrace.errors import BrokerError, NoSuchTopic
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.entry import EntryFields
-from headrace.store.topics.types import LATEST, ConsumerSpec
+from headrace.store.topics.types import LATEST, ConsumerSpec, ReadResult, StoredMessage
 
 if TYPE_CHECKING:
     from headrace.core.clock import Timer, Timers
@@ -86,11 +86,7 @@ class DatabaseTap:
             self._timer.cancel()
         wait_ms = WAIT_MS if self._is_placed else 0
         self._is_reading = True
-        try:
-            self._cancel = self._engine.read(self._topic, self._reader, BATCH, wait_ms, self._got)
-        except BrokerError as error:
-            self._is_reading = False
-            self._failed(error)
+        self._cancel = self._engine.read(self._topic, self._reader, BATCH, wait_ms, self._got)
 
     def _got(self, answer: EngineReply[ReadResult]) -> None:
         self._is_reading = False
@@ -105,7 +101,7 @@ class DatabaseTap:
             self._engine.guard(self._topic, None)
             self._let_go()
         messages, self._claim = answer.value
-        self._position = self._bridge.give(self._topic, [_parts_of(row) for row in messages])
+        self._position = self._bridge.give(self._topic, [_parts_of(one) for one in messages])
         self.flush()
 
     def flush(self) -> None:
@@ -117,10 +113,9 @@ class DatabaseTap:
             self._storage.sync()
         elif self._claim:
             claim, self._claim = self._claim, ()
-            try:
-                self._engine.commit(self._topic, self._reader, claim, self._committed)
-            except BrokerError as error:
-                self._failed(error)
+            self._engine.submit(
+                lambda engine: engine.commit(self._topic, self._reader, claim), self._committed
+            )
         else:
             self._read()
 
@@ -140,6 +135,6 @@ class DatabaseTap:
         self._timer = self._timers.after(PAUSE_MS, self._read)
 
 
-def _parts_of(row: MessageRow) -> tuple[Priority, EntryFields]:
-    fields: Any = row
-    return fields[1], EntryFields(*fields[4:12])
+def _parts_of(message: StoredMessage) -> tuple[Priority, EntryFields]:
+    fields: tuple[Any, ...] = message[4:12]
+    return message.priority, EntryFields(*fields)

@@ -10,6 +10,7 @@ from headrace.core.topics.async_engine import AsyncTopicEngine, DeclaredTopic, T
 from headrace.core.topics.blocking_adapter import BlockingAdapter
 from headrace.core.topics.exchange_bridge import EngineSink, ExchangeBridge, spec_of
 from headrace.core.topics.log_engine import LogEngine
+from headrace.core.topics.loop_adapter import LoopAdapter
 from headrace.core.topics.queue_feed import DatabaseTap
 from headrace.core.vhost_services import VhostServices
 from headrace.errors import (
@@ -34,7 +35,8 @@ class TopicRegistry:
         self._services = services
         self.bridge = bridge
         self.log = log
-        self.engines: dict[str, AsyncTopicEngine] = {self.log.name: self.log}
+        self._log_adapter = LoopAdapter(log, services)
+        self.engines: dict[str, AsyncTopicEngine] = {log.name: self._log_adapter}
         self._opened: dict[str, set[str]] = {}  # by engine: topics that have their exchange
         self._hidden: set[tuple[str, str]] = set()  # engine and topic: said once
         self._tails: dict[str, DatabaseTap] = {}
@@ -72,8 +74,8 @@ class TopicRegistry:
 
     def _owner_of(self, name: str) -> AsyncTopicEngine | None:
         """The engine whose topic has the exchange."""
-        if self.log.knows(name):
-            return self.log
+        if self._log_adapter.knows(name):
+            return self._log_adapter
         found = (engine for engine, names in self._opened.items() if name in names)
         return next((self.engines[engine] for engine in found), None)
 
@@ -105,11 +107,17 @@ class TopicRegistry:
                 f"exchange '{name}' belongs to a topic: it is durable, neither auto-delete "
                 "nor internal"
             )
-        self.declare(spec_of(name, arguments), self.log.name, lambda answer: None)
+        spec = spec_of(name, arguments)
+        self._checked(spec, self.log.name)
+        self.log.make(spec)
         return self.bridge.exchange(name)
 
     def declare(self, spec: TopicSpec, engine: str, then: Then[DeclaredTopic]) -> None:
-        """Make the topic, or check that the one there is the same."""
+        """Create the topic, or check that the one there is the same."""
+        self._checked(spec, engine).declare(spec, then)
+
+    def _checked(self, spec: TopicSpec, engine: str) -> AsyncTopicEngine:
+        """The engine of that name, after checks of the declaration that all engines share."""
         check_topic(spec.name)
         if not 1 <= spec.queues <= MAX_QUEUES:
             raise BadTopicValue(f"queues: 1 to {MAX_QUEUES} are allowed, not {spec.queues}")
@@ -123,7 +131,7 @@ class TopicRegistry:
         for name, other in self.engines.items():
             if other is not wanted and other.knows(spec.name):
                 raise TopicConflict(f"topic '{spec.name}' is there already, in engine '{name}'")
-        wanted.declare(spec, then)
+        return wanted
 
     def engine_of(self, topic: str) -> AsyncTopicEngine:
         """The engine that has the topic; NoSuchTopic."""

@@ -28,10 +28,12 @@ class EngineThreads:
         self._closed = False
 
     def run(self, engine: str, call: Callable[[], T], then: Then[T]) -> None:
-        """Make the call in a thread; answer on the loop."""
+        """Make the call in a thread; reply on the loop. One call too many is refused at once."""
         if self._closed or self._waiting >= MAX_WAITING:
             why = "the broker stops" if self._closed else f"{self._waiting} requests wait already"
-            raise EngineUnavailable(f"engine '{engine}' takes no more: {why}; nothing was done")
+            text = f"engine '{engine}' takes no more calls: {why}; nothing was done"
+            then(EngineReply(error=EngineUnavailable(text)))
+            return
         self._waiting += 1
 
         def done(future: Future[T]) -> None:

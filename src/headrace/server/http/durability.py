@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from headrace.core.broker import Broker
-from headrace.core.topics.async_engine import EngineReply, Then
+from headrace.core.topics.async_engine import AsyncTopicEngine, EngineReply, Then
 from headrace.core.topics.engine_confirms import EngineConfirms
 from headrace.errors import HttpRefused, StoreError
+from headrace.store.topics.engine import TopicEngine
 
 T = TypeVar("T")
 SECONDS = 30.0  # also for an engine that is a database far away
@@ -59,6 +61,13 @@ async def until_durable(broker: Broker, position: int = 0) -> None:
         raise StoreError(
             "the disk did not answer in time; whether it is done is not known"
         ) from None
+
+
+async def engine_call(
+    broker: Broker, engine: AsyncTopicEngine, call: Callable[[TopicEngine], T]
+) -> T | None:
+    """The value that the engine's call returns; raises its error."""
+    return await engine_reply(broker, partial(engine.submit, call))
 
 
 async def engine_reply(broker: Broker, question: Callable[[Then[T]], object]) -> T | None:

@@ -156,7 +156,7 @@ def _list_groups(session: Session, channel: Channel, request: Request) -> None:
             then(EngineReply(rows, None if is_one_of_many else answer.error))
 
         try:
-            topics.engine_of(name).groups(name, found)
+            topics.engine_of(name).submit(lambda engine: engine.groups(name), found)
         except _GONE as error:
             found(EngineReply(error=error))
 

@@ -6,7 +6,6 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headrace.core.topics.async_engine import MessageRow
 from headrace.core.topics.registry import MAX_QUEUES
 from headrace.errors import BadTopicValue, BodyTooLarge, CommandInvalid
 from headrace.model.retention import Retention, parse_retention
@@ -21,6 +20,7 @@ from headrace.store.topics.types import (
     Entry,
     GroupInfo,
     PriorityLag,
+    StoredMessage,
     TopicInfo,
     TopicSpec,
     UniformEntries,
@@ -276,10 +276,8 @@ def partition_fields(info: TopicInfo) -> list[dict[str, object]]:
     ]
 
 
-def message_fields(row: MessageRow) -> tuple[object, ...]:
-    priority = row[1]
-    assert isinstance(priority, Priority)
-    return (row[0], priority.label, *row[2:])
+def message_fields(message: StoredMessage) -> tuple[object, ...]:
+    return (message[0], message[1].label, *message[2:])
 
 
 def lag_fields(lag: PriorityLag) -> list[object]:

@@ -10,8 +10,6 @@ from headrace.core.topics.async_engine import (
     AsyncTopicEngine,
     DeclaredTopic,
     EngineReply,
-    MessageRow,
-    ReadResult,
     Then,
 )
 from headrace.core.topics.exchange_bridge import topic_exchange_name
@@ -20,7 +18,8 @@ from headrace.model.topics.message_priority import Priority
 from headrace.server.native import topic_fields as values
 from headrace.server.native.channel import Channel, ChannelRead
 from headrace.server.native.session import Handler, Session
-from headrace.store.topics.types import PriorityLag, TopicInfo
+from headrace.store.topics.engine import TopicEngine
+from headrace.store.topics.types import PriorityLag, ReadResult, StoredMessage, TopicInfo
 from headrace.wire.native.payloads import Op, Request
 
 T = TypeVar("T")
@@ -65,6 +64,21 @@ def _nothing(value: None) -> dict[str, object]:
     return {}
 
 
+def _topic_call(
+    prepare: Callable[[Request, str], Callable[[TopicEngine], T]],
+    fields: Callable[[T], dict[str, object]],
+) -> Handler:
+    """A handler that makes one call of the engine that has the topic. ``prepare`` checks the
+    fields of the request and returns the call."""
+
+    def handle(session: Session, channel: Channel, request: Request) -> None:
+        name = request.text("topic")
+        engine = _engine(session, "read", name)
+        engine.submit(prepare(request, name), answer_with(session, channel, request, fields))
+
+    return handle
+
+
 # -- topics -------------------------------------------------------------------------------------
 
 
@@ -90,14 +104,14 @@ def _describe(session: Session, channel: Channel, request: Request) -> None:
     name = request.text("name")
     engine = _engine(session, "read", name)
     most = limit_of(session, engine.name)
-    topic = session.open_vhost.topics.log.topics.get(name)
+    topic = session.open_vhost.topics.log.by_name.get(name)
     epoch = {"epoch": topic.epoch} if topic is not None else {}
 
     def fields(info: TopicInfo) -> dict[str, object]:
         partitions = values.partition_fields(info)
         return {"topic": values.topic_fields(info, most), "partitions": partitions, **epoch}
 
-    engine.describe(name, answer_with(session, channel, request, fields))
+    engine.submit(lambda one: one.describe(name), answer_with(session, channel, request, fields))
 
 
 # -- messages -----------------------------------------------------------------------------------
@@ -141,33 +155,21 @@ def _read(session: Session, channel: Channel, request: Request) -> None:
         channel.waiting[mark] = ChannelRead(topic_exchange_name(name), cancel, refuse)
 
 
-def _commit(session: Session, channel: Channel, request: Request) -> None:
-    name = request.text("topic")
-    engine = _engine(session, "read", name)
-    then = answer_with(session, channel, request, _nothing)
-    engine.commit(name, values.reader_of(request), values.claim_of(request), then)
+def _commit(request: Request, topic: str) -> Callable[[TopicEngine], None]:
+    reader, claim = values.reader_of(request), values.claim_of(request)
+    return lambda engine: engine.commit(topic, reader, claim)
 
 
-def _nack(session: Session, channel: Channel, request: Request) -> None:
-    name = request.text("topic")
-    engine = _engine(session, "read", name)
-    then = answer_with(session, channel, request, _nothing)
-    engine.nack(
-        name,
-        values.reader_of(request),
-        values.claim_of(request),
-        values.ids_of(request),
-        values.delay_of(request),
-        request.text("reason", "")[:200],
-        then,
-    )
+def _nack(request: Request, topic: str) -> Callable[[TopicEngine], None]:
+    reader, claim = values.reader_of(request), values.claim_of(request)
+    ids, delay_ms = values.ids_of(request), values.delay_of(request)
+    reason = request.text("reason", "")[:200]
+    return lambda engine: engine.nack(topic, reader, claim, ids, delay_ms, reason)
 
 
-def _renew(session: Session, channel: Channel, request: Request) -> None:
-    name = request.text("topic")
-    engine = _engine(session, "read", name)
-    then = answer_with(session, channel, request, _nothing)
-    engine.renew(name, values.reader_of(request), values.claim_of(request), then)
+def _renew(request: Request, topic: str) -> Callable[[TopicEngine], None]:
+    reader, claim = values.reader_of(request), values.claim_of(request)
+    return lambda engine: engine.renew(topic, reader, claim)
 
 
 # -- readers ------------------------------------------------------------------------------------
@@ -178,41 +180,37 @@ def _seek(session: Session, channel: Channel, request: Request) -> None:
     engine = _engine(session, "read", name)
     reader = values.reader_of(request, group_only=True)
     positions: dict[Priority, int] | None = values.positions_of(request)
-    topic = session.open_vhost.topics.log.topics.get(name)
+    topic = session.open_vhost.topics.log.by_name.get(name)
     if topic is not None and positions is not None and "epoch" in request.fields:
         topic.check_seen(positions, request.whole("epoch"))
-    then = answer_with(session, channel, request, _nothing)
-    engine.seek(name, reader, positions, values.time_of(request), then)
+    time_ms = values.time_of(request)
+    engine.submit(
+        lambda one: one.seek(name, reader, positions=positions, time_ms=time_ms),
+        answer_with(session, channel, request, _nothing),
+    )
 
 
-def _lag(session: Session, channel: Channel, request: Request) -> None:
-    name = request.text("topic")
-    engine = _engine(session, "read", name)
+def _lag(request: Request, topic: str) -> Callable[[TopicEngine], list[PriorityLag]]:
     reader = values.reader_of(request, group_only=True)
-
-    def fields(lags: list[PriorityLag]) -> dict[str, object]:
-        return {"lag": [values.lag_fields(one) for one in lags]}
-
-    engine.lag(name, reader, answer_with(session, channel, request, fields))
+    return lambda engine: engine.lag(topic, reader)
 
 
-def _forget_group(session: Session, channel: Channel, request: Request) -> None:
-    name = request.text("topic")
-    engine = _engine(session, "read", name)
+def _forget_group(request: Request, topic: str) -> Callable[[TopicEngine], None]:
     reader = values.reader_of(request, group_only=True)
-    engine.forget_group(name, reader, answer_with(session, channel, request, _nothing))
+    return lambda engine: engine.forget_group(topic, reader)
 
 
-def _dead(session: Session, channel: Channel, request: Request) -> None:
-    name = request.text("topic")
-    engine = _engine(session, "read", name)
-    group = request.text("group")
+def _dead(request: Request, topic: str) -> Callable[[TopicEngine], list[tuple[StoredMessage, str]]]:
+    group, limit = request.text("group"), values.limit_of(request)
+    return lambda engine: engine.dead(topic, group, limit)
 
-    def fields(found: list[tuple[MessageRow, str]]) -> dict[str, object]:
-        return {"rows": [[values.message_fields(row), reason] for row, reason in found]}
 
-    then = answer_with(session, channel, request, fields)
-    engine.dead(name, group, values.limit_of(request), then)
+def _lag_fields(lags: list[PriorityLag]) -> dict[str, object]:
+    return {"lag": [values.lag_fields(one) for one in lags]}
+
+
+def _dead_fields(found: list[tuple[StoredMessage, str]]) -> dict[str, object]:
+    return {"rows": [[values.message_fields(one), reason] for one, reason in found]}
 
 
 HANDLERS: dict[int, Handler] = {
@@ -221,11 +219,11 @@ HANDLERS: dict[int, Handler] = {
     Op.TOPIC_DESCRIBE: _describe,
     Op.APPEND: _append,
     Op.READ: _read,
-    Op.COMMIT: _commit,
-    Op.TOPIC_NACK: _nack,
-    Op.RENEW: _renew,
+    Op.COMMIT: _topic_call(_commit, _nothing),
+    Op.TOPIC_NACK: _topic_call(_nack, _nothing),
+    Op.RENEW: _topic_call(_renew, _nothing),
     Op.SEEK: _seek,
-    Op.LAG: _lag,
-    Op.FORGET_GROUP: _forget_group,
-    Op.DEAD: _dead,
+    Op.LAG: _topic_call(_lag, _lag_fields),
+    Op.FORGET_GROUP: _topic_call(_forget_group, _nothing),
+    Op.DEAD: _topic_call(_dead, _dead_fields),
 }

@@ -65,7 +65,7 @@ class RemotingTopics:
 
     @property
     def by_name(self) -> Mapping[str, LogTopic]:
-        return self._broker.vhosts[DEFAULT_VHOST].topics.log.topics
+        return self._broker.vhosts[DEFAULT_VHOST].topics.log.by_name
 
     def find(self, name: str) -> LogTopic | None:
         """The topic; from now on appends to it, of any protocol, are reported."""
@@ -99,7 +99,7 @@ class RemotingTopics:
 
     def delete(self, name: str) -> None:
         self.get(name)
-        self._broker.vhosts[DEFAULT_VHOST].topics.log.delete(name, lambda answer: None)
+        self._broker.vhosts[DEFAULT_VHOST].topics.log.delete(name)
 
     def destination_of(self, record: TopicRecord) -> tuple[LogTopic, Partition]:
         """Where a message of a hidden topic belongs. The topic may have been deleted meanwhile and

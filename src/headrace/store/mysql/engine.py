@@ -31,8 +31,8 @@ from headrace.store.topics.types import (
     GroupInfo,
     Part,
     PriorityLag,
+    ReadResult,
     StoredMessage,
-    Taken,
     TopicInfo,
     TopicSpec,
 )
@@ -136,14 +136,14 @@ class MySqlEngine:
     def append(self, topic: str, entries: Sequence[Entry]) -> list[int]:
         return self._appends.append(topic, entries)
 
-    def read(self, topic: str, reader: ConsumerSpec, batch: int) -> Taken:
+    def read(self, topic: str, reader: ConsumerSpec, batch: int) -> ReadResult:
         reads = self._reads(reader)
         check_batch(batch)
         return reads.read(topic, reader, batch)
 
     def commit_and_read(
         self, topic: str, reader: ConsumerSpec, claim: Sequence[object], batch: int
-    ) -> Taken:
+    ) -> ReadResult:
         """commit() and read(), for a group in one transaction."""
         reads = self._reads(reader)
         check_batch(batch)

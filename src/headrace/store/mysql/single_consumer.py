@@ -16,7 +16,7 @@ from headrace.store.mysql.groups import group_rows
 from headrace.store.mysql.message_rows import message_of
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.sql.connection import DbConnection
-from headrace.store.topics.types import ConsumerSpec, Taken
+from headrace.store.topics.types import ConsumerSpec, ReadResult
 
 logger = logging.getLogger(__name__)
 
@@ -29,10 +29,10 @@ class SingleReads:
     def __init__(self, context: MySqlContext) -> None:
         self._context = context
 
-    def read(self, topic: str, reader: ConsumerSpec, limit: int) -> Taken:
+    def read(self, topic: str, reader: ConsumerSpec, limit: int) -> ReadResult:
         found = self._context.catalog.get(topic)
 
-        def work(session: DbConnection) -> Taken:
+        def work(session: DbConnection) -> ReadResult:
             bounds = self._context.readable(session, found)
             return read(session, topic, reader, bounds, limit, BodyReader(self._context.body_sizes))
 
@@ -44,7 +44,7 @@ class SingleReads:
 
     def commit_and_read(
         self, topic: str, reader: ConsumerSpec, claim: Sequence[object], limit: int
-    ) -> Taken:
+    ) -> ReadResult:
         if claim:
             self.commit(topic, reader, claim)
         return self.read(topic, reader, limit)
@@ -60,7 +60,7 @@ def read(
     bounds: Mapping[Priority, Bounds],
     batch: int,
     bodies: BodyReader,
-) -> Taken:
+) -> ReadResult:
     """The next messages; the position stays until they are committed."""
     found = group_rows.find_or_make_cursors(session, topic, reader, bounds)
     positions = {
@@ -75,7 +75,7 @@ def read(
         message_of(row, priority, 1) for priority in BY_URGENCY for row in rows[priority]
     )
     if not messages:
-        return Taken()
+        return ReadResult()
     # Nothing but tombstones is left behind a lane's last message when there was room for more.
     ends = {
         priority: bounds[priority].stable
@@ -88,7 +88,7 @@ def read(
         for priority, end in ends.items()
         if end > found[priority].offset
     ]
-    return Taken(messages, (KIND, reader.token, moved))
+    return ReadResult(messages, (KIND, reader.token, moved))
 
 
 def _fill(

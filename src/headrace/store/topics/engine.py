@@ -1,6 +1,8 @@
-"""What every topic engine does: the storage SPI. The same contract tests run on each engine.
+"""The topic engine interface. The same contract tests run on each engine.
 
-Calls block until what they say is safe; they may be made from any thread. A message is known by
+Calls block until what they say is safe; they may be made from any thread. The engine of the log
+is the exception: its calls never block and belong on the loop, and `core.topics.async_engine` adds
+what a reply waits for. A message is known by
 its priority and id: ids rise within a priority (and a partition of it) and are never reused.
 
 Reading. A single consumer (no group) has one position per priority, moved by commit. Members of a
@@ -20,8 +22,8 @@ from headrace.store.topics.types import (
     Entry,
     GroupInfo,
     PriorityLag,
+    ReadResult,
     StoredMessage,
-    Taken,
     TopicInfo,
     TopicSpec,
 )
@@ -41,6 +43,9 @@ class TopicAdmin(Protocol):
 
     def topics(self) -> list[TopicInfo]: ...
 
+    def uuids(self) -> dict[str, str]:
+        """Of all topics by name; cheap enough to be called every few seconds."""
+
 
 class TopicAppend(Protocol):
     """For producers."""
@@ -55,7 +60,7 @@ class TopicAppend(Protocol):
 class TopicConsume(Protocol):
     """For consumers."""
 
-    def read(self, topic: str, reader: ConsumerSpec, batch: int) -> Taken:
+    def read(self, topic: str, reader: ConsumerSpec, batch: int) -> ReadResult:
         """At most ``batch`` messages: high, then middle, then low. Exactly that many when there
         are enough. Does not wait for messages to come."""
 
@@ -113,10 +118,3 @@ class TopicEngine(TopicAdmin, TopicAppend, TopicConsume, GroupAdmin, Protocol):
     name: str
 
     def close(self) -> None: ...
-
-
-class SharedEngine(TopicEngine, Protocol):
-    """An engine with topics that others may make and delete."""
-
-    def uuids(self) -> dict[str, str]:
-        """Of all topics by name; cheap enough to be asked for every few seconds."""

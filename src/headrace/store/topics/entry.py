@@ -9,9 +9,7 @@ from typing import Final, NamedTuple
 import msgpack
 
 from headrace.errors import BadTopicValue, StoreError
-from headrace.model.topics.message_priority import Priority
-from headrace.model.topics.partitions import message_id
-from headrace.store.topics.types import Entry, StoredMessage, UniformEntries
+from headrace.store.topics.types import Entry, UniformEntries
 from headrace.wire.record_layout import ENTRY_HEAD, ENTRY_HEAD_SIZE, ENTRY_VERSION, EntryFlags
 
 _LONGEST: Final = 0xFFFF
@@ -137,27 +135,6 @@ def tags_of(content: bytes) -> str | None:
     if not flags & EntryFlags.TAGS:
         return None
     return content[ENTRY_HEAD_SIZE + key : ENTRY_HEAD_SIZE + key + tags].decode()
-
-
-def message_of(
-    content: bytes,
-    *,
-    priority: Priority,
-    partition_index: int,
-    offset: int,
-    time: int,
-    attempts: int = 1,
-) -> StoredMessage:
-    """An entry as it is read back."""
-    parts = decode_entry(content)
-    return StoredMessage(
-        message_id(partition_index, offset),
-        priority,
-        partition_index,
-        time,
-        *parts,
-        attempts=attempts,
-    )
 
 
 def _text(text: str | None) -> bytes:

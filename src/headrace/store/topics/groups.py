@@ -17,8 +17,21 @@ from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.partitions import MAX_OFFSET, Bound, Bounds, Partition, place_of
 from headrace.model.topics.positions import ConsumerPositions
 from headrace.model.topics.retries import Place, Retry
-from headrace.store.topics.reads import READ_BYTES, DeliveredEntries, TopicLog, read_plan
-from headrace.store.topics.types import LATEST, ConsumerSpec, GroupInfo, PriorityLag
+from headrace.store.topics.reads import (
+    READ_BYTES,
+    DeliveredEntries,
+    TopicLog,
+    messages_of,
+    read_plan,
+)
+from headrace.store.topics.types import (
+    LATEST,
+    ConsumerSpec,
+    GroupInfo,
+    PriorityLag,
+    ReadResult,
+    StoredMessage,
+)
 
 FIRST_PARTITION: Partition = Partition(
     Priority.MIDDLE, 0
@@ -52,13 +65,6 @@ class ProgressStore(Protocol):
         """All of the reader's cursors and retries are gone."""
 
 
-class Given(NamedTuple):
-    """What one read gave."""
-
-    pieces: list[DeliveredEntries]
-    claim: tuple[object, ...]
-
-
 class TopicGroups:
     """See store.topics.engine.TopicEngine for what each call promises."""
 
@@ -82,7 +88,7 @@ class TopicGroups:
 
     def read(
         self, reader: ConsumerSpec, batch: int, now: int, max_bytes: int = READ_BYTES
-    ) -> Given:
+    ) -> ReadResult:
         """At most ``batch`` messages, and about ``max_bytes``."""
         if reader.group:
             return self._read_group(reader, reader.group, batch, now, max_bytes)
@@ -90,7 +96,7 @@ class TopicGroups:
 
     def _read_group(
         self, reader: ConsumerSpec, name: str, batch: int, now: int, max_bytes: int
-    ) -> Given:
+    ) -> ReadResult:
         group = self._groups.get(name) or self._new_group(name, reader.start)
         bounds = self._topic_log.bounds()
         changed = group.mark_dead(reader.max_attempts, now, bounds, batch)
@@ -103,12 +109,12 @@ class TopicGroups:
                 break
         self._note(name, group, changed)
         if not read.pieces:
-            return Given([], ())
+            return ReadResult()
         number = self._number()
         group.take(number, reader.token, read.spans, now, reader.lease_ms)
-        return Given(read.pieces, ("g", self._boot, number))
+        return ReadResult(tuple(messages_of(read.pieces)), ("g", self._boot, number))
 
-    def _read_alone(self, reader: ConsumerSpec, batch: int, max_bytes: int) -> Given:
+    def _read_alone(self, reader: ConsumerSpec, batch: int, max_bytes: int) -> ReadResult:
         alone = self._alone.get(reader.token) or self._new_alone(reader.token, reader.start)
         bounds = self._topic_log.bounds()
         while True:
@@ -119,11 +125,13 @@ class TopicGroups:
             if read.pieces or not read.unreadable:
                 break
         if not read.pieces:
-            return Given([], ())
+            return ReadResult()
         stops = tuple(
             (int(span.partition.priority), span.partition.index, span.stop) for span in read.spans
         )
-        return Given(read.pieces, ("s", self._uuid, reader.token, alone.epoch, *stops))
+        return ReadResult(
+            tuple(messages_of(read.pieces)), ("s", self._uuid, reader.token, alone.epoch, *stops)
+        )
 
     # -- what readers say ------------------------------------------------------------------------
 
@@ -248,18 +256,17 @@ class TopicGroups:
             for token in sorted(self._alone)
         ]
 
-    def dead(self, group: str, limit: int) -> list[tuple[DeliveredEntries, str]]:
+    def dead(self, group: str, limit: int) -> list[tuple[StoredMessage, str]]:
         """Messages given up, the longest dead first, with the reason."""
         claims = self._groups.get(group)
         if claims is None:
             return []
         dead = [(one.due, place, one) for place, one in claims.retries.items() if one.dead]
-        found: list[tuple[DeliveredEntries, str]] = []
+        found: list[tuple[StoredMessage, str]] = []
         for _, (partition, offset), one in sorted(dead, key=lambda item: item[:2])[:limit]:
             loaded, _ = self._topic_log.load(partition, offset, offset + 1, READ_BYTES)
-            found += [
-                (DeliveredEntries(partition, one.attempts, *each), one.reason) for each in loaded
-            ]
+            pieces = [DeliveredEntries(partition, one.attempts, *each) for each in loaded]
+            found += [(message, one.reason) for message in messages_of(pieces)]
         return found
 
     def next_event(self, reader: ConsumerSpec) -> int | None:

@@ -19,17 +19,17 @@ from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.names import check_topic
 from headrace.model.topics.partitions import Bound, Partition, message_id
 from headrace.model.topics.retries import Place, Retry
-from headrace.store.topics.entry import encode_entries, message_of
+from headrace.store.topics.entry import encode_entries
 from headrace.store.topics.groups import PartitionCursor, ReaderKey, TopicGroups
-from headrace.store.topics.reads import DeliveredEntries, LoadedEntries
+from headrace.store.topics.reads import LoadedEntries
 from headrace.store.topics.types import (
     ConsumerSpec,
     Entry,
     GroupInfo,
     Part,
     PriorityLag,
+    ReadResult,
     StoredMessage,
-    Taken,
     TopicInfo,
     TopicSpec,
     refuse_options,
@@ -223,11 +223,9 @@ class MemoryEngine:
         with self._using(topic) as found:
             return found.append(entries, _wall_ms())
 
-    def read(self, topic: str, reader: ConsumerSpec, batch: int) -> Taken:
+    def read(self, topic: str, reader: ConsumerSpec, batch: int) -> ReadResult:
         with self._using(topic) as found:
-            given = found.readers.read(reader, batch, _now_ms())
-        messages = [one for piece in given.pieces for one in _messages(piece)]
-        return Taken(tuple(messages), given.claim)
+            return found.readers.read(reader, batch, _now_ms())
 
     def commit(self, topic: str, reader: ConsumerSpec, claim: Sequence[object]) -> None:
         with self._using(topic) as found:
@@ -276,25 +274,11 @@ class MemoryEngine:
 
     def dead(self, topic: str, group: str, limit: int = 100) -> list[tuple[StoredMessage, str]]:
         with self._using(topic) as found:
-            given = found.readers.dead(group, limit)
-        return [(message, reason) for piece, reason in given for message in _messages(piece)]
+            return found.readers.dead(group, limit)
 
     def close(self) -> None:
         with self._lock:
             self._topics.clear()
-
-
-def _messages(piece: DeliveredEntries) -> Iterator[StoredMessage]:
-    priority, index = piece.partition
-    for offset, content in zip(piece.offsets, piece.contents, strict=True):
-        yield message_of(
-            content,
-            priority=priority,
-            partition_index=index,
-            offset=offset,
-            time=piece.time,
-            attempts=piece.attempts,
-        )
 
 
 def _now_ms() -> int:

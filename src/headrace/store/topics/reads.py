@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
-from headrace.model.topics.partitions import Bounds, OffsetRange, Partition
+from headrace.model.topics.partitions import Bounds, OffsetRange, Partition, message_id
+from headrace.store.topics.entry import decode_entry
+from headrace.store.topics.types import StoredMessage
 
 READ_BYTES = 16 << 20  # of one read, unless a single message has more
 
@@ -27,6 +29,16 @@ class DeliveredEntries(NamedTuple):
     time: int
     offsets: Sequence[int]
     contents: Sequence[bytes]
+
+
+def messages_of(pieces: Iterable[DeliveredEntries]) -> Iterator[StoredMessage]:
+    """The entries, decoded."""
+    for (priority, index), attempts, time, offsets, contents in pieces:
+        base = message_id(index, 0)
+        for offset, content in zip(offsets, contents, strict=True):
+            yield StoredMessage(
+                base + offset, priority, index, time, *decode_entry(content), attempts
+            )
 
 
 class TopicLog(Protocol):

@@ -105,9 +105,8 @@ class UniformEntries(Sequence[Entry]):
         return (Entry(body, self.priority, self.token) for body in self.bodies)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredMessage:
-    """A message read back."""
+class StoredMessage(NamedTuple):
+    """A message read back. A tuple: there are many of them."""
 
     id: int
     priority: Priority
@@ -120,7 +119,7 @@ class StoredMessage:
     source_ip: str | None = None
     message_id: str | None = None
     born: int | None = None
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = NO_PROPERTIES
     attempts: int = 1  # how often it was handed out to this reader, this time included
 
 
@@ -136,9 +135,8 @@ class ConsumerSpec:
     max_attempts: int = MAX_ATTEMPTS  # handed out more often than that: dead
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """What one read() gave: the messages, and what to commit.
+class ReadResult(NamedTuple):
+    """What one read() returns: the messages, and what to commit.
 
     ``claim`` is opaque to callers, plain data (it travels in msgpack), and empty when nothing was
     read.

@@ -26,7 +26,8 @@ class Desk:
 
     def call(self, entries: Sequence[Entry], then: Then[list[int]]) -> None:
         if self.refuses:
-            raise EngineUnavailable("no more")
+            then(EngineReply(error=EngineUnavailable("no more")))
+            return
         self.calls.append(([entry.body for entry in entries], then))
 
     def turn(self) -> None:
@@ -131,12 +132,15 @@ def test_more_than_can_wait_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(append_batcher, "MAX_BEHIND", 10)
     desk.append(bytes(20))  # one alone may be as large as it likes
 
-    with pytest.raises(EngineUnavailable):
-        desk.append(b"x")
+    desk.append(b"x")
+    assert desk.answers == [(b"x", None)]
 
     desk.turn()
     desk.answer()
-    desk.append(b"x")
+    desk.append(b"y")
+    desk.turn()
+    desk.answer()
+    assert desk.answers[-1] == (b"y", [2])
 
 
 def test_appends_go_when_the_gate_lets_them(desk: Desk) -> None:

@@ -11,12 +11,12 @@ import pytest
 
 from headrace.core.clock import Clock, Timers
 from headrace.core.topics import workers
-from headrace.core.topics.async_engine import EngineReply, ReadResult, Then
+from headrace.core.topics.async_engine import EngineReply, Then
 from headrace.core.topics.blocking_adapter import BlockingAdapter
 from headrace.core.topics.workers import EngineThreads
 from headrace.errors import EngineUnavailable, NoSuchTopic
 from headrace.store.topics.memory import MemoryEngine
-from headrace.store.topics.types import ConsumerSpec, Entry, TopicInfo, TopicSpec
+from headrace.store.topics.types import ConsumerSpec, Entry, ReadResult, TopicInfo, TopicSpec
 
 T = TypeVar("T")
 
@@ -86,7 +86,9 @@ def test_calls_are_made_elsewhere_and_answered_here(run: Run) -> None:
 
 def test_errors_of_the_engine_are_answers(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def test(desk: Desk) -> None:
-        missing = await desk.ask(lambda then: desk.threaded.describe("nowhere", then))
+        missing = await desk.ask(
+            lambda then: desk.threaded.submit(lambda engine: engine.describe("nowhere"), then)
+        )
         assert isinstance(missing.error, NoSuchTopic)
         desk.engine.create(TopicSpec("t"))
         desk.engine.fault = ZeroDivisionError("oops")
@@ -155,8 +157,10 @@ def test_a_cancelled_read_is_not_answered(run: Run) -> None:
 def test_after_the_end_nothing_is_taken(run: Run) -> None:
     async def test(desk: Desk) -> None:
         desk.workers.close()
-        with pytest.raises(EngineUnavailable):
-            desk.threaded.describe("t", lambda answer: None)
+        described = await desk.ask(
+            lambda then: desk.threaded.submit(lambda engine: engine.describe("t"), then)
+        )
+        assert isinstance(described.error, EngineUnavailable)
 
     run(test)
 
@@ -206,8 +210,10 @@ def test_a_waiting_read_fails_when_the_engine_takes_no_more_calls(
 
         answer = await desk.ask(read)
         assert isinstance(answer.error, EngineUnavailable)
-        with pytest.raises(EngineUnavailable):
-            desk.threaded.read("t", ConsumerSpec("c"), 5, 60_000, lambda answer: None)
+        second = await desk.ask(
+            lambda then: desk.threaded.read("t", ConsumerSpec("c"), 5, 60_000, then)
+        )
+        assert isinstance(second.error, EngineUnavailable)
         assert not desk.threaded._waits
 
     run(test)

@@ -17,7 +17,7 @@ from headrace.errors import EngineUnavailable
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.entry import EntryFields
 from headrace.store.topics.memory import MemoryEngine
-from headrace.store.topics.types import ConsumerSpec, Entry, Taken, TopicSpec
+from headrace.store.topics.types import ConsumerSpec, Entry, ReadResult, TopicSpec
 
 
 class Refusing(MemoryEngine):
@@ -27,7 +27,7 @@ class Refusing(MemoryEngine):
         super().__init__("refusing")
         self.failures = failures
 
-    def read(self, topic: str, reader: ConsumerSpec, batch: int) -> Taken:
+    def read(self, topic: str, reader: ConsumerSpec, batch: int) -> ReadResult:
         if self.failures:
             self.failures -= 1
             raise EngineUnavailable("the database is away")

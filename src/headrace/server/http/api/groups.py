@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from functools import partial
 
 from headrace.core.topics.exchange_bridge import PREFIX as TOPIC_PREFIX
 from headrace.core.vhost import Vhost
@@ -12,7 +11,7 @@ from headrace.errors import EngineUnavailable, NoSuchTopic
 from headrace.model.topics.message_priority import Priority
 from headrace.server.http import replies
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.durability import engine_reply
+from headrace.server.http.durability import engine_call
 from headrace.server.http.listing import ListColumns, Row, listed
 from headrace.server.http.replies import Reply
 from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, ApiRoute
@@ -59,7 +58,7 @@ _GROUP_FIELDS: ListColumns[Row] = ListColumns(
 
 async def groups_of(call: ApiRequest, vhost: Vhost, topic: str) -> list[Row]:
     engine = vhost.topics.engine_of(topic)
-    found = await engine_reply(call.broker, partial(engine.groups, topic)) or []
+    found = await engine_call(call.broker, engine, lambda one: one.groups(topic)) or []
     return [_group_row(call, vhost.name, topic, info) for info in found]
 
 
@@ -108,7 +107,11 @@ async def _seek(call: ApiRequest) -> Reply:
             raise replies.bad_request("'to' is earliest or latest")
         time_ms = _ENDS[to]
     chosen = _positions(positions) if positions is not None else None
-    await engine_reply(call.broker, partial(engine.seek, call.name, _reader(call), chosen, time_ms))
+    await engine_call(
+        call.broker,
+        engine,
+        lambda one: one.seek(call.name, _reader(call), positions=chosen, time_ms=time_ms),
+    )
     return replies.DONE
 
 
@@ -130,7 +133,7 @@ async def _known_group(call: ApiRequest) -> None:
 async def _delete(call: ApiRequest) -> Reply:
     engine = call.topic_engine("read")
     await _known_group(call)
-    await engine_reply(call.broker, partial(engine.forget_group, call.name, _reader(call)))
+    await engine_call(call.broker, engine, lambda one: one.forget_group(call.name, _reader(call)))
     return replies.DONE
 
 

@@ -12,7 +12,7 @@ from headrace.model.topics.message_priority import BY_URGENCY
 from headrace.server.http import replies
 from headrace.server.http.api.groups import groups_of
 from headrace.server.http.api_request import ApiRequest
-from headrace.server.http.durability import engine_reply
+from headrace.server.http.durability import engine_call, engine_reply
 from headrace.server.http.listing import ListColumns, Row, listed, reduced
 from headrace.server.http.replies import Reply
 from headrace.server.http.router import ENTERS_VHOST, MANAGEMENT, SEES_VHOST, ApiRoute
@@ -69,7 +69,7 @@ async def _topics(call: ApiRequest) -> Reply:
 
 async def _topic(call: ApiRequest) -> Reply:
     engine = call.topic_engine("read")
-    info = await engine_reply(call.broker, partial(engine.describe, call.name))
+    info = await engine_call(call.broker, engine, lambda one: one.describe(call.name))
     assert info is not None
     row = _topic_row(call.vhost.name, info)
     row["groups"] = await groups_of(call, call.vhost, call.name)

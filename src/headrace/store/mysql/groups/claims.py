@@ -33,7 +33,7 @@ from headrace.store.mysql.single_consumer import overtaken
 from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.mysql.tables import NOW
 from headrace.store.sql.connection import DbConnection
-from headrace.store.topics.types import ConsumerSpec, StoredMessage, Taken
+from headrace.store.topics.types import ConsumerSpec, ReadResult, StoredMessage
 
 _MAX_EXPIRED: Final = 1000
 _SPARE: Final = 8  # free rows for what is split
@@ -281,7 +281,7 @@ def read(
     batch: int,
     bodies: BodyReader,
     acks: Sequence[group_rows.Key] = (),
-) -> Taken:
+) -> ReadResult:
     """Commit ``acks``, and take up to ``batch`` messages."""
     messages: list[StoredMessage] = []
     held: list[ClaimedRange] = []
@@ -297,9 +297,11 @@ def read(
     if not messages:
         if held:  # nothing but tombstones
             group_rows.commit(session, topic, reader, [(one.id, one.epoch) for one in held])
-        return Taken()
+        return ReadResult()
     messages.sort(key=lambda one: BY_URGENCY.index(one.priority))
-    return Taken(tuple(messages), (group_rows.KIND, reader.group, [one.as_data() for one in held]))
+    return ReadResult(
+        tuple(messages), (group_rows.KIND, reader.group, [one.as_data() for one in held])
+    )
 
 
 def _messages(
@@ -336,19 +338,21 @@ class GroupReads:
     def __init__(self, context: MySqlContext) -> None:
         self._context = context
 
-    def read(self, topic: str, reader: ConsumerSpec, limit: int) -> Taken:
+    def read(self, topic: str, reader: ConsumerSpec, limit: int) -> ReadResult:
         return self._read(topic, reader, limit, ())
 
     def commit_and_read(
         self, topic: str, reader: ConsumerSpec, claim: Sequence[object], limit: int
-    ) -> Taken:
+    ) -> ReadResult:
         """commit() and read() in one transaction."""
         return self._read(topic, reader, limit, group_rows.parse(claim, reader))
 
-    def _read(self, topic: str, reader: ConsumerSpec, limit: int, acks: Sequence[Key]) -> Taken:
+    def _read(
+        self, topic: str, reader: ConsumerSpec, limit: int, acks: Sequence[Key]
+    ) -> ReadResult:
         found = self._context.catalog.get(topic)
 
-        def work(session: DbConnection) -> Taken:
+        def work(session: DbConnection) -> ReadResult:
             bounds = self._context.readable(session, found)
             bodies = BodyReader(self._context.body_sizes)
             return read(session, topic, reader, bounds, limit, bodies, acks)

@@ -68,7 +68,7 @@ async def _events(call: ApiRequest) -> Reply:
     if offset is None:
         raise replies.bad_request("'offset' says which message")
     since_ms = int(call.query["since_ms"]) if call.query.get("since_ms", "").isdigit() else 0
-    topic = call.vhost.topics.log.topics.get(TOPIC)
+    topic = call.vhost.topics.log.by_name.get(TOPIC)
     events, whole = ([], True) if topic is None else await _look(topic, queue, offset, since_ms)
     return replies.data({"noted": call.vhost.events.on, "events": events, "whole": whole})
 
