@@ -225,6 +225,10 @@ ADVICE = {
         "the text names the column",
     ),
     "NoSuchTopic": ("no such topic in the vhost", "declare it first"),
+    "NoSuchGroup": (
+        "no such consumer group: RocketMQ clients only",
+        "check the name; a group exists once it has members, settings or offsets",
+    ),
     "BadTopicName": ("a name that a topic, lane or group cannot have", "the text says why"),
     "BadTopicValue": (
         "a priority, token, key, address or position that is none",

@@ -140,6 +140,10 @@ class NoSuchTopic(NotFound):
     """The topic does not exist."""
 
 
+class NoSuchGroup(NotFound):
+    """The consumer group does not exist."""
+
+
 class BadTopicName(PreconditionFailed):
     """A name that cannot become the name of a topic; nothing was changed."""
 

@@ -74,6 +74,7 @@ def test_settings_are_kept_shown_and_deleted(link: Link, topic: str) -> None:
     config = GroupConfig("G-kept", retry_max_times=3, consume_timeout_minutes=5)
     change(link, config)
     accepted(link.ask(UpdateConsumerOffset("G-kept", topic, 0, 4)))
+    join(link, topic, "G-plain", "client-1")
     accepted(link.ask(UpdateConsumerOffset("G-plain", topic, 0, 4)))
 
     assert all_groups(link)["G-kept"] == config
@@ -136,6 +137,7 @@ def test_the_retry_limit_of_the_settings_counts_for_clients_that_say_none(
 
 
 def test_a_group_begins_where_another_is(link: Link, topic: str) -> None:
+    join(link, topic, "G-src", "client-1")
     accepted(link.ask(UpdateConsumerOffset("G-src", topic, 1, 7)))
     accepted(link.ask(CloneGroupOffset("G-src", "G-dest", topic)))
     found = accepted(link.ask(QueryConsumerOffset("G-dest", topic, 1)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.core.broker import DEFAULT_VHOST, Broker
-from headrace.errors import AccessRefused, MalformedError, NotFound, PreconditionFailed
+from headrace.errors import AccessRefused, MalformedError, NoSuchGroup, NotFound, PreconditionFailed
 from headrace.wire.remoting.codes import RequestCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.admin import (
@@ -72,6 +72,14 @@ def _update(state: RemotingState, session: Session, request: Command) -> None:
     state.group_settings.set(config)
     session.metadata_version = session.broker.storage.issued
     session.respond(request)
+
+
+def check_known(state: RemotingState, name: str) -> None:
+    """NoSuchGroup unless the group has members, settings or offsets."""
+    if name in state.members.groups or state.group_settings.find(name) is not None:
+        return
+    if not any(name in topic.assigned.groups() for topic in state.topics.by_name.values()):
+        raise NoSuchGroup(f"group '{name:.120}' does not exist: no members, settings or offsets")
 
 
 def known_groups(state: RemotingState) -> list[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.core.topics.log_topic import LogTopic
-from headrace.errors import NotFound
+from headrace.errors import NotFound, PreconditionFailed
 from headrace.model.topics.partitions import Partition
-from headrace.server.remoting.message_mapping import partition_of, queue_id_of
+from headrace.server.remoting.group_settings import check_known
+from headrace.server.remoting.message_mapping import partition_of, read_queues
 from headrace.wire.remoting.codes import Language, RequestCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.offsets import (
@@ -48,6 +49,10 @@ def _update_offset(state: RemotingState, session: Session, request: Command) -> 
     header = UpdateConsumerOffset.take(request.ext)
     check_group(header.consumer_group)
     session.check_topic_right("read", header.topic)
+    if not request.is_oneway:
+        check_known(state, header.consumer_group)
+        if not is_retry_topic(header.topic):  # those exist from the first retry on
+            state.topics.get(header.topic)
     store_offset(state, header.consumer_group, header.topic, header.queue_id, header)
     if not request.is_oneway:
         session.metadata_version = session.broker.storage.issued
@@ -122,25 +127,41 @@ def _earliest(state: RemotingState, session: Session, request: Command) -> None:
 
 
 def _reset_offset(state: RemotingState, session: Session, request: Command) -> None:
-    """Reset a group to a time; its members are notified, and drop what they have fetched."""
+    """Reset a group to a time, or one queue to an offset; members drop what they have fetched."""
     header = ResetOffset.take(request.ext)
     session.check_topic_right("read", header.topic)
     topic = state.topics.get(header.topic)
-    offsets: dict[MessageQueue, int] = {}
-    for track, (first, end) in topic.bounds().items():
-        wanted = end
-        if header.timestamp >= 0:
-            wanted = max(first, topic.offset_at(track, header.timestamp))
-        known = topic.assigned.get(header.group, track)
-        if not header.is_force and known is not None:
-            wanted = min(wanted, known)
-        topic.assigned.set(header.group, track, wanted)
-        offsets[MessageQueue(topic.name, state.settings.broker_name, queue_id_of(topic, track))] = (
-            wanted
-        )
+    check_known(state, header.group)
+    if header.queue_id is not None and header.queue_id >= 0:
+        targets = {header.queue_id: _reset_target(topic, header, header.queue_id, header.offset)}
+    else:
+        targets = {one: _reset_target(topic, header, one) for one in range(read_queues(topic))}
+    for queue_id, wanted in targets.items():
+        topic.assigned.set(header.group, partition_of(topic, queue_id), wanted)
     session.metadata_version = session.broker.storage.issued
+    broker_name = state.settings.broker_name
+    offsets = {MessageQueue(topic.name, broker_name, one): at for one, at in targets.items()}
     _notify_reset(state, header, offsets)
     session.respond(request, body=offsets_body("offsetTable", offsets))
+
+
+def _reset_target(
+    topic: LogTopic, header: ResetOffset, queue_id: int, offset: int | None = None
+) -> int:
+    track = partition_of(topic, queue_id)
+    first, end = topic.bound(track)
+    if offset is not None and offset >= 0:
+        if not first <= offset <= end:
+            raise PreconditionFailed(
+                f"offset {offset} is outside queue {queue_id} of topic '{topic.name}': "
+                f"it has {first} to {end}"
+            )
+        return offset
+    wanted = end
+    if header.timestamp >= 0:
+        wanted = max(first, topic.offset_at(track, header.timestamp))
+    known = topic.assigned.get(header.group, track)
+    return wanted if header.is_force or known is None else min(wanted, known)
 
 
 def _notify_reset(
