@@ -16,7 +16,7 @@ help: ## list the targets
 
 setup: $(STAMP) ## make .venv and install everything (PYTHON=... chooses the interpreter)
 
-$(STAMP): pyproject.toml constraints.txt scripts/setup
+$(STAMP): pyproject.toml constraints.txt scripts/setup scripts/build_jar.py $(shell find spark-jvm/src -name '*.java')
 	@scripts/setup
 	@touch $@
 
@@ -90,8 +90,9 @@ lint-page:
 		cd console && node_modules/.bin/biome check --error-on-warnings $(FIX); \
 	else echo "check: Node.js is not installed, so the management page is not checked"; [ -z "$$CI" ]; fi
 
-build: setup page ## build the wheel into dist/
+build: setup page ## build the wheels into dist/: headrace, and the jar for Spark
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@$(BIN)/python scripts/build_jar.py
 	@ls dist/*.whl
 
 lock: setup ## renew constraints.txt with the newest versions

@@ -7,6 +7,7 @@ The format is found without registration wherever the package is installed.
 
 try:
     from headrace.spark.foreach_batch import batches_into
+    from headrace.spark.jar import jar, use
     from headrace.spark.source import HeadraceSource, register
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
@@ -14,4 +15,4 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from None
 
-__all__ = ["HeadraceSource", "batches_into", "register"]
+__all__ = ["HeadraceSource", "batches_into", "jar", "register", "use"]

@@ -53,6 +53,15 @@ class HeadraceSource(DataSource):
         return StreamWriter(replace(write_options(self.options), patience=PATIENCE), schema)
 
 
+class PythonSource(HeadraceSource):
+    """The same under the name by which the jar hands reads and writes over."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "headrace-python"
+
+
 def register(spark: SparkSession) -> None:
     """For sessions whose Python does not find the package by itself."""
     spark.dataSource.register(HeadraceSource)
+    spark.dataSource.register(PythonSource)

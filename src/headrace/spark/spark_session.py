@@ -22,6 +22,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from headrace.spark.errors import SparkMissing
+from headrace.spark.jar import jar
 
 _JAVA_OPTIONS_KEY = "spark.driver.defaultJavaOptions"
 LOCAL = "local[*,4]"  # all cores; a task may fail while a broker starts again, as on a cluster
@@ -47,6 +48,7 @@ def start_session(
     ``python_path`` is where workers find modules of the user's own.
     """
     check_java()
+    jar()  # refuses one of another version
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if python_path is not None:
         known = os.environ.get("PYTHONPATH", "")
