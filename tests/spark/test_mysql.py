@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,3 +94,67 @@ def test_a_stream_from_topic_to_topic_has_every_message_once(
             consumer.commit(batch)
         assert received == Counter(b"%d" % n for n in range(400))
         assert "spark.copy" in [one.group for one in store.groups("source")]
+
+
+def insert(server: MariaDb, count: int, rng: random.Random) -> set[bytes]:
+    """Inserts of another program, a fifth of them rolled back; the bodies that were committed."""
+    committed = set()
+    rolled_back = set(rng.sample(range(count), count // 5))
+    with server.connect("spark") as connection, connection.cursor() as cursor:
+        for n in range(count):
+            body = b"%016x" % rng.getrandbits(64)
+            table = f"msg_p_source_{rng.choice(('low', 'middle', 'high'))}"
+            cursor.execute("BEGIN")
+            cursor.execute(f"INSERT INTO {table} (body,token) VALUES (%s,'other')", (body,))
+            cursor.execute("ROLLBACK" if n in rolled_back else "COMMIT")
+            if n not in rolled_back:
+                committed.add(body)
+    return committed
+
+
+def bodies(spark: Any, url: str, **options: str) -> set[bytes]:  # noqa: ANN401
+    rows = spark.read.format("headrace").option("url", url).option("topic", "source")
+    return {bytes(row.body) for row in rows.options(**options).load().select("body").collect()}
+
+
+def test_each_finite_read_sees_exactly_the_committed_rows(
+    spark: Any,  # noqa: ANN401
+    server: MariaDb,
+    url: str,
+    tmp_path: Path,
+) -> None:
+    """No other program has the database open that could close the gaps."""
+    with topics.open(url) as store:
+        store.create("source")
+    rng, committed = random.Random(17), set()
+    out = str(tmp_path / "out")
+    for _ in range(4):
+        committed |= insert(server, 250, rng)
+        assert bodies(spark, url) == committed
+        stream = spark.readStream.format("headrace").option("url", url).option("topic", "source")
+        stream = stream.option("group", "once").load().select("body")
+        writer = stream.writeStream.format("parquet").option("path", out)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+        seen = [bytes(row.body) for row in spark.read.parquet(out).collect()]
+        assert len(seen) == len(committed)
+        assert set(seen) == committed
+
+
+def test_a_finite_read_fails_before_a_gap_that_stays(
+    spark: Any,  # noqa: ANN401
+    server: MariaDb,
+    url: str,
+) -> None:
+    with topics.open(url) as store:
+        store.create("source")
+        store.producer("source", token="p").append(b"before")
+        with server.connect("spark") as slow, slow.cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute("INSERT INTO msg_p_source_middle (body,token) VALUES ('slow','p')")
+            store.producer("source", token="p").append(b"behind")
+            with pytest.raises(Exception, match="ids 2 to 2 are missing"):
+                bodies(spark, url)
+            assert bodies(spark, url, failOnDataLoss="false") == {b"before"}
+            cursor.execute("COMMIT")
+        assert bodies(spark, url) == {b"before", b"slow", b"behind"}

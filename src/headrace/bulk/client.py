@@ -43,6 +43,8 @@ class ReadableSource:
     """The first offset stored at the requested time or later."""
     epochs: Mapping[int, Epochs] = field(default_factory=dict)
     """Missing where a source has no epochs."""
+    gap: str = ""
+    """Which missing offsets keep committed messages from being read, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +128,12 @@ class BulkConnection:
                 return _checked(answer)
 
     def sources(
-        self, destinations: Sequence[Mapping[str, str]], time_ms: int = 0
+        self, destinations: Sequence[Mapping[str, str]], time_ms: int = 0, patience: float = 0.0
     ) -> list[ReadableSource]:
-        """What can be read of each; {"queue": name} or {"topic": name} each."""
-        rows = self.call(Op.BOUNDS, destinations=list(destinations), time=time_ms)["rows"]
+        """What can be read of each; {"queue": name} or {"topic": name} each. ``patience``: seconds
+        to wait for transactions that hold ids below committed messages of a database."""
+        wanted = {"destinations": list(destinations), "time": time_ms}
+        rows = self.call(Op.BOUNDS, **wanted, patience_ms=int(patience * 1000))["rows"]
         return [_source(row) for row in rows]
 
     def fetch(self, start: int, end: int, **fields: object) -> Iterator[bytes]:
@@ -303,8 +307,9 @@ def _source(row: Mapping[str, Any]) -> ReadableSource:
         for partition, known in row.get("epochs", {}).items()
     }
     return ReadableSource(
-        row["kind"], row["name"], row["uuid"], ranges, priorities, at_time, epochs
-    )
+        row["kind"], row["name"], row["uuid"], ranges, priorities, at_time, epochs,
+        row.get("gap", ""),
+    )  # fmt: skip
 
 
 def _by_text(numbers: Mapping[int, int]) -> dict[str, int]:

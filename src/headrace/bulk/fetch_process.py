@@ -1,7 +1,7 @@
 """The fetch process: jobs in, Arrow frames out. `python -m headrace.bulk.fetch_process FD`.
 
 The only part of the broker that imports NumPy and pyarrow. It reads files through descriptors it
-is given, opens nothing by name, and ends when the broker does.
+is given, opens no file by name, and ends when the broker does. Rows of a database it selects there.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ import pyarrow as pa
 
 from headrace.bulk.decode.batches import batches_of
 from headrace.bulk.decode.schema import schema_of
-from headrace.bulk.read_plan import FetchRequest, ReadPlan
-from headrace.errors import StoreError
+from headrace.bulk.decode.sql_rows import batch_of
+from headrace.bulk.read_plan import FetchRequest, ReadPlan, SqlPlan
+from headrace.errors import EngineUnavailable, SourceChanged, StoreError
+from headrace.wire.native.error_codes import code_of
 from headrace.wire.native.payloads import Op, message, message_head
 
 logger = logging.getLogger(__name__)
@@ -76,8 +78,8 @@ def _answer(order: FetchRequest, segments: list[int], out: socket.socket) -> Non
             fields = {"rid": order.rid, "ch": order.ch, "ok": True, "last": False}
             size = sum(map(len, parts))
             send_all(out, [message_head(Op.FETCH, fields, "data", size), *parts])
-    except StoreError as error:
-        out.sendall(_frame(order, ok=False, code="store", text=str(error), last=True))
+    except (StoreError, EngineUnavailable, SourceChanged) as error:
+        out.sendall(_frame(order, ok=False, code=code_of(error), text=str(error), last=True))
         return
     out.sendall(_frame(order, ok=True, data=b"", last=True, next=order.job.next))
 
@@ -97,11 +99,11 @@ def send_all(out: socket.socket, parts: Sequence[bytes | memoryview]) -> None:
             waiting[0] = waiting[0][sent:]
 
 
-def _stream(job: ReadPlan, segments: list[int]) -> Iterator[list[bytes | memoryview]]:
+def _stream(job: ReadPlan | SqlPlan, segments: list[int]) -> Iterator[list[bytes | memoryview]]:
     """An Arrow stream in pieces: its schema, its batches, its end."""
     sink = _FrameBuffer()
     with pa.ipc.new_stream(sink, schema_of(job.columns)) as writer:
-        for batch in batches_of(job, segments):
+        for batch in [batch_of(job)] if isinstance(job, SqlPlan) else batches_of(job, segments):
             writer.write_batch(batch)
             yield sink.take()
     yield sink.take()

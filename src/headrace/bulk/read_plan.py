@@ -4,7 +4,7 @@ descriptors, or with the names of files, one per segment."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from headrace.model.record_columns import RecordColumns
@@ -43,20 +43,41 @@ _PLAIN = ("kind", "source", "partition", "lane", "next")
 
 
 @dataclass(frozen=True, slots=True)
+class SqlPlan:
+    """One range of ids of a topic in a database."""
+
+    source: str
+    partition: int
+    lane: str
+    columns: Sequence[str]
+    next: int
+    uuid: str  # of the topic
+    url: str = field(repr=False)
+    rows_query: str
+    uuid_query: str
+
+    def encode(self) -> bytes:
+        return pack({**asdict(self), "columns": list(self.columns)})
+
+
+@dataclass(frozen=True, slots=True)
 class FetchRequest:
     """One fetch."""
 
     rid: int | str
     ch: int | str
-    job: ReadPlan
+    job: ReadPlan | SqlPlan
 
     def encode(self) -> bytes:
-        return pack({"rid": self.rid, "ch": self.ch, "job": self.job.encode()})
+        is_sql = isinstance(self.job, SqlPlan)
+        return pack({"rid": self.rid, "ch": self.ch, "job": self.job.encode(), "sql": is_sql})
 
     @classmethod
     def decode(cls, data: bytes) -> FetchRequest:
         fields: dict[str, Any] = unpack_trusted(data)
-        return cls(fields["rid"], fields["ch"], ReadPlan.decode(fields["job"]))
+        job = fields["job"]
+        plan = SqlPlan(**unpack_trusted(job)) if fields["sql"] else ReadPlan.decode(job)
+        return cls(fields["rid"], fields["ch"], plan)
 
 
 # A frame of data is long; the last one of an order is short, and says so at its end.

@@ -22,7 +22,7 @@ from headrace.bulk.client import ReadableSource
 from headrace.model.epochs import current_epoch, end_of_epoch
 from headrace.spark import task_plan
 from headrace.spark.backends.base import Backend, PinnedBackend, backend_of
-from headrace.spark.errors import BadOption, CheckpointLost, DataLost, SourceChanged
+from headrace.spark.errors import BadOption, CheckpointLost, DataLost, SourceChanged, SparkError
 from headrace.spark.filters import OffsetFilter
 from headrace.spark.offsets import SourceOffset, StreamOffset
 from headrace.spark.options import LATEST, OffsetLimit, ReadOptions
@@ -50,6 +50,16 @@ class _Reader:
     def backend(self) -> Backend:
         return backend_of(self.options)
 
+    def complete_sources(self, time_ms: int | None = None) -> dict[str, ReadableSource]:
+        """For finite reads: with everything that is committed now, or an error."""
+        found = self.backend.sources(time_ms, complete=True)
+        for one in found.values():
+            if one.gap and self.options.fail_on_data_loss:
+                raise SparkError(f"{one.gap}. failOnDataLoss=false reads what is before them")
+            if one.gap:
+                logger.warning("the read ends before committed messages: %s", one.gap)
+        return found
+
     def read(self, task: InputPartition) -> Iterator[Any]:
         if not isinstance(task, Task):
             return iter(())  # Spark runs one task even when there is nothing to read
@@ -71,9 +81,9 @@ class BatchReader(_Reader, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self.options
-        sources = self.backend.sources(options.start.time_ms)
+        sources = self.complete_sources(options.start.time_ms)
         later = (
-            sources if options.end.time_ms is None else self.backend.sources(options.end.time_ms)
+            sources if options.end.time_ms is None else self.complete_sources(options.end.time_ms)
         )
         starts = resolve(options.start, sources, options.fail_on_data_loss)
         ends = resolve(options.end, later, False)
@@ -121,6 +131,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._target: StreamOffset | None = None
         self._is_again = False  # there is a pin, so the first batch must be in the checkpoint
         self._is_planned = False
+        self._gaps: set[str] = set()  # reported
         self._pinned: Mapping[str, SourceOffset] = {}  # from where on, as far as we know
 
     # -- offsets --------------------------------------------------------------------------------
@@ -203,7 +214,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return _offset("", sources, _ends(sources)).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        sources = self.backend.sources()
+        sources = self.complete_sources()
         self._target = _offset("", sources, _ends(sources))
 
     # -- batches --------------------------------------------------------------------------------
@@ -250,6 +261,10 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Where to go on, and the sources as they are; a missing or another one is an error, never
         a fresh start."""
         sources = self.backend.sources()
+        gaps = {one.gap for one in sources.values() if one.gap}
+        for gap in sorted(gaps - self._gaps):
+            logger.warning("the batch ends before committed messages: %s", gap)
+        self._gaps = gaps
         for name, known in begin.sources.items():
             found = sources.get(name)
             if found is None or found.uuid != known.uuid:

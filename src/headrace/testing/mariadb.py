@@ -152,7 +152,7 @@ def prepare(directory: Path, *options: str) -> MariaDb:
     init = directory / "init.sql"
     init.write_text(
         f"CREATE USER IF NOT EXISTS {USER}@'%' IDENTIFIED BY '{PASSWORD}';\n"
-        f"GRANT ALL ON *.* TO {USER}@'%';\n"
+        f"GRANT ALL ON *.* TO {USER}@'%' WITH GRANT OPTION;\n"
     )
     database = MariaDb(directory, server, (*options, f"--init-file={init}"))
     database.start()

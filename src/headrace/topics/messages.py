@@ -10,6 +10,7 @@ from typing import overload
 
 from headrace.errors import BadTopicValue
 from headrace.model.topics.message_priority import Priority, priority_named
+from headrace.model.topics.source_address import ipv4_text
 from headrace.store.topics import types as spi
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -22,7 +23,9 @@ class NewMessage:
     body: bytes | str
     priority: str = "middle"
     ref_key: str | None = None
-    source_ip: str | None = None
+    source_ip: str | int | None = None
+    """An address, or the number of an IPv4 address. Without it the address that the producer is
+    connected from is stored."""
     tags: str | None = None
     properties: Mapping[str, str] | None = None
     message_id: str | None = None
@@ -32,7 +35,10 @@ class NewMessage:
         body = encoded("a body", self.body) if isinstance(self.body, str) else self.body
         if not isinstance(body, (bytes, bytearray, memoryview)):
             raise BadTopicValue(f"a body must be bytes or a string, not {type(body).__name__}")
-        for name in ("ref_key", "tags", "source_ip", "message_id"):
+        address = self.source_ip
+        if address is not None:
+            address = ipv4_text(address) if type(address) is int else text("source_ip", address)
+        for name in ("ref_key", "tags", "message_id"):
             if (value := getattr(self, name)) is not None:
                 text(name, value)
         return spi.Entry(
@@ -41,7 +47,7 @@ class NewMessage:
             token,
             self.ref_key,
             self.tags,
-            self.source_ip,
+            address,
             self.message_id,
             born,
             {} if self.properties is None else properties(self.properties),

@@ -26,7 +26,7 @@ class Producer:
         body: bytes | str,
         priority: str = "middle",
         ref_key: str | None = None,
-        source_ip: str | None = None,
+        source_ip: str | int | None = None,
         tags: str | None = None,
         properties: Mapping[str, str] | None = None,
         message_id: str | None = None,

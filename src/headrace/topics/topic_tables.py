@@ -3,42 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
-from urllib.parse import quote
 
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.names import check_token
-from headrace.store.mysql import staging, tables
+from headrace.store.mysql import staging
+from headrace.store.mysql.bulk_ranges import RangeQuery, TopicRanges
 from headrace.store.mysql.engine import MySqlEngine
-from headrace.store.mysql.message_rows import TOMBSTONE, Values, queue_of, values_of
+from headrace.store.mysql.message_rows import Values, queue_of, values_of
 from headrace.store.sql.url import MySqlSettings, parse_url
 from headrace.store.topics.types import Entry
 
-__all__ = ["Entry", "LaneBounds", "Priority", "TopicTables"]
+__all__ = ["Entry", "Priority", "TopicTables"]
 STAGE_ROWS: Final = 500
 STAGE_BYTES: Final = 1 << 20
-
-# What the columns of a bulk read are in SQL; Arrow's types follow from them.
-SELECTED: Final[Mapping[str, str]] = {
-    "offset": "id",
-    "timestamp": "CAST(UNIX_TIMESTAMP(created_at)*1000000 AS SIGNED)",
-    "key": "ref_key",
-    "token": "token",
-    "source_ip": "INET6_NTOA(source_ip)",
-    "props": "props",
-    "body": "body",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class LaneBounds:
-    """What may be read of a priority: ids first .. end - 1."""
-
-    priority: Priority
-    first: int
-    end: int
-    at_time: int | None = None
 
 
 class TopicTables:
@@ -53,19 +32,10 @@ class TopicTables:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def look(self, topic: str, time_ms: int | None = None) -> tuple[str, list[LaneBounds]]:
-        """The topic's uuid, and what may be read of it now."""
-        info = self._engine.describe(topic)
-        at = self._engine.first_ids_at(topic, time_ms) if time_ms is not None else {}
-        priorities = [
-            LaneBounds(part.priority, part.first, part.end, at.get(part.priority))
-            for part in info.parts
-        ]
-        return info.uuid, priorities
-
-    def uuid(self, topic: str) -> str:
-        """Identity of the topic: differs from that of others with its name."""
-        return self._engine.context.catalog.load(topic).uuid
+    def look(self, topic: str, time_ms: int | None = None, patience: float = 0.0) -> TopicRanges:
+        """What may be read of the topic now: everything that is committed, unless a gap is left
+        after ``patience`` seconds."""
+        return self._engine.bulk.ranges(topic, time_ms, patience)
 
     def pin(
         self, topic: str, query: str, start: Mapping[Priority, int], end: Mapping[Priority, int]
@@ -83,21 +53,11 @@ class TopicTables:
     def unpin(self, topic: str, query: str) -> None:
         self._engine.pins.unpin(topic, query)
 
-    def select(
+    def query(
         self, topic: str, priority: Priority, start: int, end: int, names: Iterable[str]
-    ) -> str:
+    ) -> RangeQuery:
         """The statement that reads ids start .. end - 1: always the same rows."""
-        columns = ", ".join(f"{SELECTED[name]} AS `{name}`" for name in names)
-        return (
-            f"SELECT {columns} FROM {tables.messages(topic, priority)} "
-            f"WHERE id >= {start:d} AND id < {end:d} AND flags <> {TOMBSTONE} ORDER BY id"
-        )
-
-    def connector_url(self) -> str:
-        """For connectorx, which has connections of its own."""
-        one = self.settings
-        login = f"{quote(one.user, safe='')}:{quote(one.password, safe='')}"
-        return f"mysql://{login}@{one.host}:{one.port}/{quote(one.database, safe='')}"
+        return self._engine.bulk.query(topic, priority, start, end, names)
 
     # -- writing ---------------------------------------------------------------------------------
 

@@ -27,10 +27,9 @@ def test_a_range_is_read_by_its_ids(server: MariaDb, database: str, url: str) ->
         producer = store.producer("orders", token="p")
         for n in range(5):
             producer.append(b"%d" % n, priority="high", ref_key=f"k{n}")
-        _, priorities = tables.look("orders")
-        high = next(one for one in priorities if one.priority is Priority.HIGH)
-        assert (high.first, high.end) == (1, 6)
-        sql = tables.select("orders", Priority.HIGH, 2, 4, ["offset", "body", "key"])
+        high = tables.look("orders").bounds[Priority.HIGH]
+        assert (high.low, high.stable) == (1, 5)
+        sql = tables.query("orders", Priority.HIGH, 2, 4, ["offset", "body", "key"]).rows
         assert read(server, database, sql) == [(2, b"1", "k1"), (3, b"2", "k2")]
 
 
@@ -120,3 +119,78 @@ def test_a_topic_recreated_while_it_is_read_raises_an_error(url: str) -> None:
         store.producer("orders", token="p").append(b"new", priority="middle")
         with pytest.raises(SourceChanged, match="made again while it was read"):
             list(backend.batches(planned, uuid))
+
+
+def leave_gaps(server: MariaDb, database: str, total: int, every: int) -> set[bytes]:
+    """Inserts of another program, some of them rolled back; what was committed."""
+    kept = set()
+    table = "INSERT INTO `msg_p_orders_middle` (body,token) VALUES (%s,'p')"
+    with server.connect(database) as connection, connection.cursor() as cursor:
+        for n in range(total):
+            cursor.execute("BEGIN")
+            cursor.execute(table, (b"%d" % n,))
+            cursor.execute("ROLLBACK" if n % every == 0 else "COMMIT")
+            if n % every:
+                kept.add(b"%d" % n)
+    return kept
+
+
+def rows_of(server: MariaDb, database: str, tables: TopicTables) -> set[object]:
+    bounds = tables.look("orders").bounds[Priority.MIDDLE]
+    query = tables.query("orders", Priority.MIDDLE, bounds.low, bounds.stable + 1, ["body"])
+    return {row[0] for row in read(server, database, query.rows)}
+
+
+def test_one_look_reaches_every_committed_message_behind_gaps(
+    server: MariaDb, database: str, url: str
+) -> None:
+    """Nothing else has the database open: only this look can put tombstones into the gaps."""
+    with topics.open(url) as store:
+        store.create("orders")
+    kept = leave_gaps(server, database, 200, 5)
+    with TopicTables(url) as tables:
+        assert rows_of(server, database, tables) == kept
+        assert tables.look("orders").gap == ""
+
+
+def test_an_open_transaction_below_committed_messages_is_reported(
+    server: MariaDb, database: str, url: str
+) -> None:
+    with topics.open(url) as store, TopicTables(url) as tables:
+        store.create("orders")
+        insert = "INSERT INTO `msg_p_orders_middle` (body,token) VALUES ('x','p')"
+        with server.connect(database) as slow, slow.cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute(insert)
+            store.producer("orders", token="p").append(b"behind")
+            found = tables.look("orders")
+            assert found.bounds[Priority.MIDDLE].stable == 0
+            assert "ids 1 to 1 are missing" in found.gap
+            assert "still open" in found.gap
+            cursor.execute("COMMIT")
+        found = tables.look("orders")
+        assert (found.gap, found.bounds[Priority.MIDDLE].stable) == ("", 2)
+
+
+def test_a_reader_that_may_not_write_stops_before_a_gap_and_says_so(
+    server: MariaDb, database: str, url: str
+) -> None:
+    with topics.open(url) as store:
+        store.create("orders")
+        store.producer("orders", token="p").append_many([b"0", b"1"])
+    leave_gaps(server, database, 2, 2)
+    user = f"reader_{database}"
+    with server.connect(None) as root, root.cursor() as cursor:
+        cursor.execute(f"CREATE USER {user}@'%' IDENTIFIED BY 'secret'")
+        cursor.execute(f"GRANT SELECT ON {database}.* TO {user}@'%'")
+    login = f"{user}:secret@"
+    reader = "mysql://" + login + url.rpartition("@")[2]
+    with TopicTables(reader) as tables:
+        found = tables.look("orders", patience=30.0)
+        assert found.bounds[Priority.MIDDLE].stable == 2
+        assert "this user may not fence them" in found.gap
+    with TopicTables(url) as tables:  # one that may write closes the gap for all
+        assert tables.look("orders").gap == ""
+    with TopicTables(reader) as tables:
+        found = tables.look("orders")
+        assert (found.bounds[Priority.MIDDLE].stable, found.gap) == (4, "")

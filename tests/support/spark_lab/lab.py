@@ -20,7 +20,7 @@ from headrace import topics
 from headrace.bulk.client import BulkConnection
 from headrace.client.settings import Settings
 from headrace.demo.broker import lasting_ports
-from headrace.topics.topic_tables import TopicTables
+from headrace.topics.topic_tables import Priority, TopicTables
 from headrace.wire.native.payloads import Op
 from support import brokers, mariadb
 from support.spark_lab.processes import java_of
@@ -132,10 +132,10 @@ class DatabaseServer:
     def received(self) -> list[bytes]:
         found: list[bytes] = []
         with TopicTables(self.url) as tables, self.server.connect("lab") as connection:
-            for one in tables.look("out")[1]:
+            for priority in Priority:
                 with connection.cursor() as cursor:
                     # Past the mark too: what is doubled there counts as well.
-                    cursor.execute(tables.select("out", one.priority, 0, 1 << 62, ["body"]))
+                    cursor.execute(tables.query("out", priority, 0, 1 << 62, ["body"]).rows)
                     found += [row[0] for row in cursor.fetchall()]
         return found
 

@@ -12,10 +12,15 @@ from headrace.spark.offsets import StreamOffset
 from headrace.spark.options import ReadOptions
 from headrace.spark.task_plan import TaskRange
 
+GAP_SECONDS = 15.0  # a transaction that is still open may hold ids below committed messages
+
 
 class Backend(Protocol):
-    def sources(self, time_ms: int | None = None) -> dict[str, ReadableSource]:
-        """The sources of the options by name; SparkError when one is missing."""
+    def sources(
+        self, time_ms: int | None = None, *, complete: bool = False
+    ) -> dict[str, ReadableSource]:
+        """The sources of the options by name; SparkError when one is missing. ``complete``: wait
+        until everything that is committed now can be read, or say which gap prevents it."""
 
     def batches(self, part: TaskRange, uuid: str) -> Iterator[pa.RecordBatch]:
         """The rows of a range: always the same for the same range."""

@@ -15,6 +15,7 @@ from headrace.client.errors import ConnectionClosed, HeadraceError
 from headrace.client.settings import settings_of
 from headrace.errors import StoreError
 from headrace.model.epochs import current_epoch
+from headrace.spark.backends.base import GAP_SECONDS
 from headrace.spark.errors import DataLost, SourceChanged, SparkError
 from headrace.spark.offsets import SourceOffset, StreamOffset
 from headrace.spark.options import ReadOptions
@@ -49,12 +50,13 @@ class BrokerBackend:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
-    def sources(self, time_ms: int | None = None) -> dict[str, ReadableSource]:
+    def sources(
+        self, time_ms: int | None = None, *, complete: bool = False
+    ) -> dict[str, ReadableSource]:
         options = self._options
+        wanted = [{options.kind: name} for name in options.names]
         with connect(options.url, options.patience) as connection, translated_errors():
-            found = connection.sources(
-                [{options.kind: name} for name in options.names], time_ms or 0
-            )
+            found = connection.sources(wanted, time_ms or 0, GAP_SECONDS if complete else 0.0)
         return {one.name: one for one in found}
 
     def batches(self, part: TaskRange, uuid: str) -> Iterator[pa.RecordBatch]:

@@ -48,7 +48,9 @@ class RocketMqBackend:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
-    def sources(self, time_ms: int | None = None) -> dict[str, ReadableSource]:
+    def sources(
+        self, time_ms: int | None = None, *, complete: bool = False
+    ) -> dict[str, ReadableSource]:
         def found(reader: QueueReader) -> dict[str, ReadableSource]:
             topics = self._options.names
             return {one.name: one for name in topics for one in _sources(reader, name, time_ms)}

@@ -62,6 +62,15 @@ class MySqlContext:
             raise self._gone(topic.name)
         return bounds
 
+    def complete(
+        self, session: DbConnection, topic: CatalogTopic, patience_s: float
+    ) -> tuple[dict[Priority, Bounds], str]:
+        """With everything that is committed now; the text says what keeps some of it back."""
+        bounds, gap = self._stable_ids.complete(session, topic, patience_s)
+        if len(bounds) < len(BY_URGENCY):
+            raise self._gone(topic.name)
+        return bounds, gap
+
     def run(
         self,
         topic: str,

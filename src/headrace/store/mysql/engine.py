@@ -11,6 +11,7 @@ from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.names import check_token
 from headrace.store.mysql.adopt import adopt
 from headrace.store.mysql.appends import Appends
+from headrace.store.mysql.bulk_ranges import BulkRanges
 from headrace.store.mysql.catalog import CatalogTopic
 from headrace.store.mysql.context import MySqlContext, check_batch, check_delay, check_reader
 from headrace.store.mysql.groups import group_rows, retries
@@ -54,7 +55,8 @@ class MySqlEngine:
         self._appends = Appends(context)
         self._single, self._groups = SingleReads(context), GroupReads(context)
         self._lag, self._reset = GroupLag(context), OffsetReset(context)
-        self.pins, self.queue_leases = EnginePins(context), QueueLeases(context)
+        self.bulk, self.pins = BulkRanges(context), EnginePins(context)
+        self.queue_leases = QueueLeases(context)
         self.housekeeper = Housekeeper(context)
         if self.settings.housekeeping:
             self.housekeeper.start()
@@ -109,9 +111,6 @@ class MySqlEngine:
         return self.context.run(
             topic, lambda session: self.context.readable(session, found), repeatable=True
         )
-
-    def first_ids_at(self, topic: str, time_ms: int) -> dict[Priority, int]:
-        return self._reset.first_ids_at(topic, time_ms)
 
     def _info(self, session: DbConnection, topic: CatalogTopic) -> TopicInfo:
         bounds = self.context.readable(session, topic)

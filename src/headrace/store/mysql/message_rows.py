@@ -3,7 +3,6 @@ other programs can read in SQL."""
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import zlib
 from typing import Any, Final
@@ -11,6 +10,7 @@ from typing import Any, Final
 from headrace.errors import BadTopicValue, BodyTooLarge
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.names import check_token
+from headrace.model.topics.source_address import address_text, packed_address
 from headrace.store.topics.types import Entry, StoredMessage
 
 MAX_KEY: Final = 255
@@ -38,7 +38,7 @@ def values_of(entry: Entry, queue: int, max_body: int) -> Values:
         raise BadTopicValue(f"a key of {len(entry.key)} characters is refused: at most {MAX_KEY}")
     return (
         bytes(entry.body),
-        _address(entry.source_ip),
+        None if entry.source_ip is None else packed_address(entry.source_ip),
         entry.token,
         entry.key,
         queue,
@@ -49,15 +49,6 @@ def values_of(entry: Entry, queue: int, max_body: int) -> Values:
 def queue_of(key: str, queues: int) -> int:
     """Messages of one key go to one queue."""
     return zlib.crc32(key.encode()) % queues
-
-
-def _address(text: str | None) -> bytes | None:
-    if text is None:
-        return None
-    try:
-        return ipaddress.ip_address(text).packed
-    except ValueError:
-        raise BadTopicValue(f"source_ip {text!r} is no IPv4 or IPv6 address") from None
 
 
 def _props(entry: Entry) -> bytes | None:
@@ -94,7 +85,7 @@ def message_of(row: tuple[Any, ...], priority: Priority, attempts: int) -> Store
         token=token,
         key=key,
         tags=found.get("tags"),
-        source_ip=None if address is None else str(ipaddress.ip_address(address)),
+        source_ip=None if address is None else address_text(address),
         message_id=found.get("message_id"),
         born=found.get("born"),
         properties=found.get("properties") or {},

@@ -36,7 +36,7 @@ from headrace.store.mysql import tables
 from headrace.store.mysql.catalog import CatalogTopic
 from headrace.store.mysql.message_rows import TOMBSTONE
 from headrace.store.sql.connection import DbConnection
-from headrace.store.sql.faults import Fault
+from headrace.store.sql.faults import Fault, FaultKind
 from headrace.store.sql.pool import Pool
 
 logger = logging.getLogger(__name__)
@@ -134,6 +134,47 @@ def keep(session: DbConnection, topic: str, stable: Mapping[Priority, int]) -> N
     )
 
 
+def _last_ids(session: DbConnection, topic: str) -> dict[Priority, int]:
+    """The highest id of each priority that is committed, in one snapshot."""
+    found = session.rows(
+        " UNION ALL ".join(
+            f"SELECT '{priority.label}',(SELECT MAX(id) FROM {tables.messages(topic, priority)})"
+            for priority in BY_URGENCY
+        )
+    )
+    return {priority_named(label): last or 0 for label, last in found}
+
+
+def _advance(
+    session: DbConnection, topic: CatalogTopic
+) -> tuple[dict[Priority, Bounds], dict[Priority, Hole]]:
+    """What may be read now, and the holes behind it."""
+    bounds = load(session, topic.name)
+    holes: dict[Priority, Hole] = {}
+    left = dict(bounds)
+    for _ in range(MAX_WINDOWS):
+        if not left:
+            break
+        looks = look(session, topic, left)
+        moved = {
+            priority: seen.bounds.stable
+            for priority, seen in looks.items()
+            if seen.bounds.stable > bounds[priority].stable
+        }
+        if moved:
+            try:
+                keep(session, topic.name, moved)
+            except Fault as fault:  # a reader that may only read leaves it to others
+                if not fault.is_no_permission:
+                    raise
+        for priority, seen in looks.items():
+            bounds[priority] = seen.bounds
+            if seen.hole is not None:
+                holes[priority] = seen.hole
+        left = {priority: bounds[priority] for priority, seen in looks.items() if seen.is_full}
+    return {priority: bounds[priority] for priority in BY_URGENCY if priority in bounds}, holes
+
+
 class StableIds:
     """Moves the stable ids, for as many topics as there are. May be used from any thread."""
 
@@ -142,26 +183,42 @@ class StableIds:
 
     def advance(self, session: DbConnection, topic: CatalogTopic) -> dict[Priority, Bounds]:
         """What may be read now. Holes found are left to the fencer."""
-        bounds = load(session, topic.name)
-        left = dict(bounds)
-        for _ in range(MAX_WINDOWS):
-            if not left:
-                break
-            looks = look(session, topic, left)
-            moved = {
-                priority: seen.bounds.stable
-                for priority, seen in looks.items()
-                if seen.bounds.stable > bounds[priority].stable
-            }
-            if moved:
-                keep(session, topic.name, moved)
-            for priority, seen in looks.items():
-                bounds[priority] = seen.bounds
-                # With a counter there are no dead ids: what is missing will be seen soon.
-                if seen.hole is not None and topic.append_mode == "auto":
-                    self._fencer.noticed(topic.name, priority, seen.hole)
-            left = {priority: bounds[priority] for priority, seen in looks.items() if seen.is_full}
-        return {priority: bounds[priority] for priority in BY_URGENCY if priority in bounds}
+        bounds, holes = _advance(session, topic)
+        # With a counter there are no dead ids: what is missing will be seen soon.
+        if topic.append_mode == "auto":
+            for priority, hole in holes.items():
+                self._fencer.noticed(topic.name, priority, hole)
+        return bounds
+
+    def complete(
+        self, session: DbConnection, topic: CatalogTopic, patience_s: float
+    ) -> tuple[dict[Priority, Bounds], str]:
+        """What may be read, with every message that is committed at this moment: holes below them
+        are fenced first. The text says which hole is left after ``patience_s``, and why."""
+        ends = _last_ids(session, topic.name)
+        deadline = time.monotonic() + patience_s
+        waited: set[tuple[Priority, int]] = set()
+        while True:
+            bounds, holes = _advance(session, topic)
+            behind = [one for one in bounds if bounds[one].stable < ends[one]]
+            kept = [(one, holes[one]) for one in behind if one in holes]
+            if not behind:
+                return bounds, ""
+            new = {(one, hole.last) for one, hole in kept} - waited
+            if new or (kept and topic.append_mode == "counter"):
+                self._fencer.wait()
+                waited |= new
+            why, is_final = "no transaction has taken them yet", False
+            for priority, hole in kept if topic.append_mode == "auto" else ():
+                why, is_final = self._fencer.fence(topic.name, priority, hole)
+                if is_final:
+                    break
+            if kept and (is_final or (why and time.monotonic() > deadline)):
+                priority, hole = kept[0]
+                return bounds, (
+                    f"topic '{topic.name}', priority {priority.label}: {hole} are missing, and "
+                    f"messages up to id {ends[priority]} are committed behind them: {why}"
+                )
 
 
 class Fencer:
@@ -200,6 +257,25 @@ class Fencer:
             self._changed.notify()
         if self._thread is not None:
             self._thread.join()
+
+    def wait(self) -> None:
+        """As long as a hole must have been there before it is fenced."""
+        time.sleep(max(self._grace_s, 0.005))
+
+    def fence(self, topic: str, priority: Priority, hole: Hole) -> tuple[str, bool]:
+        """Fence in this thread: why it could not be done, and whether trying again is of no use."""
+        if len(hole) > MAX_HOLE:
+            return f"more than {MAX_HOLE:,} ids are not fenced, see the log", True
+        try:
+            with self._pool.session() as session:
+                close_hole(session, topic, priority, hole)
+        except Fault as fault:
+            if fault.is_no_permission:
+                return f"this user may not fence them with tombstones: {fault}", True
+            if fault.kind is not FaultKind.AGAIN:
+                raise
+            return "the transaction that took them is still open", False
+        return "", False
 
     def _run(self) -> None:
         while (job := self._next()) is not None:
@@ -258,6 +334,9 @@ class Hole:
 
     def __len__(self) -> int:
         return self.last - self.first + 1
+
+    def __str__(self) -> str:
+        return f"ids {self.first} to {self.last}"
 
 
 def fence(hole: Hole, limit: int) -> range:

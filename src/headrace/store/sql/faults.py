@@ -34,6 +34,7 @@ _CODES: Final = {
     **dict.fromkeys((1051, 1146), FaultKind.NO_TABLE),
     1153: FaultKind.TOO_LARGE,
 }
+_NO_PERMISSION: Final = (1142, 1143)  # of a statement on a table, on a column
 
 
 class Fault(Exception):
@@ -43,6 +44,11 @@ class Fault(Exception):
         super().__init__(f"{text} (error {code})")
         self.code = code
         self.kind = _CODES.get(code, FaultKind.OTHER)
+
+    @property
+    def is_no_permission(self) -> bool:
+        """The user may not make the change, or the server accepts none."""
+        return self.code in _NO_PERMISSION or self.kind is FaultKind.READ_ONLY
 
 
 def refusal(fault: Fault, place: str, unknown: str) -> BrokerError:

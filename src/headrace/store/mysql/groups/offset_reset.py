@@ -40,7 +40,7 @@ class OffsetReset:
         def work(session: DbConnection) -> None:
             bounds = self._context.readable(session, found)
             if time_ms is not None:
-                target = _positions_at(session, topic, bounds, time_ms)
+                target = positions_at(session, topic, bounds, time_ms)
             else:
                 target = _within(positions or {}, bounds)
             group_rows.find_or_make_cursors(session, topic, reader, bounds)
@@ -51,19 +51,8 @@ class OffsetReset:
 
         self._context.run(topic, work, repeatable=True)
 
-    def first_ids_at(self, topic: str, time_ms: int) -> dict[Priority, int]:
-        """The id of the first message of each priority stored at that time or later."""
-        found = self._context.catalog.get(topic)
 
-        def work(session: DbConnection) -> dict[Priority, int]:
-            bounds = self._context.readable(session, found)
-            at = _positions_at(session, topic, bounds, time_ms)
-            return {priority: position + 1 for priority, position in at.items()}
-
-        return self._context.run(topic, work, repeatable=True)
-
-
-def _positions_at(
+def positions_at(
     session: DbConnection, topic: str, bounds: Mapping[Priority, Bounds], time_ms: int
 ) -> dict[Priority, int]:
     return {
