@@ -37,6 +37,7 @@ from headrace.rocketmq.enums import (
     SendStatus,
 )
 from headrace.rocketmq.errors import (
+    BodyError,
     BrokerError,
     ConfigurationError,
     ConnectError,
@@ -96,6 +97,7 @@ __all__ = [
     "AverageAllocateStrategy",
     "AverageByCircleAllocateStrategy",
     "BaseConsumer",
+    "BodyError",
     "BrokerError",
     "ConcurrentConsumer",
     "ConfigurationAllocateStrategy",

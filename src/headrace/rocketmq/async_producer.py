@@ -42,6 +42,10 @@ class AsyncProducer(AsyncClient, BaseProducer):
         await core.instance.remoting.post(core.address(queue), sent.command(queue))
         self.metrics.add("one_way")
 
+    async def recall(self, topic: str, handle: str) -> str:
+        """Stop the delivery of a timed message by its `recall_handle`; returns its id."""
+        return await self._running().recall(topic, handle)
+
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that can be written."""
         return list((await self._topic(self._running(), topic)).write_queues)

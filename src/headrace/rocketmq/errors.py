@@ -101,6 +101,10 @@ class SendError(RocketMQError):
         self.attempts = attempts
 
 
+class BodyError(RocketMQError):
+    """A message whose body cannot be decompressed: a library is missing, or it is damaged."""
+
+
 # -- consumers -------------------------------------------------------------------------------
 
 

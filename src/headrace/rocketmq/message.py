@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Self
 
 from headrace.errors import BrokerError, MalformedError
@@ -34,6 +35,10 @@ class Message:
     flag: int = 0
     sharding_key: str = ""
     wait_store_ok: bool = True
+    deliver_at: datetime | None = None
+    """Deliver at this time, to the millisecond; a time without a zone is local."""
+    delay: timedelta | None = None
+    """Deliver after this time, as measured by the broker."""
 
     def __post_init__(self) -> None:
         problem = send_topic_problem(self.topic)
@@ -41,6 +46,8 @@ class Message:
             raise InvalidMessageError(problem)
         if isinstance(self.body, str):
             raise InvalidMessageError("body is a text; encode it: body.encode()")
+        if not isinstance(self.body, bytes | bytearray | memoryview):
+            raise InvalidMessageError(f"body is {self.body!r}; bytes are needed")
         object.__setattr__(self, "body", bytes(self.body))
         if not self.body:
             raise InvalidMessageError("body is empty; RocketMQ takes only bodies of 1 byte or more")
@@ -50,6 +57,7 @@ class Message:
             raise InvalidMessageError(
                 f"delay_level is {self.delay_level}; allowed: 0 (none) to {_MAX_LEVEL}"
             )
+        self._check_timer()
         _check_words("keys", self.key_list)
         for name, value in (("tags", self.tags), ("sharding_key", self.sharding_key)):
             _check_text(name, value)
@@ -60,6 +68,20 @@ class Message:
             raise InvalidMessageError(
                 f"properties take {size} bytes; at most {names.PROPERTIES_MAX} are allowed"
             )
+
+    def _check_timer(self) -> None:
+        if not isinstance(self.deliver_at, datetime | None):
+            raise InvalidMessageError(f"deliver_at is {self.deliver_at!r}; a datetime is needed")
+        if not isinstance(self.delay, timedelta | None):
+            raise InvalidMessageError(f"delay is {self.delay!r}; a timedelta is needed")
+        if self.delay is not None and self.delay < timedelta(milliseconds=1):
+            raise InvalidMessageError(f"delay is {self.delay}; at least 1 ms is needed")
+        if bool(self.delay_level) + (self.deliver_at is not None) + (self.delay is not None) > 1:
+            raise InvalidMessageError("give one of delay_level, deliver_at and delay")
+
+    @property
+    def is_delayed(self) -> bool:
+        return bool(self.delay_level) or self.deliver_at is not None or self.delay is not None
 
     @property
     def key_list(self) -> tuple[str, ...]:
@@ -78,6 +100,10 @@ class Message:
                 found[name] = value
         if self.delay_level:
             found[names.DELAY] = str(self.delay_level)
+        if self.deliver_at is not None:
+            found[names.TIMER_DELIVER_MS] = str(round(self.deliver_at.timestamp() * 1000))
+        if self.delay is not None:
+            found[names.TIMER_DELAY_MS] = str(self.delay // timedelta(milliseconds=1))
         found[names.WAIT] = "true" if self.wait_store_ok else "false"
         return found
 
@@ -102,6 +128,8 @@ class MessageExt:
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
     store_size: int = 0
+    body_error: str = ""
+    """Why ``body`` is still compressed; listeners are not called with such a message."""
 
     @property
     def offset_msg_id(self) -> str:
@@ -173,7 +201,7 @@ _COMPRESSED = 1
 
 
 def messages_in(data: bytes, broker_name: str) -> Iterator[MessageExt]:
-    """One after the other; a body that cannot be inflated stays as it is."""
+    """One after the other; a body that cannot be inflated stays as it is, with `body_error`."""
     for one in take_parts(data):
         message = MessageExt(
             one[0], one[1], one[2], broker_name, one[4], one[5], one[6], one[3], one[7], one[8],
@@ -196,6 +224,5 @@ def _inflate(message: MessageExt) -> None:
     try:
         message.body = inflate(message.body, message.sys_flag)
     except BrokerError as error:
-        logger.error(
-            "message %s stays compressed, the program gets it so: %s", message.msg_id, error
-        )
+        message.body_error = f"message {message.msg_id} of {message.topic}: {error}"
+        logger.error("%s", message.body_error)

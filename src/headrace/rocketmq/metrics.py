@@ -52,6 +52,9 @@ class HealthProblems:
         with self._lock:
             return self._texts.pop(subject, None) is not None
 
+    def __contains__(self, subject: str) -> bool:
+        return subject in self._texts
+
     def texts(self) -> tuple[str, ...]:
         with self._lock:
             return tuple(self._texts[subject] for subject in sorted(self._texts))

@@ -115,6 +115,12 @@ class Producer(BlockingClient, BaseProducer):
         connection.post(sent.command(chosen))
         self.metrics.add("one_way")
 
+    def recall(self, topic: str, handle: str) -> str:
+        """Stop the delivery of a timed message by its `recall_handle`; returns its id."""
+        core = self._running()
+        assert self._thread is not None
+        return self._thread.run(core.recall(topic, handle))
+
     def queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that can be written."""
         return list(self._topic(self._running(), topic).write_queues)

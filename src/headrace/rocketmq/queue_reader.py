@@ -6,9 +6,11 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from itertools import takewhile
 from typing import Self
 
 from headrace.rocketmq.errors import (
+    BodyError,
     BrokerError,
     MessagesGoneError,
     RequestTimeoutError,
@@ -119,7 +121,7 @@ class QueueReader:
         return low
 
     def _at(self, queue: MessageQueue, offset: int, end: int) -> MessageExt | None:
-        batch = next(self.read(queue, offset, end, pull_size=1), None)
+        batch = next(self._pull(queue, offset, end, 1), None)
         return batch[0] if batch else None
 
     # -- messages ----------------------------------------------------------------------------
@@ -129,8 +131,19 @@ class QueueReader:
     ) -> Iterator[list[MessageExt]]:
         """The messages from ``start`` to ``end`` - 1, whose end has to be there already.
 
-        MessagesGoneError when the broker keeps them no more.
+        MessagesGoneError when the broker keeps them no more, BodyError for a body that cannot be
+        decompressed.
         """
+        for batch in self._pull(queue, start, end, pull_size):
+            good = list(takewhile(lambda one: not one.body_error, batch))
+            if good:
+                yield good
+            if len(good) < len(batch):
+                raise BodyError(batch[len(good)].body_error)
+
+    def _pull(
+        self, queue: MessageQueue, start: int, end: int, pull_size: int
+    ) -> Iterator[list[MessageExt]]:
         self._life.check_running()
         at, deadline = start, time.monotonic() + self._seconds
         ahead: Future[Command] | None = None

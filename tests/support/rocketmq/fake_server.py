@@ -71,6 +71,7 @@ class Fake:
         self.seen: list[Command] = []
         self.answers: list[Command] = []
         self.peers: list[Peer] = []
+        self._kept: set[asyncio.Task[None]] = set()
         self._arrived = asyncio.Event()
         self._loop = asyncio.new_event_loop()
         self._server: asyncio.Server | None = None
@@ -115,6 +116,11 @@ class Fake:
                 self.store(topic, queue, body, properties)
 
         self.call(work())
+
+    def keep(self, task: asyncio.Task[None]) -> None:
+        """Something an answer does later; the loop itself would forget it."""
+        self._kept.add(task)
+        task.add_done_callback(self._kept.discard)
 
     def everybody(self, action: Callable[[Peer], None]) -> None:
         async def work() -> None:

@@ -211,3 +211,14 @@ def test_metrics_count() -> None:
     producer = ProducerMetrics()
     producer.sent(4.0)
     assert producer.to_dict()["sent"] == 1
+
+
+@pytest.mark.parametrize("body", [5, 0, True, None, [1, 2], "text", 5.5])
+def test_a_body_is_bytes_and_nothing_that_bytes_would_take(body: object) -> None:
+    with pytest.raises(InvalidMessageError, match="body"):
+        Message("t", body)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("body", [b"x", bytearray(b"x"), memoryview(b"x")])
+def test_a_body_may_be_any_buffer(body: bytes) -> None:
+    assert Message("t", body).body == b"x"

@@ -58,6 +58,8 @@ class ConsumerRequests:
             core.instance.handlers[code] = _without_connection(handler)
 
     async def _members_changed(self, command: Command) -> None:
+        """Another member may take our queues: it is to begin where we are."""
+        await self._core.persist()
         self._core.rebalance_soon()
 
     async def _reset(self, command: Command) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headrace.rocketmq.consuming.listeners import ConsumeContext, ListenerAdapter, ListenerResult
@@ -22,6 +23,17 @@ logger = logging.getLogger(__name__)
 _LOCAL_RETRY = 5.0
 _LATE_LEVEL = 3
 _SWEEP = 60.0
+
+
+def batches(messages: list[MessageExt], size: int) -> Iterator[list[MessageExt]]:
+    """What listeners get at a time; a message that cannot be read fails alone."""
+    start = 0
+    while start < len(messages):
+        batch = messages[start : start + size]
+        bad = next((place for place, one in enumerate(batch) if one.body_error), len(batch))
+        batch = batch[: max(bad, 1)]
+        yield batch
+        start += len(batch)
 
 
 class ConcurrentService:
@@ -43,9 +55,8 @@ class ConcurrentService:
         self._core.instance.spawn(self._sweep())
 
     def arrived(self, a: Assignment, messages: list[MessageExt]) -> None:
-        size = self._core.config.consume_message_batch_max_size
-        for start in range(0, len(messages), size):
-            self._submit(a, messages[start : start + size])
+        for batch in batches(messages, self._core.config.consume_message_batch_max_size):
+            self._submit(a, batch)
 
     async def took(self, assignments: list[Assignment]) -> list[Assignment]:
         """Queues that were gained; here all of them can be used at once."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.rocketmq.enums import ConsumeResult
-from headrace.rocketmq.errors import ListenerError
+from headrace.rocketmq.errors import BodyError, ListenerError
 from headrace.rocketmq.message import MessageExt
 from headrace.wire.remoting.message_queue import MessageQueue
 
@@ -103,16 +103,20 @@ class ListenerAdapter:
         return self.check_result(found, messages)
 
     def _invoke(self, messages: list[MessageExt], context: ConsumeContext) -> object:
+        for message in messages:
+            if message.body_error:
+                raise BodyError(message.body_error)
         if self._arity == 1:
             return self.call(messages)
         return self.call(messages, context)
 
     def _failed(self, error: BaseException, messages: list[MessageExt]) -> ListenerResult:
         logger.error(
-            "listener %s failed on message %s of %s; it is tried again",
+            "listener %s failed on message %s of %s (try %s)",
             self.name,
             messages[0].msg_id if messages else "?",
             messages[0].topic if messages else "?",
+            messages[0].reconsume_times + 1 if messages else "?",
             exc_info=error,
         )
         return ListenerResult(ConsumeResult.RECONSUME_LATER, error)
@@ -131,7 +135,7 @@ class ListenerAdapter:
         error = ListenerError(
             f"listener {self.name} returned {found!r}, which says nothing about message "
             f"{messages[0].msg_id if messages else '?'}; return one of {names}. "
-            "The message counts as failed and is tried again"
+            "The message counts as failed"
         )
         logger.error("%s", error)
         return ListenerResult(ConsumeResult.RECONSUME_LATER, error, is_wrong=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import BrokerError as CodecError
 from headrace.rocketmq.config import clamp_suspension
+from headrace.rocketmq.consuming.concurrent import batches
 from headrace.rocketmq.consuming.listeners import ConsumeContext, ListenerAdapter, ListenerResult
 from headrace.rocketmq.consuming.process_queue import Assignment
 from headrace.rocketmq.consuming.retry_topics import DEAD_LETTER, RetrySender
@@ -198,6 +199,10 @@ class OrderlyService:
                 await asyncio.sleep(_LOCK_PAUSE)
                 continue
             messages = a.cached.take(core.config.consume_message_batch_max_size)
+            if len(messages) > 1:
+                first = next(batches(messages, len(messages)))
+                a.cached.give_back(messages[len(first) :])
+                messages = first
             if not messages:
                 a.arrived.clear()
                 continue

@@ -217,6 +217,8 @@ class Assignment:
         self.end_offset = -1
         """What the next message of the queue will get, as of the last pull."""
         self.broker_id = 0
+        self.is_new = False
+        """The group had no stored offset."""
         self.is_busy = False
         """Orderly: a listener is at work."""
         self.is_leaving = False

@@ -14,9 +14,10 @@ from headrace.rocketmq.consuming.allocation import AllocateStrategy
 from headrace.rocketmq.consuming.process_queue import Assignment
 from headrace.rocketmq.consuming.puller import Puller
 from headrace.rocketmq.consuming.start_position import ConsumeFromWhereManager
-from headrace.rocketmq.enums import ReadOffsetType
+from headrace.rocketmq.enums import ConsumeFromWhere, ReadOffsetType
 from headrace.rocketmq.errors import OffsetStoreError, RocketMQError
 from headrace.wire.remoting.message_queue import MessageQueue
+from headrace.wire.remoting.names import is_retry_topic
 
 if TYPE_CHECKING:
     from headrace.rocketmq.consuming.consumer_core import ConsumerCore
@@ -62,6 +63,7 @@ logger = logging.getLogger(__name__)
 
 _SOON = 1.0  # seconds until another rebalance when one was not complete
 _SWARM = 0.05  # notifications come in swarms
+_HANDOVER = 0.2  # seconds in which members store the offsets of queues that another takes
 
 
 class Rebalancer:
@@ -76,6 +78,8 @@ class Rebalancer:
         self._start_position = start_position
         self._strategy = core.config.strategy
         self._owned: dict[MessageQueue, Assignment] = {}
+        self._has_others = False
+        self._has_waited = False
 
     def owned(self) -> list[Assignment]:
         return list(self._owned.values())
@@ -117,6 +121,7 @@ class Rebalancer:
             return True
         async with self.lock:
             self._core.metrics.add("rebalances")
+            self._has_waited = False
             topics = self._core.members.topics()
             complete = True
             if self._core.members.missing_routes():
@@ -138,12 +143,14 @@ class Rebalancer:
             return True  # missing_routes() has seen to it
         wanted: list[MessageQueue] | None = list(known.read_queues)
         if not self._config.is_broadcasting:
+            members = await self._core.members.of_topic(topic)
+            self._has_others = len(members or ()) > 1
             wanted = share_of(
                 self._strategy,
                 self._config.consumer_group,
                 self._core.instance.client_id,
                 known.read_queues,
-                await self._core.members.of_topic(topic),
+                members,
             )
         if wanted is None:
             return False
@@ -170,13 +177,20 @@ class Rebalancer:
     async def _take(self, queues: list[MessageQueue]) -> bool:
         """Lock (orderly), find the offset, begin to pull."""
         fresh = [Assignment(queue, -1, self._core.store) for queue in queues]
+        await self._await_handover()
         mine = await self._core.service.took(fresh)
         begun = await asyncio.gather(*(self._begin(a) for a in mine))
         return len(mine) == len(queues) and all(begun)
 
+    async def _await_handover(self) -> None:
+        """Once in a rebalance. Orderly members release locks after they have stored offsets."""
+        if self._has_others and not self._has_waited and not self._core.is_orderly:
+            self._has_waited = True
+            await asyncio.sleep(_HANDOVER)
+
     async def _begin(self, a: Assignment) -> bool:
         try:
-            a.next_offset = await asyncio.to_thread(self._start_offset, a.queue)
+            a.next_offset = await asyncio.to_thread(self._start_offset, a)
         except (RocketMQError, CodecError, OSError) as error:
             self._core.instance.problems.set(
                 f"begin {a.queue}", f"{a.queue} cannot be begun: {error}"
@@ -191,8 +205,13 @@ class Rebalancer:
         a.tasks.insert(0, self._core.instance.spawn(Puller(self._core, a).run()))
         return True
 
-    def _start_offset(self, queue: MessageQueue) -> int:
-        """In a thread. What is stored counts; memory may be from an earlier ownership."""
+    def _start_offset(self, a: Assignment) -> int:
+        """In a thread. What is stored counts; memory may be from an earlier ownership.
+
+        The oldest offset is taken for 0, and the broker corrects it: asking for it would need a
+        permission that consumers rarely have. Of failed messages none may be skipped.
+        """
+        queue, where = a.queue, self._config.consume_from_where
         kind = ReadOffsetType.READ_FROM_STORE
         if self._config.is_broadcasting:
             kind = ReadOffsetType.MEMORY_FIRST_THEN_STORE
@@ -201,9 +220,10 @@ class Rebalancer:
         offset = self._core.store.read_offset(queue, kind)
         if offset >= 0:
             return offset
-        return self._start_position.get_consume_offset(
-            queue, self._config.consume_from_where, self._config.start_timestamp
-        )
+        a.is_new = True
+        if where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET or is_retry_topic(queue.topic):
+            return 0
+        return self._start_position.get_consume_offset(queue, where, self._config.start_timestamp)
 
     async def _release(self, a: Assignment, *, store: bool = True) -> bool:
         """False when a listener is still at work in an orderly queue."""
@@ -244,7 +264,8 @@ class Rebalancer:
 
     async def offset_moved(self, a: Assignment, offset: int) -> None:
         """The offset we asked for does not exist (any more): go on where the broker says."""
-        logger.warning("%s has no offset %s; it goes on at %s", a.queue, a.next_offset, offset)
+        level = logging.INFO if a.is_new and not a.next_offset else logging.WARNING
+        logger.log(level, "%s has no offset %s; it goes on at %s", a.queue, a.next_offset, offset)
         await self.reset(a, offset)
 
     async def reset(self, a: Assignment, offset: int) -> None:

@@ -256,6 +256,12 @@ class ClientInstance:
 
     # -- brokers -----------------------------------------------------------------------------
 
+    def brokers_answer(self, topic: str) -> bool:
+        """Whether a broker of the topic's last known route answers heartbeats."""
+        known = self.routes.get(topic)
+        masters = [one.master for one in known.route.brokers] if known is not None else []
+        return any(one and f"broker {one}" not in self.problems for one in masters)
+
     async def ask(self, address: str, command: Command, seconds: float | None = None) -> Command:
         """The answer; BrokerError unless it says success."""
         answer = await self.remoting.ask(address, command, seconds or self.timeout)

@@ -16,7 +16,7 @@ from headrace.rocketmq.errors import (
 from headrace.rocketmq.net.client_instance import ClientInstance
 from headrace.rocketmq.net.connection_pool import ResponseWaiter
 from headrace.rocketmq.offsets.offset_store import NOT_FOUND, OffsetEntry, TableOffsetStore
-from headrace.wire.remoting.codes import ResponseCode
+from headrace.wire.remoting.codes import RequestCode, ResponseCode
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.fields import Header
 from headrace.wire.remoting.headers.offsets import (
@@ -27,7 +27,9 @@ from headrace.wire.remoting.headers.offsets import (
     SearchOffset,
     UpdateConsumerOffset,
 )
+from headrace.wire.remoting.headers.route import take_topic_list
 from headrace.wire.remoting.message_queue import MessageQueue
+from headrace.wire.remoting.names import is_retry_topic
 
 logger = logging.getLogger(__name__)
 
@@ -157,13 +159,25 @@ class BrokerOffsets:
         return self._offset(queue, SearchOffset(queue.topic, queue.queue_id, timestamp))
 
     def query_offset(self, queue: MessageQueue) -> int:
-        header = QueryConsumerOffset(self._group, queue.topic, queue.queue_id)
+        header = QueryConsumerOffset(
+            self._group, queue.topic, queue.queue_id, set_zero_if_not_found=False
+        )
         try:
-            return self._offset(queue, header)
+            offset = self._offset(queue, header)
         except BrokerError as error:
             if error.code != ResponseCode.QUERY_NOT_FOUND:
                 raise
             return NOT_FOUND
+        return offset if offset or self._has_offsets(queue) else NOT_FOUND
+
+    def _has_offsets(self, queue: MessageQueue) -> bool:
+        """Brokers of 4.9 answer 0 for a group without offsets while a topic is young."""
+        if is_retry_topic(queue.topic):
+            return True
+        command = Command(RequestCode.QUERY_TOPICS_BY_CONSUMER, {"group": self._group})
+        remoting = self._instance.remoting
+        answer = remoting.ask_blocking(self._address(queue), command, self._seconds)
+        return answer.code != ResponseCode.SUCCESS or queue.topic in take_topic_list(answer.body)
 
     def commit_offsets(self, entries: Sequence[OffsetEntry]) -> list[OffsetEntry]:
         """All are sent before the first answer is waited for."""

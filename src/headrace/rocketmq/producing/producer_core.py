@@ -20,11 +20,13 @@ from headrace.rocketmq.producing.send import BrokerFaults, Chooser, SendAttempts
 from headrace.rocketmq.producing.send_requests import (
     EncodedSend,
     SendResult,
+    broker_of_handle,
     encode_batch,
     encode_message,
 )
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.groups import Heartbeat
+from headrace.wire.remoting.headers.send import RecallMessage
 from headrace.wire.remoting.message_queue import MessageQueue
 from headrace.wire.remoting.names import CLIENT_INNER_PRODUCER
 
@@ -90,8 +92,15 @@ class ProducerCore:
         return known if known is not None and known.write_queues else None
 
     async def find_topic(self, topic: str) -> KnownTopic:
-        """Ask the name server; a topic that does not exist is sent like its template."""
+        """Ask the name server; a topic that does not exist is sent like its template.
+
+        A restarted name server knows no route until brokers register again: the last known route
+        is used as long as its brokers answer.
+        """
         route = await self.instance.fetch_route(topic)
+        known = self.topic_now(topic)
+        if route is None and known is not None and self.instance.brokers_answer(topic):
+            return known
         if route is None and topic != self.config.create_topic_key:
             route = await self.instance.fetch_route(self.config.create_topic_key)
             if route is not None:
@@ -166,6 +175,15 @@ class ProducerCore:
                 f"no address of the master of broker {queue.broker_name!r} is known; is it running?"
             )
         return found
+
+    async def recall(self, topic: str, handle: str) -> str:
+        """Stop the delivery of a timed message; its id. BrokerError when it is too late."""
+        broker = broker_of_handle(handle)
+        await self.find_topic(topic)
+        address = self.address(MessageQueue(topic, broker, 0))
+        header = RecallMessage(self.config.producer_group, topic, handle, broker)
+        answer = await self.instance.ask(address, Command(header.CODE, header.ext()))
+        return answer.ext.get("msgId", "")
 
     async def send(self, attempts: SendAttempts) -> SendResult:
         """On the loop: send until it succeeds or cannot succeed."""

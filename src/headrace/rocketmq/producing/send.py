@@ -7,7 +7,14 @@ from threading import Lock
 
 from headrace.model.selectors import tag_code
 from headrace.rocketmq.enums import SendStatus
-from headrace.rocketmq.errors import BrokerError, RemotingError, RocketMQError, SendError
+from headrace.rocketmq.errors import (
+    BrokerError,
+    ConnectError,
+    RemotingError,
+    RocketMQError,
+    SendError,
+    TopicNotFoundError,
+)
 from headrace.rocketmq.producing.send_requests import EncodedSend, SendResult, result_of
 from headrace.wire.remoting.codes import ResponseCode
 from headrace.wire.remoting.command import Command
@@ -67,13 +74,14 @@ class BrokerFaults:
         return turn[0]
 
 
-# Another attempt, with another broker if there is one, may help.
+# Another attempt, with another broker if there is one, may help. NO_PERMISSION only when a broker
+# takes no messages at all: a missing permission of the user is missing everywhere.
+_NOT_WRITABLE = "sending message is forbidden"
 RETRIED = frozenset(
     {
         ResponseCode.SYSTEM_ERROR,
         ResponseCode.SYSTEM_BUSY,
         ResponseCode.SERVICE_NOT_AVAILABLE,
-        ResponseCode.NO_PERMISSION,
         ResponseCode.TOPIC_NOT_EXIST,
         ResponseCode.NO_BUYER_ID,
         ResponseCode.NOT_IN_CURRENT_UNIT,
@@ -85,6 +93,13 @@ RETRIED = frozenset(
 def queue_by_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
     """The queue of a key: the same as Java's hash selector chooses."""
     return queues[abs(tag_code(key)) % len(queues)]
+
+
+def _may_be_stored(error: RocketMQError) -> bool:
+    """A refusal is certain, and so is a request that was never sent."""
+    if isinstance(error, BrokerError):
+        return error.code == ResponseCode.SYSTEM_ERROR
+    return not isinstance(error, ConnectError | TopicNotFoundError)
 
 
 class SendAttempts:
@@ -116,6 +131,7 @@ class SendAttempts:
         self._tried: set[str] = set()
         self._attempts: list[str] = []
         self._cause: RocketMQError | None = None
+        self._is_unknown = False
         self._began = 0.0
         self._queue: MessageQueue | None = None
 
@@ -136,21 +152,25 @@ class SendAttempts:
 
     def _may_retry(self) -> bool:
         cause = self._cause
-        return not isinstance(cause, BrokerError) or cause.code in RETRIED
+        if not isinstance(cause, BrokerError) or cause.code in RETRIED:
+            return True
+        return cause.code == ResponseCode.NO_PERMISSION and _NOT_WRITABLE in cause.text
 
     def _give_up(self, left: float) -> None:
         if self.count == 1 and self._cause is not None:
             raise self._cause
         reason = "its timeout is over" if left <= 0 else f"{self.count} attempts have failed"
+        stored = "may have been stored nevertheless" if self._is_unknown else "was not stored"
         raise SendError(
-            f"the message to {self.message.topic!r} was not confirmed, {reason}; it may have been "
-            f"stored nevertheless (its id is {self.message.msg_id})",
+            f"the message to {self.message.topic!r} was not confirmed, {reason}; it {stored} "
+            f"(its id is {self.message.msg_id})",
             tuple(self._attempts),
         ) from self._cause
 
     def failed(self, error: RocketMQError, now: float) -> None:
         assert self._queue is not None
         self._cause = error
+        self._is_unknown |= _may_be_stored(error)
         self._attempts.append(f"{self._queue.broker_name}:{self._queue.queue_id}: {error}")
         self._tried = {self._queue.broker_name}
         if isinstance(error, RemotingError | BrokerError):

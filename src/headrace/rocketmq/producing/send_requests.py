@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,6 +41,8 @@ class SendResult:
     offset_msg_id: str = ""
     """The id the broker gave."""
     transaction_id: str = ""
+    recall_handle: str = ""
+    """For `recall()`, when the message has `deliver_at` or `delay`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,8 @@ def encode_message(
     properties[names.UNIQ_KEY] = unique
     if transaction:
         flags |= int(SysFlag.TRANSACTION_PREPARED)
-        properties.pop(names.DELAY, None)
+        if message.is_delayed:
+            raise InvalidMessageError("a transactional message cannot be delayed")
         properties[names.TRANSACTION_PREPARED] = "true"
         properties[names.PRODUCER_GROUP] = config.producer_group
     ext = _ext(config, message.topic, flags, message.flag, properties)
@@ -122,7 +126,7 @@ def _check_batch(messages: Sequence[Message]) -> None:
     for message in messages:
         if message.topic != first.topic or message.wait_store_ok != first.wait_store_ok:
             raise InvalidMessageError("messages of a batch have one topic and one wait_store_ok")
-        if message.delay_level:
+        if message.is_delayed:
             raise InvalidMessageError("messages of a batch cannot be delayed; send them singly")
         if is_retry_topic(message.topic):
             raise InvalidMessageError("retry topics take no batches")
@@ -168,4 +172,16 @@ def result_of(sent: EncodedSend, queue: MessageQueue, answer: Command, address: 
         found.queue_offset,
         found.msg_id,
         found.transaction_id or sent.msg_id,
+        found.recall_handle or "",
     )
+
+
+def broker_of_handle(handle: str) -> str:
+    """The broker that keeps a timed message; its name is in the handle."""
+    try:
+        version, _, broker, *_ = base64.urlsafe_b64decode(handle).decode().split(" ")
+    except (ValueError, TypeError):
+        version, broker = "", ""
+    if version != "v1":
+        raise InvalidMessageError(f"{handle!r} is not the recall_handle of a SendResult")
+    return broker

@@ -76,6 +76,6 @@ def _library(module: str, name: str, package: str) -> Any:  # noqa: ANN401 - it 
         return import_module(module)
     except ImportError:
         raise Unsupported(
-            f"a body is compressed with {name}, which cannot be read without a library; "
-            f"`pip install {package}`, or let producers use zlib"
+            f"the body is compressed with {name}, and {package} is not installed; "
+            "pip install 'headrace[rocketmq]', or let producers use zlib"
         ) from None

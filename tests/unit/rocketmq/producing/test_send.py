@@ -164,12 +164,13 @@ def test_large_bodies_are_compressed() -> None:
     assert take_send(small.code, small.ext).sys_flag == 0
 
 
-def test_half_messages_are_marked_and_not_delayed() -> None:
-    half = encode_message(CONFIG, Message("T", b"x", delay_level=3), "ID", transaction=True)
+def test_half_messages_are_marked_and_cannot_be_delayed() -> None:
+    with pytest.raises(InvalidMessageError, match="cannot be delayed"):
+        encode_message(CONFIG, Message("T", b"x", delay_level=3), "ID", transaction=True)
+    half = encode_message(CONFIG, Message("T", b"x"), "ID", transaction=True)
     properties, command = sent(half)
     assert properties["TRAN_MSG"] == "true"
     assert properties["PGROUP"] == "pg"
-    assert "DELAY" not in properties
     assert take_send(command.code, command.ext).sys_flag == 4
 
 

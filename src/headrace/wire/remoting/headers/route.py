@@ -185,3 +185,8 @@ class ClusterInfo:
 def topic_list_body(topics: Iterable[str], broker_addr: str | None = None) -> bytes:
     """The answer to every question for a list of topics."""
     return json_bytes({"brokerAddr": broker_addr, "topicList": list(topics)})
+
+
+def take_topic_list(body: bytes) -> list[str]:
+    """The names in such an answer."""
+    return [text("topic", one) for one in items("topicList", body_map(body).get("topicList") or [])]

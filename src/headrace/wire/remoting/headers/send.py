@@ -94,6 +94,15 @@ class SendBack(Header, code=RequestCode.CONSUMER_SEND_MSG_BACK):
     broker_name: str | None = named("bname", None)
 
 
+class RecallMessage(Header, code=RequestCode.RECALL_MESSAGE):
+    """Do not deliver a timed message. The answer has its ``msg_id``."""
+
+    producer_group: str
+    topic: str
+    recall_handle: str
+    broker_name: str | None = named("bname", None)
+
+
 class PushReply(Header, code=RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT):
     """A reply on its way to the client that asked."""
 
