@@ -238,6 +238,10 @@ ADVICE = {
         "a message for a topic that is larger than its engine takes",
         "keep large things elsewhere and send where they are",
     ),
+    "MessageIllegal": (
+        "a RocketMQ message with properties that cannot be kept, or an invalid delay",
+        "the text says which",
+    ),
     "TopicConflict": (
         "the topic is there with other settings",
         "use those it has, or delete it first",

@@ -17,6 +17,7 @@ from headrace.errors import ConfigError
 
 ENV_PREFIX = "HEADRACE_"
 KIB, MIB = 1024, 1024 * 1024
+ROCKETMQ_BODY_MAX = 16 * MIB - 128 * KIB  # clients read frames of 16 MiB
 
 T = TypeVar("T")
 
@@ -193,6 +194,18 @@ _SECONDS = OptionType("a number of seconds above 0", _read_seconds, "SECONDS", "
 _SIZE = OptionType(
     'a number of bytes, or a size such as "50MB" or "16MiB"', parse_size, "SIZE", format_size
 )
+
+
+def _size_up_to(largest: int) -> OptionType:
+    def read(value: object) -> int:
+        size = parse_size(value)
+        if not 1 <= size <= largest:
+            raise ValueError(value)
+        return size
+
+    return OptionType(f"a size up to {format_size(largest)}", read, "SIZE", format_size)
+
+
 _AMOUNT = OptionType(
     'a size such as "512MiB", or a share of the memory such as "40%"', _read_amount, "AMOUNT"
 )
@@ -382,6 +395,16 @@ class Config:
         "Limits",
         "Largest body of an HTTP request; only definitions and publishes may exceed 1 MiB.",
         _SIZE,
+    )
+    rocketmq_max_message_size: int = _option(
+        4 * MIB,
+        "Limits",
+        "Largest body of a message from a RocketMQ client; at most 16 MiB less 128 KiB, because "
+        "clients cannot read larger frames.",
+        _size_up_to(ROCKETMQ_BODY_MAX),
+    )
+    rocketmq_pull_limit: int = _option(
+        32, "Limits", "Most messages that one pull of a RocketMQ client gets.", _whole(1, 1024)
     )
     auto_create_topics: bool = _option(
         True,

@@ -156,6 +156,10 @@ class BodyTooLarge(PreconditionFailed):
     """A message above the limit of the engine; refused before anything was sent."""
 
 
+class MessageIllegal(PreconditionFailed):
+    """A message whose properties cannot be kept, or contradict each other; it was not stored."""
+
+
 class TopicConflict(PreconditionFailed):
     """The topic is there already, with other settings."""
 

@@ -264,7 +264,7 @@ def test_a_delayed_message_comes_when_its_time_has_come() -> None:
 
 
 def test_delayed_messages_of_one_level_come_once_each_and_in_order() -> None:
-    with run_broker(clock="virtual", sync=False) as broker:
+    with run_broker(clock="virtual", sync=False, rocketmq_pull_limit=50) as broker:
         server = Ours(broker)
         topic = new_topic(server)
         with Link(server.broker_address) as link:
@@ -447,15 +447,6 @@ def test_a_wrong_request_is_answered_with_its_code(
     link: Link, header: SendMessage | GetMaxOffset | PullMessage, code: ResponseCode
 ) -> None:
     assert link.ask(header).code == code
-
-
-def test_publishers_cannot_set_headers_of_the_broker(link: Link, topic: str) -> None:
-    send(link, topic, b"x", **{"$rocketmq.reconsume": "7", "$rocketmq.lane": "HIGH", "mine": "1"})
-    message = only(link, topic)
-
-    assert message.reconsume_times == 0
-    assert message.properties["mine"] == "1"
-    assert not any(name.startswith("$") for name in message.properties)
 
 
 def test_a_queue_that_is_not_there_is_refused(link: Link, topic: str) -> None:

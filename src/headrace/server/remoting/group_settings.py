@@ -75,8 +75,10 @@ def _update(state: RemotingState, session: Session, request: Command) -> None:
 
 
 def check_known(state: RemotingState, name: str) -> None:
-    """NoSuchGroup unless the group has members, settings or offsets."""
-    if name in state.members.groups or state.group_settings.find(name) is not None:
+    """NoSuchGroup unless the group has members, settings or offsets, or has pulled."""
+    if name in state.members.groups or name in state.pull_offsets:
+        return
+    if state.group_settings.find(name) is not None:
         return
     if not any(name in topic.assigned.groups() for topic in state.topics.by_name.values()):
         raise NoSuchGroup(f"group '{name:.120}' does not exist: no members, settings or offsets")
@@ -109,6 +111,7 @@ def _delete(state: RemotingState, session: Session, request: Command) -> None:
     if name in state.members.groups:
         raise PreconditionFailed(f"group '{name:.120}' has members; stop them first")
     found = state.group_settings.clear(name)
+    state.pull_offsets.forget(name)
     for topic in state.topics.by_name.values():
         if header.clean_offset and name in topic.assigned.groups():
             topic.assigned.forget(name)

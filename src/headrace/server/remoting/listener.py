@@ -137,7 +137,6 @@ class TlsSniffer:
 logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
-FRAME_SPARE = 1 << 20  # room for a header beside the largest body
 
 
 class RemotingListener:
@@ -187,8 +186,8 @@ class RemotingListener:
             port=broker_port,
             advertise_host=config.advertise_host,
             auto_create=config.auto_create_topics,
-            max_message=config.max_message_size,
-            frame_max=config.max_message_size + FRAME_SPARE,
+            max_message=min(config.rocketmq_max_message_size, config.max_message_size),
+            pull_limit=config.rocketmq_pull_limit,
         )
         requests = RequestHandlers(self._broker, settings)
         requests.state.start()

@@ -63,7 +63,6 @@ INT32 = range(-(1 << 31), 1 << 31)
 _INT64 = range(-(1 << 63), 1 << 63)
 _PORTS = range(1 << 16)
 REAL_PRIORITY = OWN + "lane"  # of a message in a hidden topic, unless it is the middle one
-_SEPARATORS = frozenset({NAME_END, VALUE_END})
 _NOT_SHOWN = frozenset({_FLAG, _SYS_FLAG, _PORT, _TIMES, _PREPARED, AMQP_RAW})
 
 
@@ -206,7 +205,7 @@ def _writable(properties: Mapping[str, str]) -> bytes:
     room = names.PROPERTIES_MAX
     for name, value in properties.items():
         size = len(name.encode()) + len(value.encode()) + 2
-        if size <= room and name and not _SEPARATORS.intersection(name + value):
+        if size <= room and name and NAME_END not in name and VALUE_END not in name + value:
             kept[name] = value
             room -= size
     return properties_bytes(kept)

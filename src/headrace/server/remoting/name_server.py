@@ -47,7 +47,9 @@ def queue_data(state: RemotingState, name: str) -> QueueData:
     topic = state.topics.find(name)
     if topic is not None:
         return QueueData(broker, read_queues(topic), topic.queues)
-    if name == names.TEMPLATE_TOPIC and state.settings.auto_create:
+    # Programs create topics by the route of the template, the cluster or the broker.
+    named_after = (state.settings.cluster, broker)
+    if name in named_after or (name == names.TEMPLATE_TOPIC and state.settings.auto_create):
         perm = int(READ_WRITE | Perm.INHERIT)
         return QueueData(broker, TEMPLATE_QUEUES, TEMPLATE_QUEUES, perm)
     if name == names.reply_topic(state.settings.cluster):  # nothing is kept there

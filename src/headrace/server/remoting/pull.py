@@ -18,6 +18,7 @@ from headrace.server.remoting.message_mapping import (
     take_record,
 )
 from headrace.server.remoting.offsets import store_offset
+from headrace.server.remoting.session import RESPONSE_MAX
 from headrace.server.remoting.statistics import GOT
 from headrace.store.topics.entry import tags_of
 from headrace.store.topics.reads import LoadedEntries
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MAX_MESSAGES = 1024  # in one response
 MAX_BYTES = 1 << 20  # unless a single message has more
 SCAN_MESSAGES = 8192  # scanned for one response when a selector matches few
 MAX_SUSPEND_MS = 60_000
@@ -127,8 +127,10 @@ def _read(
         return _ahead(session, header, topic, track)
     if not first <= header.queue_offset < end:
         return _outside(header.queue_offset, first, end)
-    pieces, following = _collect(session, topic, track, header, selector, end)
+    wanted = min(max(header.max_msg_nums, 1), state.settings.pull_limit)
+    pieces, following = _collect(session, topic, track, header, selector, end, wanted)
     result = PullResult(0, following, first, end)
+    state.pull_offsets.set(header.consumer_group, topic.name, header.queue_id, following)
     if pieces:
         state.delivered_total += len(pieces)
         state.count(GOT, f"{topic.name}@{header.consumer_group}", len(pieces))
@@ -176,13 +178,13 @@ def _collect(
     header: PullMessage,
     selector: Selector,
     end: int,
+    wanted: int,
 ) -> tuple[list[bytes], int]:
     """Messages that match, and the offset behind the last one scanned."""
     number = topic.number_of(track)
     assert number is not None, "there are messages in it"
     host = host_bytes(session.store_host)
     name, queue_id = topic.name.encode(), queue_id_of(topic, track)
-    wanted = min(max(header.max_msg_nums, 1), MAX_MESSAGES)
     room = min(header.max_msg_bytes or MAX_BYTES, MAX_BYTES)
     everything = isinstance(selector, TagSelector) and not selector.tags
     scan = wanted if everything else SCAN_MESSAGES
@@ -205,11 +207,26 @@ def _collect(
                 host,
             )
             room -= len(piece)
+            if room < 0:  # a message that is too large for the others comes alone
+                if pieces:
+                    return pieces, offset
+                if len(piece) > RESPONSE_MAX:
+                    _log_unreadable(topic, queue_id, offset, len(piece))
+                    continue
             pieces.append(piece)
-            if len(pieces) >= wanted or room <= 0:
+            if len(pieces) >= wanted:
                 return pieces, at
         at = max(at, following)
     return pieces, at
+
+
+def _log_unreadable(topic: LogTopic, queue_id: int, offset: int, size: int) -> None:
+    """Another protocol wrote it. One frame of that size would end the client's connection."""
+    logger.warning(
+        "queue %d of topic '%s': the message at offset %d is skipped for RocketMQ clients: its "
+        "%d bytes are more than the %d that they can read",
+        queue_id, topic.name, offset, size, RESPONSE_MAX,
+    )  # fmt: skip
 
 
 def _each(loaded: list[LoadedEntries]) -> list[tuple[int, int, bytes]]:

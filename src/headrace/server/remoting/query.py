@@ -30,7 +30,7 @@ def _query(state: RemotingState, session: Session, request: Command) -> None:
     topic = state.topics.get(header.topic)
     wanted = min(max(header.max_num, 1), MAX_FOUND)
     pieces: list[bytes] = []
-    newest = 0
+    newest, room = 0, _BYTES
     for track in topic.bounds():
         for offset, time, record in _newest(topic, track, header):
             if not _matches(record, header):
@@ -38,12 +38,15 @@ def _query(state: RemotingState, session: Session, request: Command) -> None:
             newest = max(newest, time)
             number = topic.number_of(track) or 0
             found = FoundMessage(topic, track, number, offset, time, record)
-            pieces.append(found.encode(session.store_host))
-            if len(pieces) >= wanted:
+            piece = found.encode(session.store_host)
+            room -= len(piece)
+            if room >= 0 or not pieces:
+                pieces.append(piece)
+            if len(pieces) >= wanted or room <= 0:
                 break
     ext = QueryResult(newest, 0).ext()
     if pieces:
-        session.respond_with(request, ext, pieces[:wanted], "")
+        session.respond(request, ext=ext, body=b"".join(pieces[:wanted]))
     else:
         session.respond(
             request, ResponseCode.QUERY_NOT_FOUND, ext, remark="no message of this time has the key"

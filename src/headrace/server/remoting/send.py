@@ -17,6 +17,7 @@ from headrace.errors import (
     BrokerError,
     EngineUnavailable,
     MalformedError,
+    MessageIllegal,
     NoSuchTopic,
     PreconditionFailed,
     Unsupported,
@@ -41,7 +42,6 @@ from headrace.wire.remoting.codes import COMPRESSION_MASK, TRANSACTION_MASK, Req
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.compression import inflate
 from headrace.wire.remoting.headers.send import (
-    BROKER_PICKS,
     COMMIT,
     ROLLBACK,
     EndTransaction,
@@ -51,7 +51,7 @@ from headrace.wire.remoting.headers.send import (
 )
 from headrace.wire.remoting.message import take_batch
 from headrace.wire.remoting.message_ids import offset_id, offset_ids
-from headrace.wire.remoting.properties import UNIQ_KEY, take_properties
+from headrace.wire.remoting.properties import PROPERTIES_MAX, UNIQ_KEY, take_properties
 
 if TYPE_CHECKING:
     from headrace.server.remoting.session import Session
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 REGION = "DefaultRegion"
 COMPRESSED = int(SysFlag.COMPRESSED)
 INFLATED_ON_LOOP = 1 << 17  # bytes that are inflated at once, in less than a millisecond
+PROPERTIES_LIMIT = PROPERTIES_MAX - 767  # bytes; the rest is for what delays and retries add
 TRANSACTION_PREPARED = int(SysFlag.TRANSACTION_PREPARED)
 
 
@@ -95,6 +96,8 @@ def _send_inflated(
     if isinstance(body, bytes):
         request = replace(request, body=body)
         header = replace(header, sys_flag=header.sys_flag & ~(COMPRESSED | COMPRESSION_MASK))
+    elif isinstance(body, MalformedError):
+        raise MessageIllegal(str(body))
     elif not isinstance(body, Unsupported):  # without a library it stays as it is
         raise body
     _take_send(state, session, request, header)
@@ -132,9 +135,8 @@ def _take_send(
 def _send_one(
     state: RemotingState, session: Session, request: Command, header: SendMessage
 ) -> None:
-    record = _record(
-        state, session, header, request.body, take_properties(header.properties), header.flag
-    )
+    properties = checked_properties(header.properties)
+    record = _record(state, session, header, request.body, properties, header.flag)
     topic_name, queue_id = header.topic, header.queue_id
     if names.is_retry_topic(topic_name):
         topic_name, record = retried(state, request, header, record)
@@ -218,12 +220,12 @@ def _record(
 ) -> TopicRecord:
     limit = state.settings.max_message
     if len(body) > limit:
-        raise BodyTooLarge(f"a body of {len(body)} bytes; {limit} are allowed")
+        raise BodyTooLarge(
+            f"a body of {len(body)} bytes; {limit} are allowed (rocketmq_max_message_size)"
+        )
     sys_flag = header.sys_flag
     if flag not in INT32 or sys_flag not in INT32 or header.reconsume_times not in INT32:
         raise PreconditionFailed("flag, sysFlag and reconsumeTimes have 32 bits")
-    for name in [name for name in properties if name.startswith(OWN)]:
-        del properties[name]  # only this broker gives those a meaning
     if property_names.UNIQ_KEY not in properties:
         properties[property_names.UNIQ_KEY] = uuid4().hex.upper()
     if property_names.REPLY_TO_CLIENT in properties:  # the client to reply to
@@ -240,7 +242,7 @@ def _record(
 
 
 def _queue(topic: LogTopic, queue_id: int) -> int:
-    return randrange(topic.queues) if queue_id == BROKER_PICKS else queue_id
+    return randrange(topic.queues) if queue_id < 0 else queue_id
 
 
 def _end_transaction(state: RemotingState, session: Session, request: Command) -> None:
@@ -258,6 +260,20 @@ HANDLERS: dict[int, Handler] = {
     **dict.fromkeys(SENDS, _send),
     RequestCode.END_TRANSACTION: _end_transaction,
 }
+
+
+def checked_properties(text: str) -> dict[str, str]:
+    """The properties of a message; MessageIllegal when they cannot be kept."""
+    # A character has at most four bytes: short texts are not encoded to be measured.
+    if (
+        len(text) > PROPERTIES_LIMIT // 4
+        and len(text.encode("utf-8", "replace")) > PROPERTIES_LIMIT
+    ):
+        raise MessageIllegal(f"properties of more than {PROPERTIES_LIMIT} bytes")
+    found = take_properties(text)
+    if OWN in text and any(name.startswith(OWN) for name in found):
+        raise MessageIllegal(f"names of properties that begin with {OWN} are the broker's")
+    return found
 
 
 Make = Callable[[bytes, dict[str, str], int], TopicRecord]  # of body, properties and flag
@@ -280,7 +296,7 @@ def entries_of(data: bytes, make: Make, largest: int) -> tuple[list[bytes], str]
         shape = flag, len(unique), rest
         around = shapes.get(shape) if unique else None
         if around is None:
-            record = _checked(make(body, take_properties(raw.decode("utf-8", "replace")), flag))
+            record = _checked(make(body, checked_properties(raw.decode("utf-8", "replace")), flag))
             content = encode_record(record)
             if unique and len(shapes) < MAX_SHAPES:
                 shapes[shape] = around_message_id(content, len(body))

@@ -21,6 +21,7 @@ from headrace.errors import BrokerError, FatalError, InternalError
 from headrace.model.permissions import CONFIGURE, READ, WRITE
 from headrace.server.base_channel import BaseChannel
 from headrace.server.base_session import CLOSE_SECONDS, BaseSession
+from headrace.wire.remoting.codes import ResponseCode
 from headrace.wire.remoting.command import NO_FIELDS, ONEWAY, Command
 from headrace.wire.remoting.error_codes import code_of
 from headrace.wire.remoting.frames import Reader, command_bytes, head_bytes
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 IDLE_SECONDS = 60  # twice that without a byte, and the connection is closed
-FIRST_FRAME_MAX = 1 << 20  # bytes of the first frame, of a client that is not identified yet
+FRAME_SPARE = 1 << 20  # room for a header beside the largest body
+CLIENT_FRAME_MAX = 16 << 20  # what clients of all languages read by default
+RESPONSE_MAX = CLIENT_FRAME_MAX - (64 << 10)  # bytes of a body, beside its header
 ACTIONS = (READ, WRITE, CONFIGURE)
 
 
@@ -46,8 +49,9 @@ class RemotingSettings:
     broker_name: str = "headrace"
     advertise_host: str | None = None  # None: the address to which the client connected
     auto_create: bool = True
-    max_message: int = 16 << 20
-    frame_max: int = 32 << 20
+    max_message: int = 4 << 20
+    pull_limit: int = 32  # messages
+    frame_max: int = CLIENT_FRAME_MAX + FRAME_SPARE
 
 
 class RequestServer(Protocol):
@@ -81,7 +85,8 @@ class Session(BaseSession):
             HostAddress(settings.advertise_host or transport.host, settings.port)
         )
         self.is_signed = False  # the user is proved by a signature
-        self.reader = Reader(min(FIRST_FRAME_MAX, settings.frame_max))
+        # A client that is not identified yet may send one message, not a larger frame.
+        self.reader = Reader(min(settings.max_message + FRAME_SPARE, settings.frame_max))
         self._waiting: deque[tuple[int, bytes]] = deque()  # (position in the log, response)
         self._opaques = count(1)
         self.ahead: set[str] = set()  # topics pulled from behind their end: logged once
@@ -164,6 +169,9 @@ class Session(BaseSession):
         """Respond once the log has reached ``position``; not at all to a one-way request."""
         if request.is_oneway or self.closed:
             return
+        if len(body) > RESPONSE_MAX:
+            code, ext, body, position = ResponseCode.SYSTEM_ERROR, NO_FIELDS, b"", 0
+            remark = f"the response has more than {RESPONSE_MAX} bytes, which clients cannot read"
         data = command_bytes(request.answer(code, ext, body, remark))
         if position:
             self._waiting.append((position, data))

@@ -12,6 +12,7 @@ from headrace.server.remoting.group_settings import GroupSettings
 from headrace.server.remoting.half_messages import HalfMessages
 from headrace.server.remoting.long_polls import LongPolls
 from headrace.server.remoting.membership import GroupMembership, QueueLocks
+from headrace.server.remoting.offsets import PullOffsets
 from headrace.server.remoting.send_batcher import TurnAppends
 from headrace.server.remoting.session import RemotingSettings, Session
 from headrace.server.remoting.statistics import RateCounters
@@ -34,6 +35,7 @@ class RemotingState:
         self.members: GroupMembership[Session] = GroupMembership()
         self.queue_locks = QueueLocks()
         self.group_settings = GroupSettings(broker)
+        self.pull_offsets = PullOffsets()
         self.rates = RateCounters()
         self.started_ms = self.wall_ms()
         self.delivered_total = 0  # messages that consumers have pulled

@@ -17,6 +17,7 @@ CODES: Final[Mapping[type[errors.BrokerError], ResponseCode]] = {
     errors.NotFound: ResponseCode.QUERY_NOT_FOUND,
     errors.SelectorError: ResponseCode.SUBSCRIPTION_PARSE_FAILED,
     errors.BodyTooLarge: ResponseCode.MESSAGE_ILLEGAL,
+    errors.MessageIllegal: ResponseCode.MESSAGE_ILLEGAL,
     errors.MalformedError: ResponseCode.INVALID_PARAMETER,
     errors.PreconditionFailed: ResponseCode.INVALID_PARAMETER,
     errors.ResourceError: ResponseCode.SYSTEM_BUSY,

@@ -107,15 +107,19 @@ RESERVED = frozenset(
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """Empty values are left out, as Java does; PreconditionFailed when it cannot be said."""
+    """Empty values are left out, as Java does; PreconditionFailed when it cannot be encoded.
+
+    Readers take everything up to the first character 1 as the name: values may contain it.
+    """
     text = "".join(
         [f"{name}{NAME_END}{value}{VALUE_END}" for name, value in properties.items() if value]
     )
     said = sum(map(bool, properties.values()))
-    if "" in properties or text.count(NAME_END) != said or text.count(VALUE_END) != said:
+    is_ambiguous = text.count(NAME_END) != said and any(NAME_END in name for name in properties)
+    if "" in properties or is_ambiguous or text.count(VALUE_END) != said:
         raise PreconditionFailed(
-            "a property has an empty name, or one of the characters 1 and 2, "
-            "which separate properties"
+            "a property has an empty name, character 1 in its name, or character 2: "
+            "these separate properties"
         )
     return text
 

@@ -72,7 +72,7 @@ def test_an_entry_written_by_another_program_becomes_a_message(value: str) -> No
 
 
 def test_properties_which_rocketmq_cannot_say_are_left_out() -> None:
-    properties = {"good": "1", "bad": "a\x01b", "huge": "x" * 40_000, "too": "2"}
+    properties = {"good": "1", "bad": "a\x02b", "b\x01d": "3", "huge": "x" * 40_000, "too": "2"}
     sent = sent_bytes(
         TopicRecord(b"", properties), b"T", 0, 0, 0, 0, host_bytes(HostAddress("0.0.0.0", 0))
     )

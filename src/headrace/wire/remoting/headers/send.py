@@ -8,8 +8,6 @@ from headrace.wire.remoting.codes import RequestCode, SysFlag
 from headrace.wire.remoting.headers.fields import Header, named
 from headrace.wire.remoting.names import TEMPLATE_TOPIC
 
-BROKER_PICKS = -1  # queue id of a send
-
 
 class SendMessage(Header, code=RequestCode.SEND_MESSAGE):
     """A send under its long names, those of the first version."""
