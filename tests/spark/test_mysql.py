@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace import topics
+from headrace.testing import run_broker
 from support.mariadb import MariaDb, prepared
 
 pytestmark = pytest.mark.timeout(600)
@@ -158,3 +161,42 @@ def test_a_finite_read_fails_before_a_gap_that_stays(
             assert bodies(spark, url, failOnDataLoss="false") == {b"before"}
             cursor.execute("COMMIT")
         assert bodies(spark, url) == {b"before", b"slow", b"behind"}
+
+
+def test_topics_of_a_brokers_engine_are_read_archived_replayed_and_reported(
+    spark: Any,  # noqa: ANN401
+    server: MariaDb,
+    url: str,
+    tmp_path: Path,
+) -> None:
+    from headrace.spark.archive.archiver import Archiver
+    from headrace.spark.archive.sql_tables import offer, query
+    from headrace.spark.replay.replay import Replay
+    from headrace.spark.replay.request import ReplayRequest
+    from headrace.spark.reports.report import make
+
+    since, until = datetime(2020, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+    with run_broker(engine=(("db", url),)) as broker:
+        native = f"headrace://guest:guest@127.0.0.1:{broker.native_port}/"
+        with topics.open(native) as store:
+            store.create("source", engine="db")
+            store.create("again")
+        committed = insert(server, 100, random.Random(3))
+        assert bodies(spark, native) == committed
+        lake, stop = tmp_path / "lake", threading.Event()
+        job = Archiver(spark, lake, native, rows_per_round=50)
+        assert job.run(once=True, stop=stop) == len(committed)
+        committed |= insert(server, 20, random.Random(4))
+        assert job.run(once=True, stop=stop) == 16
+        assert job.run(once=True, stop=stop) == 0
+        names = offer(spark, lake)
+        rows = query(spark, "SELECT body FROM source WHERE kind = 'topic'", names).collect()
+        assert {bytes(row.body) for row in rows} == committed
+        request = ReplayRequest((), ("source",), since, until, None, "topic.again", "")
+        assert Replay(spark, request, native).send(1e6, lambda *_: None) == (len(committed), 0)
+        tables = {one.title: one for one in make(spark, native, since, until).tables}
+        assert {row[1]: row[2] for row in tables["Throughput"].rows}["source"] == len(committed)
+        with topics.open(native) as store:
+            replayed = store.consumer("again", token="c").read(1000)
+            assert {one.body for one in replayed} == committed
+        job.release()

@@ -78,6 +78,7 @@ class BulkConnection:
         self._settings = settings
         self._socket = self._connect(tls)
         self._is_near = ip_address(self._socket.getpeername()[0]).is_loopback
+        self.is_sparse = False  # offsets of the last fetch may be missing, and that is right
         self._rid = 0
         self._sent_at = time.monotonic()
         self._heartbeat = 0.0
@@ -153,6 +154,7 @@ class BulkConnection:
                 self.stay_alive()
                 yield data
             yield b""
+            self.is_sparse = answer.get("sparse", False)
             start = answer["next"]
 
     def locate(self, start: int, end: int, **fields: object) -> SegmentFiles | None:

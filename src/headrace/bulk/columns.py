@@ -5,6 +5,7 @@ The broker checks requests against them without Arrow; Arrow's types follow in d
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 COLUMNS: Final[dict[str, str]] = {
@@ -22,3 +23,20 @@ COLUMNS: Final[dict[str, str]] = {
     "properties": "map<string,string>",
     "body": "binary",
 }
+# What has to be selected in a database for each column that is no constant.
+_NEEDS: Final = {
+    "offset": ("offset",),
+    "timestamp": ("timestamp",),
+    "key": ("key",),
+    "body": ("body",),
+    "born": ("props",),
+    "tags": ("props",),
+    "message_id": ("props",),
+    "properties": ("token", "source_ip", "props"),
+}
+
+
+def selected(columns: Sequence[str]) -> list[str]:
+    """What to select for these columns."""
+    found = [name for column in columns for name in _NEEDS.get(column, ())]
+    return list(dict.fromkeys(found)) or ["offset"]

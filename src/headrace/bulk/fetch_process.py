@@ -32,6 +32,7 @@ THREADS = 4
 NICE = 10  # where the broker wants the same core, messages go first and bulk reads wait
 MAX_DESCRIPTORS = 250
 MAX_PARTS = 1000  # of one call; the system takes 1024
+ROWS_PER_FRAME = 2000  # of a database
 IDLE_SECONDS = 300.0
 STALLED_SECONDS = 120.0  # a client that takes nothing for so long is given up
 
@@ -81,7 +82,8 @@ def _answer(order: FetchRequest, segments: list[int], out: socket.socket) -> Non
     except (StoreError, EngineUnavailable, SourceChanged) as error:
         out.sendall(_frame(order, ok=False, code=code_of(error), text=str(error), last=True))
         return
-    out.sendall(_frame(order, ok=True, data=b"", last=True, next=order.job.next))
+    sparse = isinstance(order.job, SqlPlan)
+    out.sendall(_frame(order, ok=True, data=b"", last=True, next=order.job.next, sparse=sparse))
 
 
 def _frame(order: FetchRequest, **fields: object) -> bytes:
@@ -103,10 +105,19 @@ def _stream(job: ReadPlan | SqlPlan, segments: list[int]) -> Iterator[list[bytes
     """An Arrow stream in pieces: its schema, its batches, its end."""
     sink = _FrameBuffer()
     with pa.ipc.new_stream(sink, schema_of(job.columns)) as writer:
-        for batch in [batch_of(job)] if isinstance(job, SqlPlan) else batches_of(job, segments):
+        for batch in _batches(job, segments):
             writer.write_batch(batch)
             yield sink.take()
     yield sink.take()
+
+
+def _batches(job: ReadPlan | SqlPlan, segments: list[int]) -> Iterator[pa.RecordBatch]:
+    if isinstance(job, ReadPlan):
+        yield from batches_of(job, segments)
+        return
+    found = batch_of(job)
+    for start in range(0, found.num_rows, ROWS_PER_FRAME):
+        yield found.slice(start, ROWS_PER_FRAME)
 
 
 class _FrameBuffer:

@@ -10,6 +10,8 @@ from typing import Any
 from headrace.model.record_columns import RecordColumns
 from headrace.wire.native.payloads import pack, unpack_trusted
 
+ROWS_PER_QUERY = 50_000  # of a database, read at once: bounds the memory of a task
+
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:

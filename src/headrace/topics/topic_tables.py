@@ -9,11 +9,10 @@ from typing import Final
 from headrace.model.topics.message_priority import Priority
 from headrace.model.topics.names import check_token
 from headrace.store.mysql import staging
-from headrace.store.mysql.bulk_ranges import RangeQuery, TopicRanges
 from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.mysql.message_rows import Values, queue_of, values_of
 from headrace.store.sql.url import MySqlSettings, parse_url
-from headrace.store.topics.types import Entry
+from headrace.store.topics.types import Entry, RangeQuery, TopicRanges
 
 __all__ = ["Entry", "Priority", "TopicTables"]
 STAGE_ROWS: Final = 500
@@ -48,7 +47,8 @@ class TopicTables:
 
     def pinned(self, topic: str, query: str) -> dict[Priority, int]:
         """From which ids on messages are kept for the query; empty when it has no pin."""
-        return {priority: at + 1 for priority, at in self._engine.pins.pinned(topic, query).items()}
+        found = [pin for pin in self._engine.pins.pins([topic]) if pin.query == query]
+        return {priority: at + 1 for pin in found for priority, at in pin.positions.items()}
 
     def unpin(self, topic: str, query: str) -> None:
         self._engine.pins.unpin(topic, query)

@@ -27,8 +27,8 @@ def test_a_range_is_read_by_its_ids(server: MariaDb, database: str, url: str) ->
         producer = store.producer("orders", token="p")
         for n in range(5):
             producer.append(b"%d" % n, priority="high", ref_key=f"k{n}")
-        high = tables.look("orders").bounds[Priority.HIGH]
-        assert (high.low, high.stable) == (1, 5)
+        high = tables.look("orders").ranges[Priority.HIGH]
+        assert (high.first, high.end) == (1, 6)
         sql = tables.query("orders", Priority.HIGH, 2, 4, ["offset", "body", "key"]).rows
         assert read(server, database, sql) == [(2, b"1", "k1"), (3, b"2", "k2")]
 
@@ -136,8 +136,8 @@ def leave_gaps(server: MariaDb, database: str, total: int, every: int) -> set[by
 
 
 def rows_of(server: MariaDb, database: str, tables: TopicTables) -> set[object]:
-    bounds = tables.look("orders").bounds[Priority.MIDDLE]
-    query = tables.query("orders", Priority.MIDDLE, bounds.low, bounds.stable + 1, ["body"])
+    its = tables.look("orders").ranges[Priority.MIDDLE]
+    query = tables.query("orders", Priority.MIDDLE, its.first, its.end, ["body"])
     return {row[0] for row in read(server, database, query.rows)}
 
 
@@ -164,12 +164,12 @@ def test_an_open_transaction_below_committed_messages_is_reported(
             cursor.execute(insert)
             store.producer("orders", token="p").append(b"behind")
             found = tables.look("orders")
-            assert found.bounds[Priority.MIDDLE].stable == 0
+            assert found.ranges[Priority.MIDDLE].end == 1
             assert "ids 1 to 1 are missing" in found.gap
             assert "still open" in found.gap
             cursor.execute("COMMIT")
         found = tables.look("orders")
-        assert (found.gap, found.bounds[Priority.MIDDLE].stable) == ("", 2)
+        assert (found.gap, found.ranges[Priority.MIDDLE].end) == ("", 3)
 
 
 def test_a_reader_that_may_not_write_stops_before_a_gap_and_says_so(
@@ -187,10 +187,10 @@ def test_a_reader_that_may_not_write_stops_before_a_gap_and_says_so(
     reader = "mysql://" + login + url.rpartition("@")[2]
     with TopicTables(reader) as tables:
         found = tables.look("orders", patience=30.0)
-        assert found.bounds[Priority.MIDDLE].stable == 2
+        assert found.ranges[Priority.MIDDLE].end == 3
         assert "this user may not fence them" in found.gap
     with TopicTables(url) as tables:  # one that may write closes the gap for all
         assert tables.look("orders").gap == ""
     with TopicTables(reader) as tables:
         found = tables.look("orders")
-        assert (found.bounds[Priority.MIDDLE].stable, found.gap) == (4, "")
+        assert (found.ranges[Priority.MIDDLE].end, found.gap) == (5, "")

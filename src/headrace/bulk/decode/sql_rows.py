@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -12,25 +12,6 @@ from headrace.bulk.decode.schema import COLUMNS, PROPERTIES, schema_of
 from headrace.bulk.read_plan import SqlPlan
 from headrace.errors import EngineUnavailable, SourceChanged
 from headrace.model.topics.source_address import address_text
-
-ROWS_PER_QUERY = 50_000  # read at once: bounds the memory of a task
-# What has to be selected for each column that is no constant.
-_NEEDS = {
-    "offset": ("offset",),
-    "timestamp": ("timestamp",),
-    "key": ("key",),
-    "body": ("body",),
-    "born": ("props",),
-    "tags": ("props",),
-    "message_id": ("props",),
-    "properties": ("token", "source_ip", "props"),
-}
-
-
-def selected(columns: Sequence[str]) -> list[str]:
-    """What to select for these columns."""
-    found = [name for column in columns for name in _NEEDS.get(column, ())]
-    return list(dict.fromkeys(found)) or ["offset"]
 
 
 def batch_of(plan: SqlPlan) -> pa.RecordBatch:

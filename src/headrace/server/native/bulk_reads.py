@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from headrace.bulk.columns import COLUMNS
 from headrace.bulk.read_plan import FetchRequest, ReadPlan
 from headrace.core.access.user import is_loopback
 from headrace.core.spark_support.pins import PinTarget
+from headrace.core.topics.async_engine import EngineReply, Then, collect
 from headrace.errors import (
     BrokerError,
     DataLost,
@@ -24,6 +26,7 @@ from headrace.errors import (
 from headrace.model.epochs import end_of_epoch
 from headrace.model.permissions import READ
 from headrace.model.topics.partitions import partition_of
+from headrace.server.native import engine_bulk
 from headrace.server.native.channel import Channel
 from headrace.server.native.session import Handler, Session
 from headrace.store.api.message_log import MessageLog, SegmentFile
@@ -86,15 +89,30 @@ def _bounds(session: Session, channel: Channel, request: Request) -> None:
         raise PreconditionFailed(f"at most {MAX_DESTINATIONS} destinations at once")
     time = request.whole("time", 0)
 
-    def answer() -> None:
+    def stored(then: Then[list[dict[str, object]]]) -> None:
+        """Those in the log."""
         try:
-            rows = [_row(session, Request(request.kind, {**one, "rid": 0}), time) for one in wanted]
-            session.respond(request, rows=rows)
+            then(EngineReply([_row(session, one, time) for one in asked if one not in elsewhere]))
         except BrokerError as error:
-            session.refuse(request, error)
+            then(EngineReply(error=error))
 
+    def done(answer: EngineReply[list[dict[str, object]]]) -> None:
+        if session.closed or channel.closing:
+            return
+        if answer.error is not None:
+            session.refuse(request, answer.error)
+        else:
+            session.respond(request, rows=answer.value)
+
+    more = {"rid": 0, "time": time, "patience_ms": request.whole("patience_ms", 0)}
+    asked = [Request(request.kind, {**one, **more}) for one in wanted]
+    found = [(one, engine_bulk.engine_of(session, one)) for one in asked]
+    elsewhere = [one for one, engine in found if engine is not None]
+    calls = [
+        partial(engine_bulk.bounds, engine, one) for one, engine in found if engine is not None
+    ]
     # What weaker levels have confirmed is readable with the next sync, not before.
-    session.broker.storage.when_synced(answer)
+    session.broker.storage.when_synced(lambda: collect([stored, *calls], done))
 
 
 def _row(session: Session, request: Request, time: int) -> dict[str, object]:
@@ -149,6 +167,10 @@ def check_seen(
 
 
 def _fetch(session: Session, channel: Channel, request: Request, is_second: bool = False) -> None:
+    engine = engine_bulk.engine_of(session, request)
+    if engine is not None:
+        engine_bulk.fetch(session, engine, request, _columns(request))
+        return
     plan, segments = _plan(session, request)
     assert request.ch is not None
     order = FetchRequest(request.rid, request.ch, plan)
@@ -168,6 +190,8 @@ def _locate(session: Session, channel: Channel, request: Request) -> None:
     """
     if not is_loopback(session.transport.peer_host):
         raise Unsupported("files are named only to readers on the broker's own machine")
+    if engine_bulk.engine_of(session, request) is not None:
+        raise Unsupported("the topic is in a database: fetch the messages")
     plan, segments = _plan(session, request)  # checks the permission first
     if not request.flag("seeds"):
         raise Unsupported("this reader does not know the sums of the files: fetch the messages")
@@ -186,12 +210,17 @@ def _file(file: SegmentFile) -> list[object]:
         return [os.readlink(f"/proc/self/fd/{fd}"), known.st_dev, known.st_ino]
 
 
-def _plan(session: Session, request: Request) -> tuple[ReadPlan, list[SegmentFile]]:
-    """What the request wants to read, as far as one answer goes."""
+def _columns(request: Request) -> tuple[str, ...]:
     columns = tuple(request.texts("columns")) or tuple(COLUMNS)
     unknown = [name for name in columns if name not in COLUMNS]
     if unknown:
         raise PreconditionFailed(f"no column '{unknown[0]}'; there are {', '.join(COLUMNS)}")
+    return columns
+
+
+def _plan(session: Session, request: Request) -> tuple[ReadPlan, list[SegmentFile]]:
+    """What the request wants to read, as far as one answer goes."""
+    columns = _columns(request)
     start, end, partition = (request.whole(name, 0) for name in ("start", "end", "partition"))
     held, lanes = source_of(session, request)
     check_uuid(held, request.text("uuid", held.uuid))

@@ -12,6 +12,7 @@ from headrace.core.vhost import Vhost
 from headrace.errors import EngineUnavailable, NoSuchTopic, PreconditionFailed
 from headrace.model.permissions import CONFIGURE, READ, WRITE
 from headrace.server.native.channel import Channel
+from headrace.server.native.engine_bulk import list_pins
 from headrace.server.native.session import Handler, Session
 from headrace.server.native.topic_fields import group_fields, topic_fields
 from headrace.server.native.topics import limit_of
@@ -109,7 +110,6 @@ _KINDS: dict[str, Callable[[Vhost], Iterator[Row]]] = {
     "exchanges": _exchanges,
     "bindings": _bindings,
     "consumers": _consumers,
-    "pins": _pins,
 }
 
 
@@ -163,6 +163,18 @@ def _list_groups(session: Session, channel: Channel, request: Request) -> None:
     collect([partial(rows_of, name) for name in names], then)
 
 
+def _list_pins(session: Session, channel: Channel, request: Request) -> None:
+    def then(answer: EngineReply[list[Row]]) -> None:
+        if session.closed or channel.closing:
+            return
+        if answer.error is not None and not isinstance(answer.error, _GONE):
+            session.refuse(request, answer.error)
+        else:
+            _show(session, request, [*_pins(session.open_vhost), *(answer.value or ())])
+
+    list_pins(session, then)
+
+
 def _list(session: Session, channel: Channel, request: Request) -> None:
     kind = request.text("kind")
     if kind == "topics":
@@ -171,9 +183,12 @@ def _list(session: Session, channel: Channel, request: Request) -> None:
     if kind == "groups":
         _list_groups(session, channel, request)
         return
+    if kind == "pins":
+        _list_pins(session, channel, request)
+        return
     rows_of = _KINDS.get(kind)
     if rows_of is None:
-        raise PreconditionFailed(f"kind must be one of {', '.join(_KINDS)}, topics, groups")
+        raise PreconditionFailed(f"kind must be one of {', '.join(_KINDS)}, topics, groups, pins")
     _show(session, request, rows_of(session.open_vhost))
 
 

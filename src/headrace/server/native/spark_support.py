@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from headrace.core.loop_turn import Steps, log_failure
+from headrace.core.topics.async_engine import collect
 from headrace.errors import BrokerError, ConnectionForced, InternalError, PreconditionFailed
 from headrace.model.permissions import READ, WRITE
 from headrace.server import process
-from headrace.server.native import topic_fields
+from headrace.server.native import engine_bulk, topic_fields
 from headrace.server.native.bulk_reads import check_seen, check_uuid, source_of
 from headrace.server.native.channel import Channel
 from headrace.server.native.session import Handler, Session
+from headrace.server.native.topics import answer_with
 from headrace.wire.native.payloads import Op, Request, pack, unpack_trusted
 
 MAX_BATCH = (1 << 62) - 1
@@ -30,9 +32,12 @@ def _pin(session: Session, channel: Channel, request: Request) -> None:
     query, max_bytes = request.name("query"), request.whole("max_bytes")
     if max_bytes > MAX_PIN_BYTES:
         raise PreconditionFailed(f"max_bytes: at most {MAX_PIN_BYTES}")
-    places = []
+    places, calls = [], []
     for one in request.maps("positions"):
         asked = Request(request.kind, {**one, "rid": 0})
+        if (engine := engine_bulk.engine_of(session, asked)) is not None:
+            calls.append(engine_bulk.pin(engine, query, asked, _offsets(asked.table("next"))))
+            continue
         held = source_of(session, asked).held
         check_uuid(held, asked.text("uuid"))
         offsets, epochs = _offsets(asked.table("next")), _offsets(asked.table("epochs"))
@@ -41,7 +46,7 @@ def _pin(session: Session, channel: Channel, request: Request) -> None:
         places.append((held, offsets))
     for held, offsets in places:
         session.open_vhost.pins.pin(query, held, offsets, max_bytes)
-    session.respond(request)
+    collect(calls, answer_with(session, channel, request, lambda _: {}))
 
 
 def _offsets(table: Mapping[str, object]) -> dict[int, int]:
@@ -60,7 +65,12 @@ def _unpin(session: Session, channel: Channel, request: Request) -> None:
     for one in [pin for pin in pins if pin.query == query]:
         name = one.name if one.kind == "queue" else f"topic.{one.name}"
         session.check(READ, one.kind, name)
-    session.respond(request, removed=pins.remove(query))
+    removed = pins.remove(query)
+    engine_bulk.unpin(
+        session,
+        query,
+        answer_with(session, channel, request, lambda topics: {"removed": removed + len(topics)}),
+    )
 
 
 # -- staged batches -----------------------------------------------------------------------------

@@ -47,10 +47,11 @@ def _queues(connection: BulkConnection, choice: ArchiveChoice) -> list[str]:
 
 
 def _topics(connection: BulkConnection, choice: ArchiveChoice) -> list[str]:
-    names = [str(row["name"]) for row in _rows(connection, "topics") if row["engine"] == "log"]
+    rows = _rows(connection, "topics")
+    names = [str(row["name"]) for row in rows if row["engine"] != "memory"]
     if choice.is_all:
         return names
-    return _chosen("topic", names, choice.topics, "topic of the broker's own log")
+    return _chosen("topic", names, choice.topics, "stored topic")
 
 
 def _chosen(kind: str, names: Sequence[str], patterns: Sequence[str], what: str) -> list[str]:

@@ -15,10 +15,10 @@ from typing import TypeVar
 import pyarrow as pa
 
 from headrace.bulk.client import ReadableSource
-from headrace.bulk.decode.sql_rows import ROWS_PER_QUERY, batch_of, selected
-from headrace.bulk.read_plan import SqlPlan
+from headrace.bulk.columns import selected
+from headrace.bulk.decode.sql_rows import batch_of
+from headrace.bulk.read_plan import ROWS_PER_QUERY, SqlPlan
 from headrace.errors import BrokerError, EngineUnavailable, SourceChanged
-from headrace.model.readable_range import ReadableRange
 from headrace.spark import errors
 from headrace.spark.backends.base import GAP_SECONDS
 from headrace.spark.errors import SparkError
@@ -130,12 +130,11 @@ def _source(tables: TopicTables, name: str, time_ms: int | None, patience: float
         "topic",
         name,
         found.uuid,
-        {int(one): ReadableRange(its.low, its.stable + 1, its.low)
-         for one, its in found.bounds.items()},
-        {int(one): one.label for one in found.bounds},
+        {int(one): its for one, its in found.ranges.items()},
+        {int(one): one.label for one in found.ranges},
         {int(one): at for one, at in found.at_time.items()},
         gap=found.gap,
-    )  # fmt: skip
+    )
 
 
 class MySqlTopicSink:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
+from headrace.model.readable_range import ReadableRange
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import tables
 from headrace.store.mysql.context import MySqlContext
 from headrace.store.mysql.groups.offset_reset import positions_at
 from headrace.store.mysql.message_rows import TOMBSTONE
-from headrace.store.mysql.stable_ids import Bounds
 from headrace.store.sql.connection import DbConnection
+from headrace.store.topics.types import RangeQuery, TopicRanges
 
 # What the columns of a bulk read are in SQL; Arrow's types follow from them.
 SELECTED: Final[Mapping[str, str]] = {
@@ -25,28 +25,6 @@ SELECTED: Final[Mapping[str, str]] = {
     "props": "props",
     "body": "body",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRanges:
-    """What may be read of a topic now."""
-
-    uuid: str
-    bounds: Mapping[Priority, Bounds]
-    at_time: Mapping[Priority, int] = field(default_factory=dict)
-    """The first id stored at the requested time or later."""
-    gap: str = ""
-    """Which missing ids keep committed messages from being read, and why."""
-
-
-@dataclass(frozen=True, slots=True)
-class RangeQuery:
-    """Statements for connectorx, which has connections of its own."""
-
-    url: str = field(repr=False)
-    rows: str
-    uuid: str
-    """Selects the uuid of the topic: rows count only while it is the same."""
 
 
 class BulkRanges:
@@ -63,7 +41,11 @@ class BulkRanges:
             bounds, gap = self._context.complete(session, found, patience_s)
             at = {} if time_ms is None else positions_at(session, topic, bounds, time_ms)
             first = {priority: position + 1 for priority, position in at.items()}
-            return TopicRanges(found.uuid, bounds, first, gap)
+            ranges = {
+                priority: ReadableRange(its.low, its.stable + 1, its.low)
+                for priority, its in bounds.items()
+            }
+            return TopicRanges(found.uuid, ranges, first, gap)
 
         return self._context.run(topic, work, repeatable=True)
 

@@ -6,17 +6,21 @@ that everything the reader plans with is on the disk of the server.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
-from headrace.model.topics.message_priority import BY_URGENCY, Priority
+from headrace.model.topics.message_priority import BY_URGENCY, Priority, priority_named
 from headrace.model.topics.names import check_token
 from headrace.store.mysql import tables
 from headrace.store.mysql.context import MySqlContext
 from headrace.store.sql.connection import DbConnection
+from headrace.store.topics.types import TopicPin
 
 PREFIX: Final = "spark."
+_TOKEN: Final = "query"
 _MARK: Final = "pin"
 
 
@@ -27,38 +31,36 @@ class EnginePins:
         self._context = context
 
     def pin(
-        self,
-        topic: str,
-        query: str,
-        start: Mapping[Priority, int],
-        end: Mapping[Priority, int],
-        token: str = "query",
+        self, topic: str, query: str, start: Mapping[Priority, int], end: Mapping[Priority, int]
     ) -> None:
         """The query is about to read the ids above ``start`` up to ``end``: committed before this
         returns. Retention keeps everything above ``start``. Call it again, with what is next,
         when they are done."""
         check_token(query, "query")
-        check_token(token)
         self._context.catalog.get(topic)
-        work = partial(pin, topic=topic, query=query, token=token, start=start, end=end)
+        work = partial(pin, topic=topic, query=query, start=start, end=end)
         self._context.run(topic, work, repeatable=True)
 
-    def pinned(self, topic: str, query: str, token: str = "query") -> dict[Priority, int]:
-        """The last id that the query has read, by priority; empty without a pin."""
-        work = partial(pinned, topic=topic, query=query, token=token)
-        return self._context.run(topic, work, repeatable=True)
-
-    def unpin(self, topic: str, query: str, token: str = "query") -> None:
+    def unpin(self, topic: str, query: str) -> None:
         """The query does not read any more."""
-        work = partial(unpin, topic=topic, query=query, token=token)
+        work = partial(unpin, topic=topic, query=query)
         self._context.run(topic, work, repeatable=True)
+
+    def pins(self, names: Sequence[str] | None = None) -> list[TopicPin]:
+        """The pins of all topics, or of these."""
+        if names is None:
+            names = [topic.name for topic in self._context.catalog.all()]
+        return [pin for name in names for pin in self._of_topic(name)]
+
+    def _of_topic(self, topic: str) -> list[TopicPin]:
+        self._context.catalog.get(topic)
+        return self._context.run(topic, partial(pins_of, topic=topic), repeatable=True)
 
 
 def pin(
     session: DbConnection,
     topic: str,
     query: str,
-    token: str,
     start: Mapping[Priority, int],
     end: Mapping[Priority, int],
 ) -> None:
@@ -67,7 +69,7 @@ def pin(
     for priority in BY_URGENCY:
         values += [
             PREFIX + query,
-            token,
+            _TOKEN,
             priority.label,
             start.get(priority, 0),
             end.get(priority, 0),
@@ -83,19 +85,26 @@ def pin(
         )
 
 
-def pinned(session: DbConnection, topic: str, query: str, token: str) -> dict[Priority, int]:
-    """What the query has done with, by priority."""
+def pins_of(session: DbConnection, topic: str) -> list[TopicPin]:
     rows = session.rows(
-        f"SELECT priority,`offset` FROM {tables.cursors(topic)} "
-        "WHERE group_key=%s AND token=%s AND owner=%s",
-        (PREFIX + query, token, _MARK),
+        "SELECT group_id,priority,`offset`,CAST(UNIX_TIMESTAMP(updated_at)*1000 AS SIGNED) "
+        f"FROM {tables.cursors(topic)} WHERE token=%s AND owner=%s ORDER BY group_id",
+        (_TOKEN, _MARK),
     )
-    return {Priority[str(label).upper()]: int(str(at)) for label, at in rows}
+    return [
+        TopicPin(
+            topic,
+            query.removeprefix(PREFIX),
+            {priority_named(label): at for _, label, at, _ in its},
+            max(time for *_, time in its),
+        )
+        for query, its in ((query, list(its)) for query, its in groupby(rows, itemgetter(0)))
+    ]
 
 
-def unpin(session: DbConnection, topic: str, query: str, token: str) -> None:
+def unpin(session: DbConnection, topic: str, query: str) -> None:
     """The query will not read any more."""
     session.run(
         f"DELETE FROM {tables.cursors(topic)} WHERE group_key=%s AND token=%s AND owner=%s",
-        (PREFIX + query, token, _MARK),
+        (PREFIX + query, _TOKEN, _MARK),
     )

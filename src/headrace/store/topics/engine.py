@@ -13,8 +13,8 @@ that reads both alone and in a group has two independent positions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 from headrace.model.topics.message_priority import Priority
 from headrace.store.topics.types import (
@@ -22,9 +22,12 @@ from headrace.store.topics.types import (
     Entry,
     GroupInfo,
     PriorityLag,
+    RangeQuery,
     ReadResult,
     StoredMessage,
     TopicInfo,
+    TopicPin,
+    TopicRanges,
     TopicSpec,
 )
 
@@ -118,3 +121,36 @@ class TopicEngine(TopicAdmin, TopicAppend, TopicConsume, GroupAdmin, Protocol):
     name: str
 
     def close(self) -> None: ...
+
+
+class BulkReads(Protocol):
+    """Ranges of ids, for readers such as Spark, which select rows by themselves."""
+
+    def ranges(self, topic: str, time_ms: int | None, patience_s: float) -> TopicRanges:
+        """With everything that is committed now, unless a gap is left after ``patience_s``."""
+
+    def query(
+        self, topic: str, priority: Priority, start: int, end: int, names: Iterable[str]
+    ) -> RangeQuery:
+        """Reads ids start .. end - 1: always the same rows."""
+
+
+class TopicPins(Protocol):
+    """Retention keeps what is pinned for a query."""
+
+    def pin(
+        self, topic: str, query: str, start: Mapping[Priority, int], end: Mapping[Priority, int]
+    ) -> None:
+        """The query is about to read the ids above ``start`` up to ``end``."""
+
+    def unpin(self, topic: str, query: str) -> None: ...
+
+    def pins(self) -> list[TopicPin]: ...
+
+
+@runtime_checkable
+class BulkEngine(Protocol):
+    """An engine whose topics Spark can read."""
+
+    bulk: BulkReads
+    pins: TopicPins

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, overload
 
 from headrace.errors import BadTopicValue
+from headrace.model.readable_range import ReadableRange
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import Priority
 
@@ -168,3 +169,36 @@ class GroupInfo:
     token: str  # of a consumer on its own
     members: tuple[str, ...]
     lag: tuple[PriorityLag, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRanges:
+    """What a bulk read may read of a topic now."""
+
+    uuid: str
+    ranges: Mapping[Priority, ReadableRange]
+    at_time: Mapping[Priority, int] = field(default_factory=dict)
+    """The first id stored at the requested time or later."""
+    gap: str = ""
+    """Which missing ids keep committed messages from being read, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangeQuery:
+    """Statements for connectorx, which has connections of its own."""
+
+    url: str = field(repr=False)
+    rows: str
+    uuid: str
+    """Selects the uuid of the topic: rows count only while it is the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPin:
+    """The pin of a query on a topic of a database."""
+
+    topic: str
+    query: str
+    positions: Mapping[Priority, int]
+    """The last id that the query has read."""
+    updated_at: int
