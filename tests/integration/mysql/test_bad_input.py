@@ -56,12 +56,14 @@ CALLS: tuple[Callable[[MySqlEngine, str], object], ...] = (
 
 @pytest.fixture
 def unchanged(sql: Cursor, engine: MySqlEngine):  # noqa: ANN201
-    """Every row of every table is the same afterwards."""
+    """Every row of every table is the same afterwards, but for leases."""
 
     def everything() -> dict[str, object]:
         sql.execute("SHOW TABLES")
         found: dict[str, object] = {}
         for (table,) in sql.fetchall():
+            if table == "msg_lease":
+                continue
             sql.execute(f"SELECT * FROM `{table}`")
             found[table] = sorted(map(repr, sql.fetchall()))
         return found

@@ -342,3 +342,16 @@ def test_whatever_goes_wrong_with_a_hole_the_next_is_closed(
     sql.execute("ROLLBACK")
     engine.append("t", [Entry(b"x")])
     assert wait_for(lambda: drain(engine, ConsumerSpec("c"))) == [b"x"]
+
+
+def test_a_counter_passes_rows_that_lie_in_its_way(engine: MySqlEngine, sql: Cursor) -> None:
+    engine.create(TopicSpec("counted", options={"append_mode": "counter"}))
+    engine.append("counted", [Entry(b"1")])
+    sql.execute(
+        "INSERT INTO msg_p_counted_middle (id,body,token) "
+        "VALUES (2,'2','x'),(4,'4','x'),(9,'9','x')"
+    )
+    assert engine.append("counted", [Entry(b"5"), Entry(b"6"), Entry(b"7")]) == [5, 6, 7]
+    assert engine.append("counted", [Entry(b"8"), Entry(b"10")]) == [10, 11]
+    taken = engine.read("counted", ConsumerSpec("c"), 20)
+    assert [one.id for one in taken.messages] == [1, 2, 4, 5, 6, 7, 9, 10, 11]

@@ -30,15 +30,14 @@ from headrace.store.mysql.engine import MySqlEngine
 from headrace.store.topics.types import ConsumerSpec
 
 connection._IDLE_IN_TRANSACTION_S = int(sys.argv[2])
-find = group_rows.find_cursors
+lock = group_rows.lock_group
 
-def stop(session, *args, for_update=False):
-    found = find(session, *args, for_update=for_update)
-    if for_update:
-        os.kill(os.getpid(), signal.SIGSTOP)
+def stop(*args):
+    found = lock(*args)
+    os.kill(os.getpid(), signal.SIGSTOP)
     return found
 
-group_rows.find_cursors = stop
+group_rows.lock_group = stop
 engine = MySqlEngine(sys.argv[1])
 try:
     engine.read("t", ConsumerSpec("frozen", "g"), 10)

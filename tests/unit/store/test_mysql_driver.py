@@ -58,17 +58,24 @@ def test_database_errors_become_broker_errors(
     assert type(told) is kind and said in str(told)
 
 
+VARIABLES = {
+    "version": "8.0.36",
+    "max_allowed_packet": str(64 << 20),
+    "auto_increment_increment": "1",
+}
+
+
 class FakeCursor:
     """Answers what a session asks first."""
 
     lastrowid = 0
 
     def execute(self, sql: str, values: object = None) -> int:
-        self._is_version = "VERSION()" in sql
+        self._is_first = "SHOW VARIABLES" in sql
         return 0
 
     def fetchall(self) -> list[tuple[object, ...]]:
-        return [("8.0.36", 64 << 20, 1)] if self._is_version else []
+        return list(VARIABLES.items()) if self._is_first else []
 
 
 @pytest.fixture

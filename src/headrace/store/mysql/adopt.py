@@ -16,6 +16,7 @@ from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import tables
 from headrace.store.mysql.catalog import make_states
 from headrace.store.mysql.groups import group_rows
+from headrace.store.mysql.leases import SchemaLease
 from headrace.store.mysql.message_rows import TOMBSTONE
 from headrace.store.sql.connection import DbConnection
 
@@ -32,26 +33,25 @@ _MESSAGE_COLUMNS: Final = (
 )
 
 
-def adopt(session: DbConnection, topic: str) -> None:
-    """Make the topic out of its old tables. The caller holds the lock of the schema."""
+def adopt(session: DbConnection, lease: SchemaLease, topic: str) -> None:
+    """Make the topic out of its old tables. Each step checks that the lease is still ours."""
     if session.rows("SELECT 1 FROM `msg_topic` WHERE topic=%s AND state='ready'", (topic,)):
         raise TopicConflict(f"topic {topic!r} is in the catalogue already; nothing was changed")
     _check(session, topic)
     for priority in BY_URGENCY:
-        _upgrade_messages(session, tables.messages(topic, priority))
+        _upgrade_messages(session, lease, tables.messages(topic, priority))
+    lease.check(session)
     _upgrade_cursors(session, tables.cursors(topic))
-    for table, statement in (
-        (tables.claims(topic), tables.claims_table(topic)),
-        (tables.retries(topic), tables.retries_table(topic)),
-    ):
-        if not _columns(session, table):
-            session.run(statement)
+    for statement in (tables.claims_table(topic), tables.retries_table(topic)):
+        lease.check(session)
+        session.run(statement)
     ends = {
-        priority.label: _close_holes(session, tables.messages(topic, priority))
+        priority.label: _close_holes(session, lease, tables.messages(topic, priority))
         for priority in BY_URGENCY
     }
-    _move_offsets(session, topic, {label: stable for label, (stable, _) in ends.items()})
+    _move_offsets(session, lease, topic, {label: stable for label, (stable, _) in ends.items()})
     with session.transaction():
+        lease.check(session)
         make_states(session, topic, ends)
         session.run("DELETE FROM `msg_topic` WHERE topic=%s", (topic,))
         session.run(
@@ -100,7 +100,7 @@ def _columns(session: DbConnection, table: str) -> dict[str, str]:
 # -- messages ----------------------------------------------------------------------------------
 
 
-def _upgrade_messages(session: DbConnection, table: str) -> None:
+def _upgrade_messages(session: DbConnection, lease: SchemaLease, table: str) -> None:
     found = _columns(session, table)
     changes = [f"ADD COLUMN {one}" for one in _MESSAGE_COLUMNS if one.split()[0] not in found]
     if not found["id"].startswith("bigint"):
@@ -115,13 +115,15 @@ def _upgrade_messages(session: DbConnection, table: str) -> None:
         changes.append("CHANGE source_ip old_ip BIGINT NULL")  # some were made unsigned
         changes.append("ADD COLUMN source_ip VARBINARY(16) NULL AFTER body")
     if changes:
+        lease.check(session)
         session.run(f"ALTER TABLE {table} {', '.join(changes)}")
     if "old_ip" in _columns(session, table):
-        _convert_addresses(session, table)
+        _convert_addresses(session, lease, table)
+        lease.check(session)
         session.run(f"ALTER TABLE {table} DROP COLUMN old_ip")
 
 
-def _convert_addresses(session: DbConnection, table: str) -> None:
+def _convert_addresses(session: DbConnection, lease: SchemaLease, table: str) -> None:
     """Numbers to bytes, batch by batch. Addresses from 128.0.0.0 on may be stored below zero."""
     at = 0
     while True:
@@ -132,6 +134,7 @@ def _convert_addresses(session: DbConnection, table: str) -> None:
         )
         if end is None:
             return
+        lease.check(session)
         session.run(
             f"UPDATE {table} SET source_ip=UNHEX(LPAD(HEX(IF(old_ip<0,old_ip+4294967296,old_ip)),"
             "8,'0')) WHERE id>%s AND id<=%s AND old_ip IS NOT NULL AND old_ip<>0",
@@ -140,7 +143,7 @@ def _convert_addresses(session: DbConnection, table: str) -> None:
         at = end
 
 
-def _close_holes(session: DbConnection, table: str) -> tuple[int, int]:
+def _close_holes(session: DbConnection, lease: SchemaLease, table: str) -> tuple[int, int]:
     """Stable and lowest id. No producer is running, so every missing id is dead: tombstones."""
     [(low, high)] = session.rows(f"SELECT MIN(id),MAX(id) FROM {table}")
     [(following,)] = session.rows(
@@ -162,6 +165,7 @@ def _close_holes(session: DbConnection, table: str) -> tuple[int, int]:
             f"FROM {table}) AS pairs WHERE following>id+1"
         )
         for portion in _portions(holes):
+            lease.check(session)
             values = ",".join(f"({number},'','',{TOMBSTONE})" for number in portion)
             session.run(f"INSERT IGNORE INTO {table} (id,body,token,flags) VALUES {values}")
     return int(high), int(low)
@@ -218,11 +222,14 @@ def _upgrade_cursors(session: DbConnection, table: str) -> None:
         session.run(f"ALTER TABLE {table} {', '.join(changes)}")
 
 
-def _move_offsets(session: DbConnection, topic: str, ends: dict[str, int]) -> None:
+def _move_offsets(
+    session: DbConnection, lease: SchemaLease, topic: str, ends: dict[str, int]
+) -> None:
     """Members become one row of their group, at the largest offset of any of them: up to there
     every message was given to some member. Single consumers keep theirs."""
     table = tables.cursors(topic)
     with session.transaction():
+        lease.check(session)
         session.run(f"UPDATE {table} SET group_id=NULL WHERE group_id=''")  # alone, as others say
         for group, label, position in session.rows(
             f"SELECT group_id,priority,MAX(`offset`) FROM {table} WHERE group_id IS NOT NULL "

@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from headrace.errors import BrokerError, EngineUnavailable
+from headrace.errors import BrokerError, EngineUnavailable, StoreError
 from headrace.model.topics.message_priority import Priority
 from headrace.store.mysql import tables
-from headrace.store.mysql.catalog import CatalogTopic
+from headrace.store.mysql.catalog import ID_STEPS, CatalogTopic
 from headrace.store.mysql.context import MySqlContext
-from headrace.store.mysql.message_rows import COLUMNS, Values, queue_of, values_of
+from headrace.store.mysql.message_rows import COLUMNS, TOMBSTONE, Values, queue_of, values_of
 from headrace.store.sql.connection import DbConnection
 from headrace.store.sql.faults import Fault
 from headrace.store.sql.pool import Pool
@@ -181,12 +181,15 @@ class RowWriter:
         is_counted = self._topic.append_mode == "counter"
 
         def work(session: DbConnection) -> list[int]:
-            if len(parts) == 1:
-                store = self._counted if is_counted else self._plain
-                return store(session, parts[0])
+            if session.id_step != 1 and not is_counted:
+                raise StoreError(
+                    f"{ID_STEPS}, which topic {self._topic.name!r} cannot use; nothing was stored"
+                )
+            if len(parts) == 1 and not is_counted:
+                return self._plain(session, parts[0])
+            if is_counted:
+                return self._counted(session, parts)
             with session.transaction():
-                if is_counted:
-                    return self._counted_parts(session, parts)
                 return [one for part in parts for one in self._plain(session, part)]
 
         return self._pool.call(work, unknown=UNKNOWN)
@@ -199,41 +202,56 @@ class RowWriter:
         )
         return list(range(first, first + len(rows)))
 
-    def _counted(self, session: DbConnection, rows: list[Values]) -> list[int]:
-        """In one packet, so that no pause of this process can sit on the lock of the counter."""
-        count = len(rows)
-        places = ",".join(
-            f"(LAST_INSERT_ID()-{count - 1 - number},{_PLACES[1:]}" for number in range(count)
-        )
-        sql = (
-            f"BEGIN; UPDATE `msg_topic_state` SET last_id=LAST_INSERT_ID(last_id+{count}) "
-            f"WHERE topic=%s AND priority=%s; "
-            f"INSERT INTO {self._table} (id,{COLUMNS}) VALUES {places}; COMMIT"
-        )
-        values: list[object] = [self._topic.name, self._priority.label]
-        values += [value for row in rows for value in row]
+    def _counted(self, session: DbConnection, parts: list[list[Values]]) -> list[int]:
+        """Each statement in a packet of its own: a node of a cluster may abort the transaction
+        between two statements of one packet, and the COMMIT at its end succeeds all the same."""
+        topic, priority, count = self._topic.name, self._priority, sum(map(len, parts))
         try:
-            last = session.script(sql, values)[1]
-        except Fault:
-            if not session.is_broken:
-                session.rollback()
+            with session.transaction():
+                number = first = next_ids(session, topic, priority, count)
+                for part in parts:
+                    places = ",".join([f"(%s,{_PLACES[1:]}"] * len(part))
+                    values = [value for at, row in enumerate(part, number) for value in (at, *row)]
+                    session.run(f"INSERT INTO {self._table} (id,{COLUMNS}) VALUES {places}", values)
+                    number += len(part)
+        except Fault as fault:
+            if fault.is_duplicate:
+                with session.transaction():
+                    pass_rows(session, topic, priority, count)
             raise
-        return list(range(last - count + 1, last + 1))
+        return list(range(first, number))
 
-    def _counted_parts(self, session: DbConnection, parts: list[list[Values]]) -> list[int]:
-        count = sum(map(len, parts))
-        last = session.insert(
-            "UPDATE `msg_topic_state` SET last_id=LAST_INSERT_ID(last_id+%s) "
-            "WHERE topic=%s AND priority=%s",
-            (count, self._topic.name, self._priority.label),
-        )
-        number = first = last - count + 1
-        for part in parts:
-            places = ",".join([f"(%s,{_PLACES[1:]}"] * len(part))
-            values = [value for at, row in enumerate(part, number) for value in (at, *row)]
-            session.run(f"INSERT INTO {self._table} (id,{COLUMNS}) VALUES {places}", values)
-            number += len(part)
-        return list(range(first, last + 1))
+
+def next_ids(session: DbConnection, topic: str, priority: Priority, count: int) -> int:
+    """The first of ``count`` ids of the topic's counter; in a transaction."""
+    last = session.insert(
+        "UPDATE `msg_counter` SET last_id=LAST_INSERT_ID(last_id+%s) "
+        "WHERE topic=%s AND priority=%s",
+        (count, topic, priority.label),
+    )
+    return last - count + 1
+
+
+def pass_rows(session: DbConnection, topic: str, priority: Priority, count: int) -> None:
+    """Move the counter past rows that lie in its way, or no append would ever succeed; in a
+    transaction. Other programs insert such rows, and a packet of version 1 could lose the step of
+    the counter alone. Tombstones fill what is left between them."""
+    [(last,)] = session.rows(
+        "SELECT last_id FROM `msg_counter` WHERE topic=%s AND priority=%s FOR UPDATE",
+        (topic, priority.label),
+    )
+    table = tables.messages(topic, priority)
+    rows = session.rows(f"SELECT id FROM {table} WHERE id>%s AND id<=%s", (last, last + count))
+    if not rows:
+        return
+    taken = {number for (number,) in rows}
+    if between := sorted(set(range(last + 1, max(taken))) - taken):
+        values = ",".join(f"({number},'','',{TOMBSTONE})" for number in between)
+        session.run(f"INSERT INTO {table} (id,body,token,flags) VALUES {values}")
+    session.run(
+        "UPDATE `msg_counter` SET last_id=%s WHERE topic=%s AND priority=%s",
+        (max(taken), topic, priority.label),
+    )
 
 
 class Appends:

@@ -11,17 +11,20 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
-from headrace.errors import BadTopicName, BadTopicValue, ConfigError, NoSuchTopic, TopicConflict
+from headrace.errors import BadTopicName, BadTopicValue, NoSuchTopic, TopicConflict
 from headrace.model.retention import Retention
 from headrace.model.topics.message_priority import BY_URGENCY
 from headrace.model.topics.names import check_topic
-from headrace.store.mysql import tables
+from headrace.store.mysql import schema, tables
+from headrace.store.mysql.leases import SchemaLease, schema_lease
 from headrace.store.sql.connection import DbConnection, check_version
 from headrace.store.sql.pool import Pool
 from headrace.store.topics.types import TopicSpec
 
+T = TypeVar("T")
+ID_STEPS: Final = "the server gives ids in steps (auto_increment_increment is not 1)"
 _FRESH_S: Final = 2.0  # how long a topic found is believed to be there
 MAX_QUEUES: Final = 1024
 _COLUMNS: Final = (
@@ -83,11 +86,10 @@ def _whole(name: str, value: object, least: int) -> int:
 class TopicCatalog:
     """May be used from any thread. Topics are remembered for a moment."""
 
-    def __init__(self, pool: Pool, ddl: Pool, database: str, *, lazily: bool = False) -> None:
+    def __init__(self, pool: Pool, ddl: Pool, *, lazily: bool = False) -> None:
         """``lazily``: the first call looks whether the server is there."""
         self._pool = pool
         self._ddl = ddl  # its sessions have the patience for changes of large tables
-        self._lock_name = (tables.LOCK + database)[:64]
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, CatalogTopic]] = {}
         self.packet: int | None = None  # the largest statement, when the server was reached
@@ -102,16 +104,23 @@ class TopicCatalog:
 
     def _prepare(self, session: DbConnection) -> int:
         check_version(str(session.version))
-        found = tables.find_version(session)
-        if found is None:
-            with session.named_lock(self._lock_name):
-                found = tables.make_shared(session)
-        if found > tables.VERSION:
-            raise ConfigError(
-                f"the tables in {self._pool.place} are of version {found}, this program knows "
-                f"{tables.VERSION}: upgrade it"
-            )
+        place = self._pool.place
+        with session.synced():
+            found = schema.find_version(session, place)
+        if found != tables.VERSION:
+            self._change(lambda ddl, lease: schema.make_or_upgrade(ddl, lease, place))
         return int(session.packet)
+
+    def _change(
+        self, work: Callable[[DbConnection, SchemaLease], T], *, repeatable: bool = False
+    ) -> T:
+        """Work on tables while no other process does."""
+
+        def change(session: DbConnection) -> T:
+            with session.synced(), schema_lease(session, self._pool) as lease:
+                return work(session, lease)
+
+        return self._ddl.call(change, repeatable=repeatable)
 
     # -- finding ---------------------------------------------------------------------------------
 
@@ -132,7 +141,7 @@ class TopicCatalog:
 
     def load(self, name: str) -> CatalogTopic:
         self.check(name)
-        topic = self._pool.call(lambda session: _find(session, name), repeatable=True)
+        topic = self._pool.call(lambda session: _find_synced(session, name), repeatable=True)
         with self._lock:
             if topic is None or topic.state != "ready":
                 self._known.pop(name, None)
@@ -147,8 +156,12 @@ class TopicCatalog:
     def all(self) -> list[CatalogTopic]:
         self.prepare()
         sql = f"SELECT {_COLUMNS} FROM `msg_topic` WHERE state='ready' ORDER BY topic"
-        rows = self._pool.call(lambda session: session.rows(sql), repeatable=True)
-        return [_topic(row) for row in rows]
+
+        def work(session: DbConnection) -> list[CatalogTopic]:
+            with session.synced():
+                return [_topic(row) for row in session.rows(sql)]
+
+        return self._pool.call(work, repeatable=True)
 
     # -- making ----------------------------------------------------------------------------------
 
@@ -158,30 +171,29 @@ class TopicCatalog:
         if not 1 <= spec.queues <= MAX_QUEUES:
             raise BadTopicValue(f"a topic has 1 to {MAX_QUEUES} queues, not {spec.queues}")
         self.prepare()
-        return self._ddl.call(lambda session: self._create(session, spec, options))
+        created = self._change(lambda session, lease: self._create(session, lease, spec, options))
+        self.forget(spec.name)
+        return created
 
     def _create(
-        self, session: DbConnection, spec: TopicSpec, options: TopicOptions
+        self, session: DbConnection, lease: SchemaLease, spec: TopicSpec, options: TopicOptions
     ) -> CatalogTopic:
-        with session.named_lock(self._lock_name):
-            found = _find(session, spec.name)
-            if found is not None and found.state == "ready":
-                return _same(found, spec, options)
-            if found is not None:
-                self._drop(session, spec.name)  # a process died in the middle
-            _refuse_strangers(session, spec.name)
-            if options.append_mode == "auto" and int(session.id_step) != 1:
-                raise BadTopicValue(
-                    "the server gives ids in steps (auto_increment_increment is not 1): create "
-                    "the topic with append_mode=counter"
-                )
-            self._make(session, spec, options)
-        self.forget(spec.name)
+        found = _find(session, spec.name)
+        if found is not None and found.state == "ready":
+            return _same(found, spec, options)
+        if found is not None:
+            self._drop(session, lease, spec.name)  # a process died in the middle
+        _refuse_strangers(session, spec.name)
+        if options.append_mode == "auto" and session.id_step != 1:
+            raise BadTopicValue(ID_STEPS + ": create the topic with append_mode=counter")
+        self._make(session, lease, spec, options)
         created = _find(session, spec.name)
         assert created is not None
         return created
 
-    def _make(self, session: DbConnection, spec: TopicSpec, options: TopicOptions) -> None:
+    def _make(
+        self, session: DbConnection, lease: SchemaLease, spec: TopicSpec, options: TopicOptions
+    ) -> None:
         retention = spec.retention or Retention()
         session.run(
             "INSERT INTO `msg_topic` (topic,uuid,queues,append_mode,retention_ms,retention_bytes,"
@@ -195,56 +207,63 @@ class TopicCatalog:
             first_id=options.first_id,
             partition_rows=options.partition_rows,
         ):
+            lease.check(session)
             session.run(statement)
+        lease.check(session)
         first = options.first_id
         make_states(
             session, spec.name, {priority.label: (first - 1, first) for priority in BY_URGENCY}
         )
         session.run("UPDATE `msg_topic` SET state='ready' WHERE topic=%s", (spec.name,))
 
-    def locked(self, name: str, work: Callable[[DbConnection, str], None]) -> None:
-        """Work on the tables of a name while no other process does."""
+    def adopt(self, name: str, work: Callable[[DbConnection, SchemaLease, str], None]) -> None:
+        """Work on the tables of a name that is no topic yet."""
         check_topic(name)
         self.prepare()
-
-        def do(session: DbConnection) -> None:
-            with session.named_lock(self._lock_name):
-                work(session, name)
-
         self.forget(name)
-        self._ddl.call(do)
+        self._change(lambda session, lease: work(session, lease, name))
 
     # -- deleting --------------------------------------------------------------------------------
 
     def delete(self, name: str) -> None:
         self.check(name)
 
-        def work(session: DbConnection) -> None:
-            with session.named_lock(self._lock_name):
-                found = _find(session, name)
-                if found is None or found.state == "making":
-                    raise NoSuchTopic(f"there is no topic {name!r} in {self._pool.place}")
-                session.run("UPDATE `msg_topic` SET state='deleting' WHERE topic=%s", (name,))
-                self._drop(session, name)
+        def work(session: DbConnection, lease: SchemaLease) -> None:
+            found = _find(session, name)
+            if found is None or found.state == "making":
+                raise NoSuchTopic(f"there is no topic {name!r} in {self._pool.place}")
+            session.run("UPDATE `msg_topic` SET state='deleting' WHERE topic=%s", (name,))
+            self._drop(session, lease, name)
 
         self.forget(name)
-        self._ddl.call(work, repeatable=True)
+        self._change(work, repeatable=True)
 
-    def _drop(self, session: DbConnection, name: str) -> None:
+    def _drop(self, session: DbConnection, lease: SchemaLease, name: str) -> None:
         for table in tables.tables(name):
+            lease.check(session)
             session.run(f"DROP TABLE IF EXISTS {table}")
-        session.run("DELETE FROM `msg_topic_state` WHERE topic=%s", (name,))
-        session.run("DELETE FROM `msg_topic` WHERE topic=%s", (name,))
+        lease.check(session)
+        for shared in ("msg_readable", "msg_counter", "msg_topic"):
+            session.run(f"DELETE FROM `{shared}` WHERE topic=%s", (name,))
 
 
 def make_states(session: DbConnection, name: str, ends: Mapping[str, tuple[int, int]]) -> None:
     """Stable and lowest id of each priority."""
     for label, (stable, low) in ends.items():
         session.run(
-            "REPLACE INTO `msg_topic_state` (topic,priority,stable_id,low_id,last_id) "
-            "VALUES (%s,%s,%s,%s,%s)",
-            (name, label, stable, low, stable),
+            "REPLACE INTO `msg_readable` (topic,priority,stable_id,low_id) VALUES (%s,%s,%s,%s)",
+            (name, label, stable, low),
         )
+        session.run(
+            "REPLACE INTO `msg_counter` (topic,priority,last_id) VALUES (%s,%s,%s)",
+            (name, label, stable),
+        )
+
+
+def _find_synced(session: DbConnection, name: str) -> CatalogTopic | None:
+    """Including what another node of a cluster has just made."""
+    with session.synced():
+        return _find(session, name)
 
 
 def _find(session: DbConnection, name: str) -> CatalogTopic | None:

@@ -40,7 +40,7 @@ class MySqlContext:
         self.writers = Pool(settings, settings.writers)
         self.fencing = Pool(settings, 1, lock_wait_s=1)
         self._ddl = Pool(replace(settings, timeout=_DDL_S), 1)
-        self.catalog = TopicCatalog(self.readers, self._ddl, settings.database, lazily=lazily)
+        self.catalog = TopicCatalog(self.readers, self._ddl, lazily=lazily)
         self._fencer = Fencer(self.fencing, settings.grace_ms / 1000)
         self._stable_ids = StableIds(self._fencer)
         self.body_sizes = BodySizes()

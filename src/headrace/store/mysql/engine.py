@@ -81,7 +81,7 @@ class MySqlEngine:
 
     def adopt(self, topic: str) -> None:
         """Make a topic out of tables of the original layout, in place."""
-        self.context.catalog.locked(topic, adopt)
+        self.context.catalog.adopt(topic, adopt)
 
     def delete(self, topic: str) -> None:
         self.context.catalog.delete(topic)

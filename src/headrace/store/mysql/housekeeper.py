@@ -18,6 +18,7 @@ from headrace.store.mysql import retention
 from headrace.store.mysql.catalog import CatalogTopic
 from headrace.store.mysql.context import MySqlContext
 from headrace.store.mysql.groups import group_rows
+from headrace.store.mysql.leases import LEASE_MS, release_leases, take_lease
 from headrace.store.mysql.tables import NOW
 from headrace.store.sql.connection import DbConnection
 from headrace.store.sql.faults import Fault
@@ -90,8 +91,7 @@ class Housekeeper:
             logger.info("housekeeping of topic %s: %s", topic.name, error)
 
 
-HEARTBEAT_S: Final = 3.0
-LEASE_MS: Final = 10_000  # three heartbeats and a little
+HEARTBEAT_S: Final = 3.0  # a lease is three of them and a little
 _FORGET_MS: Final = 24 * 3_600_000
 
 
@@ -112,9 +112,7 @@ class EngineNode:
 
     def leave(self, session: DbConnection) -> None:
         session.run("DELETE FROM `msg_node` WHERE node_id=%s", (self.id,))
-        session.run(
-            "UPDATE `msg_lease` SET owner=NULL, lease_until_ms=0 WHERE owner=%s", (self.id,)
-        )
+        release_leases(session, self.id)
 
     def alive(self, session: DbConnection) -> list[str]:
         rows = session.rows(
@@ -124,11 +122,4 @@ class EngineNode:
 
     def leads(self, session: DbConnection, name: str) -> bool:
         """Whether this node holds the lease ``name``, which it takes if it is free."""
-        session.run("INSERT IGNORE INTO `msg_lease` (name) VALUES (%s)", (name,))
-        count = session.run(
-            f"UPDATE `msg_lease` SET epoch=epoch+(owner IS NULL OR owner<>%s), owner=%s, "
-            f"lease_until_ms={NOW}+%s "
-            f"WHERE name=%s AND (owner IS NULL OR owner=%s OR lease_until_ms<{NOW})",
-            (self.id, self.id, LEASE_MS, name, self.id),
-        )
-        return count == 1
+        return take_lease(session, name, self.id)

@@ -151,7 +151,7 @@ def held(session: DbConnection, topic: CatalogTopic) -> dict[Priority, list[int]
 
 def raise_low(session: DbConnection, topic: str, priority: Priority, low: int) -> None:
     session.run(
-        "UPDATE `msg_topic_state` SET low_id=%s WHERE topic=%s AND priority=%s AND low_id<%s",
+        "UPDATE `msg_readable` SET low_id=%s WHERE topic=%s AND priority=%s AND low_id<%s",
         (low, topic, priority.label, low),
     )
     session.run(

@@ -6,7 +6,7 @@ missing id is either on its way or will never come. Invariants:
 1. Every id from ``low_id`` to ``stable_id`` has a row: a message, or a tombstone (flags=1) in place
    of an id that will never come. Nothing at or below the stable id appears later.
 2. Consumers read no id above the stable id, so no message is skipped.
-3. ``stable_id`` in `msg_topic_state` only grows (GREATEST), whichever process writes it. A process
+3. ``stable_id`` in `msg_readable` only grows (GREATEST), whichever process writes it. A process
    that writes an older value changes nothing.
 4. No time limit decides whether an id is dead. A tombstone is inserted at it (the fence): while its
    producer is at work that waits for the producer's lock and gives up; when the producer is gone
@@ -67,7 +67,7 @@ class HoleScan:
 def load(session: DbConnection, topic: str) -> dict[Priority, Bounds]:
     """As it is written down; nothing when the topic is gone."""
     rows = session.rows(
-        "SELECT priority,stable_id,low_id FROM `msg_topic_state` WHERE topic=%s", (topic,)
+        "SELECT priority,stable_id,low_id FROM `msg_readable` WHERE topic=%s", (topic,)
     )
     return {priority_named(label): Bounds(stable, low) for label, stable, low in rows}
 
@@ -127,7 +127,7 @@ def keep(session: DbConnection, topic: str, stable: Mapping[Priority, int]) -> N
         value for priority, one in stable.items() for value in (priority.label, one)
     ]
     session.run(
-        "UPDATE `msg_topic_state` SET stable_id=GREATEST(stable_id,CASE priority "
+        "UPDATE `msg_readable` SET stable_id=GREATEST(stable_id,CASE priority "
         f"{' '.join(['WHEN %s THEN %s'] * len(stable))} END) "
         f"WHERE topic=%s AND priority IN ({','.join(['%s'] * len(stable))})",
         [*values, topic, *(priority.label for priority in stable)],
@@ -313,7 +313,7 @@ def close_hole(session: DbConnection, topic: str, priority: Priority, hole: Hole
         logger.error(
             "topic %s, priority %s: the ids %s to %s are missing, more than any crash explains; "
             "nothing behind them is read. If no producer is at work, insert rows with flags=1 "
-            "there, or set stable_id in msg_topic_state to %s",
+            "there, or set stable_id in msg_readable to %s",
             topic, priority.label, hole.first, hole.last, hole.last,
         )  # fmt: skip
         return 0

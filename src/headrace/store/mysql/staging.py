@@ -11,6 +11,7 @@ from typing import Final
 
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.store.mysql import tables
+from headrace.store.mysql.appends import next_ids, pass_rows
 from headrace.store.mysql.message_rows import COLUMNS, Values
 from headrace.store.sql.connection import DbConnection
 
@@ -118,15 +119,12 @@ def _append_counted(
     [(count,)] = session.rows(f"SELECT COUNT(*) FROM `msg_staged` WHERE {which}", values)
     if not count:
         return
-    last = session.insert(
-        "UPDATE `msg_topic_state` SET last_id=LAST_INSERT_ID(last_id+%s) "
-        "WHERE topic=%s AND priority=%s",
-        (count, topic, priority.label),
-    )
+    pass_rows(session, topic, priority, count)
+    first = next_ids(session, topic, priority, count)
     session.run(
         f"INSERT INTO {tables.messages(topic, priority)} (id,{COLUMNS}) "
         f"SELECT %s+ROW_NUMBER() OVER (ORDER BY id),{COLUMNS} FROM `msg_staged` WHERE {which}",
-        (last - count, *values),
+        (first - 1, *values),
     )
 
 

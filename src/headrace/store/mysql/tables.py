@@ -9,15 +9,19 @@ from typing import Final
 
 from headrace.model.topics.message_priority import BY_URGENCY, Priority
 from headrace.model.topics.names import check_topic
-from headrace.store.sql.connection import DbConnection
 
-VERSION: Final = 1
-LOCK: Final = "headrace.schema."  # and the name of the database
+VERSION: Final = 2
 NOW: Final = "CAST(UNIX_TIMESTAMP(NOW(3))*1000 AS SIGNED)"
 _WORD: Final = "CHARACTER SET ascii COLLATE ascii_bin"
 _LANE: Final = "ENUM('low','middle','high')"
 
-_SHARED: Final = (
+LEASES: Final = f"""CREATE TABLE IF NOT EXISTS `msg_lease` (
+  name VARCHAR(100) {_WORD} NOT NULL PRIMARY KEY, owner VARCHAR(255) {_WORD} NULL,
+  epoch BIGINT NOT NULL DEFAULT 0, lease_until_ms BIGINT NOT NULL DEFAULT 0) ENGINE=InnoDB"""
+COUNTERS: Final = f"""CREATE TABLE IF NOT EXISTS `msg_counter` (
+  topic VARCHAR(40) {_WORD} NOT NULL, priority {_LANE} NOT NULL,
+  last_id BIGINT NOT NULL DEFAULT 0, PRIMARY KEY (topic, priority)) ENGINE=InnoDB"""
+SHARED: Final = (
     "CREATE TABLE IF NOT EXISTS `msg_schema` (version INT NOT NULL PRIMARY KEY) ENGINE=InnoDB",
     f"""CREATE TABLE IF NOT EXISTS `msg_topic` (
   topic VARCHAR(40) {_WORD} NOT NULL PRIMARY KEY,
@@ -28,16 +32,15 @@ _SHARED: Final = (
   retention_ms BIGINT NULL, retention_bytes BIGINT NULL, keep_unread TINYINT NOT NULL DEFAULT 0,
   partition_rows BIGINT NULL,
   created_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)) ENGINE=InnoDB""",
-    f"""CREATE TABLE IF NOT EXISTS `msg_topic_state` (
+    # Apart from the counter: on a cluster, rows that readers write would abort appends.
+    f"""CREATE TABLE IF NOT EXISTS `msg_readable` (
   topic VARCHAR(40) {_WORD} NOT NULL, priority {_LANE} NOT NULL,
   stable_id BIGINT NOT NULL DEFAULT 0, low_id BIGINT NOT NULL DEFAULT 1,
-  last_id BIGINT NOT NULL DEFAULT 0, PRIMARY KEY (topic, priority)) ENGINE=InnoDB""",
+  PRIMARY KEY (topic, priority)) ENGINE=InnoDB""",
+    COUNTERS,
     f"""CREATE TABLE IF NOT EXISTS `msg_node` (
   node_id VARCHAR(255) {_WORD} NOT NULL PRIMARY KEY, address VARCHAR(255) NULL,
   epoch BIGINT NOT NULL, heartbeat_ms BIGINT NOT NULL) ENGINE=InnoDB""",
-    f"""CREATE TABLE IF NOT EXISTS `msg_lease` (
-  name VARCHAR(100) {_WORD} NOT NULL PRIMARY KEY, owner VARCHAR(255) {_WORD} NULL,
-  epoch BIGINT NOT NULL DEFAULT 0, lease_until_ms BIGINT NOT NULL DEFAULT 0) ENGINE=InnoDB""",
 )
 
 
@@ -68,23 +71,6 @@ def tables(topic: str) -> list[str]:
 # -- statements ------------------------------------------------------------------------------
 
 
-def find_version(session: DbConnection) -> int | None:
-    """Of the tables that all topics share; None when they are not there yet."""
-    if not session.rows("SHOW TABLES LIKE 'msg_schema'"):
-        return None
-    [(version,)] = session.rows("SELECT MAX(version) FROM `msg_schema`")
-    return None if version is None else int(version)
-
-
-def make_shared(session: DbConnection) -> int:
-    """Make the tables that all topics share; the version is written when all are there."""
-    for statement in _SHARED:
-        session.run(statement)
-    session.run("INSERT IGNORE INTO `msg_schema` (version) VALUES (%s)", (VERSION,))
-    [(version,)] = session.rows("SELECT MAX(version) FROM `msg_schema`")
-    return int(version)
-
-
 def topic_statements(
     topic: str, *, has_queues: bool, first_id: int, partition_rows: int | None
 ) -> list[str]:
@@ -100,7 +86,7 @@ def _messages_table(
 ) -> str:
     by_queue = ", KEY ix_queue (queue_id, id)" if has_queues else ""
     parts = f"\n{partitions(first_id, partition_rows)}" if partition_rows else ""
-    return f"""CREATE TABLE {messages(topic, priority)} (
+    return f"""CREATE TABLE IF NOT EXISTS {messages(topic, priority)} (
   id BIGINT NOT NULL AUTO_INCREMENT,
   body MEDIUMBLOB NOT NULL,
   source_ip VARBINARY(16) NULL,
@@ -121,7 +107,7 @@ def partitions(first_id: int, rows: int) -> str:
 
 
 def cursors_table(topic: str) -> str:
-    return f"""CREATE TABLE {cursors(topic)} (
+    return f"""CREATE TABLE IF NOT EXISTS {cursors(topic)} (
   id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
   group_id VARCHAR(255) {_WORD} NULL,
   `offset` BIGINT NOT NULL DEFAULT 0,
@@ -147,7 +133,7 @@ CURSOR_EXTRAS: Final = ",\n".join(f"  {one}" for one in (*CURSOR_COLUMNS, CURSOR
 
 def claims_table(topic: str) -> str:
     # Rows are used again and again, see ranges.py; so nothing that changes is indexed.
-    return f"""CREATE TABLE {claims(topic)} (
+    return f"""CREATE TABLE IF NOT EXISTS {claims(topic)} (
   id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
   group_id VARCHAR(255) {_WORD} NOT NULL, priority {_LANE} NOT NULL,
   start_id BIGINT NOT NULL, end_id BIGINT NOT NULL,
@@ -157,7 +143,7 @@ def claims_table(topic: str) -> str:
 
 
 def retries_table(topic: str) -> str:
-    return f"""CREATE TABLE {retries(topic)} (
+    return f"""CREATE TABLE IF NOT EXISTS {retries(topic)} (
   group_id VARCHAR(255) {_WORD} NOT NULL, priority {_LANE} NOT NULL, msg_id BIGINT NOT NULL,
   attempts INT NOT NULL DEFAULT 1, due_ms BIGINT NOT NULL,
   state ENUM('retry','dead') NOT NULL DEFAULT 'retry',

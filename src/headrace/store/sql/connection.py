@@ -25,7 +25,6 @@ T = TypeVar("T")
 # For statements that were refused with nothing done.
 CONFLICT: Final = RetryPolicy(attempts=20, max_pause_s=0.04, jitter=1.0)
 _FOUND_ROWS: Final = 2
-_MULTI_STATEMENTS: Final = 1 << 16
 _STRICT: Final = (
     "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,NO_ZERO_DATE"
 )
@@ -50,10 +49,20 @@ class DbConnection:
             "SET SESSION sql_mode=%s, time_zone='+00:00', innodb_lock_wait_timeout=%s",
             (_STRICT, lock_wait_s),
         )
-        [(self.version, self.packet, self.id_step)] = self.rows(
-            "SELECT VERSION(), @@max_allowed_packet, @@auto_increment_increment"
+        found = self._variables(
+            "version", "max_allowed_packet", "auto_increment_increment", "wsrep_on"
         )
-        self.run(_leave_no_locks(str(self.version)))
+        self.version = found["version"]
+        self.packet = int(found["max_allowed_packet"])
+        self.id_step = int(found["auto_increment_increment"])
+        self._is_galera = found.get("wsrep_on") == "ON"
+        self.run(_leave_no_locks(self.version))
+
+    def _variables(self, *names: str) -> dict[str, str]:
+        """Of the server; it need not know them all."""
+        chosen = ",".join(["%s"] * len(names))
+        rows = self.rows(f"SHOW VARIABLES WHERE Variable_name IN ({chosen})", names)
+        return {str(name): str(value) for name, value in rows}
 
     # -- statements ------------------------------------------------------------------------------
 
@@ -72,16 +81,6 @@ class DbConnection:
         with self._faults():
             self._cursor.execute(sql, values or None)
             return int(self._cursor.lastrowid or 0)
-
-    def script(self, sql: str, values: Sequence[object] = ()) -> list[int]:
-        """Several statements in one packet; the last id each of them has set."""
-        ids = []
-        with self._faults():
-            self._cursor.execute(sql, values or None)
-            ids.append(int(self._cursor.lastrowid or 0))
-            while self._cursor.nextset():
-                ids.append(int(self._cursor.lastrowid or 0))
-        return ids
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -102,20 +101,18 @@ class DbConnection:
             work, lambda error: isinstance(error, Fault) and error.kind is FaultKind.AGAIN
         )
 
-    def rollback(self) -> None:
-        self.run("ROLLBACK")
-
     @contextmanager
-    def named_lock(self, name: str, patience_s: int = 20) -> Iterator[None]:
-        """Keeps other processes from the same DDL. It ends with the connection."""
-        [(got,)] = self.rows("SELECT GET_LOCK(%s, %s)", (name, patience_s))
-        if got != 1:
-            raise Fault(1205, f"another process holds the lock {name!r}")
+    def synced(self) -> Iterator[None]:
+        """On a Galera cluster, statements in here see what any node has committed before them."""
+        if not self._is_galera:
+            yield
+            return
+        self.run("SET SESSION wsrep_sync_wait=7")
         try:
             yield
         finally:
             with suppress(Fault):
-                self.rows("SELECT RELEASE_LOCK(%s)", (name,))
+                self.run("SET SESSION wsrep_sync_wait=0")
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -186,7 +183,7 @@ def _common(settings: MySqlSettings) -> dict[str, Any]:
         "connect_timeout": settings.connect_timeout,
         "read_timeout": settings.timeout,
         "write_timeout": settings.timeout,
-        "client_flag": _FOUND_ROWS | _MULTI_STATEMENTS,
+        "client_flag": _FOUND_ROWS,
     }
     if settings.unix_socket:
         found["unix_socket"] = settings.unix_socket

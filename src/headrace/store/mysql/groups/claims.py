@@ -1,6 +1,6 @@
 """Claims of groups: a row per range handed out, with a lease and an epoch.
 
-Claims of one group are made one after the other (its rows in `msg_c` are locked), so no range is
+Claims of one group are made one after the other (each writes its row in `msg_c`), so no range is
 given twice. A commit ends the rows of the claim if they still carry the token and the epoch they
 were given with, and their lease is not over: a member that was too slow is refused.
 """
@@ -70,20 +70,23 @@ def take(
     all there is. ``counts_messages``: with ``room`` messages, dead ids beside them; it costs
     another statement for each priority."""
     with session.transaction():
-        heads = group_rows.find_cursors(session, topic, reader, for_update=True)
-        if len(heads) < len(BY_URGENCY):
+        if not group_rows.lock_group(session, topic, reader):
             group_rows.make_cursors(session, topic, reader, bounds)
-            heads = group_rows.find_cursors(session, topic, reader, for_update=True)
+            group_rows.lock_group(session, topic, reader)
         if acks:
             end(session, topic, reader, acks)
         found = _find(session, topic, reader, room)
+        if len(found.heads) < len(BY_URGENCY):  # of tables of the original layout
+            group_rows.make_cursors(session, topic, reader, bounds)
+            found = _find(session, topic, reader, room)
+        heads = found.heads
         starts = {
             priority: overtaken(
-                topic, f"group {reader.group}", priority, heads[priority].claimed, bounds[priority]
+                topic, f"group {reader.group}", priority, heads[priority], bounds[priority]
             )
             for priority in BY_URGENCY
         }
-        late = {priority: at for priority, at in starts.items() if at > heads[priority].claimed}
+        late = {priority: at for priority, at in starts.items() if at > heads[priority]}
         _move_heads(session, topic, reader, late)  # logged once, not with every read
         work = {
             priority: ClaimableWork(
@@ -135,7 +138,8 @@ def _past_dead_ids(
 
 @dataclass(slots=True)
 class _ReclaimableRanges:
-    """What there is to hand out again, what was nacked of it, and free rows."""
+    """What there is to hand out again, what was nacked of it, free rows, and up to which ids the
+    group has claimed."""
 
     expired: dict[Priority, list[ExpiredRange]] = field(
         default_factory=lambda: {priority: [] for priority in Priority}
@@ -145,6 +149,7 @@ class _ReclaimableRanges:
     )
     nacked: dict[int, frozenset[int]] = field(default_factory=dict)
     free: list[int] = field(default_factory=list)
+    heads: dict[Priority, int] = field(default_factory=dict)
 
 
 def _find(session: DbConnection, topic: str, reader: ConsumerSpec, room: int) -> _ReclaimableRanges:
@@ -158,12 +163,16 @@ def _find(session: DbConnection, topic: str, reader: ConsumerSpec, room: int) ->
         f"WHERE group_id=%s AND state='retry' AND due_ms<={NOW} ORDER BY due_ms LIMIT {room}) "
         f"UNION ALL (SELECT 2,priority,id,0,0,0,0,NULL FROM {table} "
         f"WHERE group_id=%s AND end_id=0 AND (token=%s OR lease_until_ms<{NOW}) "
-        f"LIMIT {room + _SPARE})",
-        (reader.group, reader.group, reader.group, reader.token),
+        f"LIMIT {room + _SPARE}) "
+        f"UNION ALL (SELECT 3,priority,claimed,0,0,0,0,NULL FROM {tables.cursors(topic)} "
+        "WHERE group_key=%s AND token='' AND queue_id=0)",
+        (reader.group, reader.group, reader.group, reader.token, reader.group),
     )
     for kind, label, number, start, last, attempts, epoch, nacked in rows:
         priority = priority_named(label)
-        if kind == 2:
+        if kind == 3:
+            found.heads[priority] = number
+        elif kind == 2:
             found.free.append(number)
         elif kind == 1:
             found.due[priority].append(DueRetry(number, attempts))

@@ -206,13 +206,27 @@ def row_token(reader: ConsumerSpec) -> str:
     return "" if reader.group is not None else reader.token
 
 
+def lock_group(session: DbConnection, topic: str, reader: ConsumerSpec) -> bool:
+    """Begins whatever changes what a group has claimed; False when the group is new.
+
+    It writes: a lock (FOR UPDATE) is known to one node of a cluster only, while two transactions
+    that write the same row are never both committed.
+    """
+    return bool(
+        session.run(
+            f"UPDATE {tables.cursors(topic)} SET epoch=epoch+1 "
+            "WHERE group_key=%s AND token='' AND queue_id=0 AND priority='high'",
+            (reader.group,),
+        )
+    )
+
+
 def find_cursors(
-    session: DbConnection, topic: str, reader: ConsumerSpec, *, for_update: bool = False
+    session: DbConnection, topic: str, reader: ConsumerSpec
 ) -> dict[Priority, GroupCursor]:
     rows = session.rows(
         f"SELECT priority,`offset`,claimed,epoch FROM {tables.cursors(topic)} "
-        "WHERE group_key=%s AND token=%s AND queue_id=0 ORDER BY priority"
-        + (" FOR UPDATE" if for_update else ""),
+        "WHERE group_key=%s AND token=%s AND queue_id=0 ORDER BY priority",
         (reader.group or "", row_token(reader)),
     )
     return {priority_named(label): GroupCursor(*numbers) for label, *numbers in rows}
@@ -251,7 +265,7 @@ def delete_cursors(session: DbConnection, topic: str, reader: ConsumerSpec) -> N
             f"DELETE FROM {tables.cursors(topic)} WHERE group_key='' AND token=%s", (reader.token,)
         )
         return
-    find_cursors(session, topic, reader, for_update=True)
+    lock_group(session, topic, reader)
     for table in (tables.claims(topic), tables.retries(topic)):
         session.run(f"DELETE FROM {table} WHERE group_id=%s", (reader.group,))
     session.run(f"DELETE FROM {tables.cursors(topic)} WHERE group_key=%s", (reader.group,))

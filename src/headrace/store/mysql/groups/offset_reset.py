@@ -109,7 +109,7 @@ def reset_group(
 ) -> None:
     """All that is out becomes void; in priorities that stay it is handed out again at once."""
     with session.transaction():
-        group_rows.find_cursors(session, topic, reader, for_update=True)
+        group_rows.lock_group(session, topic, reader)
         for priority, position in positions.items():
             session.run(
                 f"UPDATE {tables.claims(topic)} SET {FREE} WHERE group_id=%s AND priority=%s",

@@ -36,6 +36,8 @@ def nack(
     The claim remembers them: the member that takes it over must not deliver them twice.
     """
     with session.transaction():
+        if ids is None:
+            group_rows.lock_group(session, topic, reader)
         held = _ClaimContents(group_rows.locked(session, topic, reader, keys))
         if ids is None:
             found = _all_of(session, topic, held)
