@@ -65,6 +65,9 @@ site: setup ## build the documentation site into build/site, without network acc
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "site: build/site/index.html"
 
+pictures: setup console ## make the pictures of README and docs from a running broker
+	@PYTHONPATH=scripts $(BIN)/python -m pictures $(ARGS)
+
 bench: setup ## measure throughput and latency on this machine
 	@$(BIN)/headrace bench $(ARGS)
 	@$(BIN)/headrace bench client

@@ -7,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 
 from headrace import config, errors
+from headrace.cli.inspect.advice import ADVICE
 from headrace.errors import row_of
 from headrace.server.http import error_codes as http
 from headrace.wire.amqp import error_codes as amqp
@@ -151,118 +152,6 @@ See [troubleshooting](troubleshooting.md#a-command-fails).
 What is not on this page is a bug of the broker: the client gets 541 `INTERNAL_ERROR`, the log has
 the trace.
 """
-
-# When a client sees it, and what to do about it.
-ADVICE = {
-    "ConnectionForced": (
-        "the broker stops, the vhost or the user is deleted, or the user may not be there any more",
-        "connect again; clients with recovery do it by themselves",
-    ),
-    "LoginRefused": (
-        "wrong user or password, or a user of `loopback_users` from another machine",
-        "see [troubleshooting](troubleshooting.md#a-client-cannot-connect)",
-    ),
-    "LoginLocked": (
-        "a login that is not even looked at: too many failures before, or too many logins at once",
-        "wait: see [users](users.md#wrong-passwords)",
-    ),
-    "FrameError": (
-        "bytes that are no legal frame, or a frame above the negotiated size",
-        "something else than AMQP 0-9-1 speaks, or the client is faulty",
-    ),
-    "MalformedError": (
-        "a legal frame whose content cannot be decoded",
-        "the client is faulty",
-    ),
-    "CommandInvalid": (
-        "a method that a server does not take on a channel",
-        "the client is faulty",
-    ),
-    "ChannelStateError": (
-        "a channel that is not open is used, or an open one is opened",
-        "look for a channel used after its close, or by two threads",
-    ),
-    "UnexpectedFrame": (
-        "frames of a message in the wrong order",
-        "look for a channel used by two threads",
-    ),
-    "ResourceError": (
-        "too many unfinished messages on one connection",
-        "finish messages before beginning others",
-    ),
-    "NotAllowed": (
-        "unknown vhost, too many channels, a consumer tag used twice",
-        "close channels you do not need; leave the choice of tags to the broker",
-    ),
-    "Unsupported": (
-        "`immediate`, `prefetch_size`, `channel.flow` off, and other parts that are left out",
-        "do without: see [what it does not do](what-it-does-not-do.md)",
-    ),
-    "InternalError": (
-        "a value or method that no decoder knows, or a bug of the broker",
-        "look into the broker's log",
-    ),
-    "AccessRefused": (
-        "a reserved name, an internal or the default exchange, an exclusive consumer, "
-        "no permission",
-        "the text says which",
-    ),
-    "NotFound": (
-        "no such queue or exchange",
-        "declare it first",
-    ),
-    "ResourceLocked": (
-        "the queue is exclusive and belongs to another connection",
-        "use a name of your own, or wait for the end of the other connection",
-    ),
-    "PreconditionFailed": (
-        "declared before with other arguments, an illegal argument, an unknown delivery tag, "
-        "a message above the limit",
-        "the text says which: see [troubleshooting](troubleshooting.md#a-channel-closes)",
-    ),
-    "SelectorError": (
-        "an expression that chooses messages cannot be understood",
-        "the text names the column",
-    ),
-    "NoSuchTopic": ("no such topic in the vhost", "declare it first"),
-    "NoSuchGroup": (
-        "no such consumer group: RocketMQ clients only",
-        "check the name; a group exists once it has members, settings or offsets",
-    ),
-    "BadTopicName": ("a name that a topic, lane or group cannot have", "the text says why"),
-    "BadTopicValue": (
-        "a priority, token, key, address or position that is none",
-        "the text says why",
-    ),
-    "BodyTooLarge": (
-        "a message for a topic that is larger than its engine takes",
-        "keep large things elsewhere and send where they are",
-    ),
-    "MessageIllegal": (
-        "a RocketMQ message with properties that cannot be kept, or an invalid delay",
-        "the text says which",
-    ),
-    "TopicConflict": (
-        "the topic is there with other settings",
-        "use those it has, or delete it first",
-    ),
-    "ClaimLost": (
-        "the lease of a claim expired, or another member has taken it over",
-        "stop working on it and read again; renew in time",
-    ),
-    "DataLost": (
-        "messages that had to be read by offset are gone: retention, or a pin over its limit",
-        "start from the beginning; keep messages longer (retention) or allow the pin more bytes",
-    ),
-    "SourceChanged": (
-        "the queue or topic was deleted and made again",
-        "use a new checkpoint: the old one speaks of other messages",
-    ),
-    "EngineUnavailable": (
-        "the database behind a topic cannot be reached",
-        "the text says whether the work may have been done; try again when it is back",
-    ),
-}
 
 
 def below(base: type[errors.BrokerError]) -> list[type[errors.BrokerError]]:

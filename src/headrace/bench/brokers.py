@@ -18,7 +18,7 @@ from pathlib import Path
 import headrace
 from headrace.bench import processes
 from headrace.bench.errors import MeasureError
-from headrace.bench.load.amqp_connection import Address, AmqpConnection
+from headrace.bench.load.amqp_connection import AmqpAddress, AmqpConnection
 
 _START_SECONDS = 90
 _STOP_SECONDS = 30
@@ -32,7 +32,7 @@ class RemoteBroker:
     restartable = False
     generator_cores: Collection[int] = ()
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: AmqpAddress) -> None:
         self.name = f"{address[0]}:{address[1]}"
         self.address = address
 
@@ -62,8 +62,8 @@ class StartedBroker:
         self._port = 0
 
     @property
-    def address(self) -> Address:
-        return ("127.0.0.1", self._port)
+    def address(self) -> AmqpAddress:
+        return AmqpAddress("127.0.0.1", self._port)
 
     @property
     def generator_cores(self) -> Collection[int]:
@@ -255,7 +255,7 @@ def _other_ports(help_command: list[str], environment: dict[str, str]) -> list[s
     return [word for option in options for word in (option, "0")]
 
 
-def _answers(address: Address) -> bool:
+def _answers(address: AmqpAddress) -> bool:
     """Whether a whole handshake succeeds: an open port alone may be a broker still booting."""
     try:
         with AmqpConnection(address):

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from headrace.bench.load.amqp_connection import Address
+from headrace.bench.load.amqp_connection import AmqpAddress
 
 
 class Target(Protocol):
@@ -15,7 +15,7 @@ class Target(Protocol):
     name: str
 
     @property
-    def address(self) -> Address: ...
+    def address(self) -> AmqpAddress: ...
 
     @property
     def pids(self) -> list[int]:

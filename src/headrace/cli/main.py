@@ -18,6 +18,7 @@ from importlib import import_module
 import click
 
 from headrace import __version__
+from headrace.cli.support import examples
 from headrace.cli.support.output import DONE, FAILED, USAGE, escaped
 from headrace.errors import BrokerError, ConfigError
 
@@ -26,6 +27,10 @@ from headrace.errors import BrokerError, ConfigError
 COMMANDS = {
     "serve": "run.serve",
     "demo": "run.demo",
+    "top": "inspect.top",
+    "doctor": "inspect.doctor",
+    "explain": "inspect.explain",
+    "migrate": "inspect.migrate",
     "publish": "messages.publish",
     "consume": "messages.consume",
     "get": "messages.get",
@@ -80,6 +85,7 @@ class _LazyGroup(click.Group):
             return rabbitmqctl.find(cmd_name)
         command = getattr(import_module(f"headrace.cli.{COMMANDS[cmd_name]}"), cmd_name)
         assert isinstance(command, click.Command)
+        examples.add(command, cmd_name)
         return command
 
 

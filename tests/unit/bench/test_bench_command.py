@@ -6,7 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.bench.cases import CASES
-from headrace.cli.run.bench import bench
+from headrace.bench.load.amqp_connection import AmqpAddress
+from headrace.cli.run.bench import _address, bench
 
 
 def test_list_shows_the_chosen_cases_and_measures_nothing() -> None:
@@ -20,7 +21,9 @@ def test_list_shows_the_chosen_cases_and_measures_nothing() -> None:
     ("arguments", "said"),
     [
         (["--case", "warp"], "unknown case 'warp'"),
-        (["--against", "nonsense"], "not HOST:PORT"),
+        (["--against", "nonsense"], "expected HOST:PORT"),
+        (["--against", "host:port"], "expected HOST:PORT"),
+        (["amqps://host"], "expected amqp://"),
         (["--no-headrace", "--no-rabbitmq"], "nothing to measure"),
         (["--rounds", "0"], "rounds"),
     ],
@@ -30,3 +33,11 @@ def test_wrong_usage_is_explained(arguments: list[str], said: str) -> None:
 
     assert result.exit_code == 2
     assert said in result.output
+
+
+def test_a_first_word_with_a_scheme_is_the_address() -> None:
+    address = _address("amqp://ada:s%2Fx@broker.example/shop")
+    assert address == AmqpAddress("broker.example", 5672, "ada", "s/x", "shop")
+    result = CliRunner().invoke(bench, ["amqp://127.0.0.1:1/", "--list", "--case", "latency"])
+    assert result.exit_code == 0
+    assert "latency" in result.output

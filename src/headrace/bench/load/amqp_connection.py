@@ -5,21 +5,32 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+from typing import NamedTuple
 
 from headrace.bench.errors import MeasureError
 from headrace.bench.load import frames
 
-Address = tuple[str, int]
 _RPC_SECONDS = 120  # deleting a large queue, or ten thousand bindings, is slow on some brokers
+
+
+class AmqpAddress(NamedTuple):
+    """Where a broker listens, and how to log in."""
+
+    host: str
+    port: int
+    user: str = "guest"
+    password: str = "guest"
+    vhost: str = "/"
 
 
 class AmqpConnection:
     """One connection with one open channel. Reads exactly what it expects, never ahead."""
 
-    def __init__(self, address: Address, *, channel: int = 1) -> None:
+    def __init__(self, address: AmqpAddress, *, channel: int = 1) -> None:
         self.channel = channel
+        self._address = address
         self.server = "unknown broker"
-        self.sock = socket.create_connection(address, timeout=10)
+        self.sock = socket.create_connection(address[:2], timeout=10)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # Kernel timeouts on a blocking socket: Python's own would add a poll() to every call.
         self.sock.settimeout(None)
@@ -39,14 +50,15 @@ class AmqpConnection:
     def _open(self) -> None:
         self.sock.sendall(frames.PROTOCOL_HEADER)
         self.server = _server_name(self._expect(10, 10))
-        login = frames.long(b"\x00guest\x00guest")
+        _, _, user, password, name = self._address
+        login = frames.long(f"\0{user}\0{password}".encode())
         start_ok = frames.long(b"") + frames.short("PLAIN") + login + frames.short("en_US")
         self.sock.sendall(frames.method(0, 10, 11, start_ok))
         self._expect(10, 30)
         tune_ok = struct.pack(
             ">HIH", 2047, frames.FRAME_MAX, 0
         )  # no heartbeats: they break counting
-        vhost = frames.short("/") + b"\x00\x00"
+        vhost = frames.short(name) + b"\x00\x00"
         self.sock.sendall(frames.method(0, 10, 31, tune_ok) + frames.method(0, 10, 40, vhost))
         self._expect(10, 41)
         self._call(20, 10, b"\x00")

@@ -10,7 +10,7 @@ import select
 from collections.abc import Callable
 
 from headrace.bench.errors import MeasureError
-from headrace.bench.load.amqp_connection import Address, AmqpConnection
+from headrace.bench.load.amqp_connection import AmqpAddress, AmqpConnection
 from headrace.bench.load.frames import AckBlock, delivery_number_offset, explain_close
 from headrace.bench.load.worker_group import SharedCounters
 from headrace.bench.load_plan import LoadPlan
@@ -23,7 +23,12 @@ class ConsumerSocket:
     """One consuming connection."""
 
     def __init__(
-        self, address: Address, plan: LoadPlan, slot: int, board: SharedCounters, buffer: bytearray
+        self,
+        address: AmqpAddress,
+        plan: LoadPlan,
+        slot: int,
+        board: SharedCounters,
+        buffer: bytearray,
     ) -> None:
         case = plan.case
         self.link = AmqpConnection(address, channel=case.channel)
@@ -66,7 +71,9 @@ class ConsumerSocket:
             raise MeasureError(f"delivery {whole} carries tag {number}{reason}")
 
 
-def prepare_consumer(address: Address, plan: LoadPlan, board: SharedCounters) -> Callable[[], None]:
+def prepare_consumer(
+    address: AmqpAddress, plan: LoadPlan, board: SharedCounters
+) -> Callable[[], None]:
     """Connect and subscribe; the returned function consumes until the board says stop."""
     buffer = bytearray(_READ_BYTES)
     total = plan.case.pairs * plan.case.consumers

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from headrace.bench.cases import Case
 from headrace.bench.errors import MeasureError
-from headrace.bench.load.amqp_connection import Address, AmqpConnection
+from headrace.bench.load.amqp_connection import AmqpAddress, AmqpConnection
 from headrace.bench.load.throughput import laid_out
 from headrace.bench.load.worker_group import SharedCounters, WorkerGroup
 from headrace.bench.load_plan import LoadPlan
@@ -50,7 +50,7 @@ def percentile(ordered: Sequence[int], percent: float) -> int:
 
 
 def _prepare_publisher(
-    address: Address, plan: LoadPlan, board: SharedCounters, total: int
+    address: AmqpAddress, plan: LoadPlan, board: SharedCounters, total: int
 ) -> Callable[[], None]:
     link = AmqpConnection(address)
     block = next(plan.blocks(0))
@@ -74,7 +74,7 @@ def _prepare_publisher(
 
 
 def _prepare_consumer(
-    address: Address, plan: LoadPlan, board: SharedCounters, total: int
+    address: AmqpAddress, plan: LoadPlan, board: SharedCounters, total: int
 ) -> Callable[[], None]:
     link = AmqpConnection(address)
     link.consume(plan.queues[0], plan.tags[0], auto_ack=True)

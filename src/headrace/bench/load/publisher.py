@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from headrace.bench.cases import WRITE_BYTES
 from headrace.bench.errors import MeasureError
-from headrace.bench.load.amqp_connection import Address, AmqpConnection
+from headrace.bench.load.amqp_connection import AmqpAddress, AmqpConnection
 from headrace.bench.load.frames import ConfirmCounter
 from headrace.bench.load.worker_group import SharedCounters
 from headrace.bench.load_plan import LoadPlan
@@ -20,7 +20,9 @@ _PAUSE = 0.0003  # well under the time any broker needs for the permitted backlo
 class PublisherSocket:
     """One publishing connection and its place in its blocks."""
 
-    def __init__(self, address: Address, plan: LoadPlan, pair: int, board: SharedCounters) -> None:
+    def __init__(
+        self, address: AmqpAddress, plan: LoadPlan, pair: int, board: SharedCounters
+    ) -> None:
         case = plan.case
         self.link = AmqpConnection(address)
         self._sent, self._pair = board.sent, pair
@@ -77,7 +79,7 @@ class PublisherSocket:
 
 
 def prepare_publisher(
-    address: Address, plan: LoadPlan, board: SharedCounters
+    address: AmqpAddress, plan: LoadPlan, board: SharedCounters
 ) -> Callable[[], None]:
     """Connect; the returned function publishes until the board says stop."""
     streams = [PublisherSocket(address, plan, pair, board) for pair in range(plan.case.pairs)]

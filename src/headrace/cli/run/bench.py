@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from urllib.parse import unquote, urlsplit
 
 import click
 
@@ -17,6 +18,7 @@ from headrace.bench import report
 from headrace.bench.brokers import HeadraceBroker, RabbitMqBroker, RemoteBroker, find_rabbitmq
 from headrace.bench.cases import CASES, GROUPS, Case
 from headrace.bench.chart import bar_chart
+from headrace.bench.load.amqp_connection import AmqpAddress
 from headrace.bench.report import describe
 from headrace.bench.runner import BenchRunner, CaseResult, estimate
 from headrace.bench.target import Target, Timing
@@ -28,17 +30,39 @@ from headrace.cli.run.bench_compare import (
     file_option,
 )
 
+_URL = "amqp://user:password@host:port/vhost"
+
+
+class _BenchGroup(click.Group):
+    """A first word with `://` is the address of the only broker to measure."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and "://" in args[0]:
+            args = ["--no-headrace", "--against", *args]
+        return super().parse_args(ctx, args)
+
 
 def _addresses(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
-) -> list[tuple[str, int]]:
-    found = []
-    for value in values:
-        host, _, port = value.rpartition(":")
-        if not host or not port.isdigit():
-            raise click.BadParameter(f"{value!r} is not HOST:PORT")
-        found.append((host, int(port)))
-    return found
+) -> list[AmqpAddress]:
+    return [_address(value) for value in values]
+
+
+def _address(text: str) -> AmqpAddress:
+    try:
+        url = urlsplit(text if "://" in text else f"amqp://{text}")
+        port = url.port
+    except ValueError:
+        port = None
+    if "://" in text and url.scheme != "amqp":
+        raise click.BadParameter(f"invalid scheme {url.scheme!r}: expected amqp:// (without TLS)")
+    if port is None and "://" in text:
+        port = 5672
+    if port is None or not url.hostname:
+        raise click.BadParameter(f"invalid address: expected HOST:PORT or {_URL}")
+    vhost = unquote(url.path[1:]) or "/"
+    login = (unquote(url.username or "guest"), unquote(url.password or "guest"))
+    return AmqpAddress(url.hostname, port, *login, vhost)
 
 
 def _cases(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[Case]:
@@ -49,7 +73,7 @@ def _cases(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
         raise click.BadParameter(f"unknown case {error}; available: {known}") from None
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=_BenchGroup, invoke_without_command=True)
 @click.option(
     "--case",
     "chosen",
@@ -82,8 +106,8 @@ def _cases(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     "--against",
     multiple=True,
     callback=_addresses,
-    metavar="HOST:PORT",
-    help="Measure a running broker (guest/guest, vhost /); repeatable. "
+    metavar="ADDRESS",
+    help=f"Measure a running broker: HOST:PORT (as guest) or {_URL}; repeatable. "
     "Takes the place of RabbitMQ unless --rabbitmq is given.",
 )
 @click.option(
@@ -118,7 +142,7 @@ def bench(
     rounds: int,
     seconds: float,
     python: str,
-    against: list[tuple[str, int]],
+    against: list[AmqpAddress],
     with_headrace: bool,
     with_rabbitmq: bool | None,
     pin: bool,
@@ -129,7 +153,8 @@ def bench(
 ) -> int:
     """Measure Headrace beside RabbitMQ and print the ratios.
 
-    Exit code 1 when a case could not be measured.
+    `headrace bench amqp://...` measures the broker at that address, and no other. Exit code 1 when
+    a case could not be measured.
     """
     if ctx.invoked_subcommand is not None:
         return 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -23,7 +25,23 @@ def _run(config_file: str | None, **flags: object) -> int:
 
     from headrace.server.app import run  # after the settings: a bad flag is reported at once
 
+    for line in limitations():
+        click.echo(f"note: {line}", err=True)
     return run(settings)
+
+
+def limitations() -> list[str]:
+    """What does not work on this machine, and what to install."""
+    from headrace.server.http.page import DIST
+
+    found = []
+    if not (DIST / "index.html").exists():
+        found.append("no management page: install Node.js and run `make console`")
+    if find_spec("pyarrow") is None or find_spec("numpy") is None:
+        found.append("Spark cannot read from this broker: pip install 'headrace[spark]'")
+    elif shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        found.append("no Java: pipelines, archive, sql and replay cannot run on this machine")
+    return found
 
 
 def _flag(option: config.Option) -> click.Option:

@@ -9,7 +9,9 @@ import json
 import os
 import ssl
 import sys
+import time
 from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -55,6 +57,12 @@ class ManagementClient:
         self.user = unquote(parts.username) if parts.username else "guest"
         given = unquote(parts.password) if parts.password is not None else None
         self._password = password if password is not None else given if given else "guest"
+        self.clock_skew: float | None = None
+        """Seconds by which the broker's clock was ahead at the last reply."""
+
+    @property
+    def uses_default_login(self) -> bool:
+        return (self.user, self._password) == ("guest", "guest")
 
     @property
     def where(self) -> str:
@@ -100,6 +108,8 @@ class ManagementClient:
             try:
                 connection.request(method, where, data, sent)
                 response = connection.getresponse()
+                if date := response.getheader("date"):
+                    self.clock_skew = parsedate_to_datetime(date).timestamp() - time.time()
                 return response.status, response.read()
             finally:
                 connection.close()

@@ -8,8 +8,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 DONE, FAILED, USAGE = 0, 1, 2  # exit codes
 
@@ -39,7 +43,9 @@ def show(columns: Sequence[Column], rows: Iterable[Row], *, as_json: bool, nothi
     elif not found:
         click.echo(nothing)
     else:
-        _draw(columns, found)
+        from rich.console import Console
+
+        Console(highlight=False).print(table(columns, found))
     return DONE
 
 
@@ -74,24 +80,24 @@ def cell(value: object) -> str:
     return escaped(str(value))
 
 
-def _draw(columns: Sequence[Column], rows: Sequence[Row]) -> None:
+def table(columns: Sequence[Column], rows: Iterable[Row]) -> Table:
+    """A table for a terminal."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         side = "right" if column.is_number else "left"
-        table.add_column(column.title, justify=side, overflow="fold")  # type: ignore[arg-type]
+        made.add_column(column.title, justify=side, overflow="fold")  # type: ignore[arg-type]
     for row in rows:
-        # As Text: what looks like markup in a name is none.
-        table.add_row(*(Text(_drawn(row.get(column.field)) or column.empty) for column in columns))
-    Console(highlight=False).print(table)
+        # As Text: what looks like markup in a name, such as [/red], is none.
+        made.add_row(*(Text(_drawn(row.get(column.field)) or column.empty) for column in columns))
+    return made
 
 
 def _drawn(value: object) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int | float) and not isinstance(value, bool):
         return f"{value:,}"
     return cell(value)
 

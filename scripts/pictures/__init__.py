@@ -1,0 +1,1 @@
+"""`make pictures`: the pictures of README and documentation, made from a running broker."""
