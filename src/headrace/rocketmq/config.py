@@ -13,6 +13,7 @@ from headrace.rocketmq.consuming.allocation import AllocateStrategy, strategy_of
 from headrace.rocketmq.enums import AllocateQueueStrategy, ConsumeFromWhere, MessageModel
 from headrace.rocketmq.errors import ConfigurationError
 from headrace.rocketmq.net import checks
+from headrace.wire.remoting.names import TRACE_TOPIC
 
 _HALF_AN_HOUR = 30 * 60 * 1000
 _STAMP = "%Y%m%d%H%M%S"
@@ -32,6 +33,11 @@ class _ClientConfig:
     secret_key: str = field(default="", repr=False)
     tls: bool | ssl.SSLContext = False
     """True = with the authorities that this machine trusts; or your own context."""
+    namespace: str = ""
+    """Topics and groups are those of this namespace: `namespace%name` in the broker."""
+    enable_msg_trace: bool = False
+    """Record what happens to each message in `trace_topic`."""
+    trace_topic: str = TRACE_TOPIC
     request_timeout: int = _number(3000, 100, 600_000)
     heartbeat_interval: int = _number(30_000, 100, 110_000)
     poll_route_interval: int = _number(30_000, 100, 3_600_000)
@@ -43,6 +49,8 @@ class _ClientConfig:
             elif "range" in one.metadata:
                 checks.check_int(one.name, getattr(self, one.name), *one.metadata["range"])
         checks.check_keys(self.access_key, self.secret_key)
+        for name in ("namespace", "trace_topic"):
+            checks.check_name(name, getattr(self, name))
         checks.tls_context(self.tls)
 
     @property

@@ -17,6 +17,7 @@ from headrace.wire.remoting.compression import inflate
 from headrace.wire.remoting.message import take_parts
 from headrace.wire.remoting.message_ids import NOWHERE, HostAddress, offset_id
 from headrace.wire.remoting.message_queue import MessageQueue
+from headrace.wire.remoting.names import without_namespace
 
 _SEPARATORS = ("\x01", "\x02")
 _MAX_LEVEL = len(LEVELS)
@@ -162,11 +163,13 @@ class MessageExt:
             name: value for name, value in self.properties.items() if name not in names.RESERVED
         }
 
-    def restore_topic(self, group_retry_topic: str) -> Self:
-        """A retried message shows the topic it was first sent to."""
+    def restore_topic(self, group_retry_topic: str, namespace: str = "") -> Self:
+        """A retried message shows the topic it was first sent to, without the namespace."""
         origin = self.properties.get(names.RETRY_TOPIC)
         if origin and self.topic == group_retry_topic:
             self.topic = origin
+        if namespace:
+            self.topic = without_namespace(namespace, self.topic)
         return self
 
 
@@ -208,7 +211,7 @@ def messages_in(data: bytes, broker_name: str) -> Iterator[MessageExt]:
             one[9], one[10], one[11], one[12], one[13], one[15],
         )  # fmt: skip
         if message.sys_flag & _COMPRESSED:
-            _inflate(message)
+            inflate_body(message)
         yield message
 
 
@@ -220,7 +223,8 @@ def message_in(data: bytes, broker_name: str) -> MessageExt:
     return found[0]
 
 
-def _inflate(message: MessageExt) -> None:
+def inflate_body(message: MessageExt) -> None:
+    """Decompress the body if it is compressed; `body_error` when that fails."""
     try:
         message.body = inflate(message.body, message.sys_flag)
     except BrokerError as error:

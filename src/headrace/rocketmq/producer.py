@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from threading import BoundedSemaphore
 
 from headrace.rocketmq.config import ProducerConfig
 from headrace.rocketmq.consuming.runners import ThreadPool
 from headrace.rocketmq.errors import InvalidMessageError, RequestTimeoutError, RocketMQError
-from headrace.rocketmq.message import Message
+from headrace.rocketmq.message import Message, MessageExt
 from headrace.rocketmq.net.lifecycle import BlockingClient
 from headrace.rocketmq.net.routes import KnownTopic
 from headrace.rocketmq.producing.async_send import AsyncSend
@@ -20,6 +21,7 @@ from headrace.rocketmq.producing.producer_core import ProducerCore
 from headrace.rocketmq.producing.send import Chooser, queue_by_key, to_queue
 from headrace.rocketmq.producing.send_requests import EncodedSend, SendResult
 from headrace.wire.remoting.message_queue import MessageQueue
+from headrace.wire.remoting.names import in_namespace
 
 logger = logging.getLogger(__name__)
 
@@ -115,6 +117,18 @@ class Producer(BlockingClient, BaseProducer):
         connection.post(sent.command(chosen))
         self.metrics.add("one_way")
 
+    def request(self, message: Message, *, timeout: float | None = None) -> MessageExt:
+        """Send a message and wait for the reply of a consumer, RequestTimeoutError without one."""
+        core = self._running()
+        assert self._thread is not None
+        return self._thread.run(core.request(message, core.seconds(timeout)))
+
+    def reply(
+        self, request: MessageExt, body: bytes, *, properties: Mapping[str, str] | None = None
+    ) -> SendResult:
+        """In a listener: answer a message that was sent with request()."""
+        return self._send(self._running().reply(request, body, properties), None, None)
+
     def recall(self, topic: str, handle: str) -> str:
         """Stop the delivery of a timed message by its `recall_handle`; returns its id."""
         core = self._running()
@@ -123,7 +137,8 @@ class Producer(BlockingClient, BaseProducer):
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that can be written."""
-        return list(self._topic(self._running(), topic).write_queues)
+        known = self._topic(self._running(), in_namespace(self.config.namespace, topic))
+        return [replace(one, topic=topic) for one in known.write_queues]
 
     # -- within ------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from headrace.wire.remoting.headers.send import (
     EndTransaction,
 )
 from headrace.wire.remoting.message_ids import take_offset_id
+from headrace.wire.remoting.names import in_namespace, without_namespace
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +93,8 @@ class TransactionProducer(Producer):
                 lambda: self._listener.execute_local_transaction(message, arg)
             )
         self._end(core, result, state, reason)
+        if core.trace is not None:
+            core.trace.transaction_ended(sent, result, state, core.address(result.queue))
         return TransactionSendResult(result, state)
 
     def _decided(self, decide: Callable[[], object]) -> tuple[LocalTransactionState, str]:
@@ -115,13 +118,13 @@ class TransactionProducer(Producer):
     ) -> None:
         """One-way: if it is lost, the broker asks."""
         header = EndTransaction(
-            producer_group=self.config.producer_group,
+            producer_group=core.config.producer_group,
             tran_state_table_offset=result.queue_offset,
             commit_log_offset=take_offset_id(result.offset_msg_id)[1],
             commit_or_rollback=_WORDS[state],
             msg_id=result.msg_id,
             transaction_id=result.transaction_id,
-            topic=result.queue.topic,
+            topic=in_namespace(core.config.namespace, result.queue.topic),
             broker_name=result.queue.broker_name,
         )
         command = Command(header.CODE, header.ext(), remark=reason or None)
@@ -141,16 +144,18 @@ class TransactionProducer(Producer):
         self._checkers.submit(lambda: self._check(connection, header, message))
 
     def _check(self, connection: Connection, asked: CheckTransaction, message: MessageExt) -> None:
+        topic = message.topic
+        message.topic = without_namespace(self.config.namespace, topic)
         state, reason = self._decided(lambda: self._listener.check_local_transaction(message))
         header = EndTransaction(
-            producer_group=self.config.producer_group,
+            producer_group=in_namespace(self.config.namespace, self.config.producer_group),
             tran_state_table_offset=asked.tran_state_table_offset,
             commit_log_offset=asked.commit_log_offset,
             commit_or_rollback=_WORDS[state],
             from_transaction_check=True,
             msg_id=message.msg_id,
             transaction_id=asked.transaction_id,
-            topic=message.topic,
+            topic=topic,
             broker_name=asked.broker_name,
         )
         try:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from headrace.rocketmq.config import ConsumerConfig
@@ -23,6 +24,7 @@ from headrace.rocketmq.offsets import OffsetStore
 from headrace.rocketmq.selector import MessageSelector, selector_of
 from headrace.rocketmq.subscriptions import SubscriptionManager
 from headrace.wire.remoting.message_queue import MessageQueue
+from headrace.wire.remoting.names import in_namespace
 
 logger = logging.getLogger(__name__)
 
@@ -134,9 +136,10 @@ class BaseConsumer(Client):
     async def _open(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
         """Returns when brokers know the consumer and its first queues are being pulled."""
         adapter = self._check_ready()
+        group = in_namespace(self.config.namespace, self.config.consumer_group)
         core = ConsumerCore(
             loop,
-            self.config,
+            replace(self.config, consumer_group=group),
             self.client_id,
             self.subscription_manager,
             self.metrics,
@@ -160,5 +163,7 @@ class BaseConsumer(Client):
         self.subscription_manager.on_change = None
         if self._core is not None:
             await self._core.service.stop(0.0)
+            if self._core.trace is not None:
+                await self._core.trace.stop()
             await self._core.instance.close()
             self._core = None

@@ -104,7 +104,8 @@ class ConsumerRequests:
         """An operator wants one message consumed here and now."""
         header = ConsumeDirectly.take(command.ext)
         message = message_in(command.body, header.broker_name or "")
-        message.restore_topic(retry_topic(self._core.config.consumer_group))
+        config = self._core.config
+        message.restore_topic(retry_topic(config.consumer_group), config.namespace)
         outcome, millis = await self._runner.call(
             self._adapter, [message], ConsumeContext(message.queue)
         )

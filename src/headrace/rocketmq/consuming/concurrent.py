@@ -86,6 +86,8 @@ class ConcurrentService:
             if a.dropped:
                 return False
             a.cached.begin(messages, time.monotonic())
+            if self._core.trace is not None:
+                self._core.trace.consuming(messages)
             return True
 
         def done(outcome: ListenerResult, millis: float) -> None:
@@ -108,7 +110,7 @@ class ConcurrentService:
         elif context.ack_index < len(messages) - 1:
             fine = messages[: max(context.ack_index + 1, 0)]
         failed = messages[len(fine) :]
-        self._core.count(outcome, millis, len(fine), len(failed))
+        self._core.count(messages, outcome, millis, len(fine))
         if a.dropped:
             return  # the next owner gets them again
         if failed and self._core.config.is_broadcasting:

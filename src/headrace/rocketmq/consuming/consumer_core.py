@@ -20,6 +20,7 @@ from headrace.rocketmq.net import checks
 from headrace.rocketmq.net.client_instance import ClientInstance
 from headrace.rocketmq.offsets import LocalOffsetStore, OffsetStore, RemoteOffsetStore
 from headrace.rocketmq.offsets.remote import BrokerOffsets
+from headrace.rocketmq.producing.trace import MessageTrace
 from headrace.rocketmq.subscriptions import SubscriptionData, SubscriptionManager
 from headrace.wire.remoting.message_queue import MessageQueue
 
@@ -58,6 +59,7 @@ class ConsumerCore:
     ) -> None:
         self.config = config
         self.metrics = metrics
+        self.trace: MessageTrace | None = None
         self.suspended = False
         self.closing = False
         self.limits = FlowLimits(
@@ -126,7 +128,13 @@ class ConsumerCore:
         except RuntimeError:  # the loop is closed: the message comes again
             work.close()
 
-    def count(self, outcome: ListenerResult, millis: float, fine: int, failed: int) -> None:
+    def count(
+        self, messages: list[MessageExt], outcome: ListenerResult, millis: float, fine: int
+    ) -> None:
+        """A listener has returned; ``fine`` of its messages are finished."""
+        failed = len(messages) - fine
+        if self.trace is not None:
+            self.trace.consumed(messages, outcome, millis)
         self.metrics.listened(millis, fine, failed)
         if outcome.is_wrong:
             self.metrics.add("wrong_results")
@@ -147,6 +155,9 @@ class ConsumerCore:
         """Returns when brokers know us and the first queues are ours."""
         config = self.config
         await self.members.find_routes(strict=True)
+        if config.enable_msg_trace:
+            self.trace = MessageTrace(self._loop, config, config.consumer_group, "CONSUME")
+            await self.trace.start()
         await self.members.check_selectors()
         await asyncio.to_thread(self.store.load)
         await self.instance.beat()
@@ -181,6 +192,8 @@ class ConsumerCore:
             for a in self.owned():
                 await self.service.released(a)
             self.rebalancer.clear()
+        if self.trace is not None:
+            await self.trace.stop()
         await self.instance.unregister(consumer=self.config.consumer_group)
         await self.instance.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import time
+from dataclasses import replace
 
 from headrace.errors import BrokerError as CodecError
 from headrace.rocketmq.config import ConsumerConfig
@@ -30,7 +31,12 @@ from headrace.wire.remoting.headers.groups import (
     Subscription,
 )
 from headrace.wire.remoting.message_queue import take_members
-from headrace.wire.remoting.names import CLIENT_INNER_PRODUCER, retry_topic
+from headrace.wire.remoting.names import (
+    CLIENT_INNER_PRODUCER,
+    in_namespace,
+    retry_topic,
+    without_namespace,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +61,8 @@ class Membership:
     def subscription_data(self) -> list[SubscriptionData]:
         """The active subscriptions, and that of the retry topic."""
         data = self._subscriptions.to_subscription_data_list()
+        if space := self._config.namespace:
+            data = [replace(one, topic=in_namespace(space, one.topic)) for one in data]
         return data if self._config.is_broadcasting else [*data, self._retry]
 
     def topics(self) -> list[str]:
@@ -63,6 +71,7 @@ class Membership:
     def subscription_of(self, topic: str) -> SubscriptionData | None:
         if topic == self._retry.topic:
             return self._retry
+        topic = without_namespace(self._config.namespace, topic)
         entry = self._subscriptions.get_subscription(topic)
         return entry.subscription_data if entry is not None and entry.is_active else None
 

@@ -230,8 +230,7 @@ class OrderlyService:
         if context.auto_commit and result is ConsumeResult.ROLLBACK:
             is_fine = True  # without manual commits there is nothing to roll back, as in Java
             logger.warning("ROLLBACK counts as SUCCESS while enable_auto_commit is on")
-        count = len(messages)
-        core.count(outcome, millis, count if is_fine else 0, 0 if is_fine else count)
+        core.count(messages, outcome, millis, len(messages) if is_fine else 0)
         if a.dropped:
             return 0.0
         if not is_fine:
@@ -246,6 +245,8 @@ class OrderlyService:
         """A listener that takes too long is reported; the order is worth more than the time."""
         core, subject = self._core, f"slow {a.queue}"
         seconds = core.config.orderly_consume_timeout
+        if core.trace is not None:
+            core.trace.consuming(messages)
         call = asyncio.ensure_future(self._runner.call(self._adapter, messages, context))
         try:
             while True:

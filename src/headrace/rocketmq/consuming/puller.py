@@ -169,14 +169,14 @@ class Puller:
 
     def _messages(self, answer: Command, data: SubscriptionData) -> list[MessageExt]:
         """Those we want: brokers compare only hashes of tags."""
-        wanted = frozenset(data.tags_set)
+        wanted, space = frozenset(data.tags_set), self._core.config.namespace
         origin = retry_topic(self._core.config.consumer_group)
         found: list[MessageExt] = []
         seen = 0
         for message in messages_in(answer.body, self._a.queue.broker_name):
             seen += 1
             if not wanted or message.tags in wanted:
-                found.append(message.restore_topic(origin))
+                found.append(message.restore_topic(origin, space))
         if seen > len(found):
             self._core.metrics.add("messages_filtered", seen - len(found))
         return found

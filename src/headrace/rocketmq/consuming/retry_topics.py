@@ -13,7 +13,7 @@ from headrace.wire.remoting.codes import RequestCode, retry_level
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.send import SendBack, SendMessage
 from headrace.wire.remoting.message_queue import MessageQueue
-from headrace.wire.remoting.names import CLIENT_INNER_PRODUCER, retry_topic
+from headrace.wire.remoting.names import CLIENT_INNER_PRODUCER, in_namespace, retry_topic
 from headrace.wire.remoting.properties import properties_text
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class RetrySender:
             group=self._core.config.consumer_group,
             delay_level=level,
             origin_msg_id=message.offset_msg_id or None,
-            origin_topic=message.topic,
+            origin_topic=in_namespace(self._core.config.namespace, message.topic),
             max_reconsume_times=self.limit,
             broker_name=queue.broker_name,
         )
@@ -75,7 +75,8 @@ class RetrySender:
         properties = {
             name: value for name, value in message.properties.items() if name != names.DELAY
         }
-        properties.setdefault(names.RETRY_TOPIC, message.topic)
+        origin = in_namespace(self._core.config.namespace, message.topic)
+        properties.setdefault(names.RETRY_TOPIC, origin)
         properties.setdefault(names.ORIGIN_MESSAGE_ID, message.offset_msg_id)
         wait = level if level > 0 else retry_level(message.reconsume_times)
         properties[names.DELAY] = str(wait)

@@ -70,6 +70,11 @@ def check_group(name: str, value: object) -> None:
         raise ConfigurationError(f"{name}: {problem}")
 
 
+def check_name(name: str, value: object) -> None:
+    if not isinstance(value, str) or not re.fullmatch(r"[a-zA-Z0-9_-]*", value):
+        raise ConfigurationError(f"{name} is {value!r}; allowed: letters, digits, _ and -")
+
+
 def check_int(name: str, value: object, low: int, high: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigurationError(f"{name} is {value!r}; a whole number is needed")

@@ -58,7 +58,7 @@ class AsyncSend:
         if result is None:
             self._retry()
             return
-        self._core.metrics.sent((now - self._attempts.started) * 1000, self._attempts.message.count)
+        self._core.succeeded(self._attempts, result, self._address, now)
         self._future.set_result(result)
 
     def _retry(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from headrace.rocketmq.config import ProducerConfig
 from headrace.rocketmq.errors import ConfigurationError
@@ -11,6 +12,8 @@ from headrace.rocketmq.metrics import Health, ProducerMetrics, State
 from headrace.rocketmq.net.client_instance import client_id
 from headrace.rocketmq.net.lifecycle import Client, Lifecycle
 from headrace.rocketmq.producing.producer_core import ProducerCore
+from headrace.rocketmq.producing.trace import MessageTrace
+from headrace.wire.remoting.names import in_namespace
 
 
 class BaseProducer(Client):
@@ -41,8 +44,13 @@ class BaseProducer(Client):
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
         """NameServerError when no name server answers."""
-        self._core = core = ProducerCore(loop, self.config, self.client_id, self.metrics)
+        group = in_namespace(self.config.namespace, self.config.producer_group)
+        config = replace(self.config, producer_group=group)
+        self._core = core = ProducerCore(loop, config, self.client_id, self.metrics)
         await core.start()
+        if config.enable_msg_trace:
+            core.trace = MessageTrace(loop, config, group, "PRODUCE")
+            await core.trace.start()
         return core.instance.remoting.abandon
 
     async def _close(self) -> None:
@@ -51,5 +59,7 @@ class BaseProducer(Client):
 
     async def _abort(self) -> None:
         if self._core is not None:
+            if self._core.trace is not None:
+                await self._core.trace.stop()
             await self._core.instance.close()
             self._core = None

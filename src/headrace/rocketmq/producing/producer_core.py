@@ -7,15 +7,22 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from headrace.rocketmq.config import ProducerConfig
-from headrace.rocketmq.errors import RocketMQError, TopicNotFoundError
-from headrace.rocketmq.message import Message
+from headrace.rocketmq.errors import (
+    BodyError,
+    RequestTimeoutError,
+    RocketMQError,
+    TopicNotFoundError,
+)
+from headrace.rocketmq.message import Message, MessageExt
 from headrace.rocketmq.metrics import ProducerMetrics
 from headrace.rocketmq.net import checks
 from headrace.rocketmq.net.client_instance import ClientInstance, MessageIds
 from headrace.rocketmq.net.routes import KnownTopic, route_by_template
+from headrace.rocketmq.producing.pending_replies import PendingReplies
 from headrace.rocketmq.producing.send import BrokerFaults, Chooser, SendAttempts
 from headrace.rocketmq.producing.send_requests import (
     EncodedSend,
@@ -23,12 +30,16 @@ from headrace.rocketmq.producing.send_requests import (
     broker_of_handle,
     encode_batch,
     encode_message,
+    encode_reply,
 )
 from headrace.wire.remoting.command import Command
 from headrace.wire.remoting.headers.groups import Heartbeat
 from headrace.wire.remoting.headers.send import RecallMessage
 from headrace.wire.remoting.message_queue import MessageQueue
-from headrace.wire.remoting.names import CLIENT_INNER_PRODUCER
+from headrace.wire.remoting.names import CLIENT_INNER_PRODUCER, in_namespace
+
+if TYPE_CHECKING:
+    from headrace.rocketmq.producing.trace import MessageTrace
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +69,8 @@ class ProducerCore:
             credentials=config.credentials,
             tls=checks.tls_context(config.tls),
         )
+        self.trace: MessageTrace | None = None
+        self._replies = PendingReplies(self.instance)
         self._faults = BrokerFaults(by_latency=config.send_latency_fault_enable)
         self._next_queue: dict[str, itertools.count[int]] = {}
         self._refreshed_at: dict[str, float] = {}
@@ -74,6 +87,8 @@ class ProducerCore:
         spawn(every(self.config.poll_route_interval, self._poll))
 
     async def stop(self) -> None:
+        if self.trace is not None:
+            await self.trace.stop()
         await self.instance.unregister(producer=self.config.producer_group)
         await self.instance.close()
 
@@ -136,6 +151,33 @@ class ProducerCore:
     def encode(self, message: Message, *, transaction: bool = False) -> EncodedSend:
         return encode_message(self.config, message, _IDS.next(), transaction=transaction)
 
+    def reply(
+        self, request: MessageExt, body: bytes, properties: Mapping[str, str] | None
+    ) -> EncodedSend:
+        return encode_reply(self.config, request, body, properties, _IDS.next())
+
+    async def request(self, message: Message, seconds: float) -> MessageExt:
+        """Send a message and wait for the reply of a consumer. On the loop."""
+        properties, reply = self._replies.open(seconds)
+        sent = encode_message(self.config, message, _IDS.next(), extra=properties)
+        try:
+            async with asyncio.timeout(seconds):
+                known = self.topic_now(sent.topic) or await self.find_topic(sent.topic)
+                addresses = [one.master for one in known.route.brokers if one.master]
+                if not {*addresses} <= {*self.instance.remoting.addresses()}:
+                    await self.instance.beat()  # any broker of the cluster may push the reply
+                await self.send(self.attempts(sent, known, seconds))
+                found = await reply
+        except TimeoutError:
+            raise RequestTimeoutError(
+                f"no reply to message {sent.msg_id} within {seconds:g} s"
+            ) from None
+        finally:
+            reply.cancel()
+        if found.body_error:
+            raise BodyError(found.body_error)
+        return found
+
     def batch(self, messages: Sequence[Message]) -> EncodedSend:
         return encode_batch(self.config, messages, [_IDS.next() for _ in messages])
 
@@ -178,7 +220,7 @@ class ProducerCore:
 
     async def recall(self, topic: str, handle: str) -> str:
         """Stop the delivery of a timed message; its id. BrokerError when it is too late."""
-        broker = broker_of_handle(handle)
+        broker, topic = broker_of_handle(handle), in_namespace(self.config.namespace, topic)
         await self.find_topic(topic)
         address = self.address(MessageQueue(topic, broker, 0))
         header = RecallMessage(self.config.producer_group, topic, handle, broker)
@@ -217,11 +259,22 @@ class ProducerCore:
 
     def _next(self, attempts: SendAttempts) -> tuple[MessageQueue, float]:
         """The queue of the next attempt, and the seconds it may take; SendError after the last."""
+        now = time.monotonic()
         try:
-            return attempts.next(time.monotonic())
+            return attempts.next(now)
         except RocketMQError:
             self.metrics.add("failed", attempts.message.count)
+            if self.trace is not None:
+                self.trace.sent(attempts.message, None, "", (now - attempts.started) * 1000)
             raise
+
+    def succeeded(
+        self, attempts: SendAttempts, result: SendResult, address: str, now: float
+    ) -> None:
+        millis = (now - attempts.started) * 1000
+        self.metrics.sent(millis, attempts.message.count)
+        if self.trace is not None:
+            self.trace.sent(attempts.message, result, address, millis)
 
     def _settle(
         self, attempts: SendAttempts, found: Command | RocketMQError, address: str
@@ -234,7 +287,7 @@ class ProducerCore:
         else:
             attempts.failed(found, now)
         if result is not None:
-            self.metrics.sent((now - attempts.started) * 1000, attempts.message.count)
+            self.succeeded(attempts, result, address, now)
         else:
             self.metrics.add("retries")
             self.refresh_route(attempts.message.topic)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.rocketmq.config import ProducerConfig
 from headrace.rocketmq.enums import SendStatus
 from headrace.rocketmq.errors import BrokerError, InvalidMessageError
-from headrace.rocketmq.message import Message
+from headrace.rocketmq.message import Message, MessageExt
 from headrace.wire.remoting import properties as names
 from headrace.wire.remoting.codes import RequestCode, ResponseCode, SysFlag
 from headrace.wire.remoting.command import Command
@@ -18,9 +18,15 @@ from headrace.wire.remoting.compression import deflate
 from headrace.wire.remoting.headers import send
 from headrace.wire.remoting.message import BatchElement, batch_bytes
 from headrace.wire.remoting.message_queue import MessageQueue
-from headrace.wire.remoting.names import is_retry_topic
+from headrace.wire.remoting.names import (
+    in_namespace,
+    is_retry_topic,
+    reply_topic,
+    without_namespace,
+)
 from headrace.wire.remoting.properties import properties_text
 
+REPLY = "reply"
 _STATUS = {
     ResponseCode.SUCCESS: SendStatus.SEND_OK,
     ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
@@ -55,7 +61,7 @@ class EncodedSend:
     msg_id: str
     ext: dict[str, str]
     count: int = 1
-    is_transaction: bool = False
+    namespace: str = ""
 
     def command(self, queue: MessageQueue) -> Command:
         return Command(
@@ -66,32 +72,55 @@ class EncodedSend:
 
 
 def encode_message(
-    config: ProducerConfig, message: Message, unique: str, *, transaction: bool = False
+    config: ProducerConfig,
+    message: Message,
+    unique: str,
+    *,
+    transaction: bool = False,
+    extra: Mapping[str, str] | None = None,
 ) -> EncodedSend:
-    """A single message; large bodies are compressed."""
+    """A single message; large bodies are compressed. ``extra``: properties of RocketMQ's own."""
     body, flags = message.body, 0
     check_size(config, len(body))
     if config.compress_over and len(body) > config.compress_over:
         smaller, bits = deflate(body, config.compress_level)
         if len(smaller) < len(body):
             body, flags = smaller, int(bits)
-    properties = message.wire_properties()
+    properties = {**message.wire_properties(), **(extra or {})}
     properties[names.UNIQ_KEY] = unique
+    is_reply = properties.get(names.MESSAGE_TYPE) == REPLY
     if transaction:
         flags |= int(SysFlag.TRANSACTION_PREPARED)
         if message.is_delayed:
             raise InvalidMessageError("a transactional message cannot be delayed")
         properties[names.TRANSACTION_PREPARED] = "true"
         properties[names.PRODUCER_GROUP] = config.producer_group
-    ext = _ext(config, message.topic, flags, message.flag, properties)
-    return EncodedSend(
-        message.topic,
-        RequestCode.SEND_MESSAGE_V2,
-        body,
-        unique,
-        ext,
-        is_transaction=transaction,
-    )
+    namespace = "" if is_reply else config.namespace
+    topic = in_namespace(namespace, message.topic)
+    if namespace:
+        properties[names.INSTANCE_ID] = namespace
+    ext = _ext(config, topic, flags, message.flag, properties)
+    code = RequestCode.SEND_REPLY_MESSAGE_V2 if is_reply else RequestCode.SEND_MESSAGE_V2
+    return EncodedSend(topic, code, body, unique, ext, namespace=namespace)
+
+
+def encode_reply(
+    config: ProducerConfig,
+    request: MessageExt,
+    body: bytes,
+    properties: Mapping[str, str] | None,
+    unique: str,
+) -> EncodedSend:
+    """The answer to a message that another producer has sent with request()."""
+    known = {
+        name: request.properties.get(name, "")
+        for name in (names.CORRELATION_ID, names.REPLY_TO_CLIENT, names.TTL)
+    }
+    cluster = request.properties.get(names.CLUSTER)
+    if not cluster or not known[names.CORRELATION_ID]:
+        raise InvalidMessageError(f"message {request.msg_id} was not sent with request()")
+    message = Message(reply_topic(cluster), body, properties=properties or {})
+    return encode_message(config, message, unique, extra={**known, names.MESSAGE_TYPE: REPLY})
 
 
 def encode_batch(
@@ -102,20 +131,24 @@ def encode_batch(
     elements = []
     for message, unique in zip(messages, uniques, strict=True):
         properties = {**message.wire_properties(), names.UNIQ_KEY: unique}
+        if config.namespace:
+            properties[names.INSTANCE_ID] = config.namespace
         text = properties_text(properties).encode()
         elements.append(BatchElement(message.flag, message.body, text))
     body = batch_bytes(elements)
     check_size(config, len(body))
     wait = {names.WAIT: "true" if messages[0].wait_store_ok else "false"}
-    ext = _ext(config, messages[0].topic, 0, 0, wait)
+    topic = in_namespace(config.namespace, messages[0].topic)
+    ext = _ext(config, topic, 0, 0, wait)
     ext["m"] = "true"
     return EncodedSend(
-        messages[0].topic,
+        topic,
         RequestCode.SEND_BATCH_MESSAGE,
         body,
         ",".join(uniques),
         ext,
         len(messages),
+        config.namespace,
     )
 
 
@@ -168,7 +201,9 @@ def result_of(sent: EncodedSend, queue: MessageQueue, answer: Command, address: 
     return SendResult(
         status,
         sent.msg_id,
-        MessageQueue(sent.topic, queue.broker_name, found.queue_id),
+        MessageQueue(
+            without_namespace(sent.namespace, sent.topic), queue.broker_name, found.queue_id
+        ),
         found.queue_offset,
         found.msg_id,
         found.transaction_id or sent.msg_id,

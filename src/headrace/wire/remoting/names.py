@@ -57,6 +57,27 @@ def dead_letter_topic(group: str) -> str:
     return DEAD_LETTER_PREFIX + group
 
 
+def in_namespace(namespace: str, name: str) -> str:
+    """The name of a topic or group of a namespace: `ns%name`, after %RETRY% and %DLQ%."""
+    if not namespace or is_system_topic(name) or name == CLIENT_INNER_PRODUCER:
+        return name
+    prefix, rest = _split_derived(name)
+    return name if rest.startswith(f"{namespace}%") else f"{prefix}{namespace}%{rest}"
+
+
+def without_namespace(namespace: str, name: str) -> str:
+    """The inverse of in_namespace()."""
+    prefix, rest = _split_derived(name)
+    return prefix + rest.removeprefix(f"{namespace}%") if namespace else name
+
+
+def _split_derived(name: str) -> tuple[str, str]:
+    for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
+        if name.startswith(prefix):
+            return prefix, name[len(prefix) :]
+    return "", name
+
+
 def is_retry_topic(topic: str) -> bool:
     return topic.startswith(RETRY_PREFIX)
 
