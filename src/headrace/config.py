@@ -440,6 +440,26 @@ class Config:
         },
     )
 
+    share: str = _option(
+        "",
+        "High availability",
+        "Keep everything in a database and stand by for other nodes: `ENGINE/SHARD`, where "
+        "ENGINE is the name of an `engine`.",
+        _TEXT,
+    )
+    node: str = _option(
+        "", "High availability", "Name of this node among those that share a shard.", _TEXT
+    )
+    address: str = _option(
+        "127.0.0.1", "High availability", "Host by which other nodes reach this one.", _TEXT
+    )
+    share_lease: float = _option(
+        5.0,
+        "High availability",
+        "How long a node may be silent before another one takes over; the same on all nodes.",
+        _SECONDS,
+    )
+
     log_level: str = _option(
         "info",
         "Logging",

@@ -11,7 +11,9 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace import __version__
 from headrace.bulk.fetch_pool import FetchPool
@@ -39,6 +41,9 @@ from headrace.server.storage_setup import BrokerStorage
 from headrace.server.tls import Certificates, TlsFiles
 from headrace.server.topic_engines import TopicEngines
 
+if TYPE_CHECKING:
+    from headrace.store.shared.share import Owner
+
 logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
@@ -50,8 +55,11 @@ _SHOWN = {"native_tls": "natives"}
 class Server:
     """A broker with its listeners. Startable in a test, on free ports."""
 
-    def __init__(self, config: Config, clock: Clock | None = None) -> None:
+    def __init__(
+        self, config: Config, clock: Clock | None = None, shard: Owner | None = None
+    ) -> None:
         self.config = config
+        self._shard = shard
         self.ports: dict[str, int] = {}
         self._clock = clock or Clock()
         self._listeners: list[asyncio.Server] = []
@@ -73,9 +81,16 @@ class Server:
         turn = LoopTurn(loop)
         self._fetches = FetchPool(loop)
         self._stores = BrokerStorage(
-            config.data_dir, turn, self._clock, segment_size=config.segment_size
+            config.data_dir,
+            turn,
+            self._clock,
+            segment_size=min(config.segment_size, self._shard.segment_size)
+            if self._shard is not None
+            else config.segment_size,
+            shard=self._shard,
         )
         self._stores.storage.on_failure = self._storage_failed
+        self._stores.on_lease = partial(self._lease_changed, turn)
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self.broker = Broker(
             loop,
@@ -211,6 +226,12 @@ class Server:
             connection.force_close(f"storage has failed: {error}")
         self.stopped.set()
 
+    def _lease_changed(self, turn: LoopTurn, is_kept: bool) -> None:
+        """Another node may have the shard: deliver and read nothing until that is known."""
+        turn.pause_dispatch(not is_kept)
+        for transport in self._transports:
+            (transport.resume_reading if is_kept else transport.pause_reading)("lease")
+
     def _close_helpers(self) -> None:
         for helper in (self._fetches, self._engines):
             if helper is not None:
@@ -272,8 +293,8 @@ def _banner(server: Server, seconds: float) -> str:
     return "\n".join(lines)
 
 
-async def _serve(config: Config, started: float) -> int:
-    server = Server(config)
+async def _serve(config: Config, started: float, shard: Owner | None) -> int:
+    server = Server(config, shard=shard)
     stop = server.stopped
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -305,8 +326,16 @@ def run(config: Config) -> int:
     started = time.monotonic()
     process.configure_logging(config.log_level, config.log_format)
     process.raise_file_limit()
+    shard = None
+    if config.share:
+        from headrace.server.standby import wait_for_shard  # its driver is an extra
+
+        shard = wait_for_shard(config)
+        if shard is None:
+            return 0
+        started = time.monotonic()
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(_serve(config, started))
+        return runner.run(_serve(config, started, shard))
 
 
 def new_loop() -> asyncio.AbstractEventLoop:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace.core.broker import Broker
 from headrace.core.clock import Clock
@@ -21,12 +22,20 @@ from headrace.store.consistency import (
     readers_ahead,
     remove_dangling_rows,
 )
-from headrace.store.data_directory import JOURNAL, DataDirectory, require_metadata
+from headrace.store.data_directory import (
+    FORMAT_FILE,
+    JOURNAL,
+    DataDirectory,
+    require_metadata,
+)
 from headrace.store.disk import RealDisk
 from headrace.store.log.commit_log import SEGMENT_SIZE, CommitLog
 from headrace.store.log.compaction import CompactionRule
 from headrace.store.paging_files import Scratch
 from headrace.store.sqlite.metadata import FILE_NAME, SqliteMetadata
+
+if TYPE_CHECKING:  # its driver is an extra
+    from headrace.store.shared.share import Owner
 
 logger = logging.getLogger(__name__)
 
@@ -38,21 +47,30 @@ class BrokerStorage:
     """Everything a broker keeps in its data directory."""
 
     def __init__(
-        self, path: Path, turn: LoopTurn, clock: Clock, *, segment_size: int = SEGMENT_SIZE
+        self,
+        path: Path,
+        turn: LoopTurn,
+        clock: Clock,
+        *,
+        segment_size: int = SEGMENT_SIZE,
+        shard: Owner | None = None,
     ) -> None:
-        """``clock`` stamps what is written: its time to live goes on over a restart."""
+        """``clock`` stamps what is written: its time to live goes on over a restart. ``shard``:
+        the directory is a cache of it."""
         started = time.monotonic()
         self._clock = clock
+        self._shard = shard
+        self.on_lease: Callable[[bool], None] = lambda is_kept: None
         self._next_note: asyncio.TimerHandle | None = None
         self._directory = DataDirectory(path)
         try:
             require_metadata(path)
-            self._metadata = SqliteMetadata(path)
+            self._metadata = SqliteMetadata(path) if shard is None else shard.metadata(path)
             self._declarations = self._metadata.load()
             # Version 1 has a directory before it has a checkpoint.
             is_old = self._directory.format_2_from is None and (path / JOURNAL).is_dir()
             self._log = CommitLog(
-                RealDisk(path / JOURNAL),
+                RealDisk(path / JOURNAL) if shard is None else shard.disk(path / JOURNAL),
                 now_ms=lambda: int(clock.wall_seconds() * 1000),
                 expiry_ms=clock.expiry_ms,
                 segment_size=segment_size,
@@ -61,6 +79,8 @@ class BrokerStorage:
                 format_2_from=self._directory.format_2_from,
             )
             self._directory.save_format(self._log.segments.format_2_from)
+            if shard is not None:
+                shard.keep_file(FORMAT_FILE)
             clock.go_on_from(self._directory.saved_time(), self._log.last_time)
             self._sort_out(path)
         except OSError as error:
@@ -142,6 +162,13 @@ class BrokerStorage:
         self._metadata.start(
             call_soon, self._metadata_committed, storage.failed, partial(on_full, FILE_NAME)
         )
+        if self._shard is not None:
+            self._shard.attach(
+                call_soon,
+                on_lease=self.on_lease,
+                on_lost=storage.failed,
+                on_full=partial(on_full, "shard"),
+            )
         self._log.start(
             call_soon,
             on_durable=storage.log_committed,
@@ -168,6 +195,8 @@ class BrokerStorage:
         if self._next_note is not None:
             self._next_note.cancel()
         self._directory.save_time(int(self._clock.wall_seconds() * 1000))
+        if self._shard is not None:
+            self._shard.close()
         self._directory.close()
 
 

@@ -1,0 +1,106 @@
+"""The local copy of a shard's files: brought up to date by commits, thrown away when in doubt.
+
+A marker says which commit the directory is a copy of. It names the boot of the machine, because the
+copy is never synced, and it is removed, synced, before an owner writes: what a killed owner leaves
+has bytes in it that were never committed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+from headrace.model.shard_ownership import ShardRow
+from headrace.store.disk import make_directory, sync_directory
+from headrace.store.shared.database import ShardDatabase, ShardFile, ShardSnapshot
+
+MARKER = "shard-cache"
+_KEPT = frozenset(("lock", MARKER))  # not of the shard
+
+
+def boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+class ShardCache:
+    """A data directory that mirrors the shard."""
+
+    def __init__(self, directory: Path, shard: str) -> None:
+        self._directory = directory
+        self._shard = shard
+        make_directory(directory)
+        self.row = ShardRow(-1, -1)
+        self.files: dict[str, ShardFile] = {}
+        if not self._read_marker():
+            self._clear()
+
+    def _read_marker(self) -> bool:
+        try:
+            found = json.loads((self._directory / MARKER).read_text())
+            if found["boot"] != boot_id() or found["shard"] != self._shard:
+                return False
+            self.row = ShardRow(*found["row"])
+            self.files = {name: ShardFile(*one) for name, one in found["files"].items()}
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+        return True
+
+    def _clear(self) -> None:
+        for entry in self._directory.iterdir():
+            if entry.name in _KEPT:
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+
+    def update(self, database: ShardDatabase, taken: ShardRow | None = None) -> bool:
+        """Copy what has changed; False when the database does not show ``taken`` yet."""
+        with database.snapshot(taken) as snapshot:
+            if snapshot is None:
+                return False
+            if snapshot.row.seq != self.row.seq or snapshot.row.epoch != self.row.epoch:
+                self._apply(snapshot)
+            self.row = snapshot.row
+        return True
+
+    def _apply(self, snapshot: ShardSnapshot) -> None:
+        files = dict(snapshot.files())
+        changed = snapshot.changed_since(self.row.seq)
+        for name in self.files.keys() - files.keys():
+            (self._directory / name).unlink(missing_ok=True)
+        for name, file in files.items():
+            known = self.files.get(name)
+            is_known = known is not None and known.generation == file.generation
+            if is_known and name not in changed and known == file:
+                continue
+            since = self.row.seq if is_known else -1
+            self._write(snapshot, name, file, since=since)
+        self.files = files
+
+    def _write(self, snapshot: ShardSnapshot, name: str, file: ShardFile, *, since: int) -> None:
+        path = self._directory / name
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | (os.O_TRUNC if since < 0 else 0)
+        fd = os.open(path, flags, 0o600)
+        try:
+            for at, data in snapshot.blocks(name, file.generation, since=since):
+                os.pwrite(fd, data, at)
+            if file.size:  # else it grows with its blocks
+                os.ftruncate(fd, file.size)
+        finally:
+            os.close(fd)
+
+    def save_marker(self) -> None:
+        """The directory is a copy of the commit that was copied last."""
+        marker = {"boot": boot_id(), "shard": self._shard, "row": self.row, "files": self.files}
+        new = self._directory / f"{MARKER}.new"
+        new.write_text(json.dumps(marker))
+        new.replace(self._directory / MARKER)
+
+    def remove_marker(self) -> None:
+        """Before the first write of an owner."""
+        (self._directory / MARKER).unlink(missing_ok=True)
+        sync_directory(self._directory)

@@ -1,0 +1,103 @@
+"""A shard moves from node to node: nothing confirmed is lost, whichever way its owner ends."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+import pika
+import pytest
+
+from headrace.testing import wait_for
+from support.mariadb import MariaDb
+from support.nodes import Nodes, nodes
+
+DURABLE = pika.BasicProperties(delivery_mode=2)
+
+
+@pytest.fixture
+def shared(tmp_path: Path, mariadb_server: MariaDb) -> Iterator[Nodes]:
+    database = f"shard_{uuid4().hex[:8]}"
+    mariadb_server.create_database(database)
+    with nodes(tmp_path, mariadb_server.url(database)) as made:
+        yield made
+
+
+def publish(shared: Nodes, first: int, count: int) -> None:
+    with shared.channel() as channel:
+        channel.queue_declare("orders", durable=True)
+        for number in range(first, first + count):
+            channel.basic_publish("", "orders", str(number).encode(), DURABLE)
+
+
+def consume_all(shared: Nodes) -> list[int]:
+    found = []
+    with shared.channel() as channel:
+        while True:
+            method, _, body = channel.basic_get("orders", auto_ack=True)
+            if method is None:
+                return found
+            found.append(int(body or b""))
+
+
+def test_a_standby_takes_over_a_killed_node(shared: Nodes) -> None:
+    first, second = shared.all
+    first.start()
+    assert shared.active() is first
+    second.start()
+    publish(shared, 0, 50)
+    wait_for(lambda: "standing by" in second.log())
+    first.kill()
+    assert shared.active() is second
+    publish(shared, 50, 10)
+    assert consume_all(shared) == list(range(60))
+
+
+def test_an_orderly_stop_hands_over_and_the_node_comes_back_as_standby(shared: Nodes) -> None:
+    first, second = shared.all
+    first.start()
+    shared.active()
+    second.start()
+    wait_for(lambda: "standing by" in second.log())
+    publish(shared, 0, 20)
+    assert first.stop() == 0
+    assert shared.active() is second
+    first.start()
+    wait_for(lambda: "node 'b' has the shard" in first.log())
+    answer = httpx.get(f"http://127.0.0.1:{first.http}/healthz")
+    assert answer.json() == {"status": "standby", "active": "b"}
+    assert httpx.get(f"http://127.0.0.1:{first.http}/api/health/checks/active").status_code == 503
+    assert second.stop() == 0
+    assert shared.active() is first
+    assert consume_all(shared) == list(range(20))
+
+
+def test_a_hung_owner_is_replaced_and_ends_when_it_wakes_up(shared: Nodes) -> None:
+    first, second = shared.all
+    first.start()
+    shared.active()
+    second.start()
+    wait_for(lambda: "standing by" in second.log())
+    publish(shared, 0, 20)
+    first.send(signal.SIGSTOP)
+    wait_for(lambda: second.is_active, timeout=60)
+    first.send(signal.SIGCONT)
+    assert first.wait() == 1
+    assert "another node has taken the shard over" in first.log()
+    publish(shared, 20, 5)
+    assert consume_all(shared) == list(range(25))
+
+
+def test_a_restarted_node_reads_the_shard_from_the_database(shared: Nodes) -> None:
+    first, _ = shared.all
+    first.start()
+    shared.active()
+    publish(shared, 0, 20)
+    first.kill()
+    first.start()
+    wait_for(lambda: "ready after" in first.log().split("takes the shard over")[-1], timeout=60)
+    shared.active()
+    assert consume_all(shared) == list(range(20))

@@ -1,0 +1,113 @@
+"""Nodes that share a shard: processes on one machine, with a database."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pika
+from pika.adapters.blocking_connection import BlockingChannel
+
+from headrace.testing import wait_for
+from support.brokers import _environment
+from support.ports import free_port
+
+
+class Node:
+    """One `headrace serve --share` with fixed ports."""
+
+    def __init__(self, name: str, directory: Path, url: str, *, lease: float) -> None:
+        self.name = name
+        self.amqp, self.native, self.http = free_port(), free_port(), free_port()
+        self._directory = directory / name
+        self._directory.mkdir()
+        self._ready = self._directory / "ready.json"
+        self.output = self._directory / "output.txt"
+        self._args = [
+            "--engine", f"db={url}", "--share", "db/main", "--node", name,
+            "--share-lease", str(lease), "--amqp-port", str(self.amqp),
+            "--native-port", str(self.native), "--http-port", str(self.http), "--no-remoting",
+            "--data-dir", str(self._directory / "data"), "--ready-file", str(self._ready),
+        ]  # fmt: skip
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, **env: str) -> None:
+        self._ready.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "headrace", "serve", *self._args]
+        with self.output.open("ab") as sink:
+            self.process = subprocess.Popen(
+                command, stdout=sink, stderr=sink, env=_environment(env)
+            )
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it serves the shard, as far as its ready file says."""
+        assert self.process is not None
+        return self.process.poll() is None and self._ready.exists()
+
+    def log(self) -> str:
+        return self.output.read_text(errors="replace")
+
+    def send(self, number: int) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        self.send(signal.SIGKILL)
+        self.wait()
+
+    def stop(self) -> int:
+        self.send(signal.SIGTERM)
+        return self.wait()
+
+    def wait(self) -> int:
+        assert self.process is not None
+        return self.process.wait(30)
+
+
+class Nodes:
+    """Several of them."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.all = list(nodes)
+
+    def active(self) -> Node:
+        """Wait until one serves."""
+        wait_for(lambda: any(node.is_active for node in self.all if node.process), timeout=60)
+        return next(node for node in self.all if node.process and node.is_active)
+
+    @contextmanager
+    def channel(self) -> Iterator[BlockingChannel]:
+        """On whichever node is active, with confirms."""
+        hosts = [pika.ConnectionParameters("127.0.0.1", node.amqp) for node in self.all]
+        connection = pika.BlockingConnection(hosts)
+        try:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            yield channel
+        finally:
+            if connection.is_open:
+                connection.close()
+
+    def logs(self) -> str:
+        return "\n".join(f"--- {node.name}\n{node.log()}" for node in self.all)
+
+
+@contextmanager
+def nodes(directory: Path, url: str, names: str = "ab", *, lease: float = 3) -> Iterator[Nodes]:
+    """Nodes that are not started yet; all are ended."""
+    made = Nodes([Node(name, directory, url, lease=lease) for name in names])
+    try:
+        yield made
+    except BaseException:
+        sys.stdout.write(made.logs())
+        raise
+    finally:
+        for node in made.all:
+            if node.process is not None and node.process.poll() is None:
+                node.process.send_signal(signal.SIGCONT)
+                node.kill()
